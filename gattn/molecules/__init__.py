@@ -1,7 +1,7 @@
 """Molecules: from SMILES and measured values to predictions, intervals and explanations.
 
-The estimators are imported when they are first asked for, and with them scikit-learn, RDKit and
-what else the extra ``molecules`` brings.
+The estimators, and with them scikit-learn, RDKit and the other packages of the extra ``molecules``,
+are imported at their first use.
 """
 
 import importlib
@@ -21,5 +21,5 @@ def __getattr__(name: str) -> object:
     try:
         return getattr(importlib.import_module("gattn.molecules.estimators"), name)
     except ModuleNotFoundError as error:
-        told = f'gattn.molecules needs {error.name}: pip install "gattn[molecules]"'
-        raise ImportError(told) from error
+        message = f'gattn.molecules needs {error.name}: pip install "gattn[molecules]"'
+        raise ImportError(message) from error

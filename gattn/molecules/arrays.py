@@ -14,9 +14,9 @@ from gattn.data.tables.numbers import read_numbers
 __all__ = ["as_classes", "as_numbers", "as_table", "as_texts", "column_names", "find_classes"]
 
 SIMPLE = {float, int, bool, type(None), np.float64, np.float32, np.int64, np.int32, np.bool_}
-"""Types whose values are numbers, or missing, whatever they are."""
+"""Types whose values are always numbers or missing."""
 NO_NUMBERS = (bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
-"""Types whose values NumPy makes numbers of, and which no label has."""
+"""Types that NumPy converts to numbers although they are no valid labels."""
 
 
 def as_texts(smiles: Iterable[object]) -> list[str]:
@@ -35,7 +35,7 @@ def as_texts(smiles: Iterable[object]) -> list[str]:
         if len(shape) != 1 and (len(shape) != 2 or shape[1] != 1):
             raise ValueError(f"smiles must be [n] texts; got an array of shape {list(shape)}")
         smiles = np.asarray(smiles, dtype=object).ravel()
-    return list(smiles)  # pyright: ignore[reportReturnType]  # what is no text becomes a bad row
+    return list(smiles)  # pyright: ignore[reportReturnType]  # other values become bad rows
 
 
 def as_table(y: Any, rows: int) -> np.ndarray:
@@ -47,7 +47,7 @@ def as_table(y: Any, rows: int) -> np.ndarray:
     if y is None:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
     table = np.asarray(y, dtype=object)
-    if isinstance(y, np.ma.MaskedArray):  # the values below a mask are no labels
+    if isinstance(y, np.ma.MaskedArray):  # masked values are no labels
         table = table.copy()
         table[np.ma.getmaskarray(y)] = None
     if getattr(getattr(y, "dtype", None), "kind", "") in ("M", "m"):
@@ -67,7 +67,7 @@ def as_numbers(table: np.ndarray) -> np.ndarray:
     """Labels [n, t] as float64, NaN where nothing was measured.
 
     Raises:
-        ValueError: something that is no number, or one that float32 cannot hold.
+        ValueError: a value that is no number, or a number that float32 cannot hold.
     """
     numbers = np.full(table.shape, np.nan)
     for column in range(table.shape[1]):
@@ -83,7 +83,7 @@ def as_numbers(table: np.ndarray) -> np.ndarray:
 
 
 def _fill_numbers(numbers: np.ndarray, values: np.ndarray, column: int) -> None:
-    """Write the numbers of one column; texts are read as the cells of a table are."""
+    """Fill in the numbers of one column; texts are parsed like the cells of a table."""
     if set(map(type, values)) <= SIMPLE:
         numbers[:] = np.where(isna(values), np.nan, values).astype(np.float64)
         return
@@ -118,7 +118,7 @@ def _refuse(row: int, column: int, value: object) -> None:
 
 
 def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
-    """The two classes of every column of labels [n, t], sorted.
+    """Find the two classes of every column of labels [n, t], sorted.
 
     Raises:
         ValueError: a column with more or fewer than two classes, or with classes of several types.
@@ -155,7 +155,7 @@ def as_classes(
 
 
 def column_names(y: Any) -> list[str]:
-    """The names of the targets: a frame's columns, a Series' name, else ``y`` or ``y0, y1, ...``.
+    """Name the targets by a frame's columns, a Series' name, ``y``, or ``y0, y1, ...``.
 
     >>> column_names([0.5, 1.5]), column_names([[0, 1], [1, 0]])
     (['y'], ['y0', 'y1'])

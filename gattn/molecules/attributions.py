@@ -1,4 +1,4 @@
-"""A signed weight for every atom: how much of a prediction is its."""
+"""Attribution of a prediction to the atoms of a molecule, as a signed weight for each atom."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ __all__ = ["DEFAULT_METHOD", "METHODS", "Attribution", "attribute", "attribution
 
 METHODS = ("integrated_gradients", "masking", "gradient_x_input", "attention")
 DEFAULT_METHOD = "integrated_gradients"
-"""What agrees best with exact contributions: ``python -m benchmarks.molecules.attributions``."""
+"""The method that agrees best with exact contributions in
+``python -m benchmarks.molecules.attributions``."""
 
 STEPS = 32
-"""Places on the path of integrated gradients."""
+"""Number of quadrature points on the path of integrated gradients."""
 BUDGET = 1 << 14
-"""Atoms of a batch whose gradients are formed."""
+"""Maximum number of atoms in a batch of gradients."""
 
 
 @dataclass(frozen=True, eq=False)
 class Attribution:
-    """The weights of one molecule's n atoms.
+    """Weights of the n atoms of one molecule.
 
     Attributes:
         weights: [n] float64, the sum of the parts.
         parts: [n] of each part of the model, times the part's weight in the prediction.
-        members: [K, n], the weights if the network were the ensemble's member alone.
+        members: [K, n], the weights with each member of the ensemble in place of all.
     """
 
     weights: Tensor
@@ -49,16 +50,16 @@ def attribute(
     predictor: MoleculePredictor, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
     target: int = 0,
 ) -> list[Tensor]:  # fmt: skip
-    r"""Weigh the atoms of molecules by what they give to a prediction.
+    r"""Weigh the atoms of molecules by their contribution to a prediction.
 
-    With f the number that ``predict`` gives, in the target's unit (of classes a probability):
+    f is the output of ``predict``, in the target's unit (for classes a probability):
 
     ``"integrated_gradients"``
         .. math:: w_i = x_i \cdot \int_0^1 \nabla_{x_i} f(\alpha x)\, d\alpha
 
         from a molecule whose atoms, descriptors and fingerprint are all zero. The weights sum to
-        the difference of the two predictions; of classes, to that before the kernel ridge's part
-        is cut at 0 and 1.
+        the difference of the two predictions; for classes, to the difference before the Gaussian
+        process's part is clipped to 0..1.
     ``"masking"``
         .. math:: w_i = f(x) - f(x \text{ without atom } i)
 
@@ -67,23 +68,24 @@ def attribute(
         .. math:: w_i = x_i \cdot \nabla_{x_i} f(x)
     ``"attention"``
         The learned queries' weights of the readout, averaged over queries, heads and networks.
-        They sum to one and say where the network looks, not what an atom gives: they are weights
-        and no importance, and have no sign.
+        They sum to one and have no sign. They show where the network looks, not how much an atom
+        contributes, so they do not measure importance.
 
-    A gradient by a descriptor is divided among atoms as the descriptor is
-    (:func:`gattn.molecules.shares.descriptor_shares`). Fingerprints have no gradient: for both
-    gradient methods their part is divided exactly among the environments, whose atoms have equal
-    shares (:meth:`gattn.molecules.gaussian_process.GaussianProcess.by_count`).
+    The gradient with respect to a descriptor is divided among atoms in the proportions of the
+    descriptor (:func:`gattn.molecules.shares.descriptor_shares`). Fingerprints have no gradient:
+    for both gradient methods their part is divided exactly among the environments, and that of an
+    environment equally among its atoms (
+    :meth:`gattn.molecules.gaussian_process.GaussianProcess.by_count`).
 
     Args:
         predictor: the model.
         inputs: k molecules.
         method: one of :data:`METHODS`.
-        target: the position of the target.
+        target: index of the target.
 
     Returns:
-        For each molecule [n] float64, in the target's unit, one weight an atom; no molecules give
-        no weights.
+        For each molecule [n] float64, in the target's unit, one weight for each atom; an empty
+        list for no molecules.
 
     Raises:
         ValueError: no such method or target, or attention of a model that has none.
@@ -93,7 +95,8 @@ def attribute(
     (ICML 2017), for gradient times input; Zeiler and Fergus, "Visualizing and understanding
     convolutional networks" (ECCV 2014), for masking.
     """
-    return [made.weights for made in attributions(predictor, inputs, method, target=target)]
+    results = attributions(predictor, inputs, method, target=target)
+    return [result.weights for result in results]
 
 
 def attributions(
@@ -106,11 +109,11 @@ def attributions(
         predictor: the model.
         inputs: k molecules.
         method: one of :data:`METHODS`.
-        target: the position of the target.
-        atoms: what :func:`gattn.molecules.masking.atoms_of` says, where it is known already.
+        target: index of the target.
+        atoms: the result of :func:`gattn.molecules.masking.atoms_of` if already computed.
 
     Returns:
-        One attribution a molecule.
+        One attribution for each molecule.
 
     Raises:
         ValueError: as :func:`attribute`.
@@ -125,11 +128,11 @@ def attributions(
     if method == "masking":
         return _masking(predictor, inputs, target, atoms)
     path = _path(STEPS) if method == "integrated_gradients" else [(1.0, 1.0)]
-    made: list[Attribution] = []
+    result: list[Attribution] = []
     for begin, end in _batches(inputs):
         some = inputs[begin:end]
-        made += _gradients(predictor, some, target, atoms[begin:end], path)
-    return made
+        result += _gradients(predictor, some, target, atoms[begin:end], path)
+    return result
 
 
 def _attention(predictor: MoleculePredictor, inputs: MoleculeInputs) -> list[Attribution]:
@@ -139,22 +142,22 @@ def _attention(predictor: MoleculePredictor, inputs: MoleculeInputs) -> list[Att
             'method "attention" needs a model with learned queries, "stacked" or "attention"; '
             f"got {predictor.settings.model!r}"
         )
-    made: list[Attribution] = []
+    result: list[Attribution] = []
     for begin, end in _batches(inputs):
         batch = batch_inputs(inputs[begin:end])
         with torch.inference_mode():
             weights = [network.attention(batch).double().mean((1, 2)) for network in networks]
         for members in torch.stack(weights).split(batch.ptr.diff().tolist(), 1):
             mean = members.mean(0)
-            made.append(Attribution(mean, {"attention": mean}, members))
-    return made
+            result.append(Attribution(mean, {"attention": mean}, members))
+    return result
 
 
 def _masking(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
     atoms: Sequence[MoleculeAtoms],
 ) -> list[Attribution]:  # fmt: skip
-    """One copy as it is, and one without each atom."""
+    """Compare the whole molecule with its copies without one atom."""
     masks = [
         torch.cat([torch.zeros(1, n, dtype=torch.bool), torch.eye(n, dtype=torch.bool)])
         for n in (len(one.symbols) for one in atoms)
@@ -162,10 +165,10 @@ def _masking(
     return [
         _weighed(
             predictor,
-            {name: part[0] - part[1:] for name, part in found.parts.items()},
-            found.members[:, :1] - found.members[:, 1:],
+            {name: part[0] - part[1:] for name, part in masked.parts.items()},
+            masked.members[:, :1] - masked.members[:, 1:],
         )
-        for found in predict_masked(predictor, inputs, masks, target, atoms)
+        for masked in predict_masked(predictor, inputs, masks, target, atoms)
     ]
 
 
@@ -173,7 +176,7 @@ def _gradients(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> list[Attribution]:  # fmt: skip
-    """Gradients times inputs, summed over a path of (place, weight)."""
+    """Compute gradients times inputs, summed over a path of (place, weight)."""
     batch, sizes = batch_inputs(inputs), [len(one.symbols) for one in atoms]
     networks = [_network(predictor, number, batch, target, atoms, path) for number in
                 range(len(predictor.networks))]  # fmt: skip
@@ -186,8 +189,8 @@ def _gradients(
         )
     split = {name: part.split(sizes) for name, part in parts.items()}
     return [
-        _weighed(predictor, {name: pieces[place] for name, pieces in split.items()}, own)
-        for place, own in enumerate(members.split(sizes, 1))
+        _weighed(predictor, {name: pieces[place] for name, pieces in split.items()}, member_weights)
+        for place, member_weights in enumerate(members.split(sizes, 1))
     ]
 
 
@@ -195,20 +198,20 @@ def _network(
     predictor: MoleculePredictor, number: int, batch: Data, target: int,
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> Tensor:  # fmt: skip
-    """What one network's prediction owes to each atom of a batch: [n]."""
-    known: dict[str, Tensor] = {"x": batch["x"], "descriptors": batch["descriptors"]}
-    gradients = {name: torch.zeros_like(values) for name, values in known.items()}
+    """Attribute one network's predictions to the atoms of a batch: [n]."""
+    features: dict[str, Tensor] = {"x": batch["x"], "descriptors": batch["descriptors"]}
+    gradients = {name: torch.zeros_like(values) for name, values in features.items()}
     for place, weight in path:
-        moved = {name: (place * values).requires_grad_() for name, values in known.items()}
+        moved = {name: (place * values).requires_grad_() for name, values in features.items()}
         with torch.enable_grad():
             raw = predictor.networks[number](batch.clone().update(moved))
-            made = torch.autograd.grad(
+            partial = torch.autograd.grad(
                 predictor.in_units(raw)[:, target].sum(),
                 list(moved.values()), allow_unused=True, materialize_grads=True,
             )  # fmt: skip
-        for name, gradient in zip(known, made):
+        for name, gradient in zip(features, partial):
             gradients[name] += weight * gradient
-    by_atom = (gradients["x"] * known["x"]).double().sum(1)
+    by_atom = (gradients["x"] * features["x"]).double().sum(1)
     return by_atom + _shared(gradients["descriptors"], atoms)
 
 
@@ -216,7 +219,7 @@ def _kernel(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> Tensor:  # fmt: skip
-    """What the kernel's prediction owes to each atom of all molecules: [n]."""
+    """Attribute the Gaussian process's predictions to the atoms of all molecules: [n]."""
     kernel = predictor.kernel
     assert kernel is not None
     total = torch.zeros(inputs.descriptors.shape, dtype=torch.float64)
@@ -232,14 +235,14 @@ def _kernel(
 
 
 def _shared(by_descriptor: Tensor, atoms: Sequence[MoleculeAtoms]) -> Tensor:
-    """Give gradients by descriptors, [k, d], to atoms by their shares: [n]."""
+    """Distribute contributions of descriptors, [k, d], to atoms by their shares: [n]."""
     rows = by_descriptor.double()
-    given = [one.shares @ row for one, row in zip(atoms, rows)]
-    return torch.cat([torch.zeros(0).double(), *given])
+    shares = [one.shares @ row for one, row in zip(atoms, rows)]
+    return torch.cat([torch.zeros(0).double(), *shares])
 
 
 def _by_environment(by_count: Tensor, counts: Tensor, atoms: MoleculeAtoms) -> Tensor:
-    """Give contributions of counts to the environments counted, and these to their atoms: [n]."""
+    """Distribute contributions of counts to their environments and on to the atoms: [n]."""
     places, (which, atom) = atoms.environments.places, atoms.environments.members
     counted = (
         torch.zeros(len(counts)).double().index_add_(0, places, torch.ones(len(places)).double())
@@ -252,18 +255,18 @@ def _by_environment(by_count: Tensor, counts: Tensor, atoms: MoleculeAtoms) -> T
 def _weighed(
     predictor: MoleculePredictor, parts: dict[str, Tensor], members: Tensor
 ) -> Attribution:
-    """Put parts together as the prediction is put together of its parts."""
+    """Combine parts with the weights that combine them into the prediction."""
     weights = predictor.weights
     parts = {name: weights[name] * part for name, part in parts.items()}
     network = next((name for name in parts if name != "gp"), "")
     rest = sum((part for name, part in parts.items() if name != network), torch.zeros(1).double())
     total = torch.stack(list(parts.values())).sum(0)
-    own = weights.get(network, 0.0) * members + rest
-    return Attribution(total, parts, own)
+    member_weights = weights.get(network, 0.0) * members + rest
+    return Attribution(total, parts, member_weights)
 
 
 def _path(steps: int) -> list[tuple[float, float]]:
-    """Places and weights between 0 and 1 of the Gauss-Legendre rule."""
+    """Return the nodes and weights of the Gauss-Legendre rule on 0..1."""
     places, weights = np.polynomial.legendre.leggauss(steps)
     return [
         ((place + 1) / 2, weight / 2) for place, weight in zip(places.tolist(), weights.tolist())
@@ -271,7 +274,7 @@ def _path(steps: int) -> list[tuple[float, float]]:
 
 
 def _batches(inputs: MoleculeInputs) -> Iterator[tuple[int, int]]:
-    """Ranges of molecules whose atoms together are within the budget, or one molecule alone."""
+    """Yield ranges of molecules whose atoms fit into the budget; larger molecules stay alone."""
     ptr = inputs.molecules.arrays.ptr.tolist()
     begin = 0
     for end in range(1, len(inputs) + 1):

@@ -49,7 +49,7 @@ else:
 
 
 class MoleculeEstimator(SerializableEstimator, Parameters):
-    """Base of the estimators of molecules; its parameters are :class:`MoleculeParameters`."""
+    """Base of the estimators of molecules; see :class:`MoleculeParameters`."""
 
     item: ClassVar[str] = "molecules"
     predictor_: MoleculePredictor
@@ -159,8 +159,8 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
         """Predict piece by piece, in order and in bounded memory.
 
         Args:
-            items: SMILES, or anything that has one, as the rows of a table; a generator is read as
-                it is needed.
+            items: SMILES, or anything that has one, as the rows of a table; a generator is consumed
+                lazily.
             smiles: gives the SMILES of an item; by default the items are SMILES.
 
         Yields:
@@ -172,7 +172,7 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
     def embeddings(
         self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
     ) -> Iterator[Piece[Item, Tensor]]:
-        """Embed piece by piece, as :meth:`predictions` predicts: [k, K d] of readable molecules."""
+        """Embed piece by piece, like :meth:`predictions`: [k, K d] for k readable molecules."""
         check_is_fitted(self)
         return self._pieces(self.predictor_.embed, items, smiles)
 
@@ -232,7 +232,7 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
         return [None if error else next(explanations) for error in parsed.errors]
 
     def place_of(self, target: str | None) -> int:
-        """Return the index of the target of this name; None names the only one."""
+        """Return the index of the target with this name; None means the only target."""
         names = self.targets_
         if target is None and len(names) == 1:
             return 0

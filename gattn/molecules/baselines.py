@@ -1,4 +1,4 @@
-"""What every model has to beat: the mean, and kernel ridge regression on fingerprints alone."""
+"""Baselines for comparison: the mean, and kernel ridge regression on fingerprints alone."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 __all__ = ["BASELINE_ROWS", "baseline_predictions"]
 
 BASELINE_ROWS = 4000
-"""The ridge reads at most so many training molecules: its memory grows with their square."""
+"""Maximum number of training molecules of the ridge: its memory grows with their square."""
 PIECE = 1024
-"""Molecules that are predicted at once."""
+"""Number of molecules predicted at once."""
 
 
 def baseline_predictions(
     train: MoleculeInputs, y: Tensor, inputs: MoleculeInputs, task: Task, *, seed: int = 0
 ) -> dict[str, Tensor]:
-    """Predict by the baselines, each target from its own known training values.
+    """Predict by the baselines, each target from its labelled training molecules.
 
     Args:
         train: k training molecules.
         y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes.
         inputs: m molecules to predict.
-        task: for classes the ridge's numbers are cut to 0..1.
-        seed: of the draw of training molecules, where there are more than the ridge reads.
+        task: for classes the ridge's predictions are clipped to 0..1.
+        seed: seed that samples the training molecules if there are more than the ridge reads.
 
     Returns:
         ``"kernel_ridge"`` (:func:`gattn.data.tanimoto_ridge` on Morgan bits) and ``"mean"``,
@@ -47,8 +47,8 @@ def baseline_predictions(
 
 
 def _ridge(train: MoleculeInputs, y: Tensor, inputs: MoleculeInputs, seed: int) -> Tensor:
-    known = y.isfinite().nonzero().flatten()
-    known = known[draw(len(known), BASELINE_ROWS, seed)]
-    bits = (train[known].counts > 0).float()
+    labelled = y.isfinite().nonzero().flatten()
+    labelled = labelled[draw(len(labelled), BASELINE_ROWS, seed)]
+    bits = (train[labelled].counts > 0).float()
     others = ((some.counts > 0).float() for some in in_pieces(inputs, PIECE))
-    return torch.cat(list(tanimoto_ridges(bits, y[known], others)))
+    return torch.cat(list(tanimoto_ridges(bits, y[labelled], others)))

@@ -1,4 +1,4 @@
-"""Scikit-learn estimators of molecules that predict intervals or sets of classes too."""
+"""Scikit-learn estimators for molecules that also predict intervals or sets of classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explanations of predictions: the atoms' weights, and how far they can be trusted."""
+"""Explanations of predictions: weights of atoms, and a test of their faithfulness."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_METHOD", "Explanation", "Faithfulness", "explain"]
 
 TOP = 0.2
-"""The share of atoms that is deleted to test an explanation, one atom at least."""
+"""Fraction of atoms that is deleted to test an explanation; at least one atom is."""
 ROUNDING = 1e-5
-"""Weights that differ by less of the largest one are equal when the highest are chosen."""
+"""Relative tolerance, to the largest weight, within which weights rank as equal."""
 DRAWS = 20
-"""Random sets of as many atoms, to compare with."""
+"""Number of random sets of equally many atoms for comparison."""
 
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """How much the prediction drops when atoms are deleted.
+    """Drop of the prediction when atoms are deleted.
 
-    An explanation says something of the model where ``top`` is clearly above ``random``.
+    An explanation is faithful to the model if ``top`` is clearly above ``random``.
 
     Attributes:
-        atoms: the positions of the fifth with the highest weights, sign included: the atoms that
-            raise the prediction most.
+        atoms: indices of the fifth of the atoms with the highest signed weights, which raise the
+            prediction most.
         top: the drop of the prediction without them, in the target's unit; negative for a rise.
-        random: the mean drop without as many atoms drawn at random.
+        random: the mean drop without equally many atoms drawn at random.
         random_std: the standard deviation of these drops.
     """
 
@@ -47,23 +47,24 @@ class Faithfulness:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """The weights of a molecule's n atoms, and what is known of them.
+    """Weights of a molecule's n atoms, with their uncertainty and faithfulness.
 
     Attributes:
-        smiles: the molecule, as it was written.
-        symbols: the element of each atom. A hydrogen that the text writes as an atom is counted
-            with the atom that holds it and has no entry.
-        atoms: [n], the number from 0 of each atom in the text, where hydrogens count that it
-            writes as atoms. Without such hydrogens these are 0..n-1.
-        method: what the weights were made by.
-        target: the position of the target explained.
-        prediction: what ``predict`` gives, in the target's unit; of classes a probability.
-        std: the standard deviation that goes with it.
-        weights: [n] float64, signed, in the target's unit; of ``"attention"`` without either.
-        parts: [n] of each part of the model; they sum to the weights.
-        spread: [n], the standard deviation of the weights over the ensemble's networks; NaN where
-            there are not two.
-        faithfulness: what deleting the top atoms does.
+        smiles: the input SMILES.
+        symbols: the element of each atom. A hydrogen that the SMILES writes as an atom belongs to
+            its neighbour and has no entry.
+        atoms: [n], the number from 0 of each atom in the SMILES. Hydrogens that the SMILES writes
+            as atoms count; without them these are 0..n-1.
+        method: the method that computed the weights.
+        target: index of the explained target.
+        prediction: output of ``predict``, in the target's unit; for classes a probability.
+        std: the standard deviation of the prediction.
+        weights: [n] float64, signed, in the target's unit; those of ``"attention"`` have no sign or
+            unit.
+        parts: [n] for each part of the model; they sum to the weights.
+        spread: [n], the standard deviation of the weights over the ensemble's networks; NaN for
+            fewer than two networks.
+        faithfulness: effect of deleting the top atoms.
     """
 
     smiles: str
@@ -89,39 +90,39 @@ def explain(
         predictor: the model.
         inputs: k molecules.
         method: one of :data:`gattn.molecules.attributions.METHODS`.
-        target: the position of the target.
-        seed: of the random atoms. What is said of a molecule does not depend on the others.
+        target: index of the target.
+        seed: seed of the random atoms. Explanations do not depend on the other molecules.
 
     Returns:
-        One explanation a molecule.
+        One explanation for each molecule.
 
     Raises:
         ValueError: no such method or target, or attention of a model that has none.
     """
     atoms = atoms_of(inputs)
-    found = attributions(predictor, inputs, method, target=target, atoms=atoms)
-    tops = [_top(one.weights, of) for one, of in zip(found, atoms)]
+    results = attributions(predictor, inputs, method, target=target, atoms=atoms)
+    tops = [_top(one.weights, of) for one, of in zip(results, atoms)]
     masks = [_masks(top, one.order, seed) for top, one in zip(tops, atoms)]
-    # Copies that are alike are predicted once, and so have the same bits.
+    # Equal copies are predicted once, so that their predictions have the same bits.
     each = [mask.unique(dim=0, return_inverse=True) for mask in masks]
     predicted = predict_masked(predictor, inputs, [mask for mask, _ in each], target, atoms)
     return [
         Explanation(
             smiles=smiles, symbols=one.symbols, atoms=one.places, method=method, target=target,
-            prediction=float(made.mean[places[0]]), std=float(made.std[places[0]]),
+            prediction=float(masked.mean[places[0]]), std=float(masked.std[places[0]]),
             weights=weighed.weights, parts=weighed.parts, spread=_spread(weighed),
-            faithfulness=_faithfulness(top, made.mean[places]),
+            faithfulness=_faithfulness(top, masked.mean[places]),
         )
-        for smiles, one, weighed, top, made, (_, places) in
-        zip(inputs.molecules.smiles, atoms, found, tops, predicted, each)
+        for smiles, one, weighed, top, masked, (_, places) in
+        zip(inputs.molecules.smiles, atoms, results, tops, predicted, each)
     ]  # fmt: skip
 
 
 def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:
-    """The positions of the highest weights; of equal ones the first in canonical order.
+    """Return the indices of the highest weights; ties go to the first in canonical order.
 
-    Atoms that symmetry exchanges have equal weights up to rounding, which depends on how the
-    molecule is written: their mean stands for each.
+    Symmetric atoms have equal weights up to rounding, which depends on how the SMILES is written.
+    So each is ranked by the mean of its symmetry class.
     """
     classes, order = atoms.classes, atoms.order
     sums = weights.new_zeros(len(weights)).index_add_(0, classes, weights)
@@ -134,7 +135,7 @@ def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:
 
 
 def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
-    """No atom, the top atoms, and as many at random of the canonical order: [2 + DRAWS, n]."""
+    """Mask no atom, the top atoms, and equally many random atoms: [2 + DRAWS, n]."""
     generator, atoms = torch.Generator().manual_seed(seed), len(order)
     masks = torch.zeros(2 + DRAWS, atoms, dtype=torch.bool)
     masks[1, top] = True
@@ -146,11 +147,11 @@ def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
 def _faithfulness(top: Tensor, mean: Tensor) -> Faithfulness:
     drops = mean[0] - mean[1:]
     random = drops[1:]
-    std = (random - random[0]).std()  # 0, not what rounding leaves, where all are alike
+    std = (random - random[0]).std()  # exactly 0 if all are equal, free of rounding
     return Faithfulness(tuple(top.tolist()), float(drops[0]), float(random.mean()), float(std))
 
 
-def _spread(found: Attribution) -> Tensor:
-    if len(found.members) < 2:
-        return torch.full_like(found.weights, torch.nan)
-    return found.members.std(0)
+def _spread(attribution: Attribution) -> Tensor:
+    if len(attribution.members) < 2:
+        return torch.full_like(attribution.weights, torch.nan)
+    return attribution.members.std(0)

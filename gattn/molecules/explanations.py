@@ -1,4 +1,4 @@
-"""A folder of explanations: tables of numbers, and pictures on one scale."""
+"""Writing of explanations to a folder: tables, and pictures on a common scale."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["PICTURES", "WrittenExplanations", "describe", "label_of", "write_explanations"]
 
 PICTURES = 100
-"""So many molecules are drawn: nobody looks at more, and each takes two files a method."""
+"""Maximum number of drawn molecules: each takes two files for each method."""
 
 
 @dataclass(frozen=True)
 class WrittenExplanations:
-    """What :func:`write_explanations` wrote.
+    """Files that :func:`write_explanations` wrote.
 
     Attributes:
         atoms: the table of atoms.
         molecules: the table of molecules.
         pictures: one SVG and one PNG for each molecule and method.
-        not_drawn: the rows of molecules too large for a picture, of those that were to have one.
+        not_drawn: rows of the molecules that are too large for a picture.
     """
 
     atoms: Path
@@ -44,21 +44,21 @@ def write_explanations(
 ) -> WrittenExplanations:  # fmt: skip
     """Write the weights of atoms as tables and pictures.
 
-    ``atoms.csv`` has one line an atom: ``row``, ``atom`` (its number in the text of the molecule,
-    from 0, where hydrogens that are written as atoms count), ``symbol``, and for each method its
-    weight and ``<method>_spread``, empty where there is one network. ``molecules.csv`` has one line
-    for each molecule and method: the prediction, and the drops that tell how faithful the weights
-    are. ``row<row>-<method>.svg`` and ``.png`` are the pictures. All methods in the target's unit
-    are drawn on one scale; attention has no unit, and a scale of its own.
+    ``atoms.csv`` has one line for each atom: ``row``, ``atom`` (its number in the SMILES from 0,
+    with hydrogens that are written as atoms), ``symbol``, and for each method its weight and
+    ``<method>_spread``, empty for a single network. ``molecules.csv`` has one line for each
+    molecule and method: the prediction, and the drops that measure how faithful the weights are.
+    ``row<row>-<method>.svg`` and ``.png`` are the pictures. All methods in the target's unit are
+    drawn on one scale; attention has no unit and a separate scale.
 
     Args:
-        folder: made where it is missing; files of these names are replaced.
-        rows: k numbers, what to call the molecules.
+        folder: created if it is missing; files of these names are replaced.
+        rows: k row numbers that identify the molecules.
         explained: for each method the explanations of the same k molecules, in order.
-        name: of the target, with its unit if it is known: what the pictures say.
-        titles: the names of the k molecules, which stand above their pictures; a molecule whose
-            name is empty, or every one where there are none, has its SMILES there.
-        pictures: how many molecules are drawn, the first; the tables have all.
+        name: name of the target in the pictures, with its unit if it is known.
+        titles: names of the k molecules, written above their pictures. By default, and for an
+            empty name, the picture shows the SMILES.
+        pictures: number of molecules to draw, from the first; the tables contain all.
 
     Returns:
         The files.
@@ -68,9 +68,11 @@ def write_explanations(
             another number of titles.
         OSError: the folder cannot be written.
     """
-    for method, found in explained.items():
-        if len(found) != len(rows):
-            raise ValueError(f"{method} must explain {len(rows)} molecules; got {len(found)}")
+    for method, explanations in explained.items():
+        if len(explanations) != len(rows):
+            raise ValueError(
+                f"{method} must explain {len(rows)} molecules; got {len(explanations)}"
+            )
     if titles is not None and len(titles) != len(rows):
         raise ValueError(f"titles must name {len(rows)} molecules; got {len(titles)}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -79,9 +81,9 @@ def write_explanations(
     _write(molecules, _molecule_lines(rows, explained))
     drawn: list[Path] = []
     not_drawn: set[int] = set()
-    for method, found in explained.items():
+    for method, explanations in explained.items():
         scale = _scale(method, explained)
-        for place, (row, one) in enumerate(zip(rows[:pictures], found)):
+        for place, (row, one) in enumerate(zip(rows[:pictures], explanations)):
             if len(one.symbols) > DRAWN_ATOMS:
                 not_drawn.add(row)
             else:
@@ -92,21 +94,21 @@ def write_explanations(
 
 
 def describe(explanation: Explanation) -> list[str]:
-    """Say under a picture what is predicted, and how faithful the weights are."""
-    found = explanation.faithfulness
-    count = len(found.atoms)
+    """Return the caption of a picture: the prediction, and how faithful the weights are."""
+    faithfulness = explanation.faithfulness
+    count = len(faithfulness.atoms)
     atoms = f"{count} atoms of highest weight" if count > 1 else "atom of highest weight"
     predicted = with_precision(explanation.prediction, explanation.std, digits=3, error_digits=2)
     lines = [
         f"predicted {predicted} ± {explanation.std:.2g}",
-        f"without the {atoms}: drop {found.top:+.2g}; random: {found.random:+.2g} "
-        f"± {found.random_std:.2g}",
+        f"without the {atoms}: drop {faithfulness.top:+.2g}; random: {faithfulness.random:+.2g} "
+        f"± {faithfulness.random_std:.2g}",
     ]
     return [line.replace("-", "−") for line in lines]
 
 
 def label_of(method: str, name: str) -> str:
-    """Say in a legend what the weights are."""
+    """Return the legend of the weights of a method."""
     if method == "attention":
         return "attention: weights of the readout, not importance"
     return f"{method.replace('_', ' ')}: contribution to {name}"
@@ -157,14 +159,14 @@ def _molecule_lines(
     ]
     for row, *of_row in zip(rows, *explained.values()):
         for one in of_row:
-            found = one.faithfulness
-            drops = (found.top, found.random, found.random_std)
-            atoms = " ".join(str(one.atoms[place]) for place in found.atoms)
+            faithfulness = one.faithfulness
+            drops = (faithfulness.top, faithfulness.random, faithfulness.random_std)
+            atoms = " ".join(str(one.atoms[place]) for place in faithfulness.atoms)
             predicted = with_precision(one.prediction, one.std, digits=9, error_digits=4)
             numbers = predicted, _number(one.std), atoms, *map(_number, drops)
             yield [row, one.smiles, one.method, *numbers]
 
 
 def _number(value: float) -> str:
-    """Nine digits; nothing for NaN."""
+    """Format with nine digits; NaN is empty."""
     return "" if value != value else f"{value:.9g}"

@@ -1,4 +1,4 @@
-"""Folds of the validation part, for choices that are judged by what they were not made by."""
+"""Folds of the validation part, for choices evaluated on rows that did not make them."""
 
 from __future__ import annotations
 

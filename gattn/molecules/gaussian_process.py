@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 __all__ = ["GaussianProcess", "count_tanimoto", "draw"]
 
 START = (-2.0, -1.0)
-"""Where the search begins: the logarithms of noise and Tanimoto."""
+"""Initial logarithms of the noise and of the scale of Tanimoto similarity."""
 START_OF_GROUP = (0.0, -1.0, -2.0)
-"""The same of each group of descriptors: Matern, 1 / length^2, linear."""
+"""Initial logarithms for each group of descriptors: Matern, 1 / length^2, linear."""
 SURFACES = DESCRIPTORS.index("SlogP_VSA1")
-"""Descriptors from here on are surfaces of atoms of one kind; those before are of the whole."""
+"""First descriptor of atom surfaces by kind; those before describe the whole molecule."""
 SPREAD = 3.0
-"""Standard deviation of the normal prior on those logarithms."""
+"""Standard deviation of the normal prior on the logarithms of the hyperparameters."""
 STEPS = 25
 SEARCHED_ROWS = 1000
-"""The search for the logarithms reads at most so many molecules; the prediction reads them all."""
+"""Maximum number of molecules that choose the hyperparameters; prediction uses all molecules."""
 ASKED, BLOCK = 1024, 128
-"""Molecules compared by fingerprints at once, which bounds the memory; and predicted at once, whose
-kernels stay in the processor's cache."""
+"""Number of molecules whose fingerprints are compared at once, which bounds the memory, and number
+of molecules predicted at once, so that their kernels stay in the processor's cache."""
 JITTER = 1e-4
-"""Added to the diagonal of the kernel; ten times as much where the factorisation fails."""
+"""Added to the diagonal of the kernel; multiplied by ten each time the factorisation fails."""
 ATTEMPTS = 4
 FARTHEST = 6.0
-"""Standardised descriptors are cut here: an odd molecule is far away, and not infinitely."""
+"""Standardised descriptors are clipped here, which bounds the distance of outliers."""
 
 
 def count_tanimoto(a: Tensor, b: Tensor) -> Tensor:
@@ -68,25 +68,25 @@ def count_tanimoto(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _shared(a: Tensor, b: Tensor) -> Tensor:
-    """The sums of min(a_id, b_jd) over d: [n, m] float32.
+    """Sum min(a_id, b_jd) over d: [n, m] float32.
 
-    A molecule has few environments. So each pair (d, count) that occurs in a gets its row of
-    min(count, b_jd), and a molecule sums its rows: n times some 40 additions of rows, where a
-    product with all columns would take 2048.
+    A molecule has few environments. So one row of min(count, b_jd) is computed for each pair
+    (d, count) that occurs in a, and the rows of each molecule are summed: about 40 rows for each
+    molecule, while a product with all columns would take 2048.
     """
     rows, columns = a.nonzero().unbind(1)
     if not len(rows):
         return torch.zeros(len(a), len(b))
     pairs, place = (columns * 256 + a[rows, columns]).unique(return_inverse=True)
-    held = b.t().contiguous()[pairs // 256]  # twice as fast as to gather columns
-    least = torch.minimum(held, (pairs % 256).to(torch.uint8)[:, None]).float()
+    gathered = b.t().contiguous()[pairs // 256]  # twice as fast as gathering columns
+    least = torch.minimum(gathered, (pairs % 256).to(torch.uint8)[:, None]).float()
     starts = torch.searchsorted(rows, torch.arange(len(a)))
     return F.embedding_bag(place, least, starts, mode="sum")
 
 
 @dataclass(frozen=True, eq=False)
 class _Factor:
-    """What predicts one target: its known rows, the weight of each, and the Cholesky factor."""
+    """Solved equation of one target: its labelled rows, their weights, the Cholesky factor."""
 
     rows: Tensor
     weight: Tensor
@@ -106,29 +106,29 @@ class GaussianProcess:
     T is the Tanimoto similarity of Morgan counts c, and z_g are d_g standardised descriptors: of
     the whole molecule, and the surfaces of its atoms by kind. The scales, the lengths and the noise
     maximise the posterior density of each target's training values (marginal likelihood with a wide
-    normal prior on the logarithms). A target's gaps are left out of its own equation.
+    normal prior on the logarithms). Each target is fitted to the molecules that have its label.
 
-    Memory grows with the square of the training molecules, and so it reads at most ``rows`` of
-    them, drawn at random. With t targets and variances it is t rows^2 numbers of float64.
+    Memory grows with the square of the number of training molecules, so the model reads at most
+    ``rows`` of them, drawn at random. With t targets and variances it stores t rows^2 float64.
 
     Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), chapters
     2 and 5.
     """
 
     def __init__(self, tensors: dict[str, Tensor], *, variance: bool = True) -> None:
-        """Make it of what :meth:`state` gave, to give variances or means alone."""
+        """Restore from the tensors of :meth:`state`; ``variance=False`` predicts means alone."""
         self._tensors, self._variance = tensors, variance
         self.counts = tensors["counts"]
         self._z, self._theta = tensors["descriptors"], tensors["theta"]
 
     @functools.cached_property
     def _factors(self) -> list[_Factor]:
-        """Of each target; made when a prediction asks for it."""
+        """Solved equation of each target, computed at the first prediction."""
         parts = _compare(self.counts, self._z, self.counts, self._z)
-        made = (
+        factors = (
             _factor(parts, theta, y) for theta, y in zip(self._theta, self._tensors["y"].unbind(1))
         )
-        return [each if self._variance else replace(each, lower=None) for each in made]
+        return [each if self._variance else replace(each, lower=None) for each in factors]
 
     @classmethod
     def fit(
@@ -140,21 +140,21 @@ class GaussianProcess:
         Args:
             inputs: k training molecules.
             y: [k, t] float64; NaN where a target was not measured.
-            rows: the most molecules to read.
-            seed: of the draw, where there are more.
-            variance: whether predictions are to have one, which takes most of their time.
-            progress: whether to show a bar over the targets.
+            rows: maximum number of molecules to read.
+            seed: seed that samples the molecules if there are more.
+            variance: whether to predict variances, which takes most of the time of a prediction.
+            progress: whether to show a progress bar over the targets.
 
         Returns:
             The fitted model.
         """
-        kept = draw(len(inputs), rows, seed)
-        some = inputs[kept]
-        counts, raw, y = some.counts, some.descriptors.double(), y[kept].double()
+        sampled = draw(len(inputs), rows, seed)
+        some = inputs[sampled]
+        counts, raw, y = some.counts, some.descriptors.double(), y[sampled].double()
         mean, scale = moments(y)
         center, width = moments(raw)
         z = _standardise(raw, center, width)
-        searched = draw(len(kept), SEARCHED_ROWS, seed)
+        searched = draw(len(sampled), SEARCHED_ROWS, seed)
         parts = _compare(counts[searched], z[searched], counts[searched], z[searched])
         scaled = (y - mean) / scale
         columns = scaled[searched].unbind(1)
@@ -169,7 +169,7 @@ class GaussianProcess:
         )  # fmt: skip
 
     def with_more(self, inputs: MoleculeInputs, y: Tensor) -> GaussianProcess:
-        """Learn more molecules, under the hyperparameters and scales of the first ones.
+        """Add training molecules without changing the hyperparameters and scales.
 
         Args:
             inputs: k molecules.
@@ -188,7 +188,7 @@ class GaussianProcess:
         return GaussianProcess(tensors | joined, variance=self._variance)
 
     def leave_out(self, rows: Tensor, groups: Tensor, folds: Tensor) -> list[tuple[Tensor, Tensor]]:
-        r"""Predict molecules of the kernel as if each one's group had not been learned.
+        r"""Predict training molecules as if the group of each had been left out of the training.
 
         With :math:`\alpha = K^{-1} y` and the rows G of one group, the model of all other rows,
         under the same hyperparameters, predicts
@@ -197,17 +197,17 @@ class GaussianProcess:
             m_G = y_G - (K^{-1})_{GG}^{-1} \alpha_G, \qquad
             v_G = \operatorname{diag} (K^{-1})_{GG}^{-1}
 
-        so that no equation is solved again.
+        so no equation has to be solved again.
 
         Args:
-            rows: [k] int64, ascending positions among the kernel's molecules.
+            rows: [k] int64, ascending indices among the training molecules.
             groups: [k] int64, the group of each: rows of one molecule belong to one group.
             folds: [k] int64, the fold of each; a group lies in one fold.
 
         Returns:
             Pairs of means [k, t] in the targets' units and variances of a measurement, float64.
             The first pair is that of the equations above. Then one pair for each fold of
-            0..max(folds), by models that learned neither the group nor that fold; NaN for the
+            0..max(folds), by models trained on neither the group nor that fold; NaN for the
             rows of the fold. NaN where a row has no label of a target.
 
         Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006),
@@ -231,7 +231,7 @@ class GaussianProcess:
             expected = y[rows, target][labelled]
             for number, fold in enumerate([torch.zeros_like(labelled), *excluded]):
                 out, rest = fold[labelled].nonzero().flatten(), ~fold[labelled]
-                # What remains of the inverse and of K^-1 y once the fold is not learned.
+                # The Schur complement removes the fold from the inverse and from K^-1 y.
                 solved = torch.linalg.solve(inverse[out][:, out], inverse[out][:, rest])
                 residual, variance = _residuals(
                     inverse[rest][:, rest] - inverse[rest][:, out] @ solved,
@@ -252,22 +252,22 @@ class GaussianProcess:
 
         Returns:
             [k, t] float64 in the targets' units, and the variance of a measurement, [k, t]; zeros
-            where it was made without.
+            if the model has no variances.
         """
         center, width = self._tensors["center"], self._tensors["width"]
-        made: list[tuple[Tensor, Tensor]] = []
+        predictions: list[tuple[Tensor, Tensor]] = []
         for some in in_pieces(inputs, ASKED):
             counts, z = some.counts, _standardise(some.descriptors.double(), center, width)
             alike = count_tanimoto(counts, self.counts)
             blocks = zip(counts.split(BLOCK), z.split(BLOCK), alike.split(BLOCK))
-            made += [self._predict(*block) for block in blocks]
-        means, variances = zip(*made)
+            predictions += [self._predict(*block) for block in blocks]
+        means, variances = zip(*predictions)
         return self._in_units(torch.cat(means), torch.cat(variances))
 
     def _predict(self, counts: Tensor, z: Tensor, alike: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and variances of some molecules, standardised: two of [k, t]."""
+        """Predict standardised means and variances of some molecules: two of [k, t]."""
         parts = [alike.double(), *_compare_descriptors(z, self._z)]
-        own = _self_similarity(counts, z)
+        self_similarity = _self_similarity(counts, z)
         means, variances = [], []
         for theta, factor in zip(self._theta, self._factors):
             gaps = len(factor.rows) < len(self.counts)
@@ -277,7 +277,9 @@ class GaussianProcess:
                 variances.append(torch.zeros_like(means[-1]))
                 continue
             spread = torch.linalg.solve_triangular(factor.lower, cross.t(), upper=False)
-            variances.append(_combine(own, theta) + _noise(theta) - spread.square().sum(0))
+            variances.append(
+                _combine(self_similarity, theta) + _noise(theta) - spread.square().sum(0)
+            )
         return torch.stack(means, 1), torch.stack(variances, 1)
 
     def by_count(self, counts: Tensor, target: int) -> Tensor:
@@ -286,34 +288,34 @@ class GaussianProcess:
         .. math::
             s_1 \sum_j w_j \frac{\min(c_d, c_{jd})}{\sum_{d'} \max(c_{d'}, c_{jd'})}
 
-        Tanimoto similarity is a sum over columns d once its denominator is known: these are exact
-        contributions, which with :meth:`smooth` and the mean of y sum to the prediction.
+        For a fixed denominator, Tanimoto similarity is a sum over columns d. So these contributions
+        are exact: with :meth:`smooth` and the mean of y they sum to the prediction.
 
         Args:
-            counts: [2048] uint8, of one molecule.
-            target: the position of the target.
+            counts: [2048] uint8, the counts of one molecule.
+            target: index of the target.
 
         Returns:
-            [2048] float64 in the target's unit; 0 where the molecule counts nothing.
+            [2048] float64 in the target's unit; 0 for environments that do not occur.
 
         Reference: Balfer and Bajorath, "Visualization and interpretation of support vector machine
         activity predictions" (J. Chem. Inf. Model. 2015).
         """
         theta, factor, scale = self._of(target)
-        own, others = counts.int(), self.counts[factor.rows]
-        columns = own.nonzero().flatten()
-        least = torch.minimum(others[:, columns].int(), own[columns]).double()
-        most = others.sum(1, dtype=torch.float64) + own.sum() - least.sum(1)
+        query, others = counts.int(), self.counts[factor.rows]
+        columns = query.nonzero().flatten()
+        least = torch.minimum(others[:, columns].int(), query[columns]).double()
+        most = others.sum(1, dtype=torch.float64) + query.sum() - least.sum(1)
         shares = torch.zeros(len(counts), dtype=torch.float64)
         shares[columns] = theta[1].exp() * scale * ((factor.weight / most.clamp(min=1)) @ least)
         return shares
 
     def smooth(self, descriptors: Tensor, target: int) -> Tensor:
-        """Give the part of predictions that comes from descriptors; it has a gradient by them.
+        """Return the part of predictions that comes from descriptors, differentiable by them.
 
         Args:
-            descriptors: [k, d] of k molecules.
-            target: the position of the target.
+            descriptors: [k, d], the descriptors of k molecules.
+            target: index of the target.
 
         Returns:
             [k] float64 in the target's unit.
@@ -329,7 +331,7 @@ class GaussianProcess:
         return self._theta[target], self._factors[target], self._tensors["scale"][target]
 
     def state(self) -> dict[str, Tensor]:
-        """Give the tensors that the model is made of, for :meth:`__init__` to take."""
+        """Return the tensors that :meth:`__init__` takes."""
         return dict(self._tensors)
 
     def _in_units(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
@@ -338,7 +340,7 @@ class GaussianProcess:
 
 
 def draw(count: int, most: int, seed: int) -> Tensor:
-    """At most so many positions of a number of rows, in ascending order."""
+    """Sample at most ``most`` of the indices 0..count - 1, in ascending order."""
     if count <= most:
         return torch.arange(count)
     generator = torch.Generator().manual_seed(seed)
@@ -350,36 +352,36 @@ def _standardise(raw: Tensor, center: Tensor, width: Tensor) -> Tensor:
 
 
 def _compare(counts: Tensor, z: Tensor, other_counts: Tensor, other_z: Tensor) -> list[Tensor]:
-    """Tanimoto similarity of every pair, [k, n], then what :func:`_compare_descriptors` gives."""
+    """Return Tanimoto similarities [k, n], then the parts of :func:`_compare_descriptors`."""
     return [count_tanimoto(counts, other_counts).double(), *_compare_descriptors(z, other_z)]
 
 
 def _compare_descriptors(z: Tensor, other_z: Tensor) -> list[Tensor]:
-    """Squared distance and product of every pair, [k, n] each, in every group of descriptors."""
-    found = []
+    """Return squared distances and products [k, n] for each group of descriptors."""
+    parts = []
     for some, others in zip(_groups(z), _groups(other_z)):
         features, product = max(some.shape[1], 1), some @ others.t()
         squares = some.square().sum(1)[:, None] + others.square().sum(1) - 2 * product
-        found += [squares.clamp(min=0) / features, product / features]
-    return found
+        parts += [squares.clamp(min=0) / features, product / features]
+    return parts
 
 
 def _self_similarity(counts: Tensor, z: Tensor) -> list[Tensor]:
-    """The same of every molecule with itself, [k] each."""
-    found = [counts.any(1).double()]
+    """Compare every molecule with itself as :func:`_compare` does: [k] for each part."""
+    parts = [counts.any(1).double()]
     for some in _groups(z):
         product = some.square().sum(1) / max(some.shape[1], 1)
-        found += [torch.zeros_like(product), product]
-    return found
+        parts += [torch.zeros_like(product), product]
+    return parts
 
 
 def _groups(z: Tensor) -> tuple[Tensor, Tensor]:
-    """Descriptors of the whole molecule, and the surfaces of its atoms by kind."""
+    """Split into descriptors of the whole molecule and surfaces of its atoms by kind."""
     return z[:, :SURFACES], z[:, SURFACES:]
 
 
 def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:
-    """The kernel from its parts, without the noise."""
+    """Combine the parts into the kernel, without the noise."""
     scales = theta.exp()
     kernel = scales[1] * parts[0]
     groups = scales[len(START) :].view(-1, len(START_OF_GROUP))
@@ -394,10 +396,10 @@ def _noise(theta: Tensor, jitter: float = JITTER) -> Tensor:
 
 
 def _cholesky(kernel: Tensor, theta: Tensor) -> Tensor:
-    """Factor the kernel with its noise; a nearly singular one gets a larger diagonal.
+    """Factor the kernel with its noise; the jitter is raised if the kernel is nearly singular.
 
     Raises:
-        ValueError: no diagonal was large enough.
+        ValueError: the factorisation failed with the largest jitter.
     """
     unit = torch.eye(len(kernel)).double()
     for attempt in range(ATTEMPTS):
@@ -422,7 +424,7 @@ def _factor(parts: list[Tensor], theta: Tensor, y: Tensor) -> _Factor:
 
 
 def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """Errors and variances of rows whose group was left out, [k] each.
+    """Compute errors and variances of rows whose group was left out, [k] each.
 
     Args:
         inverse: [k, k], the entries of the inverse kernel.
@@ -440,7 +442,7 @@ def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor,
 
 
 def _search(parts: list[Tensor], y: Tensor) -> Tensor:
-    """The logarithms of the hyperparameters with the highest posterior density: [8]."""
+    """Return the logarithms of the hyperparameters of maximum posterior density: [8]."""
     start = torch.tensor(START + 2 * START_OF_GROUP, dtype=torch.float64)
     theta = start.clone().requires_grad_()
     optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")

@@ -43,9 +43,9 @@ __all__ = [
 
 FORMAT = "gattn molecule inputs 4"
 UTF8 = ("utf-8", "surrogatepass")
-"""Encoding of texts: bytes of a table that are no text are kept as lone surrogates."""
+"""Encoding of texts; undecodable bytes of a table are stored as lone surrogates."""
 CHUNK = 65_536
-"""SMILES hashed at once."""
+"""Number of SMILES hashed at once."""
 
 POINTERS = ("atom_ptr", "bond_ptr", "count_ptr", "smiles_ptr", "canonical_ptr", "errors_ptr")
 """Pointers in CSR form: [k + 1] for k molecules, [n + 1] of ``errors`` for n SMILES."""
@@ -68,7 +68,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def _increments(pieces: Iterable[PackedInputs]) -> Iterator[Arrays]:
-    """Yield what to append to each array: first the initial arrays, then one set for each piece."""
+    """Yield the rows to append to each array: the initial arrays, then those of each piece."""
     yield {
         name: np.zeros((int(name in POINTERS), *shape), dtype)
         for name, (dtype, shape) in LAYOUT.items()
@@ -171,7 +171,7 @@ def _map(path: Path, dtype: type[np.generic], row_shape: tuple[int, ...]) -> np.
 
 
 def read_cache(path: str | os.PathLike[str], key: str) -> Arrays | None:
-    """Map what :func:`write_cache` wrote; None if it was written with another key.
+    """Map the file that :func:`write_cache` wrote; None if it has another key.
 
     Raises:
         FileNotFoundError: no such file.

@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 Inputs = TypeVar("Inputs", bound="MoleculeInputs")
 
 PIECE = 1024
-"""SMILES that a process is sent at once: a second of work, and little memory."""
+"""Number of SMILES sent to a process at once: a second of work, and little memory."""
 
 FEW = 8192
 """Below this many SMILES, parse in one process: starting workers takes longer."""
@@ -121,8 +121,8 @@ class Piece(ParsedSmiles, Generic[Item, T]):
     See also :class:`ParsedSmiles`.
 
     Attributes:
-        items: n items, as a row of a table each.
-        result: of the r readable molecules.
+        items: n items, such as rows of a table.
+        result: the result for the r readable molecules.
     """
 
     items: list[Item]
@@ -150,14 +150,14 @@ def featurise(
     workers: int = 1,
     cache: str | os.PathLike[str] | None = None,
 ) -> FeaturizedSmiles:
-    """Make a model's inputs from SMILES; an invalid one costs only its own row.
+    """Make a model's inputs from SMILES; invalid SMILES are reported row by row.
 
     Args:
         smiles: n texts.
         max_atoms: larger molecules are errors.
         workers: number of processes that share the work; the result is the same. Short lists are
             parsed by one process, because starting others takes longer.
-        cache: a file to keep the inputs in. It is read if it was made from the same SMILES with
+        cache: a file that stores the inputs. It is read if it was made from the same SMILES with
             the same RDKit and the same features, and is written again otherwise. It is written
             while the SMILES are parsed, and memory-mapped: use one for molecules that do not fit
             into memory.
@@ -241,7 +241,7 @@ def make_pieces(
 
     Args:
         make: computes the result from the readable molecules of a piece; sent to a process once.
-        items: read as they are needed; they stay in this process.
+        items: consumed lazily; they stay in this process.
         smiles: gives the SMILES of an item; by default the items are SMILES.
         chunk: number of items in a piece.
         max_atoms: larger molecules are errors.
@@ -287,7 +287,7 @@ def _share(
 ) -> Iterator[tuple[list[Item], Result]]:  # fmt: skip
     """Do the work on the SMILES of every ``chunk`` items, in several processes for many items.
 
-    No items are one piece of none, so that its result has the dimensions of the others.
+    Without items there is one empty piece, whose result has the dimensions of the others.
     """
     if isinstance(items, str):
         raise ValueError(f"smiles must be a list of texts; got the one text {items!r}")

@@ -1,4 +1,4 @@
-"""The estimator of a folder, of whichever kind it is, and the table that it is to read."""
+"""Loading of an estimator from a folder, and opening of a table for it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class OpenedRun(NamedTuple):
 
     Attributes:
         estimator: the model.
-        table: the file, of which no row was read yet.
-        smiles: its column of SMILES.
+        table: the open file, before its first row.
+        smiles: the name of its column of SMILES.
     """
 
     estimator: MoleculeEstimator
@@ -52,17 +52,17 @@ def open_run(
     """Load the estimator of a folder, and open a CSV file of molecules for it.
 
     Args:
-        folder: of the trained model.
+        folder: folder of the trained model.
         path: the file.
-        smiles: its column of SMILES; otherwise the one that the model was trained on.
-        encoding: of the file; otherwise what its byte order mark says, and UTF-8 without one.
-        workers: processes in which the estimator reads SMILES.
+        smiles: its column of SMILES; by default the one that the model was trained on.
+        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
+        workers: number of processes that parse SMILES.
         on_bad_bytes: see :class:`gattn.data.Table`.
 
     Raises:
         RunError: the folder holds no model that can be read.
         FileNotFoundError: no file at ``path``.
-        ValueError: the file cannot be read, or the column is missing or there twice.
+        ValueError: the file cannot be read, or the column is missing or appears twice.
     """
     estimator, card = load_estimator(folder)
     estimator.set_params(workers=workers)

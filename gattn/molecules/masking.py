@@ -1,4 +1,4 @@
-"""Molecules of which some atoms are unknown: what a model predicts without them."""
+"""Predictions of molecules with some of their atoms masked."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 __all__ = ["Environments", "Masked", "MoleculeAtoms", "atoms_of", "masked_inputs", "predict_masked"]
 
 BUDGET = 1 << 16
-"""Atoms of all masked copies in a batch: what bounds the memory, whatever the molecule's size."""
+"""Maximum number of atoms of all masked copies in a batch, which bounds the memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class Environments:
-    """The Morgan environments of a molecule that its counts count.
+    """Morgan environments of a molecule, as its fingerprint counts them.
 
     Attributes:
         places: [E] int64, the column of each in the counts.
-        members: [2, I] int64, pairs of an environment and an atom that it holds.
+        members: [2, I] int64, pairs of an environment and an atom in it.
     """
 
     places: Tensor
@@ -43,16 +43,16 @@ class Environments:
 
 @dataclass(frozen=True, eq=False)
 class MoleculeAtoms:
-    """What each atom of one molecule is part of.
+    """Atoms of one molecule, with their symmetry, environments and shares of the descriptors.
 
     Attributes:
         symbols: the elements of its n atoms.
-        places: [n], the number of each atom in the text, hydrogens that are written counted.
-        classes: [n] int64, equal for atoms that the symmetry of the molecule exchanges, and the
-            same however the molecule is written.
-        order: [n] int64, the atoms in an order that is the same, up to that symmetry, however the
-            molecule is written.
-        environments: that hold them.
+        places: [n], the number of each atom in the SMILES, where written hydrogens count.
+        classes: [n] int64, equal for symmetric atoms, and independent of how the SMILES is
+            written.
+        order: [n] int64, the atoms in canonical order, which up to symmetry does not depend on how
+            the SMILES is written.
+        environments: the Morgan environments that contain them.
         shares: [n, d] float64, their shares of the descriptors.
     """
 
@@ -66,13 +66,13 @@ class MoleculeAtoms:
 
 @dataclass(frozen=True, eq=False)
 class Masked:
-    """What is predicted of m copies of a molecule, for one target.
+    """Predictions of m masked copies of a molecule, for one target.
 
     Attributes:
         mean: [m] float64.
         std: [m] float64.
-        parts: [m] of each part, by its name.
-        members: [K, m], of each network.
+        parts: [m] for each part, by its name.
+        members: [K, m], predictions of each network.
     """
 
     mean: Tensor
@@ -82,10 +82,10 @@ class Masked:
 
 
 def atoms_of(inputs: MoleculeInputs) -> list[MoleculeAtoms]:
-    """Find out what the atoms of k molecules are part of, by their SMILES."""
+    """Describe the atoms of k molecules from their SMILES."""
     from rdkit import rdBase
 
-    made = []
+    result = []
     with rdBase.BlockLogs():
         for smiles in inputs.molecules.smiles:
             molecule = plain(parse_any_size(smiles), smiles)
@@ -93,12 +93,12 @@ def atoms_of(inputs: MoleculeInputs) -> list[MoleculeAtoms]:
             places = tuple(written_places(smiles, len(symbols)))
             environments = _environments(molecule)
             shares = descriptor_shares(molecule)
-            made.append(MoleculeAtoms(symbols, places, *_ranks(molecule), environments, shares))
-    return made
+            result.append(MoleculeAtoms(symbols, places, *_ranks(molecule), environments, shares))
+    return result
 
 
 def _ranks(molecule: Mol) -> tuple[Tensor, Tensor]:
-    """The classes of the atoms of a molecule, and the atoms in canonical order."""
+    """Return the symmetry classes of the atoms, and the atoms in canonical order."""
     from rdkit.Chem import CanonicalRankAtoms
 
     classes, ranks = (
@@ -110,28 +110,28 @@ def _ranks(molecule: Mol) -> tuple[Tensor, Tensor]:
 def masked_inputs(
     inputs: MoleculeInputs, atoms: Sequence[MoleculeAtoms], masks: Sequence[tuple[int, Tensor]]
 ) -> MoleculeInputs:
-    """Copy molecules and take some of their atoms out of each copy.
+    """Copy molecules and mask some of the atoms of each copy.
 
-    An atom that is taken out neither sends messages nor is it read out. The other atoms keep their
-    own features, as the number of bonds they had: what they are is known, and only what the atom
-    was is not. Fingerprints lose every environment that holds the atom, descriptors its share.
+    A masked atom neither sends messages nor enters the readout. The other atoms keep their
+    features, such as the number of bonds before masking: only the masked atom is unknown.
+    Fingerprints lose every environment that contains the atom, and descriptors its share.
 
     Args:
         inputs: k molecules.
-        atoms: what their atoms are part of.
-        masks: positions of molecules, each with [m, n] bool: the atoms to take out of m copies.
+        atoms: the result of :func:`atoms_of`.
+        masks: indices of molecules, each with [m, n] bool: the atoms to mask in m copies.
 
     Returns:
-        The copies, in order; one may have no atom left.
+        The copies, in order; a copy may have no atoms.
     """
     positions = [place for place, mask in masks for _ in range(len(mask))]
     copies = inputs[torch.tensor(positions, dtype=torch.int64)]
-    taken = torch.cat([torch.zeros(0, dtype=torch.bool), *(mask.flatten() for _, mask in masks)])
+    masked = torch.cat([torch.zeros(0, dtype=torch.bool), *(mask.flatten() for _, mask in masks)])
     counts = [_counts_without(atoms[place].environments, mask) for place, mask in masks]
     lost = [mask.double() @ atoms[place].shares for place, mask in masks]
     width = copies.descriptors.shape[1]
     return ExpandedInputs(
-        _without(copies.molecules, taken),
+        _without(copies.molecules, masked),
         torch.cat([torch.zeros(0, COUNTS, dtype=torch.uint8), *counts]),
         (copies.descriptors - torch.cat([torch.zeros(0, width).double(), *lost])).float(),
     )
@@ -144,28 +144,28 @@ def predict_masked(
     """Predict copies of molecules without some of their atoms, in batches of bounded memory.
 
     Args:
-        predictor: of t targets.
+        predictor: the model.
         inputs: k molecules.
-        masks: for each molecule [m, n] bool, one or more copies; what is True is taken out.
-        target: the position of the target.
-        atoms: what :func:`atoms_of` says, where it is known already.
+        masks: for each molecule [m, n] bool, for one or more copies; True masks an atom.
+        target: index of the target.
+        atoms: the result of :func:`atoms_of` if already computed.
 
     Returns:
-        For each molecule what is predicted of its copies.
+        For each molecule the predictions of its copies.
     """
     atoms = atoms_of(inputs) if atoms is None else atoms
-    found: list[list[Masked]] = [[] for _ in masks]
+    by_molecule: list[list[Masked]] = [[] for _ in masks]
     for batch in _batches(masks):
-        made = predictor.predict(masked_inputs(inputs, atoms, batch))
+        prediction = predictor.predict(masked_inputs(inputs, atoms, batch))
         begin = 0
         for place, mask in batch:
             rows = slice(begin, begin := begin + len(mask))
-            parts = {name: part[rows, target] for name, part in made.component_means.items()}
-            members = made.member_predictions[:, rows, target]
-            found[place].append(
-                Masked(made.mean[rows, target], made.std[rows, target], parts, members)
+            parts = {name: part[rows, target] for name, part in prediction.component_means.items()}
+            members = prediction.member_predictions[:, rows, target]
+            by_molecule[place].append(
+                Masked(prediction.mean[rows, target], prediction.std[rows, target], parts, members)
             )
-    return [_joined(pieces) for pieces in found]
+    return [_joined(pieces) for pieces in by_molecule]
 
 
 def _joined(pieces: Sequence[Masked]) -> Masked:
@@ -178,7 +178,7 @@ def _joined(pieces: Sequence[Masked]) -> Masked:
 
 
 def _batches(masks: Sequence[Tensor]) -> Iterator[list[tuple[int, Tensor]]]:
-    """Cut masks into pieces, and put pieces together while their atoms are within the budget."""
+    """Split masks into pieces, and group pieces while their atoms fit into the budget."""
     batch: list[tuple[int, Tensor]] = []
     room = BUDGET
     for place, mask in enumerate(masks):
@@ -192,17 +192,17 @@ def _batches(masks: Sequence[Tensor]) -> Iterator[list[tuple[int, Tensor]]]:
         yield batch
 
 
-def _without(molecules: Molecules, taken: Tensor) -> Molecules:
-    """Molecules without some of all their atoms, [n] bool, and without these atoms' bonds."""
-    arrays, kept = molecules.arrays, ~taken
-    before = torch.cat([kept.new_zeros(1, dtype=torch.int64), kept.cumsum(0)])
+def _without(molecules: Molecules, masked: Tensor) -> Molecules:
+    """Remove masked atoms, [n] bool over all molecules, with their bonds."""
+    arrays, remaining = molecules.arrays, ~masked
+    before = torch.cat([remaining.new_zeros(1, dtype=torch.int64), remaining.cumsum(0)])
     first = arrays.ptr[:-1].repeat_interleave(arrays.edge_ptr.diff())
     ends = arrays.edge_index + first
-    bonds = kept[ends].all(0)
+    bonds = remaining[ends].all(0)
     bonds_before = torch.cat([bonds.new_zeros(1, dtype=torch.int64), bonds.cumsum(0)])
     left = replace(
         arrays,
-        x=arrays.x[kept],
+        x=arrays.x[remaining],
         edge_index=(before[ends] - before[first])[:, bonds],
         edge_attr=arrays.edge_attr[bonds],
         ptr=before[arrays.ptr],
@@ -222,7 +222,7 @@ def _counts_without(environments: Environments, mask: Tensor) -> Tensor:
 
 
 def _environments(molecule: Mol) -> Environments:
-    """Name the environments that ``gattn.data.molecules.fingerprints`` counts."""
+    """List the environments that ``gattn.data.molecules.fingerprints`` counts."""
     from rdkit.Chem import rdFingerprintGenerator
 
     within = _neighbourhoods(molecule)
@@ -243,7 +243,7 @@ def _environments(molecule: Mol) -> Environments:
 
 
 def _neighbourhoods(molecule: Mol) -> list[list[set[int]]]:
-    """The atoms at most 0, 1 and 2 bonds from each atom."""
+    """Return the atoms at most 0, 1 and 2 bonds from each atom."""
     near = [
         {atom.GetIdx(), *(other.GetIdx() for other in atom.GetNeighbors())}
         for atom in molecule.GetAtoms()

@@ -1,4 +1,4 @@
-"""The networks of an ensemble: how each is made, trained and asked."""
+"""Creation, training and prediction of the networks of an ensemble."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ __all__ = [
 ]
 
 AVERAGE = 0.99
-"""Decay of the exponential moving average of the weights, which is what predicts."""
+"""Decay of the exponential moving average of the weights, which makes the predictions."""
 WARMUP = 0.1
 CLIP = 5.0
 ASKED = 512
-"""Molecules a batch in prediction."""
+"""Number of molecules in a batch of predictions."""
 RECORDED_OUTPUTS = 4096
-"""Validation molecules up to which each epoch's outputs are recorded. With more the choice of one
-epoch among similar ones makes no measurable difference to the errors."""
+"""Maximum number of validation molecules for which the outputs of each epoch are recorded. With
+more, the choice between similar epochs makes no measurable difference to the errors."""
 
 
 class MoleculeBatches:
-    """Molecules and their targets as the training loop reads them.
+    """Batches of molecules and their targets for the training loop.
 
     Args:
         inputs: k molecules.
-        y: [k, t], scaled as the network is to predict it; NaN where there is none.
+        y: [k, t], scaled to the unit of the network; NaN for missing labels.
     """
 
     def __init__(self, inputs: MoleculeInputs, y: Tensor) -> None:
@@ -62,7 +62,7 @@ class MoleculeBatches:
 def make_network(
     settings: MoleculeSettings, targets: int, *, seed: int = 0
 ) -> MoleculeNetwork | AttentiveFPNetwork:
-    """Make a network with weights drawn from a seed; torch's generator stays where it was."""
+    """Make a network with weights drawn from a seed; torch's global generator is unchanged."""
     kind = AttentiveFPNetwork if settings.model == "attentive_fp" else MoleculeNetwork
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -78,19 +78,19 @@ def fit_members(
     folder: Path | None = None,
     progress: bool = False,
 ) -> tuple[list[MoleculeNetwork | AttentiveFPNetwork], list[History]]:
-    """Train the networks of an ensemble, each from a seed of its own.
+    """Train the networks of an ensemble, each from another seed.
 
     Args:
-        train: what is learned from.
-        val: what chooses the epoch; it is the last one where no target has two different values
-            in it, as of one class alone: the loss would then be least where all are of that class.
+        train: training part.
+        val: validation part, which chooses the epoch. If no target has two different values in
+            it, the last epoch is used: the loss would favour predicting one class for all.
         task: regression minimises squared errors, classification the cross entropy.
-        settings: of the networks and their training.
-        folder: where checkpoints go, one folder a network; training goes on from what lies there.
-        progress: whether to show a bar.
+        settings: settings of the networks and their training.
+        folder: folder of checkpoints, one folder for each network; training continues from them.
+        progress: whether to show a progress bar.
 
     Returns:
-        The networks with their averaged weights, and what was recorded of each.
+        The networks with their averaged weights, and their training histories.
     """
     from gattn.training.loop import LoopSettings, fit_network
 
@@ -130,16 +130,16 @@ def cross_fit_members(
     """Predict the validation part, each fold by the epoch that the other folds choose.
 
     Args:
-        networks: K of them, with the weights of the epoch that the whole part chose.
-        histories: their records, with the outputs after each epoch.
+        networks: K networks, with the weights of the epoch that the whole part chose.
+        histories: their training histories, with the outputs after each epoch.
         val: m molecules that chose the epochs.
         folds: [m] int64, the fold of each.
-        task: that of the loss.
-        settings: those of the training.
+        task: the task, which chooses the loss.
+        settings: settings of the training.
         y: [k, t] training labels, scaled.
 
     Returns:
-        [K, m, t] float64, in the unit that the networks were trained in; of classes logits.
+        [K, m, t] float64, in the unit of the training; for classes logits.
     """
     outputs = predict_members(networks, val.inputs, val.y.shape[1])
     loss, measured = _loss(task, settings, y.float()), val.y.isfinite()
@@ -161,19 +161,19 @@ def cross_fit_members(
 def predict_members(
     networks: Sequence[MoleculeNetwork | AttentiveFPNetwork], inputs: MoleculeInputs, targets: int
 ) -> Tensor:
-    """Ask every network: [K, k, t] float64, in the unit it was trained in; of classes logits."""
+    """Predict by every network: [K, k, t] float64, in the unit of training; for classes logits."""
     if not networks:
         return torch.empty(0, len(inputs), targets, dtype=torch.float64)
-    made = []
+    outputs = []
     with torch.inference_mode():
         for positions in torch.arange(len(inputs)).split(ASKED):
             batch = batch_inputs(inputs[positions])
-            made.append(torch.stack([network(batch) for network in networks]).double())
-    return torch.cat(made, 1)
+            outputs.append(torch.stack([network(batch) for network in networks]).double())
+    return torch.cat(outputs, 1)
 
 
 def _loss(task: Task, settings: MoleculeSettings, y: Tensor) -> Loss:
-    """The loss of every prediction [g, t], which the loop averages over what is known."""
+    """Return the loss for each prediction [g, t]; the loop averages it over known labels."""
     if task == "regression":
         return squared_error
     return cross_entropy(class_weights(y) if settings.class_weight == "balanced" else None)

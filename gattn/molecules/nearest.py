@@ -1,4 +1,4 @@
-"""The similarity of a molecule to those of the training and validation parts of a model."""
+"""Similarity of molecules to the training and validation molecules of a model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 __all__ = ["NearestMolecules", "pack_bits"]
 
 FEW = 8192
-"""So many training molecules are compared at once: their bits, a byte each, stay near."""
+"""Number of training molecules compared at once, so that their bits stay in the cache."""
 
 
 def pack_bits(counts: Iterable[Tensor]) -> Tensor:
@@ -22,8 +22,8 @@ def pack_bits(counts: Iterable[Tensor]) -> Tensor:
         counts: one or more of [k, bits] uint8; a bit is set where a count is above 0.
 
     Returns:
-        [bits, sum of ceil(k / 8)] uint8: of each bit eight molecules in a byte. Where k is no
-        multiple of 8 there are molecules without a bit behind it, to which nothing is similar.
+        [bits, sum of ceil(k / 8)] uint8: each byte holds one bit of eight molecules. If k is no
+        multiple of 8, molecules without bits, similar to none, fill the last byte.
 
     Example:
         >>> pack_bits([torch.tensor([[3, 1], [0, 2]], dtype=torch.uint8)])
@@ -35,20 +35,20 @@ def pack_bits(counts: Iterable[Tensor]) -> Tensor:
 
 
 class NearestMolecules:
-    """Finds each molecule's Tanimoto similarity to the most similar training molecule.
+    """Search for the Tanimoto similarity to the most similar training molecule.
 
-    The bits that two molecules share are summed bit by bit over thousands of training molecules at
-    once, in bytes: of the 2048 bits a molecule has some forty.
+    A molecule has about forty of the 2048 bits. So the columns of its bits are summed, in bytes, to
+    count the bits that it shares with thousands of training molecules at once.
 
     Args:
         train: [bits, m] uint8, the training molecules' Morgan bits as :func:`pack_bits` gives them.
 
     Raises:
-        ValueError: it is no such tensor.
+        ValueError: ``train`` has another type or number of dimensions.
 
     Example:
-        >>> found = NearestMolecules(pack_bits([torch.tensor([[1, 2, 0]], dtype=torch.uint8)]))
-        >>> found.similarity(torch.tensor([[3, 1, 0], [0, 0, 1]], dtype=torch.uint8))
+        >>> nearest = NearestMolecules(pack_bits([torch.tensor([[1, 2, 0]], dtype=torch.uint8)]))
+        >>> nearest.similarity(torch.tensor([[3, 1, 0], [0, 0, 1]], dtype=torch.uint8))
         tensor([1., 0.])
     """
 
@@ -66,18 +66,18 @@ class NearestMolecules:
             counts: [k, bits] uint8; a bit is set where a count is above 0.
 
         Returns:
-            [k] float32 in 0..1; zeros where there is no training molecule.
+            [k] float32 in 0..1; zeros if there are no training molecules.
         """
-        asked = [np.flatnonzero(bits) for bits in (counts > 0).numpy()]
-        found = np.zeros(len(asked), np.float32)
-        needed = np.unique(np.concatenate([np.zeros(0, np.int64), *asked]))
+        bit_indices = [np.flatnonzero(bits) for bits in (counts > 0).numpy()]
+        largest = np.zeros(len(bit_indices), np.float32)
+        needed = np.unique(np.concatenate([np.zeros(0, np.int64), *bit_indices]))
         for place, columns, sizes in self._blocks(needed):
-            for i, bits in enumerate(asked):
-                found[i] = max(found[i], _largest(columns[place[bits]], sizes))
-        return torch.from_numpy(found)
+            for i, bits in enumerate(bit_indices):
+                largest[i] = max(largest[i], _largest(columns[place[bits]], sizes))
+        return torch.from_numpy(largest)
 
     def _blocks(self, needed: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Where the needed bits stand in a block, the block, and the sizes of its molecules."""
+        """Yield the row of each needed bit in a block, the block, and its molecules' sizes."""
         if self._train.shape[1] * 8 <= FEW:
             if self._train.size:
                 yield np.arange(len(self._train)), self._unpacked, self._sizes
@@ -91,12 +91,12 @@ class NearestMolecules:
 
     @functools.cached_property
     def _unpacked(self) -> np.ndarray:
-        """The bits of few molecules, [bits, n] uint8: they are read again and again."""
+        """Bits of all molecules, [bits, n] uint8, unpacked once if there are few molecules."""
         return np.unpackbits(self._train, axis=1)
 
     @functools.cached_property
     def _sizes(self) -> np.ndarray:
-        """How many bits each training molecule has: [n] float32."""
+        """Number of bits of each training molecule: [n] float32."""
         sizes = np.zeros(8 * self._train.shape[1], np.float32)
         for bits in self._train:
             sizes += np.unpackbits(bits)
@@ -104,9 +104,9 @@ class NearestMolecules:
 
 
 def _largest(bits: np.ndarray, sizes: np.ndarray) -> np.float32:
-    """The largest similarity of a molecule to those of which its own bits are given, [own, n]."""
-    own = len(bits)
-    shared = np.add.reduce(bits, axis=0, dtype=np.uint8 if own < 256 else np.uint16)
+    """Return the largest similarity to n molecules, whose values of its own bits are [count, n]."""
+    count = len(bits)
+    shared = np.add.reduce(bits, axis=0, dtype=np.uint8 if count < 256 else np.uint16)
     least = shared.astype(np.float32)
-    most = np.maximum(sizes + np.float32(own) - least, np.float32(1))
+    most = np.maximum(sizes + np.float32(count) - least, np.float32(1))
     return (least / most).max()

@@ -1,4 +1,4 @@
-"""The network that reads a molecule's graph: attention over bonds, then two readouts."""
+"""Graph networks of molecules: attention over bonds, then readouts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["AttentiveFPNetwork", "MoleculeNetwork", "batch_inputs"]
 
 QUERIES = 4
 TIMESTEPS = 2
-"""Refinements of a molecule's vector in AttentiveFP."""
+"""Number of refinements of a molecule's vector in AttentiveFP."""
 ATOMS = 10.0
-"""Sums over atoms are divided by it: about the atoms of a small molecule."""
+"""Divisor of sums over atoms: about the number of atoms of a small molecule."""
 
 
 def batch_inputs(inputs: MoleculeInputs) -> Data:
@@ -34,7 +34,7 @@ def batch_inputs(inputs: MoleculeInputs) -> Data:
         inputs: g molecules.
 
     Returns:
-        What :func:`gattn.data.batch_molecules` gives, with ``descriptors`` [g, d] beside it.
+        The batch of :func:`gattn.data.batch_molecules`, with ``descriptors`` [g, d].
     """
     batch = batch_molecules(inputs.molecules)
     batch.descriptors = inputs.descriptors
@@ -53,11 +53,11 @@ class MoleculeNetwork(nn.Module):
 
     Args:
         settings: ``width``, ``layers``, ``heads`` and ``dropout`` are read.
-        targets: t.
+        targets: number t of targets.
 
     Shapes:
-        - **input:** what :func:`batch_inputs` gives, of g molecules
-        - **output:** [g, t], in the unit that it is trained in; for classes logits
+        - **input:** a batch of g molecules from :func:`batch_inputs`
+        - **output:** [g, t], in the unit of the training; for classes logits
 
     Reference:
         Veličković et al., "Graph Attention Networks" (ICLR 2018); Lee et al., "Set Transformer"
@@ -93,12 +93,12 @@ class MoleculeNetwork(nn.Module):
             batch: see Shapes.
 
         Returns:
-            One row a molecule.
+            [g, t], one row for each molecule.
         """
         return self.head(self.dropout(self.embed(batch)))
 
     def embed(self, batch: Data) -> Tensor:
-        """Describe every molecule by the vector that its targets are predicted from.
+        """Embed every molecule as the vector from which its targets are predicted.
 
         Args:
             batch: see Shapes.
@@ -108,13 +108,13 @@ class MoleculeNetwork(nn.Module):
         """
         x, graphs = self._atoms(batch), len(batch.ptr) - 1
         attended = self.attend(x, ptr=batch.ptr)
-        # The sum is projected, which takes the product of a molecule and not of its every atom.
+        # Projecting the sum takes one product for each molecule instead of one for each atom.
         total, count = self.sum(x, batch.batch, dim_size=graphs), batch.ptr.diff()[:, None]
         projected = F.linear(total, self.project.weight) + count * self.project.bias
         return torch.cat([attended, projected / ATOMS], 1)
 
     def attention(self, batch: Data) -> Tensor:
-        """Weigh every atom as the learned queries do.
+        """Return the attention weights of the learned queries on every atom.
 
         Args:
             batch: see Shapes, of n atoms.
@@ -125,7 +125,7 @@ class MoleculeNetwork(nn.Module):
         return self.attend.attention_weights(self._atoms(batch), ptr=batch.ptr)
 
     def _atoms(self, batch: Data) -> Tensor:
-        """Every atom after the last layer: [n, width]."""
+        """Return the atoms after the last layer: [n, width]."""
         x = self.atoms(batch.x).relu()
         for norm, conv in zip(self.norms, self.convs):
             x = x + self.dropout(F.elu(conv(norm(x), batch.edge_index, batch.edge_attr)))
@@ -133,7 +133,7 @@ class MoleculeNetwork(nn.Module):
 
 
 class AttentiveFPNetwork(nn.Module):
-    """The published AttentiveFP, called as :class:`MoleculeNetwork` is.
+    """The published AttentiveFP, with the interface of :class:`MoleculeNetwork`.
 
     Args:
         settings: ``width``, ``layers`` and ``dropout`` are read.
@@ -162,6 +162,6 @@ class AttentiveFPNetwork(nn.Module):
         return self.head(self.embed(batch))
 
     def embed(self, batch: Data) -> Tensor:
-        """Describe every molecule by the vector that its targets are linear in: [g, width]."""
+        """Embed every molecule as the vector that the linear head reads: [g, width]."""
         graphs = len(batch.ptr) - 1
         return self.model(batch.x, batch.edge_index, batch.edge_attr, batch.batch, graphs)

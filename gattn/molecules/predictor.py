@@ -1,4 +1,4 @@
-"""Networks and a kernel ridge, trained, weighed, and put into one prediction with its error."""
+"""Training and prediction of networks and a Gaussian process, combined with an error."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 __all__ = ["MoleculePredictor", "Prediction"]
 
 PIECE = 1024
-"""Molecules whose fingerprints are expanded at once."""
+"""Number of molecules whose fingerprints are expanded at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What is predicted of k molecules and t targets.
+    """Predictions of k molecules for t targets.
 
     Attributes:
-        mean: [k, t] float64, in the target's unit; of classes the probability of class 1.
-        std: [k, t] float64, in the target's unit: the error to be expected, in the sense of a
-            standard deviation. Of classes how far the parts and networks are apart.
+        mean: [k, t] float64, in the target's unit; for classes the probability of class 1.
+        std: [k, t] float64, in the target's unit: the standard deviation of the expected error.
+            For classes the standard deviation over parts and networks.
         component_means: mean [k, t] of each component: ``"attention"`` or ``"attentive_fp"``,
             ``"gp"``.
         member_predictions: [K, k, t], predictions of each network of the ensemble.
@@ -64,23 +64,23 @@ class Prediction:
 
 
 class MoleculePredictor:
-    """A trained model of molecules: what :meth:`fit` gives and :meth:`from_state` restores.
+    """A trained model of molecules, made by :meth:`fit` or :meth:`from_state`.
 
     Attributes:
-        networks: the ensemble, without a member where the model is the kernel ridge alone.
-        history: what was recorded of each network's training; empty after :meth:`from_state`.
+        networks: the ensemble, empty if the model is the Gaussian process alone.
+        history: the training history of each network; empty after :meth:`from_state`.
         validation: the prediction of each validation molecule by a model that was chosen without
             it; errors and intervals are calibrated by it. Empty after :meth:`from_state`.
         task: ``"regression"`` or ``"classification"``.
-        settings: what it was trained by.
-        weights: the share of each part in the mean, by the part's name.
-        kernel: the part that is a kernel ridge; None where the model has none.
+        settings: the settings of the model and its training.
+        weights: the weight of each part in the mean, by the part's name.
+        kernel: the Gaussian process; None if the model has none.
     """
 
     def __init__(
         self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings, targets: int
     ) -> None:
-        """Make it of what :meth:`state` gives; see :meth:`from_state`."""
+        """Restore from the tensors of :meth:`state`; see :meth:`from_state`."""
         self.task, self.settings, self.targets = task, settings, targets
         self.history: list[History] = []
         self.validation = _nothing(targets)
@@ -91,7 +91,7 @@ class MoleculePredictor:
         ]
         self._nearest = NearestMolecules(tensors["bits"])
         kernel = _under("gp.", tensors)
-        # Only numbers have an error that is told by the variance; see predict.
+        # Only regression uses the variance to estimate the error; see predict.
         self.kernel = GaussianProcess(kernel, variance=task == "regression") if kernel else None
 
     @classmethod
@@ -108,12 +108,12 @@ class MoleculePredictor:
         folder: Path | None = None,
         progress: bool = False,
     ) -> MoleculePredictor:
-        """Train the parts on one set of molecules and weigh them by another.
+        """Train the parts on the training part and weigh them on the validation part.
 
-        The kernel ridge learns the second set, too. :attr:`validation` predicts the second set by
+        The Gaussian process is trained on both. :attr:`validation` predicts the validation part by
         cross-fitting: of ten folds, the epochs of the networks, the weights of the parts and the
-        coefficients of the error of one fold are chosen by the other nine, and the kernel ridge
-        leaves each molecule out. So its errors are those of new molecules.
+        coefficients of the error of one fold are chosen by the other nine, and the Gaussian
+        process leaves each molecule out. So its errors are those of new molecules.
 
         Args:
             train: k molecules.
@@ -122,18 +122,18 @@ class MoleculePredictor:
                 errors.
             y_val: [m, t] float64.
             task: ``"regression"`` or ``"classification"``.
-            settings: those of the model and its training.
+            settings: settings of the model and its training.
             groups: the group of each of the m rows: those of one group are left out together.
                 Rows of one molecule belong to one group, and so do the molecules of one scaffold
                 where scaffolds were held out. By default each row is a group.
-            folder: where checkpoints of the networks go; training goes on from what lies there.
-            progress: whether to show a bar.
+            folder: folder of the checkpoints of the networks, from which training continues.
+            progress: whether to show a progress bar.
 
         Returns:
             The trained model.
 
         Raises:
-            ValueError: shapes that do not fit, or a target without one training value.
+            ValueError: shapes that do not match, or a target without a training label.
         """
         _check(train, y, "y")
         _check(val, y_val, "y_val")
@@ -157,11 +157,11 @@ class MoleculePredictor:
         rows, seed = settings.kernel_rows, settings.seed
         group = group_numbers(groups, len(val))
         folds = assign_folds(group, seed)
-        learned = torch.arange(0)
+        kernel_index = torch.arange(0)
         if settings.model in ("stacked", "gp"):
             kernel = GaussianProcess.fit(train, y, rows=rows, seed=seed, progress=progress)
-            learned = draw(len(val), max(rows - len(kernel.counts), 0), seed)
-            kernel = kernel.with_more(val[learned], y_val[learned])
+            kernel_index = draw(len(val), max(rows - len(kernel.counts), 0), seed)
+            kernel = kernel.with_more(val[kernel_index], y_val[kernel_index])
             tensors |= _prefixed("gp.", kernel.state())
         unknown = {"weights": torch.ones(0), "spread": torch.ones(0)}
         predictor = cls(tensors | unknown, task, settings, targets)
@@ -169,14 +169,14 @@ class MoleculePredictor:
         members = cross_fit_members(
             networks, history, val_batches, folds, task, settings, batches.y
         )
-        predictor._calibrate(val, y_val, predictor.in_units(members), learned, group, folds)
+        predictor._calibrate(val, y_val, predictor.in_units(members), kernel_index, group, folds)
         bits = torch.cat([predictor._tensors["bits"], _bits(val)], 1)
         predictor._tensors["bits"], predictor._nearest = bits, NearestMolecules(bits)
         return predictor
 
     def _calibrate(
-        self, val: MoleculeInputs, y_val: Tensor, members: Tensor, learned: Tensor, group: Tensor,
-        folds: Tensor,
+        self, val: MoleculeInputs, y_val: Tensor, members: Tensor, kernel_index: Tensor,
+        group: Tensor, folds: Tensor,
     ) -> None:  # fmt: skip
         """Fit the weights and the coefficients of the error, and predict the validation part.
 
@@ -184,18 +184,18 @@ class MoleculePredictor:
             val: m molecules.
             y_val: [m, t].
             members: [K, m, t], cross-fitted predictions of the networks.
-            learned: positions of the molecules that the kernel ridge learned.
-            group: [m], rows of one molecule.
-            folds: [m], what is predicted by the choices of all others.
+            kernel_index: indices of the molecules that the Gaussian process is trained on.
+            group: [m], the group of each row.
+            folds: [m], the fold of each row.
         """
         regression = self.task == "regression"
         count = int(folds.max()) + 1
         left_out = [(torch.empty(0), torch.zeros_like(y_val))] * (1 + count)
         if self.kernel is not None:
-            left_out = self._leave_out(val, learned, group, folds)
+            left_out = self._leave_out(val, kernel_index, group, folds)
 
         def fit(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor]:
-            """The weights, and the coefficients of the error, that some rows choose."""
+            """Fit the weights and the coefficients of the error to some rows."""
             parts, sources = self._parts_and_sources(members, *pair)
             center, scale = self._tensors["mean"], self._tensors["scale"]
             parts, y = parts[:, rows], y_val[rows]
@@ -222,37 +222,38 @@ class MoleculePredictor:
     def _parts_and_sources(
         self, members: Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The parts' means [P, k, t], and what :meth:`_sources` gives of them."""
+        """Return the parts' means [P, k, t] and the result of :meth:`_sources` for them."""
         stacked = torch.stack(self._parts(members, mean))
         return stacked, self._sources(stacked, members, variance)
 
     def _parts(self, members: Tensor, mean: Tensor) -> list[Tensor]:
-        """The mean of each part, [k, t], from those of the networks and of the kernel ridge."""
+        """Return each part's mean [k, t] from those of the networks and the Gaussian process."""
         parts = [members.mean(0)] if self.networks else []
         if self.kernel is not None:
             parts.append(mean.clamp(0, 1) if self.task == "classification" else mean)
         return parts
 
     def _leave_out(
-        self, val: MoleculeInputs, learned: Tensor, group: Tensor, folds: Tensor
+        self, val: MoleculeInputs, kernel_index: Tensor, group: Tensor, folds: Tensor
     ) -> list[tuple[Tensor, Tensor]]:
-        """Predict by the kernel ridge without each molecule, and without each fold besides.
+        """Predict by the Gaussian process without each molecule, and also without each fold.
 
         Returns:
-            Means and variances [m, t]: of all, and as each fold is to be judged by the others.
+            Means and variances [m, t]: first without the molecule alone, then also without each
+            fold.
         """
         assert self.kernel is not None
-        rows = len(self.kernel.counts) - len(learned) + torch.arange(len(learned))
-        left_out = self.kernel.leave_out(rows, group[learned], folds[learned])
+        rows = len(self.kernel.counts) - len(kernel_index) + torch.arange(len(kernel_index))
+        left_out = self.kernel.leave_out(rows, group[kernel_index], folds[kernel_index])
         plain = self.kernel.predict(val)
-        # Folds without a learned molecule leave out nothing more.
+        # Folds without a molecule of the kernel leave out nothing more.
         left_out += left_out[:1] * (int(folds.max()) + 2 - len(left_out))
         pairs = []
         for pair in left_out:
             full = tuple(each.clone() for each in plain)
             for each, out in zip(full, pair):
-                # A row without a label of a target was not learned for it.
-                each[learned] = torch.where(out.isfinite(), out, each[learned])
+                # A row without a label of a target was not trained on for it.
+                each[kernel_index] = torch.where(out.isfinite(), out, each[kernel_index])
             pairs.append(full)
         return pairs
 
@@ -263,7 +264,7 @@ class MoleculePredictor:
             inputs: k molecules.
 
         Returns:
-            Means, errors to be expected, and what they come from; of no molecules empty tensors.
+            Means, expected errors, and their components; empty tensors for no molecules.
         """
         parts, members, variance = self._ask(inputs)
         stacked = torch.stack(list(parts.values()))
@@ -275,36 +276,36 @@ class MoleculePredictor:
         return Prediction(mean, std, parts, members, self._similarity(inputs))
 
     def _similarity(self, inputs: MoleculeInputs) -> Tensor:
-        """The similarity of each molecule to the most similar one of ``bits``: [k]."""
+        """Return the similarity of each molecule to the most similar one of ``bits``: [k]."""
         pieces = in_pieces(inputs, PIECE)
         return torch.cat([self._nearest.similarity(some.counts) for some in pieces])
 
     def embed(self, inputs: MoleculeInputs) -> Tensor:
-        """Describe molecules by what the networks predict them from.
+        """Embed molecules as the hidden vectors from which the networks predict.
 
-        The vectors of an ensemble's networks stand side by side: a feature of one is none of
-        another, so that their mean would say nothing.
+        The vectors of the ensemble's networks are concatenated, not averaged: their features do
+        not correspond.
 
         Args:
             inputs: k molecules.
 
         Returns:
-            [k, K d] float32, of each of the K networks d numbers.
+            [k, K d] float32, d features from each of the K networks.
 
         Raises:
             ValueError: the model has no network.
         """
         if not self.networks:
             raise ValueError('embed needs a network; this model is "gp", which has none')
-        made = []
+        vectors = []
         with torch.inference_mode():
             for positions in torch.arange(len(inputs)).split(ASKED):
                 batch = batch_inputs(inputs[positions])
-                made.append(torch.cat([network.embed(batch) for network in self.networks], 1))
-        return torch.cat(made)
+                vectors.append(torch.cat([network.embed(batch) for network in self.networks], 1))
+        return torch.cat(vectors)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, object]]:
-        """Give what the model is made of, for :meth:`from_state`.
+        """Return the state of the model for :meth:`from_state`.
 
         Returns:
             Tensors by name, and facts that JSON can hold.
@@ -321,14 +322,14 @@ class MoleculePredictor:
 
     @classmethod
     def from_state(cls, tensors: dict[str, Tensor], facts: dict[str, object]) -> MoleculePredictor:
-        """Restore a model from what :meth:`state` gave.
+        """Restore a model from the result of :meth:`state`.
 
         Args:
-            tensors: by name.
-            facts: the rest.
+            tensors: tensors by name.
+            facts: the other facts.
 
         Returns:
-            A model that predicts the same; its history is empty.
+            A model with the same predictions; its history is empty.
 
         Raises:
             ValueError: a tensor or a fact is missing, or has another shape.
@@ -341,23 +342,23 @@ class MoleculePredictor:
 
     @property
     def weights(self) -> dict[str, float]:
-        """The share of each part in the mean; they sum to one."""
+        """Weight of each part in the mean; the weights sum to one."""
         return dict(zip(self._names, self._tensors["weights"].tolist()))
 
     def in_units(self, raw: Tensor) -> Tensor:
-        """Turn what networks give, [..., t], into the targets' units; of classes probabilities."""
+        """Convert outputs of networks, [..., t], to the targets' units or to probabilities."""
         if self.task == "classification":
             return raw.sigmoid()
         return raw * self._tensors["scale"] + self._tensors["mean"]
 
     @property
     def _names(self) -> list[str]:
-        """The parts, in the order of their weights."""
+        """Names of the parts, in the order of their weights."""
         model = self.settings.model
         return ["attention", "gp"] if model == "stacked" else [model]
 
     def _ask(self, inputs: MoleculeInputs) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-        """Every part's mean [k, t], the networks' [K, k, t], the kernel's variance [k, t]."""
+        """Return each part's mean [k, t], the networks' [K, k, t], the GP's variance [k, t]."""
         members = self.in_units(predict_members(self.networks, inputs, self.targets))
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
@@ -365,7 +366,7 @@ class MoleculePredictor:
         return dict(zip(self._names, self._parts(members, mean))), members, variance
 
     def _sources(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
-        """What may tell how large an error is: [s, k, t], in squares of the target's unit."""
+        """Return predictors of the squared error: [s, k, t], in squares of the target's unit."""
         sources = [self._tensors["scale"].square().expand_as(variance)]
         if self.kernel is not None:
             sources.append(variance)
@@ -373,7 +374,9 @@ class MoleculePredictor:
             sources.append((parts[0] - parts[1]).square())
         if len(members) > 1:
             apart = members - members.mean(0)
-            sources.append(apart.square().sum(0) / (len(members) - 1))  # var warns of no molecule
+            sources.append(
+                apart.square().sum(0) / (len(members) - 1)
+            )  # var warns if there are no molecules
         return torch.stack(sources)
 
 
@@ -381,7 +384,7 @@ _OWN = ("mean", "scale", "bits", "weights", "spread")
 
 
 def _disagreement(parts: Tensor, members: Tensor) -> Tensor:
-    """The standard deviation over parts and networks, [k, t]: the error reported for classes."""
+    """Return the standard deviation over parts and networks, [k, t], the error for classes."""
     voices = torch.cat([parts, members])
     return (voices - voices.mean(0)).square().mean(0).sqrt()
 
@@ -396,14 +399,14 @@ def _bits(inputs: MoleculeInputs) -> Tensor:
 
 
 def _scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each target; 0 and 1 for classes."""
+    """Return the mean and standard deviation of each target; 0 and 1 for classes."""
     if task == "classification":
         return torch.zeros(y.shape[1]).double(), torch.ones(y.shape[1]).double()
     return moments(y)
 
 
 def _nothing(targets: int) -> Prediction:
-    """What is predicted of no molecules."""
+    """Return the prediction of no molecules."""
     none = torch.empty(0, targets, dtype=torch.float64)
     return Prediction(none, none, {}, none[None][:0], torch.empty(0))
 

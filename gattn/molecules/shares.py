@@ -1,4 +1,4 @@
-"""What each atom gives to the descriptors of its molecule."""
+"""Contributions of the atoms to the descriptors of their molecule."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["descriptor_shares"]
 
-# Bounds of the intervals that RDKit sorts atoms by, for the surfaces by charge.
+# Bounds of the intervals of charge by which RDKit sorts the surfaces of atoms.
 _CHARGE = (-0.3, -0.25, -0.2, -0.15, -0.1, -0.05, 0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 _PATTERNS = {
@@ -31,15 +31,15 @@ _PATTERNS = {
     "NumAmideBonds": "C(=[O;!R])N",
     "NumRotatableBonds": "[!$(*#*)&!D1]-&!@[!$(*#*)&!D1]",
 }
-"""What RDKit counts; each match is shared by its atoms."""
+"""Patterns that RDKit counts; each match is divided equally among its atoms."""
 
 
 def descriptor_shares(molecule: Mol) -> Tensor:
     """Divide every descriptor of a molecule among its atoms.
 
     Masses, surfaces, counts, Crippen's sums and the polar surface are sums over atoms: an atom's
-    share is its term. A ring, a bond or a group belongs to its atoms in equal shares. What is left,
-    as of shape indices, is shared equally by all atoms.
+    share is its term. A ring, a bond or a group is divided equally among its atoms. The remainder,
+    such as that of shape indices, is divided equally among all atoms.
 
     Args:
         molecule: n atoms, sanitised.
@@ -52,23 +52,23 @@ def descriptor_shares(molecule: Mol) -> Tensor:
     >>> shares[:, DESCRIPTORS.index("tpsa")].round(decimals=2).tolist()
     [0.0, 0.0, 20.23]
     """
-    known = _terms(molecule)
+    terms = _terms(molecule)
     atoms = molecule.GetNumAtoms()
     blank = np.zeros(atoms)
-    shares = np.stack([known.get(name, blank) for name in DESCRIPTORS], 1)
+    shares = np.stack([terms.get(name, blank) for name in DESCRIPTORS], 1)
     shares = np.nan_to_num(shares, nan=0.0, posinf=0.0, neginf=0.0)
     shares += (descriptor_row(molecule) - shares.sum(0)) / atoms
     return torch.from_numpy(shares)
 
 
 def _terms(molecule: Mol) -> dict[str, np.ndarray]:
-    """What is known of each atom's part in each descriptor: [n] by the descriptor's name."""
+    """Return each atom's known contribution to each descriptor: [n] by the descriptor's name."""
     terms = _counts(molecule) | _rings(molecule) | _connectivity(molecule) | _surfaces(molecule)
     for name, pattern in _patterns().items():
-        # RDKit stops at 1,000 matches unless told otherwise: a polymer has more.
+        # RDKit stops at 1,000 matches by default: a polymer has more.
         most = 4 * molecule.GetNumAtoms()
-        found = molecule.GetSubstructMatches(pattern, maxMatches=most)
-        terms[name] = _spread(molecule, found)
+        matches = molecule.GetSubstructMatches(pattern, maxMatches=most)
+        terms[name] = _spread(molecule, matches)
     return terms
 
 
@@ -80,7 +80,7 @@ def _patterns() -> dict[str, Mol]:
 
 
 def _spread(molecule: Mol, groups: tuple[tuple[int, ...], ...]) -> np.ndarray:
-    """One for each group, in equal shares of its atoms."""
+    """Divide 1 for each group equally among its atoms."""
     terms = np.zeros(molecule.GetNumAtoms())
     for group in groups:
         terms[list(group)] += 1 / len(group)
@@ -117,8 +117,8 @@ def _isotope_mass(number: int, isotope: int) -> float:
     if number == 0:
         return 0.0
     table = GetPeriodicTable()
-    known = table.GetMassForIsotope(number, isotope) if isotope else 0.0
-    return known or table.GetMostCommonIsotopeMass(number)
+    mass = table.GetMassForIsotope(number, isotope) if isotope else 0.0
+    return mass or table.GetMostCommonIsotopeMass(number)
 
 
 def _rings(molecule: Mol) -> dict[str, np.ndarray]:
@@ -134,7 +134,7 @@ def _rings(molecule: Mol) -> dict[str, np.ndarray]:
 
 
 def _kinds(bonds: list[Bond]) -> list[str]:
-    """What kinds of ring these bonds make: "" is any ring."""
+    """Return the kinds of ring that these bonds form: "" is any ring."""
     if all(bond.GetIsAromatic() for bond in bonds):
         return ["", "Aromatic"]
     single = all(bond.GetBondTypeAsDouble() == 1 for bond in bonds)
@@ -142,7 +142,7 @@ def _kinds(bonds: list[Bond]) -> list[str]:
 
 
 def _connectivity(molecule: Mol) -> dict[str, np.ndarray]:
-    """Kier and Hall's indices: a term for each atom, and for each bond, which two atoms share."""
+    """Return the terms of Kier and Hall's indices; that of a bond is split between its atoms."""
     from rdkit.Chem import GetPeriodicTable
     from rdkit.Chem.rdMolDescriptors import CalcHallKierAlpha
 
@@ -167,7 +167,7 @@ def _connectivity(molecule: Mol) -> dict[str, np.ndarray]:
 
 
 def _surfaces(molecule: Mol) -> dict[str, np.ndarray]:
-    """Crippen's sums, the polar surface, and Labute's surface in intervals of three properties."""
+    """Return Crippen's sums, polar surface, and Labute's surface in intervals of 3 properties."""
     from rdkit.Chem import rdMolDescriptors as rd
     from rdkit.Chem.rdPartialCharges import ComputeGasteigerCharges
 

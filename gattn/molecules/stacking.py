@@ -57,7 +57,7 @@ def varied(y: Tensor) -> Tensor:
 
 
 def _least_squares_on_simplex(gram: Tensor, right: Tensor) -> Tensor:
-    """The w >= 0 with sum 1 that minimises w G w / 2 - b w: the best over all subsets."""
+    """Minimise w G w / 2 - b w over w >= 0 with sum 1 by trying all subsets of components."""
     best, lowest = right, float("inf")
     for chosen in _subsets(len(right)):
         # The stationary point within the set, by a Lagrange multiplier for the sum.
@@ -73,7 +73,7 @@ def _least_squares_on_simplex(gram: Tensor, right: Tensor) -> Tensor:
 
 
 def _subsets(count: int) -> list[Tensor]:
-    """Every non-empty set of a few numbers."""
+    """Return the non-empty subsets of 0..count - 1."""
     numbers = torch.arange(count)
     return [numbers[(code >> numbers) & 1 == 1] for code in range(1, 2**count)]
 
@@ -112,7 +112,7 @@ def fit_spread(sources: Tensor, error: Tensor) -> Tensor:
 
 
 def predicted_std(sources: Tensor, coefficients: Tensor) -> Tensor:
-    """Standard deviation of the error, [k, t], from sources [s, k, t]."""
+    """Return the standard deviation of the error, [k, t], from sources [s, k, t]."""
     return torch.einsum("skt,st->kt", sources.double(), coefficients).sqrt()
 
 

@@ -40,7 +40,7 @@ def report_facts(
         undefined=metrics["undefined"],
         intervals=Intervals(
             coverage=intervals["coverage"],
-            found=intervals["held"],
+            observed=intervals["held"],
             width=intervals.get("mean_width", intervals.get("mean_size", float("nan"))),
             constant_width=intervals.get("constant_width"),
             in_every_set=intervals.get("in_every_set", 0),

@@ -1,6 +1,6 @@
-"""What training needs and no model: the loop, metrics, run folders, intervals that keep a promise.
+"""Training shared by all models: loop, metrics, run folders, conformal prediction.
 
-Models of molecules and of nodes are trained, judged and kept by the same code. Nothing is imported
-here: take what you need from its module. What the modules need beyond gattn's core comes with
+Models of molecules and of nodes are trained, evaluated and saved by the same code. Nothing is
+imported here: import from the modules. Their dependencies beyond those of gattn's core come with
 ``pip install "gattn[molecules]"``.
 """

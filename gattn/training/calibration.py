@@ -1,4 +1,4 @@
-"""Reliability: whether what is said to happen so often does happen so often."""
+"""Reliability: predicted probabilities and coverages against observed frequencies."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Reliability", "interval_reliability", "probability_reliability"]
 
 @dataclass(frozen=True)
 class Reliability:
-    """A row for each level: what was expected, what was observed, of how many.
+    """Expected and observed frequencies, with counts, one row for each level.
 
     Attributes:
-        expected: the share that the model said, ascending.
-        observed: the share that was so.
-        count: how many values the observed share is of.
+        expected: the predicted frequency, ascending.
+        observed: the observed frequency.
+        count: number of values behind the observed frequency.
     """
 
     expected: tuple[float, ...]
@@ -29,7 +29,7 @@ class Reliability:
 
     @property
     def error(self) -> float:
-        """The mean of |observed - expected|, weighted by the counts; NaN without a row.
+        """Mean of |observed - expected|, weighted by the counts; NaN without rows.
 
         For probabilities this is the expected calibration error (Naeini et al., AAAI 2015).
         """
@@ -38,7 +38,7 @@ class Reliability:
         return sum(abs(o - e) * n for e, o, n in rows) / total if total else float("nan")
 
     def state(self) -> dict[str, list[float] | list[int]]:
-        """Give the columns as lists, for JSON."""
+        """Return the columns as lists, for JSON."""
         return {
             "expected": list(self.expected),
             "observed": list(self.observed),
@@ -47,18 +47,18 @@ class Reliability:
 
 
 def probability_reliability(y: Tensor, probability: Tensor, *, bins: int = 10) -> Reliability:
-    """Compare predicted probabilities of class 1 with how often it was class 1.
+    """Compare predicted probabilities of class 1 with its observed frequency.
 
-    The labelled values of all targets go into bins of equal width. A row's expected share is the
-    mean probability in its bin, its observed share that of class 1.
+    The labelled values of all targets go into bins of equal width. The expected
+    frequency of a row is the mean probability in its bin, the observed one the share of class 1.
 
     Args:
         y: [k] or [k, t] of 0 and 1; NaN where a label is missing.
         probability: of class 1, of the same shape.
-        bins: how many.
+        bins: number of bins.
 
     Returns:
-        A row for each bin that holds a value; none where there is no label.
+        A row for each bin that is not empty; no rows without labels.
 
     Raises:
         ValueError: the shapes differ.
@@ -74,17 +74,20 @@ def probability_reliability(y: Tensor, probability: Tensor, *, bins: int = 10) -
     """
     if y.shape != probability.shape:
         raise ValueError(
-            f"y and probability must be alike; got {(*y.shape,)} and {(*probability.shape,)}"
+            f"y and probability must have equal shapes; got {(*y.shape,)} and "
+            f"{(*probability.shape,)}"
         )
-    known = ~y.isnan()
-    label, said = y[known].double(), probability[known].double()
-    place = (said * bins).long().clamp(max=bins - 1)
+    labelled = ~y.isnan()
+    label, predicted = y[labelled].double(), probability[labelled].double()
+    place = (predicted * bins).long().clamp(max=bins - 1)
     count = torch.zeros(bins, dtype=torch.int64).index_add(0, place, torch.ones_like(place))
     sums = torch.zeros(bins, 2, dtype=torch.float64)
-    sums = sums.index_add(0, place, torch.stack([said, label], 1))
-    held = count > 0
-    expected, observed = (sums[held] / count[held, None]).T.tolist() if held.any() else ([], [])
-    return Reliability(tuple(expected), tuple(observed), tuple(count[held].tolist()))
+    sums = sums.index_add(0, place, torch.stack([predicted, label], 1))
+    occupied = count > 0
+    expected, observed = (
+        (sums[occupied] / count[occupied, None]).T.tolist() if occupied.any() else ([], [])
+    )
+    return Reliability(tuple(expected), tuple(observed), tuple(count[occupied].tolist()))
 
 
 def interval_reliability(
@@ -95,18 +98,18 @@ def interval_reliability(
     *,
     coverages: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95),
 ) -> Reliability:
-    """Compare the coverages that intervals promise with how often they hold the truth.
+    """Compare requested coverages of intervals with the observed coverages.
 
     Args:
-        y: [k, t] that the calibrator has not seen; NaN where a target was not measured.
+        y: [k, t] labels that the calibrator was not fitted on; NaN where a target was not measured.
         mean: [k, t] predictions.
         std: [k, t] standard deviations of their errors.
-        calibrator: makes the intervals.
-        coverages: promised, each in (0, 1).
+        calibrator: the calibrator of the intervals.
+        coverages: requested coverages, each in (0, 1).
 
     Returns:
-        A row for each coverage, over the measured values of all targets; none where there are
-        none.
+        A row for each coverage, over the measured values of all targets; no rows without
+        measured values.
 
     Raises:
         ValueError: the shapes do not fit, or a coverage is not in (0, 1).
@@ -118,17 +121,17 @@ def interval_reliability(
     Example:
         >>> y, zero, one = torch.linspace(-1, 1, 99)[:, None], torch.zeros(99, 1), torch.ones(99, 1)
         >>> calibrator = IntervalCalibrator.fit(y, zero, one)
-        >>> found = interval_reliability(y, zero, one, calibrator, coverages=[0.5])
-        >>> round(found.observed[0], 1)
+        >>> result = interval_reliability(y, zero, one, calibrator, coverages=[0.5])
+        >>> round(result.observed[0], 1)
         0.5
     """
-    known = ~y.isnan()
-    total = int(known.sum())
+    labelled = ~y.isnan()
+    total = int(labelled.sum())
     if not total:
         return Reliability((), (), ())
     observed: list[float] = []
     for coverage in coverages:
         low, high = calibrator.interval(mean, std, coverage=coverage)
-        held = ((low <= y) & (y <= high))[known]
-        observed.append(held.double().mean().item())
+        inside = ((low <= y) & (y <= high))[labelled]
+        observed.append(inside.double().mean().item())
     return Reliability(tuple(coverages), tuple(observed), (total,) * len(coverages))

@@ -1,4 +1,4 @@
-"""Checkpoints of a training: written whole or not at all, and read without executing anything."""
+"""Checkpoints of training: written atomically, and read without executing code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["load_checkpoint", "save_checkpoint"]
 
 
 def save_checkpoint(path: str | os.PathLike[str], checkpoint: dict[str, Any]) -> None:
-    """Write a checkpoint in torch's format, in place of one that is there.
+    """Write a checkpoint in torch's format; an existing one is replaced.
 
     Args:
         path: the file.
@@ -72,4 +72,4 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _damaged(path: str | os.PathLike[str], reason: str) -> str:
-    return f"the checkpoint {path} is damaged ({reason}): remove it, and the training starts anew"
+    return f"the checkpoint {path} is damaged ({reason}): remove it, and the training starts again"

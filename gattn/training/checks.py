@@ -1,4 +1,4 @@
-"""Checks of arguments whose errors say what was expected and what came."""
+"""Checks of arguments whose errors state the expected and the actual value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conformal prediction: intervals and sets of labels that hold the truth as often as promised."""
+"""Conformal prediction: intervals and sets of labels with guaranteed coverage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["IntervalCalibrator", "LabelSetCalibrator"]
 
 @dataclass(frozen=True)
 class IntervalCalibrator:
-    """Intervals around predictions, as wide as the errors on a calibration part say.
+    """Prediction intervals whose width is calibrated by the errors on a calibration part.
 
     Split conformal prediction with normalised scores. Of n calibration rows with prediction m_i
     and standard deviation s_i the scores are
@@ -24,16 +24,16 @@ class IntervalCalibrator:
         r_i = |y_i - m_i| / s_i
 
     and the interval of a new row is m ± q s, where q is the ⌈(n + 1) coverage⌉-th smallest score,
-    or infinite where n is too small to promise that coverage.
+    or infinite if n is too small to guarantee that coverage.
 
-    **What is promised.** If the calibration rows and a new row are exchangeable (drawn alike, in
-    any order) and the model has seen neither, the interval holds the new y with a probability of
-    at least ``coverage``, and of at most coverage + 1/(n + 1) where no two scores are equal. The
-    probability is over calibration parts and new rows together: it is a mean, no promise for one
-    kind of row, and for one calibration part the share of held rows varies around it with a
-    standard deviation of about sqrt(coverage (1 - coverage) / n). It says nothing for rows from
-    elsewhere. Rows that chose the model's epoch make the scores too small, unless their predictions
-    are cross-fitted.
+    **Guarantee.** If the calibration rows and a new row are exchangeable (from one distribution, in
+    any order) and the model was not trained on either, the interval contains the new y with a
+    probability of at least ``coverage``, and of at most coverage + 1/(n + 1) if no two scores are
+    equal. The probability is over calibration parts and new rows together: it is a mean, no
+    guarantee for one kind of row, and for one calibration part the share of covered rows varies
+    around it with a standard deviation of about sqrt(coverage (1 - coverage) / n). It does not
+    apply to rows from another distribution. Rows that chose the model's epoch make the scores too
+    small, unless their predictions are cross-fitted.
 
     Attributes:
         scores: for each of t targets the scores of its measured calibration rows, ascending.
@@ -54,7 +54,7 @@ class IntervalCalibrator:
 
     @classmethod
     def fit(cls, y: Tensor, mean: Tensor, std: Tensor) -> IntervalCalibrator:
-        """Take the scores of a calibration part.
+        """Compute the scores of a calibration part.
 
         Args:
             y: [n, t] in the targets' units; NaN where a target was not measured.
@@ -71,31 +71,31 @@ class IntervalCalibrator:
         _alike("y, mean and std must be [n, t]", y, mean, std)
         if y.isinf().any():
             raise ValueError("y must be finite or NaN; it holds an infinity")
-        known = ~y.isnan()
+        labelled = ~y.isnan()
         usable = mean.isfinite() & std.isfinite() & (std > 0)
-        if not usable[known].all():
+        if not usable[labelled].all():
             raise ValueError(
                 "a measured row has a mean that is not finite or a std that is not positive"
             )
         scores = (y.double() - mean.double()).abs() / std.double()
-        return cls(tuple(_ascending(s[k]) for s, k in zip(scores.T, known.T)))
+        return cls(tuple(_ascending(s[k]) for s, k in zip(scores.T, labelled.T)))
 
     def interval(
         self, mean: Tensor, std: Tensor, *, coverage: float = 0.9
     ) -> tuple[Tensor, Tensor]:
-        """Give the lower and upper ends of the intervals.
+        """Return the lower and upper ends of the intervals.
 
         Args:
             mean: [k, t] predictions.
             std: [k, t] standard deviations of their errors.
-            coverage: the probability promised, in (0, 1).
+            coverage: the requested probability, in (0, 1).
 
         Returns:
             Two [k, t] float64; NaN where a prediction is NaN, infinite where there are too few
             calibration rows for the coverage.
 
         Raises:
-            ValueError: the shapes do not fit, or the coverage is not in (0, 1).
+            ValueError: the shapes do not match, or the coverage is not in (0, 1).
         """
         _alike(f"mean and std must be [k, {len(self.scores)}]", mean, std, t=len(self.scores))
         factor = torch.tensor([quantile(one, coverage) for one in self.scores]).double()
@@ -103,28 +103,28 @@ class IntervalCalibrator:
         return mean.double() - half, mean.double() + half
 
     def state(self) -> dict[str, list[list[float]]]:
-        """Give what :meth:`from_state` makes the calibrator of: lists of numbers, for JSON."""
+        """Return the values that :meth:`from_state` needs: lists of numbers, for JSON."""
         return {"scores": [list(one) for one in self.scores]}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Sequence[Sequence[float]]]) -> IntervalCalibrator:
-        """Make a calibrator of what :meth:`state` gave."""
+        """Restore a calibrator from the result of :meth:`state`."""
         return cls(tuple(tuple(map(float, one)) for one in state["scores"]))
 
 
 @dataclass(frozen=True)
 class LabelSetCalibrator:
-    """Sets of labels that hold the true one, calibrated for each class apart.
+    """Sets of labels that contain the true one, calibrated separately for each class.
 
     Of the n_c calibration rows of class c the scores are r_i = 1 - p_i(c). A new row's set holds
     every class c with 1 - p(c) ≤ q_c, where q_c is the ⌈(n_c + 1) coverage⌉-th smallest score of
-    the class, or infinite where n_c is too small to promise that coverage. A set of all classes
-    says that the model cannot tell; an empty one, that the row is like none of the calibration.
+    the class, or infinite if n_c is too small to guarantee that coverage. A set of all classes
+    means that the model cannot separate them; an empty one, that the row fits no class.
 
-    **What is promised.** If the calibration rows and a new row are exchangeable within each class
-    and the model has seen neither, the set holds the true class with a probability of at least
-    ``coverage``, for every class, however rare. As with intervals it is a mean over rows and
-    calibration parts, and says nothing for rows from elsewhere.
+    **Guarantee.** If the calibration rows and a new row are exchangeable within each class
+    and the model was not trained on either, the set contains the true class with a probability of
+    at least ``coverage``, for every class, however rare. As with intervals it is a mean over rows
+    and calibration parts, and does not apply to rows from another distribution.
 
     Attributes:
         scores: for each of t targets and each of c classes its scores, ascending.
@@ -145,7 +145,7 @@ class LabelSetCalibrator:
 
     @classmethod
     def fit(cls, y: Tensor, probability: Tensor) -> LabelSetCalibrator:
-        """Take the scores of a calibration part.
+        """Compute the scores of a calibration part.
 
         Args:
             y: [n, t] classes, from 0; NaN where a label is missing.
@@ -155,7 +155,7 @@ class LabelSetCalibrator:
             The calibrator. A class without a row is in every set.
 
         Raises:
-            ValueError: the shapes do not fit, a label is no class, or a probability of a labelled
+            ValueError: the shapes do not match, a label is no class, or a probability of a labelled
                 row is not in [0, 1].
         """
         if probability.dim() != 3 or y.shape != probability.shape[:2]:
@@ -163,11 +163,11 @@ class LabelSetCalibrator:
                 f"y must be [n, t] and the probabilities [n, t, c]; got {(*y.shape,)} and "
                 f"{(*probability.shape,)}"
             )
-        classes, known = probability.shape[2], ~y.isnan()
-        labels = y[known]
+        classes, labelled = probability.shape[2], ~y.isnan()
+        labels = y[labelled]
         if not ((labels >= 0) & (labels < classes) & (labels == labels.round())).all():
             raise ValueError(f"labels must be whole numbers from 0 to {classes - 1}, or NaN")
-        if not ((probability[known] >= 0) & (probability[known] <= 1)).all():
+        if not ((probability[labelled] >= 0) & (probability[labelled] <= 1)).all():
             raise ValueError("a probability of a labelled row is not in [0, 1]")
         scores = 1 - probability.double()
         return cls(
@@ -178,11 +178,11 @@ class LabelSetCalibrator:
         )
 
     def sets(self, probability: Tensor, *, coverage: float = 0.9) -> Tensor:
-        """Tell which classes are in each row's set.
+        """Return the classes in each row's set.
 
         Args:
             probability: [k, t, c] of each class.
-            coverage: the probability promised, in (0, 1).
+            coverage: the requested probability, in (0, 1).
 
         Returns:
             [k, t, c] bool; no class where the probabilities are NaN.
@@ -199,26 +199,26 @@ class LabelSetCalibrator:
     def in_every_set(self, coverage: float) -> int:
         """Count the classes, of all targets, with too few calibration rows for a coverage.
 
-        They are in every set, whatever the probabilities; a promise of coverage c takes
-        :func:`least_rows` of a class.
+        They are in every set, whatever the probabilities; coverage c needs
+        :func:`least_rows` rows of a class.
         """
         rows = least_rows(coverage)
         return sum(len(scores) < rows for one in self.scores for scores in one)
 
     def state(self) -> dict[str, list[list[list[float]]]]:
-        """Give what :meth:`from_state` makes the calibrator of: lists of numbers, for JSON."""
+        """Return the values that :meth:`from_state` needs: lists of numbers, for JSON."""
         return {"scores": [[list(c) for c in one] for one in self.scores]}
 
     @classmethod
     def from_state(
         cls, state: Mapping[str, Sequence[Sequence[Sequence[float]]]]
     ) -> LabelSetCalibrator:
-        """Make a calibrator of what :meth:`state` gave."""
+        """Restore a calibrator from the result of :meth:`state`."""
         return cls(tuple(tuple(tuple(map(float, c)) for c in one) for one in state["scores"]))
 
 
 def quantile(ascending: Sequence[float], coverage: float) -> float:
-    """Give the ⌈(n + 1) coverage⌉-th smallest of n scores, infinite where that is beyond the last.
+    """Return the ⌈(n + 1) coverage⌉-th smallest of n scores, infinity if there is none.
 
     With that rank, not ⌈n coverage⌉, one more score drawn like the n is no larger with a
     probability of at least ``coverage``, for every n.
@@ -238,13 +238,13 @@ def quantile(ascending: Sequence[float], coverage: float) -> float:
         (4.0, inf)
     """
     check_fraction("coverage", coverage)
-    # The product of decimals may come out a rounding error above a whole number: 10 * 0.9 is not.
+    # Rounding can raise the product of decimals slightly above a whole number.
     rank = math.ceil((len(ascending) + 1) * coverage - 1e-9)
     return ascending[rank - 1] if rank <= len(ascending) else math.inf
 
 
 def least_rows(coverage: float) -> int:
-    """Give the number of calibration rows from which a coverage can be promised.
+    """Return the least number of calibration rows that can guarantee a coverage.
 
     It is the smallest n with ⌈(n + 1) coverage⌉ ≤ n, see :func:`quantile`.
 
@@ -257,15 +257,15 @@ def least_rows(coverage: float) -> int:
 
 
 def too_few(classes: int, coverage: float, item: str) -> str:
-    """Say that some classes are in every set, and why.
+    """Explain that some classes are in every set.
 
     >>> too_few(1, 0.9, "nodes")
-    '1 class has fewer than the 9 validation nodes that this promise needs, and is in every set'
+    '1 class has fewer than the 9 validation nodes that this coverage needs, and is in every set'
     """
     have, are = ("has", "is") if classes == 1 else ("have", "are")
     return (
         f"{classes:,} class{'es' * (classes > 1)} {have} fewer than the {least_rows(coverage):,} "
-        f"validation {item} that this promise needs, and {are} in every set"
+        f"validation {item} that this coverage needs, and {are} in every set"
     )
 
 
@@ -273,7 +273,7 @@ def _ascending(scores: Tensor) -> tuple[float, ...]:
     return tuple(scores.sort().values.tolist())
 
 
-def _alike(wanted: str, *tensors: Tensor, t: int | None = None) -> None:
+def _alike(expected: str, *tensors: Tensor, t: int | None = None) -> None:
     shapes = [(*tensor.shape,) for tensor in tensors]
     if len(set(shapes)) > 1 or len(shapes[0]) != 2 or t not in (None, shapes[0][1]):
-        raise ValueError(f"{wanted} alike; got {' and '.join(map(str, shapes))}")
+        raise ValueError(f"{expected} alike; got {' and '.join(map(str, shapes))}")

@@ -46,7 +46,7 @@ class SerializableEstimator(BaseEstimator, ABC):
 
     Attributes:
         task: the type of the labels.
-        item: the plural noun of what has the labels.
+        item: plural noun of the labelled items.
         predictor_: the fitted model.
     """
 
@@ -76,7 +76,7 @@ class SerializableEstimator(BaseEstimator, ABC):
 
     @classmethod
     def load(cls: type[Self], folder: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote, or the run of a ``train`` command; no code is executed.
+        """Read a saved model, or the run of a ``train`` command; no code is executed.
 
         Args:
             folder: the folder of the model.

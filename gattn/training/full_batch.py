@@ -28,14 +28,14 @@ Network = TypeVar("Network", bound=nn.Module)
 
 @dataclass(frozen=True)
 class FullBatchSettings:
-    """How a network is trained on all items at once.
+    """Settings of training on all items at once.
 
     Attributes:
-        epochs: at most so many steps.
-        patience: stop after so many in which no criterion was as good as ever.
-        learning_rate: of Adam, the same in all epochs.
+        epochs: maximum number of steps.
+        patience: stop after this many epochs in which no criterion reached its best value.
+        learning_rate: constant learning rate of Adam.
         weight_decay: λ of the penalty λ/2 |w|².
-        seed: of dropout, which is drawn for all networks one after the other.
+        seed: seed of dropout, which is drawn for one network after the other.
     """
 
     epochs: int
@@ -47,14 +47,14 @@ class FullBatchSettings:
 
 @dataclass(frozen=True, eq=False)
 class FullBatch(Generic[Inputs]):
-    """A part of the data: what the network is called with, and its targets [g, t], NaN unknown."""
+    """Part of the data: the input of the network, and its targets [g, t], NaN if unknown."""
 
     inputs: Inputs
     target: Tensor
 
 
 def apply_each(networks: Sequence[nn.Module], inputs: object) -> Tensor:
-    """Outputs [r, g, u] of r networks, one after the other."""
+    """Compute outputs [r, g, u] of r networks, one after the other."""
     return torch.stack([network(inputs) for network in networks])
 
 
@@ -71,25 +71,25 @@ def fit_full_batches(
 ) -> list[History]:
     """Train networks in place by Adam, and leave each with the weights of its best epoch.
 
-    A step lowers the sum of their losses, of which each network sees its own. Two criteria watch
-    the validation part: the loss, and a score where one is given. An epoch is chosen where both
-    are as good as ever; the training of a network goes on while either is, and ends ``patience``
-    epochs after the last of them: then it takes no further part. That is how the GAT paper's
-    authors stop, with the accuracy as the score.
+    A step lowers the sum of the losses; the gradient of each network comes from its own loss. There
+    are two criteria on the validation part: the loss and, if given, a score. An epoch is chosen if
+    both equal or exceed their best values so far. The training of a network stops ``patience``
+    epochs after the last epoch in which either did. The authors of the GAT paper stop in this way,
+    with the accuracy as the score.
 
     Args:
-        networks: of one shape; they end in eval mode.
+        networks: networks of one shape; they end in eval mode.
         loss: of outputs [g, u] and targets [g, t], element by element: [g, t]; it sees 0 where a
             target is NaN, and its value there is left out.
-        train: what to learn from.
-        validate: what chooses the epoch.
-        settings: how.
+        train: training part.
+        validate: validation part, which chooses the epoch.
+        settings: settings of the training.
         apply: gives the outputs [r, g, u] of r of the networks, all in training or none.
-        score: as the loss, of the validation part alone; the higher the better.
-        tick: told of every epoch.
+        score: like the loss, on the validation part only; higher is better.
+        tick: called after every epoch.
 
     Returns:
-        For each network a record of every epoch, whose seconds are its share of them, and the
+        For each network a record of every epoch, whose seconds are its share of the time, and the
         epoch that was chosen.
 
     Raises:
@@ -123,7 +123,7 @@ def fit_full_batches(
                 break
             active = [run.network.train() for run in going]
             fitted = _masked_means(apply(active, train.inputs), train.target, loss)
-            optimizer.zero_grad()  # without a gradient the weights of those that ended stay
+            optimizer.zero_grad()  # weights of finished networks get no gradient and no step
             fitted.sum().backward()
             optimizer.step()
             active = [run.network.eval() for run in going]
@@ -146,7 +146,7 @@ def fit_full_batches(
 
 
 class _Run(Generic[Network]):
-    """The training of one network: its records, and its weights where all criteria were best."""
+    """Training state of one network: its records, and its weights at the best epoch."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -156,7 +156,7 @@ class _Run(Generic[Network]):
         self.weights: dict[str, Tensor] = {}
 
     def judge(self, epoch: int, criteria: list[float]) -> None:
-        """Keep the weights, wait on, or begin to wait anew; the higher a criterion the better."""
+        """Update the best weights and the patience; higher criteria are better."""
         self.best = self.best or [-math.inf] * len(criteria)
         good = [now >= before for now, before in zip(criteria, self.best)]
         self.best = [max(pair) for pair in zip(criteria, self.best)]
@@ -166,15 +166,15 @@ class _Run(Generic[Network]):
         self.waited = 0 if any(good) else self.waited + 1
 
     def end(self) -> History:
-        """Leave the network with its best weights."""
+        """Restore the best weights of the network."""
         self.network.load_state_dict(self.weights)
         self.network.eval()
         return History(tuple(self.records), self.epoch)
 
 
 def _masked_means(output: Tensor, target: Tensor, loss: Loss) -> Tensor:
-    """The mean loss of each network over the known labels: [r] of outputs [r, g, u]."""
-    several, known = len(output), ~target.isnan()
+    """Return each network's mean loss over known labels: [r] for outputs [r, g, u]."""
+    several, labelled = len(output), ~target.isnan()
     lost = loss(output.flatten(0, 1), target.nan_to_num(0.0).repeat(several, 1))
     lost = lost.unflatten(0, (several, -1))
-    return torch.where(known, lost, 0.0).sum((1, 2)) / known.sum()
+    return torch.where(labelled, lost, 0.0).sum((1, 2)) / labelled.sum()

@@ -64,9 +64,9 @@ def fit_network(
 
         L = Σ_ij known_ij loss(network(x), y)_ij / Σ_ij known_ij
 
-    The order and the dropout of an epoch are functions of the seed and the epoch's number. So a
-    training that was interrupted, even killed, goes on from its last complete epoch when it is
-    called again with the same folder, and ends with the same bits as an uninterrupted one.
+    The order and the dropout of an epoch are functions of the seed and the epoch's number. So an
+    interrupted or killed training continues from its last complete epoch when it is called again
+    with the same folder, and gives the same bits as an uninterrupted one.
 
     Args:
         network: called with a batch's input, returns [g, t]. It ends in eval mode; where training
@@ -75,7 +75,7 @@ def fit_network(
             and its value there is left out.
         train: the training part; at least one item.
         validate: the part that chooses the epoch; if it is empty the last epoch is chosen.
-        settings: of the training.
+        settings: settings of the training.
         folder: directory of ``checkpoint.pt``, created if missing; None writes no checkpoint.
         progress: show a bar with the time left, on stderr.
         title: the text before the bar.
@@ -222,7 +222,7 @@ class _Training:
         if checkpoint.get("fingerprint") != self.fingerprint:
             raise TrainingError(
                 "the folder's checkpoint is of a training with other settings, data or first "
-                "weights: take another folder, or remove the checkpoint to begin anew"
+                "weights: choose another folder, or remove the checkpoint to start again"
             )
         for name, part in self._stateful().items():
             part.load_state_dict(checkpoint[name])
@@ -309,14 +309,14 @@ class _Training:
             output = network(_doubled(inputs) if self.settings.precision == "64" else inputs)
             if output.dtype in (torch.bfloat16, torch.float16):
                 output = output.float()
-            known = ~target.isnan()
+            labelled = ~target.isnan()
             loss = self.loss(output, target.nan_to_num(0.0).to(output.dtype))
             if loss.shape != target.shape:
                 raise TrainingError(
                     f"the loss of outputs {(*output.shape,)} and targets {(*target.shape,)} must "
-                    f"be one number a target; it is {(*loss.shape,)}"
+                    f"be one number for each target; it is {(*loss.shape,)}"
                 )
-            return output, torch.where(known, loss, 0.0).sum(), known.sum()
+            return output, torch.where(labelled, loss, 0.0).sum(), labelled.sum()
 
     def _mean(self, sums: list[Tensor], part: str, epoch: int) -> float:
         total, count = self.processes.sum(torch.stack(sums).sum(0)).tolist()
@@ -348,7 +348,7 @@ def _join(settings: LoopSettings) -> _Processes:
         device = torch.device("mps")
     elif settings.accelerator == "gpu":
         raise TrainingError(
-            "accelerator gpu wants a GPU that torch sees, and it sees none "
+            "accelerator gpu needs a GPU that torch sees, and it sees none "
             "(gattn.backend_info() says more); auto takes a GPU where there is one"
         )
     if size > 1 and not dist.is_initialized():
@@ -375,7 +375,7 @@ def _precision(precision: str, device: torch.device) -> Iterator[None]:
 
 
 def _doubled(inputs: Input) -> Input:
-    """The inputs with floating tensors in float64; those of the caller stay as they are."""
+    """The inputs with floating tensors in float64; those of the caller do not change."""
     if isinstance(inputs, Tensor):
         return inputs.double() if inputs.is_floating_point() else inputs
     return copy.copy(inputs).apply(_doubled)

@@ -23,7 +23,7 @@ def check_finite(loss: float, part: str, epoch: int, learning_rate: float) -> No
 
 
 def squared_error(output: Tensor, target: Tensor) -> Tensor:
-    """Give (output - target)², for numbers.
+    """Compute (output - target)², for regression.
 
     Args:
         output: [g, t].
@@ -45,7 +45,7 @@ def cross_entropy(weights: Tensor | None = None) -> Loss:
         L = -w_1 y log σ(z) - w_0 (1 - y) log(1 - σ(z))
 
     Args:
-        weights: [2, t] of classes 0 and 1 of each target; ones where not given.
+        weights: [2, t] for classes 0 and 1 of each target; ones by default.
 
     Returns:
         A loss of logits [g, t] and labels [g, t].
@@ -72,14 +72,14 @@ def class_weights(y: Tensor, *, classes: int = 2) -> Tensor:
 
         w_c = n / (classes · n_c)      of n known labels, n_c of class c
 
-    So every class has the same weight in all, and the mean over the known labels is 1.
+    So every class has the same total weight, and the mean over the known labels is 1.
 
     Args:
         y: [k, t] classes from 0; NaN where a label is missing.
-        classes: how many there are.
+        classes: number of classes.
 
     Returns:
-        [classes, t] float64; a class without a label has the weight of one with one.
+        [classes, t] float64; a class without labels is weighted like one with one label.
 
     References:
         King and Zeng, "Logistic Regression in Rare Events Data" (Political Analysis 2001).

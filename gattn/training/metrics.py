@@ -1,4 +1,4 @@
-"""How good predictions are: errors of numbers, scores of probabilities, gaps left out."""
+"""Metrics of predicted numbers and probabilities, computed on the labelled rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METRICS = {
 CONTRAST = {"r2", "roc_auc", "pr_auc"}
 """Metrics that need two different labels."""
 NAMED = 3
-"""Targets that a reason names; of more it says the number."""
+"""Maximum number of targets that a reason names; the others are counted."""
 NAN = float("nan")
 
 
@@ -134,13 +134,13 @@ def undefined_metrics(
     names: Sequence[object] = (),
     classes: Sequence[Sequence[object]] = (),
 ) -> dict[str, str]:
-    """Say of each metric that some labels leave undefined why they do.
+    """Explain why labels leave metrics undefined.
 
     Args:
         y: [k] or [k, t] labels as :func:`regression_metrics` or :func:`classification_metrics`
             takes them, NaN where there is none; for ``"multiclass"`` [k] classes from 0.
-        task: which of the three functions measures.
-        names: of the t targets, or of the classes of ``"multiclass"``.
+        task: the task, which chooses among the three functions.
+        names: names of the t targets, or of the classes of ``"multiclass"``.
         classes: the two labels of each target of ``"classification"``; by default 0 and 1.
 
     Returns:
@@ -183,7 +183,7 @@ def undefined_metrics(
 
 
 def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, str]:
-    """The reasons of the metrics of several classes, whose names are given."""
+    """Return the reasons for metrics of several classes, with their names."""
     if not len(y):
         return dict.fromkeys(METRICS["multiclass"], "undefined: there is no label")
     count = max(len(names), int(y.max()) + 1)
@@ -192,9 +192,9 @@ def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, str]:
         raise ValueError(f"names must be {count} or more, one for each class; got {len(names)}")
     rows = torch.bincount(y.long(), minlength=count).tolist()
     lost = {
-        name: "every row has it" if held else "no row has it"
-        for name, held in zip(names, rows)
-        if held in (0, len(y))
+        name: "every row has it" if labels else "no row has it"
+        for name, labels in zip(names, rows)
+        if labels in (0, len(y))
     }
     if not lost:
         return {}
@@ -202,7 +202,7 @@ def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, str]:
 
 
 def _equal_labels(column: Tensor, task: str, classes: Sequence[object]) -> str:
-    """The reason why labels, none or all alike, leave a metric undefined."""
+    """Return the reason why missing or equal labels leave a metric undefined."""
     if len(column) < 2:
         return "it has one label" if len(column) else "it has no label"
     if task == "regression":
@@ -211,26 +211,27 @@ def _equal_labels(column: Tensor, task: str, classes: Sequence[object]) -> str:
 
 
 def _reason(lost: Mapping[object, str], count: int, items: str) -> str:
-    """Why a metric is undefined, or a mean over fewer than all targets or classes."""
+    """Explain that a metric is undefined, or a mean over some targets or classes."""
     if count == 1:
         (reason,) = lost.values()
         reason = reason.replace("it has", "there is")
         more = ", and two different ones are needed" if "no label" not in reason else ""
         return f"undefined: {reason}{more}"
-    told = [f"{name!r} ({reason})" for name, reason in list(lost.items())[:NAMED]]
+    reasons = [f"{name!r} ({reason})" for name, reason in list(lost.items())[:NAMED]]
     if len(lost) > NAMED:
-        told.append(f"{len(lost) - NAMED:,} more")
+        reasons.append(f"{len(lost) - NAMED:,} more")
     if len(lost) == count:
-        return f"undefined for all {count:,} {items}: {', '.join(told)}"
+        return f"undefined for all {count:,} {items}: {', '.join(reasons)}"
     return (
-        f"a mean over {count - len(lost):,} of {count:,} {items}, undefined for {', '.join(told)}"
+        f"a mean over {count - len(lost):,} of {count:,} {items}, "
+        f"undefined for {', '.join(reasons)}"
     )
 
 
 def _means(
     y: Tensor, predicted: Tensor, measure: Callable[[Tensor, Tensor], Mapping[str, float]]
 ) -> dict[str, float]:
-    """The mean over the targets of each metric, of the targets for which it is defined."""
+    """Return the mean of each metric over the targets for which it is defined."""
     if y.shape != predicted.shape or y.dim() not in (1, 2):
         raise ValueError(
             f"y and the predictions must be [k] or [k, t] alike; got {(*y.shape,)} and "

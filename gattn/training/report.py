@@ -1,8 +1,8 @@
-"""A report of a run: one HTML page that needs nothing else, and its numbers as JSON.
+"""Report of a run: one self-contained HTML page, and its numbers as JSON.
 
-The page has no script and asks for nothing from elsewhere: pictures are inlined, and a content
-security policy says so. It knows neither molecules nor nodes: sections of text, tables and figures
-come in, and everything in them is escaped.
+The page has no script and loads nothing: pictures are inlined, and a content security policy
+enforces it. This module knows neither molecules nor nodes: it renders sections of text, tables and
+figures, and escapes everything in them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ __all__ = ["Figure", "Highlight", "ReportContent", "Section", "Table", "write_re
 TEMPLATES = Path(__file__).parent / "templates"
 
 Cell = str | int | float | None
-"""What stands in a table: text, a number (shown to three digits), or None for nothing."""
+"""Cell of a table: text, a number (shown to three digits), or None for an empty cell."""
 
 
 @dataclass(frozen=True)
 class Highlight:
-    """A number that everybody looks for first.
+    """A number at the top of the page.
 
     Attributes:
-        label: what it is, in a few words.
+        label: a short description.
         value: the number or a short text.
-        note: its unit, or what to compare it with.
+        note: its unit, or a number to compare with.
     """
 
     label: str
@@ -61,11 +61,13 @@ class Table:
             if len(row) != len(self.columns):
                 raise ValueError(f"a row needs {len(self.columns)} cells; got {len(row)}: {row!r}")
         if self.best and len(self.best) != len(self.rows):
-            raise ValueError(f"best must say it of {len(self.rows)} rows; got {len(self.best)}")
+            raise ValueError(
+                f"best must have an entry for each of {len(self.rows)} rows; got {len(self.best)}"
+            )
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Whether a column holds numbers and gaps alone."""
+        """Return True if a column holds only numbers and empty cells."""
         columns = [[row[i] for row in self.rows] for i in range(len(self.columns))]
         return tuple(all(v is None or _is_number(v) for v in column) for column in columns)
 
@@ -76,9 +78,9 @@ class Figure:
 
     Attributes:
         picture: a PNG file or an SVG document.
-        alt: what it shows, for those who do not see it.
+        alt: text that describes the picture.
         caption: a sentence below it, or lines.
-        dark: the same for dark pages; without it the picture stands on its own ground there.
+        dark: the picture for dark pages; without it the picture keeps its background there.
     """
 
     picture: bytes
@@ -102,7 +104,7 @@ class Section:
         title: of the section.
         text: paragraphs.
         tables: below the text.
-        figures: below the tables, as many beside one another as there is room.
+        figures: below the tables, as many in a row as fit.
         gallery: small figures, many in a row.
     """
 
@@ -115,14 +117,14 @@ class Section:
 
 @dataclass(frozen=True)
 class ReportContent:
-    """All that a report says.
+    """Content of a report.
 
     Attributes:
         title: of the page.
-        summary: one sentence: what was trained on what, and how good it is.
+        summary: one sentence: the model, its data, and its quality.
         sections: in order.
-        highlights: a few numbers that stand first.
-        footer: who made the page, with what.
+        highlights: a few numbers at the top.
+        footer: software that made the page.
     """
 
     title: str
@@ -137,7 +139,7 @@ def write_report(folder: Path, content: ReportContent) -> Path:
 
     Args:
         folder: of the run; it exists.
-        content: what the page says.
+        content: content of the page.
 
     Returns:
         The path of the page.
@@ -178,7 +180,7 @@ def _is_number(value: Cell) -> bool:
 
 
 def _shown(value: Cell) -> str:
-    """A cell as text."""
+    """Format a cell as text."""
     if isinstance(value, float):
         return number(value)
     if value is None:
@@ -187,7 +189,7 @@ def _shown(value: Cell) -> str:
 
 
 def _media_type(picture: bytes) -> str:
-    """The type of a picture, by how it begins.
+    """Return the media type of a picture from its first bytes.
 
     Raises:
         ValueError: neither PNG nor SVG.
@@ -200,12 +202,12 @@ def _media_type(picture: bytes) -> str:
 
 
 def _data_uri(picture: bytes) -> str:
-    """A picture as an address that holds it: scripts in an SVG do not run from there."""
+    """Encode a picture as a data URL, in which scripts of an SVG do not run."""
     return f"data:{_media_type(picture)};base64,{base64.b64encode(picture).decode('ascii')}"
 
 
 def _numbers(content: ReportContent) -> dict[str, object]:
-    """What the page says without its pictures: NaN is null, as JSON has none."""
+    """Return the page without pictures as JSON values: NaN is null, as JSON has none."""
     return {
         "title": content.title,
         "summary": content.summary,

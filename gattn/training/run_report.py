@@ -1,4 +1,4 @@
-"""The report of a trained model, of molecules or of nodes: from what a run knows to a page."""
+"""Report of a trained model of molecules or nodes, from the facts of its run."""
 
 from __future__ import annotations
 
@@ -34,37 +34,37 @@ __all__ = ["Intervals", "RunFacts", "run_report"]
 
 @dataclass(frozen=True)
 class Intervals:
-    """How the intervals, or the sets of labels, did on the test part.
+    """Coverage and width of the intervals, or sets of labels, on the test part.
 
     Attributes:
-        coverage: what they promise.
-        found: the share of measured values that they hold.
-        width: their mean width, in the target's unit; of sets the mean number of labels.
-        constant_width: the mean width of intervals that are as wide everywhere and hold as many
-            of the validation part; None where none were made.
-        in_every_set: how many classes had too few validation rows for the promise.
-        promise: in a sentence, for whom the promise holds.
+        coverage: requested coverage.
+        observed: share of measured values that they contain.
+        width: their mean width, in the target's unit; for sets the mean number of labels.
+        constant_width: width of intervals of equal width for all rows with the same coverage of the
+            validation part; None if not computed.
+        in_every_set: number of classes with too few validation rows for the coverage.
+        promise: sentences on the rows to which the coverage applies.
     """
 
     coverage: float
-    found: float
+    observed: float
     width: float
     constant_width: float | None = None
     in_every_set: int = 0
     promise: str = (
-        "The promise is one about the mean over rows that are drawn as the validation rows were: "
-        "it is not made for each row alone, nor for rows of another kind than those."
+        "The coverage holds on average over rows from the distribution of the validation rows, "
+        "not for each single row or for rows of another kind."
     )
 
 
 @dataclass(frozen=True, eq=False)
 class RunFacts:
-    """What a run knows of itself when it ends.
+    """Facts of a finished run for its report.
 
     Attributes:
         title: of the page.
         summary: one sentence: what was trained, on what.
-        item: what a row is, in the plural: "molecules", "nodes".
+        item: plural noun of the rows: "molecules", "nodes".
         task: what was predicted.
         targets: the names of the t targets, with their units where they have some.
         metrics: of the test part, by the names of :mod:`gattn.training.metrics`.
@@ -118,10 +118,10 @@ class RunFacts:
 def run_report(
     run: RunFacts, sections: Sequence[Section] = ()
 ) -> tuple[ReportContent, dict[str, Figure]]:
-    """Say what a run found, and how far it can be trusted.
+    """Make the report of a run: its results and their uncertainty.
 
     Args:
-        run: what it knows of itself.
+        run: facts of the run.
         sections: of the run's own, which stand between the plots and the data: the rows that were
             predicted worst, what mattered for them.
 
@@ -139,7 +139,7 @@ def run_report(
         run.summary,
         (
             Section(
-                "How good it is",
+                "Metrics",
                 (verdict, *_undefined(run), *run.notes),
                 (table, _validation(run), *_targets(run)),
             ),
@@ -156,27 +156,27 @@ def run_report(
 
 
 def _highlights(run: RunFacts) -> tuple[Highlight, ...]:
-    found = [
+    highlights = [
         Highlight(f"test {METRICS[metric]}", value, _best_baseline(run, metric))
         for metric, value in list(run.metrics.items())[:2]
     ]
     if run.intervals is not None:
-        held = f"inside the {'intervals' if run.task == 'regression' else 'label sets'}"
-        promised = f"promised {_percent(run.intervals.coverage)}"
-        found.append(Highlight(held, _percent(run.intervals.found), promised))
-    found.append(Highlight(run.item, sum(run.parts.values()), f"of {run.rows:,} rows"))
-    return tuple(found)
+        label = f"inside the {'intervals' if run.task == 'regression' else 'label sets'}"
+        requested = f"requested {_percent(run.intervals.coverage)}"
+        highlights.append(Highlight(label, _percent(run.intervals.observed), requested))
+    highlights.append(Highlight(run.item, sum(run.parts.values()), f"of {run.rows:,} rows"))
+    return tuple(highlights)
 
 
 def _best_baseline(run: RunFacts, metric: str) -> str:
-    """The best value that a baseline has of a metric, in words; empty where none has one."""
+    """Describe the best value of a metric among the baselines; empty if none has one."""
     values = [scores.get(metric, math.nan) for scores in run.baselines.values()]
     first = best_of(values, metric)
     return f"best baseline {number(values[first[0]])}" if first else ""
 
 
 def _undefined(run: RunFacts) -> tuple[str, ...]:
-    """A sentence for each metric that a part leaves undefined."""
+    """Return a sentence for each metric that is undefined on a part."""
     named = {"test": "test", "val": "validation"}
     return tuple(
         f"{METRICS[metric]} of the {named[part]} part: {reason}."
@@ -192,7 +192,7 @@ def _validation(run: RunFacts) -> Table:
 
 
 def _targets(run: RunFacts) -> tuple[Table, ...]:
-    """The metrics of each target; no table of one target."""
+    """Return a table of the metrics of each target; none for a single target."""
     if len(run.by_target) < 2:
         return ()
     rows = tuple(
@@ -204,34 +204,34 @@ def _targets(run: RunFacts) -> tuple[Table, ...]:
 
 
 def _certainty(run: RunFacts, calibration: Figure) -> Section:
-    title = "How certain it is"
+    title = "Uncertainty"
     if run.intervals is None:
         return Section(title, figures=(calibration,))
-    found, numbers = run.intervals, run.task == "regression"
+    intervals, numbers = run.intervals, run.task == "regression"
     text = (
-        f"The {'intervals' if numbers else 'sets of labels'} that promise to hold "
-        f"{_percent(found.coverage)} of the {'values' if numbers else 'labels'} hold "
-        f"{_percent(found.found)} of those of the test part.",
-        found.promise,
+        f"{'Intervals' if numbers else 'Sets of labels'} with a requested coverage of "
+        f"{_percent(intervals.coverage)} contain {_percent(intervals.observed)} of the "
+        f"{'values' if numbers else 'labels'} of the test part.",
+        intervals.promise,
     )
-    if found.in_every_set:
-        text += (too_few(found.in_every_set, found.coverage, run.item) + ".",)
+    if intervals.in_every_set:
+        text += (too_few(intervals.in_every_set, intervals.coverage, run.item) + ".",)
     values: dict[str, Cell] = {
-        "promised coverage": found.coverage,
-        "found coverage": found.found,
-        "mean width" if numbers else "mean number of labels": found.width,
+        "requested coverage": intervals.coverage,
+        "observed coverage": intervals.observed,
+        "mean width" if numbers else "mean number of labels": intervals.width,
     }
-    if found.constant_width is not None:
-        values["width if it were the same for every row"] = found.constant_width
+    if intervals.constant_width is not None:
+        values["width of intervals of equal width"] = intervals.constant_width
     return Section(title, text, (facts(values),), (calibration,))
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g}\u00a0%"  # on one line
+    return f"{100 * share:.3g}\u00a0%"  # no line break before the sign
 
 
 def _losses(run: RunFacts) -> dict[str, Figure]:
-    """The curves by file name; nothing where no network was trained."""
+    """Return the curves by file name; none if no network was trained."""
     if not run.histories:
         return {}
     draw = partial(plots.learning_curve, run.histories)
@@ -239,7 +239,7 @@ def _losses(run: RunFacts) -> dict[str, Figure]:
 
 
 def _training(run: RunFacts, losses: Mapping[str, Figure]) -> tuple[Section, ...]:
-    """What each network went through; nothing where none was trained."""
+    """Return a table of the training of each network; none if none was trained."""
     rows = tuple(
         (
             i + 1,

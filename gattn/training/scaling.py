@@ -1,4 +1,4 @@
-"""Labels and features in units of their own spread."""
+"""Standardisation of labels and features."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["moments"]
 
 
 def moments(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the mean and the standard deviation of each column, gaps left out.
+    """Compute the mean and the standard deviation of each column without missing values.
 
     Both are exact to rounding for any unit and any offset: a spread of 1e-12 counts as much as one
     of 1e12, and so does one of 1e-3 around 1e6.
@@ -26,13 +26,13 @@ def moments(values: Tensor) -> tuple[Tensor, Tensor]:
         >>> mean.tolist(), scale.tolist()
         ([2.0, 5.0], [1.0, 1.0])
     """
-    known = ~values.isnan()
-    # A mean of equal values is rounded, and they would differ from it. Their lowest value is exact.
-    lowest = values.where(known, torch.inf).amin(0)
+    labelled = ~values.isnan()
+    # The mean of equal values is rounded and would differ from them; their minimum is exact.
+    lowest = values.where(labelled, torch.inf).amin(0)
     above = values - lowest
     centre = above.nanmean(0)
     deviation = above - centre
-    # The squares of small and of large numbers lie outside the range of float64.
+    # The squares of very small and very large numbers are outside the range of float64.
     largest = deviation.abs().nan_to_num(0.0).amax(0)
     unit = torch.where(largest > 0, largest, 1.0)
     scale = (deviation / unit).square().nanmean(0).sqrt() * unit

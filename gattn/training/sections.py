@@ -1,4 +1,4 @@
-"""The parts of a report that every model needs: errors beside baselines, plots, settings."""
+"""Parts of the report of any model: comparison with baselines, plots, settings."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ SHOWN = 12  # targets with plots of their own
 
 
 class Words(NamedTuple):
-    """What the columns of predicted probabilities are called.
+    """Names of the columns of predicted probabilities.
 
     Attributes:
-        several: all together, in the plural.
-        event: what a probability is one of.
-        positive: what guessing finds by chance, of which recall is the share that is found.
+        several: plural noun of the columns.
+        event: the event of a probability.
+        positive: the positive rows, of which recall counts the detected share.
     """
 
     several: str
@@ -58,15 +58,15 @@ CLASSES = Words("classes", "the predicted class", "a class, in the mean")
 def compare(
     model: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]], *, part: str = "test"
 ) -> tuple[Table, str]:
-    """Put a model's metrics beside those of the baselines.
+    """Compare a model's metrics with those of the baselines.
 
     Args:
         model: values by metric: rmse, mae, r2, roc_auc, pr_auc, accuracy.
         baselines: the same by the name of the baseline; a metric that one lacks is left empty.
-        part: what was predicted.
+        part: name of the predicted part.
 
     Returns:
-        A table of a row a metric with the best value marked, and a sentence that says who wins.
+        A table with a row for each metric and the best value marked, and a sentence on the winner.
         Without baselines nothing is marked.
 
     Raises:
@@ -86,52 +86,52 @@ def compare(
     won: list[str] = []
     tied: list[str] = []
     lost: list[str] = []
-    for metric, own in model.items():
-        values = [own, *(scores.get(metric, math.nan) for scores in baselines.values())]
+    for metric, value in model.items():
+        values = [value, *(scores.get(metric, math.nan) for scores in baselines.values())]
         first = best_of(values, metric) if baselines else []
         rows.append((METRICS[metric], *values))
         best.append(tuple(1 + i for i in first))
         if first == [0]:
             won.append(METRICS[metric])
         elif 0 in first:
-            tied.append(f"{names[first[1] - 1]} by {METRICS[metric]} ({number(own)})")
+            tied.append(f"{names[first[1] - 1]} by {METRICS[metric]} ({number(value)})")
         elif first:
             name = names[first[0] - 1]
             lost.append(
-                f"{name} by {METRICS[metric]} ({number(values[first[0]])} against {number(own)})"
+                f"{name} by {METRICS[metric]} ({number(values[first[0]])} against {number(value)})"
             )
     table = Table(("metric", "model", *names), tuple(rows), f"On the {part} part", tuple(best))
     return table, _verdict(won, tied, lost, part)
 
 
 def best_of(values: Sequence[float], metric: str) -> list[int]:
-    """Positions of the best values of a metric; none where none is known.
+    """Return the positions of the best values of a metric; empty if all are NaN.
 
     >>> best_of([0.5, 0.4, 0.4, float("nan")], "rmse"), best_of([0.5, 0.4], "r2")
     ([1, 2], [0])
     """
-    known = [value for value in values if not math.isnan(value)]
-    if not known:
+    defined = [value for value in values if not math.isnan(value)]
+    if not defined:
         return []
-    best = min(known) if metric in LOWER_IS_BETTER else max(known)
+    best = min(defined) if metric in LOWER_IS_BETTER else max(defined)
     return [i for i, value in enumerate(values) if value == best]
 
 
 def _verdict(won: Sequence[str], tied: Sequence[str], lost: Sequence[str], part: str) -> str:
-    """Who is better by what; a tie is told as one."""
+    """Describe the metrics by which the model or a baseline is better, or equal."""
     if not (won or tied or lost):
         return f"There is nothing to compare on the {part} part."
     if won and not tied and not lost:
         return f"No baseline is better than the model on the {part} part."
-    told = [f"the model is best by {', '.join(won)}"] * bool(won)
-    told += [f"a baseline is as good as the model: {', '.join(tied)}"] * bool(tied)
+    clauses = [f"the model is best by {', '.join(won)}"] * bool(won)
+    clauses += [f"a baseline is as good as the model: {', '.join(tied)}"] * bool(tied)
     another = " by another measure" * bool(won or tied)
-    told += [f"a baseline is better{another}: {', '.join(lost)}"] * bool(lost)
-    return f"On the {part} part {'; '.join(told)}."
+    clauses += [f"a baseline is better{another}: {', '.join(lost)}"] * bool(lost)
+    return f"On the {part} part {'; '.join(clauses)}."
 
 
 def facts(values: Mapping[str, Cell], caption: str = "") -> Table:
-    """A table of names and values: settings, versions, sizes.
+    """Make a table of names and values: settings, versions, sizes.
 
     >>> facts({"epochs": 60, "device": "cpu"}).rows
     (('epochs', 60), ('device', 'cpu'))
@@ -140,7 +140,7 @@ def facts(values: Mapping[str, Cell], caption: str = "") -> Table:
 
 
 def left_out(errors: Mapping[int, str], rows: int, *, shown: int = 20) -> tuple[str, list[Table]]:
-    """Say how many rows were left out, and why.
+    """Report the rows that were left out, and the reasons.
 
     Args:
         errors: what is wrong, by the line of the row in its file.
@@ -162,7 +162,7 @@ def left_out(errors: Mapping[int, str], rows: int, *, shown: int = 20) -> tuple[
 
 
 def themed(plot: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
-    """A figure for light and for dark pages.
+    """Draw a figure for light and for dark pages.
 
     Args:
         plot: draws it; its option ``dark`` says for which page.
@@ -182,7 +182,7 @@ def part_figures(
     *,
     words: Words = TARGETS,
 ) -> dict[str, Figure]:
-    """The plots of a part that was predicted: predictions beside labels, and calibration.
+    """Draw the plots of a predicted part: predictions beside labels, and calibration.
 
     Args:
         task: what was predicted.
@@ -200,25 +200,25 @@ def part_figures(
     name = _together(names, words)
     if task == "regression":
         figures = regression_figures(y, mean, std, names)
-        draw, alt = plots.coverage, f"Share of values inside intervals of {name}, by their promise"
-        caption = "The grey band is what chance does to exact intervals, nine times in ten."
+        draw, alt = plots.coverage, f"Share of values inside intervals of {name}, by coverage"
+        caption = "The grey band contains nine in ten points of exact intervals."
     else:
         figures = classification_figures(y, mean, names, words=words)
         draw = partial(plots.reliability, event=words.event)
         alt = f"Frequency of {words.event} of {name}, by predicted probability"
-        caption = "On the dashed line, what is called 30 % probable occurs in 30 % of the rows."
+        caption = "On the dashed line, a predicted probability of 30 % occurs in 30 % of the rows."
     return figures | {"calibration": themed(partial(draw, reliability, name=name), alt, caption)}
 
 
 def _together(names: Sequence[str], words: Words) -> str:
-    """One name for all targets."""
+    """Return one name for all targets."""
     return names[0] if len(names) == 1 else f"{len(names)} {words.several}"
 
 
 def regression_figures(
     y: ArrayLike, predicted: ArrayLike, std: ArrayLike | None, names: Sequence[str]
 ) -> dict[str, Figure]:
-    """Parity and residuals of every target, of the first twelve where there are more.
+    """Draw parity and residuals of every target, at most of the first twelve.
 
     Args:
         y: measured values [k, t], NaN where there is none.
@@ -232,25 +232,25 @@ def regression_figures(
     """
     measured, guess = np.asarray(y, np.float64), np.asarray(predicted, np.float64)
     spread = None if std is None else np.asarray(std, np.float64)
-    found: dict[str, Figure] = {}
+    figures: dict[str, Figure] = {}
     for i, name in enumerate(names[:SHOWN]):
         end = f"-{i + 1}" if len(names) > 1 else ""
         pair = measured[:, i], guess[:, i]
-        found[f"parity{end}"] = themed(
+        figures[f"parity{end}"] = themed(
             partial(plots.parity, *pair, None if spread is None else spread[:, i], name=name),
             f"Predicted against measured values of {name}",
         )
-        found[f"residuals{end}"] = themed(
+        figures[f"residuals{end}"] = themed(
             partial(plots.residuals, *pair, name=name),
             f"Histogram of the errors of {name}",
         )
-    return found
+    return figures
 
 
 def classification_figures(
     y: ArrayLike, probability: ArrayLike, names: Sequence[str], *, words: Words = TARGETS
 ) -> dict[str, Figure]:
-    """ROC, and precision against recall, of all targets together.
+    """Draw ROC, and precision against recall, of all targets together.
 
     Args:
         y: classes 0 and 1, [k, t], NaN where not measured.

@@ -492,4 +492,4 @@ class TrainingSettings(Settings):
         """Check that the accelerator has the precision."""
         super().check()
         if self.precision == "16-mixed" and self.accelerator == "cpu":
-            raise SettingsError("precision 16-mixed is a GPU's; a CPU has bf16-mixed")
+            raise SettingsError("precision 16-mixed needs a GPU; on a CPU use bf16-mixed")

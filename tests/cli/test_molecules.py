@@ -79,7 +79,7 @@ def test_a_run_holds_what_it_should(folder):
     stacked = (folder / "numbers" / "report.html").read_text("utf-8")
     assert "chose the epoch" in stacked
     assert "% attention and" in stacked
-    assert "% a kernel ridge on fingerprints and descriptors" in stacked
+    assert "% a Gaussian process on fingerprints and descriptors" in stacked
     left_out = _rows(folder / "numbers" / "left_out.csv")
     assert [(row["row"], row["line"]) for row in left_out] == [("80", "82"), ("82", "84")]
     assert left_out[1]["reason"] == "y must be a number or empty; it is 'high'"
@@ -467,7 +467,7 @@ def test_explanations(folder, tmp_path, gattn):
     assert np.allclose(atoms.masking[:4], explained[0].weights, atol=1e-6)
     table = ["explain", folder / "numbers", tmp_path / "in.csv", "--out"]
     for options, word in (
-        ([out], "there already"),
+        ([out], "exists already"),
         ([tmp_path / "new", "--method", "guess"], "method must be one of"),
         ([tmp_path / "new", "--target", "z"], "target must be one of y"),
     ):

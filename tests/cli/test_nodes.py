@@ -144,7 +144,7 @@ def test_an_undefined_metric_says_why(folder, gattn, tmp_path):
 def test_the_report_has_every_section(folder):
     content = json.loads((folder / "classes" / "report.json").read_text())
     titles = [section["title"] for section in content["sections"]]
-    for title in ("How good it is", "Runs", "Classes", "The network", "Attention", "Data"):
+    for title in ("Metrics", "Runs", "Classes", "The network", "Attention", "Data"):
         assert title in titles
     (data,) = (section for section in content["sections"] if section["title"] == "Data")
     assert any(text.startswith("1 edge left out") for text in data["text"])
@@ -155,7 +155,7 @@ def test_the_report_has_every_section(folder):
     page = (folder / "classes" / "report.html").read_text("utf-8")
     assert "Entropy against uniform" in page
     assert "of 2 classes" in page
-    assert "2 classes have fewer than the 9 validation nodes that this promise needs" in page
+    assert "2 classes have fewer than the 9 validation nodes that this coverage needs" in page
     assert "2 targets" not in page
 
 

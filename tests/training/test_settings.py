@@ -143,7 +143,7 @@ def test_a_value_out_of_its_range_is_named_with_the_file(tmp_path) -> None:
 
 def test_a_precision_that_a_cpu_has_not_is_refused() -> None:
     LoopSettings(precision="16-mixed", accelerator="gpu")
-    with pytest.raises(ValueError, match="a CPU has bf16-mixed"):
+    with pytest.raises(ValueError, match="on a CPU use bf16-mixed"):
         LoopSettings(precision="16-mixed")
 
 

@@ -24,14 +24,14 @@ def prediction_columns(estimator: MoleculeEstimator) -> list[str]:
     """Return the names of the columns: with several targets each begins with the target's name.
 
     Args:
-        estimator: a fitted one.
+        estimator: a fitted estimator.
 
     Returns:
         For numbers ``prediction``, ``std``, ``lower`` and ``upper``; for classes ``prediction``,
-        ``probability`` of class 1 (of another second class ``probability_NAME``), ``std`` of
+        ``probability`` of class 1 (for another second class ``probability_NAME``), ``std`` of
         that, and ``set``, the classes that cannot be excluded; last ``similarity``, the
         Tanimoto similarity on Morgan bits to the most similar molecule of the training and
-        validation parts (of :attr:`MoleculePredictor.held`, of the training part alone).
+        validation parts (of :attr:`MoleculePredictor.validation`, of the training part alone).
     """
     names = [_names(estimator, i) for i in range(len(estimator.targets_))]
     if len(names) == 1:
@@ -72,10 +72,10 @@ def prediction_table(
     """Yield a header, then a row for each molecule: its origin, labels and prediction.
 
     Args:
-        estimator: made the predictions.
+        estimator: the estimator that made the predictions.
         source: the rows that the molecules came from.
         parts: molecules by the name of their part.
-        predictions: of each part.
+        predictions: predictions of each part.
         coverage: coverage of the intervals.
     """
     targets = estimator.targets_

@@ -33,9 +33,9 @@ def embed_table(
     Args:
         run: the folder of a trained model.
         path: the file.
-        out: what to write, which must not exist: ``.npy`` for an array [n, d] float32, or
+        out: file to write, which must not exist: ``.npy`` for an array [n, d] float32, or
             ``.parquet`` for a table of columns ``smiles``, ``error``, ``e0``, ``e1``, ... The
-            numbers of an ensemble's networks stand side by side. A row that cannot be read holds
+            features of an ensemble's networks are concatenated. A row that cannot be read holds
             NaN in the array and nulls in the table.
         smiles: the column of SMILES; by default the one that the model was trained on.
         encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
@@ -48,7 +48,7 @@ def embed_table(
     Raises:
         RunError: the folder holds no model that can be read.
         FileExistsError: ``out`` exists.
-        ValueError: the file or its column cannot be used, ``out`` ends otherwise, or
+        ValueError: the file or its column cannot be used, ``out`` has another ending, or
             the model has no network.
     """
     out = Path(out)
@@ -72,9 +72,9 @@ def embed_table(
 
 
 class _ArrayWriter:
-    """Writes [n, d] float32 as NumPy's format has it.
+    """Writer of [n, d] float32 in NumPy's format.
 
-    Not through a memory map: where the disk is full that kills the process.
+    It uses no memory map: when the disk is full, a memory map kills the process.
     """
 
     def __init__(self, path: Path, rows: int, size: int) -> None:
@@ -92,7 +92,7 @@ class _ArrayWriter:
 
 
 class _ParquetWriter:
-    """Writes texts, errors and a column for each number of the embedding."""
+    """Writer of SMILES, errors and a column for each feature of the embedding."""
 
     def __init__(self, path: Path, rows: int, size: int) -> None:
         numbers = [(f"e{i}", pyarrow.float32()) for i in range(size)]

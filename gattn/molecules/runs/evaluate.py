@@ -86,7 +86,7 @@ def evaluate_table(
     if targets is not None and len(targets) != len(estimator.targets_):
         names = ", ".join(estimator.targets_)
         raise ValueError(
-            f"a column is wanted for each target of the model ({names}); got {len(targets)}"
+            f"targets must name a column for each target of the model ({names}); got {len(targets)}"
         )
     source = read_source(
         str(path), column, targets or estimator.targets_, estimator.task,

@@ -42,11 +42,11 @@ def explain_table(
             files; ``errors.csv`` has the rows that could not be read.
         methods: names from :data:`gattn.molecules.attributions.METHODS`; by default all that the
             model supports.
-        target: the name of the target; it may be left out where there is one.
+        target: the name of the target; optional for a model of one target.
         smiles: the column of SMILES; by default the one that the model was trained on.
         encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
         workers: number of processes that read SMILES.
-        pictures: how many molecules are drawn, the first of the file; the tables have all.
+        pictures: number of molecules to draw, from the first; the tables contain all.
         log: called with each line that the user should read.
 
     Returns:
@@ -83,7 +83,7 @@ def explain_table(
         bad = [[i, texts[i], error] for i, error in enumerate(errors) if error]
         write_rows(folder / "errors.csv", [["row", "smiles", "error"], *bad])
     if len(indices) > pictures:
-        log(f"{pictures:,} of {len(indices):,} molecules have pictures; the tables have all")
+        log(f"{pictures:,} of {len(indices):,} molecules have pictures; the tables contain all")
     if written.not_drawn:
         log(f"{len(written.not_drawn)} molecules are too large for a picture")
     return Counts(len(rows), len(bad))

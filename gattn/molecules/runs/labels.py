@@ -33,14 +33,14 @@ SKIP = "--skip-bad-labels"
 
 
 class LostLabel(NamedTuple):
-    """A cell that holds something and is no label.
+    """A cell that is not empty and holds no valid label.
 
     Attributes:
         row: its row, from 0.
         line: the line of that row in the file.
         target: its column.
         text: the cell.
-        reason: why it is no label.
+        reason: why it is no valid label.
     """
 
     row: int
@@ -56,14 +56,14 @@ class Labels:
 
     Attributes:
         task: their task.
-        y: [k, t] float64, NaN where nothing was measured; for classification [k, t] objects, texts
-            as they stand or whole numbers, None where nothing was measured.
+        y: [k, t] float64, NaN where nothing was measured; for classification [k, t] objects,
+            unchanged texts or whole numbers, None where nothing was measured.
         problems: k texts, empty where the row has a label or only empty cells.
-        lost: the cells that hold something and are no label, also those of rows that have a label
+        lost: the cells that are not empty and hold no valid label, also in rows that have a label
             of another target.
-        counts: for each target the number of cells that were ``read``, that are ``missing``, that
-            were ``left_out``, and the ``censored`` ones that were taken as missing.
-        notes: a sentence for each thing to know of the cells.
+        counts: for each target the numbers of cells that were ``read``, are ``missing``, were
+            ``left_out``, or are ``censored`` and were treated as missing.
+        notes: sentences about the cells for the report.
     """
 
     task: Task
@@ -75,7 +75,7 @@ class Labels:
 
 
 class _Column(NamedTuple):
-    """Labels of a target, None or NaN where there is none, and the cells that are no label."""
+    """Labels of a target, None or NaN where missing, and the cells that are no valid label."""
 
     values: Sequence[float | str | int | None]
     unread: Sequence[int]
@@ -96,19 +96,19 @@ def read_labels(
 ) -> Labels:
     """Read the target cells of a table.
 
-    ``"auto"`` takes a column for classes where its cells are only 0 and 1, or where none of them
-    is a number and they are of two kinds; every other column is one of numbers.
+    ``"auto"`` treats a column as classes if all its cells are 0 or 1, or if none of them is a
+    number and they are of two kinds; every other column holds numbers.
 
-    A cell that is no label costs itself alone, and its row where that has no other label. Where
-    the loss would depend on the value (``>10``, ``1,008``) it is an error, and so are texts in
-    more than 5 % of a target's labels, but for one text that stands in rows which all have a label
-    of another target.
+    A cell without a valid label is left out, and its row too if it has no other label. It is an
+    error if leaving it out would select labels by their value (``>10``, ``1,008``). Texts in more
+    than 5 % of a target's labels are an error, too, except one text whose rows all have a label of
+    another target.
 
     Args:
         cells: k rows of t texts.
         targets: the t names of the columns.
         task: task of the labels.
-        lines: of the rows in their file, which errors name; otherwise they count from 1.
+        lines: line of each row in the file, for error messages; by default counted from 1.
         learnable: a column of one class or of one number is an error.
         style: how numbers are written; None for plain ones.
         skip_bad: leave out every cell that is no label, however many there are.
@@ -228,7 +228,7 @@ def _numbers(
     skip_bad: bool,
     guessed: bool,
 ) -> _Column:
-    """The numbers of a column; a pattern whose loss depends on the value is an error."""
+    """Read numbers; a pattern whose omission would select labels by value is an error."""
     read = read_numbers(column, style)
     values, unread = read.values, set(read.unread)
     large = np.flatnonzero(np.abs(np.nan_to_num(values)) > LARGEST)
@@ -256,7 +256,7 @@ def _advice(patterns: Sequence[Pattern], read: NumberColumn) -> str:
     """Advise how to read labels whose patterns the current options do not read."""
     readable = all(pattern.settings for pattern in patterns)
     if np.isfinite(read.values).any():
-        selected = "Labels left out by the way they are written would select the labels by value"
+        selected = "Leaving out labels by their format would select labels by value"
         if readable:
             return f"{selected}: give the option that reads them; {SKIP} leaves them out anyway"
         return f"{selected}: write plain numbers; {SKIP} leaves them out anyway"
@@ -272,7 +272,7 @@ def _notes(
     style: NumberFormat,
     guessed: bool,
 ) -> Iterator[str]:
-    """Yield notes on what else the numbers of a column may be."""
+    """Yield notes on numbers of a column that may be something else."""
     for doubt in read.doubts:
         yield doubt.sentence(_at(lines), command_option, "label") + "."
     if read.dropped:
@@ -327,9 +327,9 @@ def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:
 def _classes(
     column: Sequence[str], target: str, lines: Sequence[int], learnable: bool, skip_bad: bool
 ) -> _Column:
-    """Whole numbers where every cell is one, else texts.
+    """Return whole numbers if every cell is one, else texts.
 
-    Where two whole numbers stand among texts, the texts are no labels.
+    If there are two whole numbers among texts, the texts are no labels.
     """
     style = NumberFormat()
     numbers = {cell: style.parse(cell) for cell in column if not is_missing(cell)}

@@ -1,4 +1,4 @@
-"""Metrics that are special to molecules: several targets with gaps, and label counts."""
+"""Metrics of molecules for several targets with missing labels, and label counts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def count_labels(
     """Count the labels of each target in each part; for classes, of each class.
 
     Args:
-        estimator: has the targets and their classes.
+        estimator: estimator with the targets and their classes.
         parts: [k, t] labels by the name of the part, NaN where there is none.
 
     Returns:
@@ -63,7 +63,7 @@ def label_notes(estimator: MoleculeEstimator, parts: Mapping[str, Tensor]) -> li
     """Describe which part lacks the labels, or one class, of which target.
 
     Args:
-        estimator: has the targets and their classes.
+        estimator: estimator with the targets and their classes.
         parts: [k, t] labels by the name of the part, NaN where there is none.
 
     Returns:
@@ -113,7 +113,7 @@ def undefined(
     """Explain why metrics are undefined, or are means that leave out targets.
 
     Args:
-        estimator: a fitted one.
+        estimator: a fitted estimator.
         parts: [k, t] labels of each measured part, NaN where there is none.
         intervals: results of :func:`measure_intervals` and :func:`constant_width`.
 
@@ -137,7 +137,7 @@ def undefined(
 
 
 def ridge_rows(rows: int, settings: MoleculeSettings) -> dict[str, int]:
-    """Return the number of molecules that each kernel ridge reads of those to train on.
+    """Return the number of training molecules that the baseline and the Gaussian process read.
 
     >>> ridge_rows(3500, MoleculeSettings())
     {'baseline': 3500, 'model': 3000}
@@ -160,7 +160,7 @@ def measure_intervals(
     """Compare the coverage of intervals, or of label sets, with the requested one.
 
     Args:
-        estimator: a fitted one.
+        estimator: a fitted estimator.
         y: [k, t] labels, NaN where there is none.
         predicted: predictions of the k molecules.
         coverage: the requested coverage.
@@ -185,7 +185,7 @@ def constant_width(
     """Compute the width of intervals that are equally wide for all molecules, as a baseline.
 
     Args:
-        estimator: a fitted one.
+        estimator: a fitted estimator.
         y: [k, t] labels of the validation part.
         mean: [k, t] their predictions.
         coverage: the requested coverage.

@@ -121,8 +121,8 @@ def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[
         task: task of the labels.
 
     Returns:
-        For each target that has such molecules: how many ``molecules``, their ``rows``, and an
-        ``example`` with two labels and their lines; of numbers also the ``tolerance`` in the
+        For each target that has such molecules: the number of ``molecules``, their ``rows``, and an
+        ``example`` with two labels and their lines; for numbers also the ``tolerance`` in the
         target's unit and the ``largest`` difference, which is the example's.
     """
     groups: dict[str, list[int]] = {}
@@ -232,7 +232,9 @@ def conflict_notes(facts_by_target: Mapping[str, Any]) -> list[str]:
             )
     if len(facts_by_target) > TARGETS:
         more = len(facts_by_target) - TARGETS
-        notes.append(f"{plural(more, 'more target')} have such labels: metrics.json has them all.")
+        notes.append(
+            f"{plural(more, 'more target')} have such labels: metrics.json lists them all."
+        )
     return notes
 
 

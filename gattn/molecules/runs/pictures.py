@@ -38,14 +38,14 @@ def worst_molecules(
     """Draw the molecules of a part with the largest errors, the largest first.
 
     Args:
-        estimator: made the predictions.
+        estimator: the estimator that made the predictions.
         molecules: the molecules of the part.
         predicted: their predictions.
 
     Returns:
         A section of a report, its pictures on one scale. With several targets the errors are in
-        units of each target's standard deviation in the part, and a molecule stands for the target
-        that was missed by most.
+        units of each target's standard deviation in the part, and a molecule is shown for its
+        target with the largest error.
     """
     rows, targets = _worst(molecules, predicted)
     weights = [
@@ -70,10 +70,10 @@ def worst_molecules(
         for row, target, weight in zip(rows, targets, weights)
     )
     text = (
-        "The molecules of the test part whose labels were missed by most, the worst first. A disc "
-        f"tells what its atom gives to the prediction, by {METHOD}: orange raises it, blue lowers "
-        "it, on one signed scale that all pictures share. These are the model's reasons, which "
-        "here led it astray.",
+        "The molecules of the test part with the largest errors, the largest first. A disc shows "
+        f"the contribution of its atom to the prediction, by {METHOD}: orange raises it, blue "
+        "lowers it, on one signed scale for all pictures. These contributions led to the wrong "
+        "predictions.",
         "“Nearest” is the Tanimoto similarity to the most similar molecule of the training and "
         "validation parts.",
     )
@@ -81,7 +81,7 @@ def worst_molecules(
 
 
 def _worst(molecules: LabelledMolecules, predicted: Prediction) -> tuple[list[int], list[int]]:
-    """The positions of the largest errors that can be drawn, and the target of each."""
+    """Return the rows of the largest errors that can be drawn, and the target of each."""
     spread = (molecules.y - molecules.y.nanmean(0)).square().nanmean(0).sqrt()
     error = (predicted.mean - molecules.y).abs() / torch.where(spread > 0, spread, 1.0)
     largest, target = error.nan_to_num(nan=-1.0).max(1)

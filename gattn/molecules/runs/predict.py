@@ -42,7 +42,7 @@ def predict_table(
     """Predict every row of a CSV file.
 
     The output has a row for each input row, in order: its columns, those of
-    :func:`gattn.molecules.runs.columns.prediction_columns`, and ``error``, which says why a row
+    :func:`gattn.molecules.runs.columns.prediction_columns`, and ``error``, the reason why a row
     has no prediction. Rows are read, predicted and written piece by piece.
 
     Args:
@@ -51,7 +51,7 @@ def predict_table(
         out: the file to write, which must not exist; it appears when it is complete.
         smiles: the column of SMILES; by default the one that the model was trained on.
         encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
-        coverage: share of true values that the intervals are to contain, above 0 and below 1.
+        coverage: coverage of the intervals, above 0 and below 1.
         workers: number of processes.
         on_progress: called with the number of rows in each piece that was written.
 

@@ -70,7 +70,7 @@ def _shares(weights: Mapping[str, float]) -> list[str]:
     """Describe the weight of each component of the model, if there are several."""
     if len(weights) < 2:
         return []
-    named = {"attention": "attention", "gp": "a kernel ridge on fingerprints and descriptors"}
+    named = {"attention": "attention", "gp": "a Gaussian process on fingerprints and descriptors"}
     clauses = [f"{100 * share:.0f}\u00a0% {named[part]}" for part, share in weights.items()]
     return [f"A prediction is {' and '.join(clauses)}, as the validation part chose."]
 

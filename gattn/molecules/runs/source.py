@@ -25,11 +25,11 @@ SPLIT = ("comma", "thousands", "decimal")
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """LabelledMolecules rows of a table, or of the data set that comes with RDKit.
+    """Rows of a table, or of the data set that comes with RDKit.
 
     Attributes:
-        name: of the file or data set.
-        sha256: of its content.
+        name: name of the file or data set.
+        sha256: checksum of its content.
         smiles: n texts.
         targets: t names.
         labels: of the n rows.
@@ -94,11 +94,11 @@ def read_source(
     lines = array("q")
     first: TableRow | None = None
     for row in table.rows():  # the cells of other columns are not stored
-        # The cells of a row that does not fit the header may stand under other columns.
+        # The cells of a row that does not fit the header may be in wrong columns.
         fits = not row.problem
         texts.append(row.cells[text_place])
         cells.append(tuple(row.cells[p] if fits else "" for p in places))
-        if parts is not None:  # a row that does not fit is in no part, whatever it says
+        if parts is not None:  # a row that does not fit the header is in no part
             parts.append(intern(row.cells[part_place]) if fits else "train")
         if not fits and not skip_bad:
             _check_split_number(table, row, places)
@@ -136,7 +136,7 @@ def read_source(
 
 
 def _check_split_number(table: Table, row: TableRow, places: Sequence[int]) -> None:
-    """Refuse a row whose label was cut in two by the separator: 1,008 without quotes."""
+    """Raise an error if the separator split a label, such as 1,008 without quotes."""
     parts = [*row.cells[:-1], *row.cells[-1].split(table.separator)]
     if len(parts) != len(table.columns) + 1:
         return
@@ -153,11 +153,11 @@ def _check_split_number(table: Table, row: TableRow, places: Sequence[int]) -> N
 
 
 def built_in() -> Source:
-    """The 1,017 measured compounds of CHEMBL2321810, which come with RDKit.
+    """Read the 1,017 measured compounds of CHEMBL2321810, which come with RDKit.
 
     Raises:
         ImportError: RDKit is not installed.
-        FileNotFoundError: it was built without its Contrib folder.
+        FileNotFoundError: RDKit was built without its Contrib folder.
     """
     compounds = load_molecules("chembl2321810")
     record = get_dataset("chembl2321810")

@@ -29,14 +29,14 @@ def choose_parts(
     """Divide molecules according to ``--split``.
 
     By ``random`` and ``scaffold`` all rows of one molecule (as
-    :func:`gattn.data.molecule_identities` decides) come into one part; a column or a file is used
+    :func:`gattn.data.molecule_identities` decides) are in one part; a column or a file is used
     unchanged.
 
     Args:
         spec: ``random``, ``scaffold``, ``column:NAME`` or ``FILE.json``.
         molecules: the labelled molecules.
         source: the rows that they came from, with the split column.
-        seed: of the random split.
+        seed: seed of the random split.
 
     Returns:
         Positions in ``molecules``, and a note if a file was written for other data.
@@ -72,8 +72,8 @@ def choose_parts(
 def validation_groups(spec: str, val: LabelledMolecules) -> list[str] | None:
     """Name the group of each validation molecule: its scaffold in a split by scaffold.
 
-    The test part of such a split has scaffolds that the model was not trained on. So the kernel
-    ridge predicts a validation molecule without all others of its scaffold, too.
+    The test part of such a split has scaffolds that the model was not trained on. So the Gaussian
+    process predicts a validation molecule without all others of its scaffold, too.
 
     Args:
         spec: value of ``--split``.
@@ -110,7 +110,7 @@ def check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
     """Raise an error if the training part has fewer than two values of a target.
 
     Raises:
-        ValueError: which target, and which class is missing.
+        ValueError: a target has one value or none; the message names the missing class.
     """
     for i, (target, column) in enumerate(zip(estimator.targets_, y.T)):
         values = column[column.isfinite()].unique()

@@ -1,4 +1,4 @@
-"""The stages of a training run that are special to molecules."""
+"""Stages of a training run of molecules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from gattn.pipeline.text import plural
 __all__ = ["MoleculeProduct", "MoleculeRun", "train_run"]
 
 CACHE = ".gattn"
-"""The folder beside a run that keeps parsed SMILES, a file for each list of them."""
+"""Folder beside a run that caches parsed SMILES, one file for each list of SMILES."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class MoleculeData:
     Attributes:
         source: the rows.
         molecules: the labelled molecules.
-        estimator: not fitted; has the names and classes of the targets.
+        estimator: not fitted; holds the names and classes of the targets.
     """
 
     source: Source
@@ -108,8 +108,8 @@ def train_run(
     (which :meth:`gattn.molecules.MoleculeRegressor.load` reads), ``metrics.json``,
     ``predictions.csv`` of the validation and test parts, ``left_out.csv``, ``plots`` and
     ``report.html``. If it holds an unfinished run with the same settings, training continues from
-    the last whole epoch; if it holds the finished run, nothing is done. Parsed SMILES are kept in
-    ``settings.cache``, by their content and the versions of what reads them, for the next run.
+    the last whole epoch; if it holds the finished run, nothing is done. Parsed SMILES are cached in
+    ``settings.cache``, by their content and the versions of the parsers, for the next run.
 
     Args:
         settings: of the run.
@@ -161,9 +161,13 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         duplicates = duplicate_facts(split, molecules, source, estimator.task)
         notes = [*notes, *duplicate_notes(duplicates)]
         rows = len(split.train) + len(split.val)
+        names = {
+            "baseline": "kernel ridge of the baseline",
+            "model": "Gaussian process of the model",
+        }
         notes += [
-            f"The {whose}'s kernel ridge reads {most:,} of {rows:,} molecules, drawn by the seed."
-            for whose, most in ridge_rows(rows, model).items()
+            f"The {names[part]} reads {most:,} of {rows:,} molecules, drawn by the seed."
+            for part, most in ridge_rows(rows, model).items()
             if most < rows
         ]
         y = molecules.y
@@ -259,7 +263,7 @@ def _read_source(settings: RunSettings) -> Source:
     if not settings.target:
         columns = open_table(settings.data, encoding=settings.encoding).columns
         raise ValueError(
-            f"a target is wanted, --target COLUMN: {settings.data} has the columns "
+            f"--target COLUMN must name a target: {settings.data} has the columns "
             f"{', '.join(map(repr, columns))}"
         )
     column = settings.split.removeprefix("column:")

@@ -37,8 +37,8 @@ def tune(
     """Search for the settings with the best metric on the validation part.
 
     The first trial has the settings of the estimator. Every trial is written to ``tuning.log``,
-    from which an interrupted search continues; each trial has its own seed, so the result is that
-    of a search that was not interrupted.
+    from which an interrupted search continues; each trial has its own seed, so the result equals
+    that of an uninterrupted search.
 
     Args:
         estimator: the estimator to tune, not fitted.
@@ -103,7 +103,7 @@ def _study(estimator: MoleculeEstimator, out: Path) -> Study:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(
-            f"{out / JOURNAL} is damaged ({error}): remove it, and the search begins anew"
+            f"{out / JOURNAL} is damaged ({error}): remove it, and the search starts again"
         ) from None
 
 

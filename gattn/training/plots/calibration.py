@@ -1,4 +1,4 @@
-"""Whether what is said to happen so often does happen so often."""
+"""Plots of calibration: observed frequencies against requested or predicted ones."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["coverage", "reliability"]
 
 
-def coverage(found: Reliability, *, name: str = "", dark: bool = False) -> bytes:
-    """Draw how many measured values lie in intervals of growing promised coverage.
+def coverage(curve: Reliability, *, name: str = "", dark: bool = False) -> bytes:
+    """Draw the observed coverage of intervals against the requested coverage.
 
-    In the band lie nine in ten of the points that exact intervals would have by chance.
+    The band contains nine in ten of the points of exact intervals.
 
     Args:
-        found: of :func:`gattn.training.calibration.interval_reliability`.
+        curve: result of :func:`gattn.training.calibration.interval_reliability`.
         name: of the target, or of all of them.
         dark: for a dark page.
 
     Returns:
-        A picture as PNG. No measured value: an empty one that says so.
+        A picture as PNG. Without measured values an empty plot with a note.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -41,14 +41,14 @@ def coverage(found: Reliability, *, name: str = "", dark: bool = False) -> bytes
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels
-        frame(axes, "promised coverage", "measured values inside", title(name))
+        frame(axes, "requested coverage", "measured values inside", title(name))
         unit_range(axes)
         axes.set_aspect("equal")
         diagonal(axes, theme)
-        if not found.count:
+        if not curve.count:
             return note(axes, "no measured value", theme)
         level = np.linspace(0, 1, 101)
-        chance = 1.645 * np.sqrt(level * (1 - level) / min(found.count))
+        chance = 1.645 * np.sqrt(level * (1 - level) / min(curve.count))
         axes.fill_between(
             level,
             (level - chance).clip(0),
@@ -59,7 +59,12 @@ def coverage(found: Reliability, *, name: str = "", dark: bool = False) -> bytes
             label="by chance",
         )
         axes.plot(
-            found.expected, found.observed, "o-", color=theme.first, markersize=4.5, label="found"
+            curve.expected,
+            curve.observed,
+            "o-",
+            color=theme.first,
+            markersize=4.5,
+            label="observed",
         )
         axes.legend(loc="upper left")
 
@@ -67,20 +72,20 @@ def coverage(found: Reliability, *, name: str = "", dark: bool = False) -> bytes
 
 
 def reliability(
-    found: Reliability, *, name: str = "", event: str = "class 1", dark: bool = False
+    curve: Reliability, *, name: str = "", event: str = "class 1", dark: bool = False
 ) -> bytes:
-    """Draw how often a class occurs against its predicted probability, and of how many rows.
+    """Draw the frequency of a class against its predicted probability, and numbers of rows.
 
     Bars are the standard errors of the frequencies.
 
     Args:
-        found: of :func:`gattn.training.calibration.probability_reliability`.
+        curve: result of :func:`gattn.training.calibration.probability_reliability`.
         name: of the target, or of all of them.
         event: the class.
         dark: for a dark page.
 
     Returns:
-        A picture as PNG. No known class: an empty one that says so.
+        A picture as PNG. Without known classes an empty plot with a note.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -97,11 +102,11 @@ def reliability(
         lower.grid(visible=False, axis="x")
         unit_range(upper)
         diagonal(upper, theme)
-        if not found.count:
+        if not curve.count:
             return note(upper, "no known class", theme)
-        observed, count = np.array(found.observed), np.array(found.count)
+        observed, count = np.array(curve.observed), np.array(curve.count)
         error = np.sqrt(observed * (1 - observed) / count)
-        upper.errorbar(found.expected, observed, error, fmt="o-", color=theme.first, markersize=4.5)
-        lower.bar(found.expected, count, 0.06, color=theme.first, alpha=0.6)
+        upper.errorbar(curve.expected, observed, error, fmt="o-", color=theme.first, markersize=4.5)
+        lower.bar(curve.expected, count, 0.06, color=theme.first, alpha=0.6)
 
     return render(draw, dark=dark, ratios=(3, 1))

@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from gattn.draw.figure import render
 from gattn.draw.theme import Theme
-from gattn.training.plots.style import diagonal, frame, known, note, number, title, unit_range
+from gattn.training.plots.style import (
+    complete_rows,
+    diagonal,
+    frame,
+    note,
+    number,
+    title,
+    unit_range,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,15 +39,15 @@ class _Curve(NamedTuple):
     positive: float
 
 
-class _Found(NamedTuple):
-    """The curves of the targets of which both classes are known, and how many others there are."""
+class _Curves(NamedTuple):
+    """Curves of the targets with labels of both classes, and the number of other targets."""
 
     curves: list[_Curve]
     left_out: int
 
 
 class _Kind(NamedTuple):
-    """What a curve's axes and the area under it are called, and what guessing would give."""
+    """Labels of a curve's axes and area, and the curve of guessing."""
 
     x: str
     y: str
@@ -82,9 +90,9 @@ def roc(
         x, up, _ = metrics.roc_curve(classes, p)
         return _Curve(x, up, float(metrics.roc_auc_score(classes, p)), float(classes.mean()))
 
-    found = _curves(y, probability, curve)
+    curves = _curves(y, probability, curve)
     kind = _Kind("false positive rate", "true positive rate", "ROC-AUC", diagonal, steps=False)
-    return _draw(found, kind, name, several, dark=dark)
+    return _draw(curves, kind, name, several, dark=dark)
 
 
 def precision_recall(
@@ -99,7 +107,7 @@ def precision_recall(
 
     The dashed line is the share of class 1, the precision of guessing. Between two recalls the
     precision is that of the higher one, as the average precision counts it: a straight line would
-    promise more (Davis and Goadrich, "The relationship between precision-recall and ROC curves",
+    show more (Davis and Goadrich, "The relationship between precision-recall and ROC curves",
     ICML 2006).
 
     Args:
@@ -126,14 +134,14 @@ def precision_recall(
         area = float(metrics.average_precision_score(classes, p))
         return _Curve(recall[::-1], precision[::-1], area, float(classes.mean()))
 
-    found = _curves(y, probability, curve)
+    curves = _curves(y, probability, curve)
 
     def guessing(axes: Axes, theme: Theme) -> None:
-        share = float(np.mean([one.positive for one in found.curves]))
+        share = float(np.mean([one.positive for one in curves.curves]))
         axes.axhline(share, color=theme.muted, linewidth=1, linestyle="--")
 
     kind = _Kind("recall", "precision", "average precision", guessing, steps=True)
-    return _draw(found, kind, name, several, dark=dark)
+    return _draw(curves, kind, name, several, dark=dark)
 
 
 def _scikit_learn_metrics() -> ModuleType:
@@ -148,7 +156,7 @@ def _curves(
     y: ArrayLike,
     probability: ArrayLike,
     curve: Callable[[Column, Column], _Curve],
-) -> _Found:
+) -> _Curves:
     classes = np.asarray(y, dtype=np.float64)
     chances = np.asarray(probability, dtype=np.float64)
     if classes.shape != chances.shape or classes.ndim not in (1, 2):
@@ -160,48 +168,48 @@ def _curves(
     if strange:
         raise ValueError(f"classes must be 0, 1 or NaN; got {min(strange):g}")
     columns = zip(np.atleast_2d(classes.T), np.atleast_2d(chances.T))
-    pairs = [known(*pair) for pair in columns]
+    pairs = [complete_rows(*pair) for pair in columns]
     both = [pair for pair in pairs if len(np.unique(pair[0])) == 2]
-    return _Found([curve(*pair) for pair in both], len(pairs) - len(both))
+    return _Curves([curve(*pair) for pair in both], len(pairs) - len(both))
 
 
-def _draw(found: _Found, kind: _Kind, name: str, several: str, *, dark: bool) -> bytes:
+def _draw(curves: _Curves, kind: _Kind, name: str, several: str, *, dark: bool) -> bytes:
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels
         unit_range(axes)
         axes.set_aspect("equal")
-        frame(axes, kind.x, kind.y, _areas(name, several, kind.area, found))
-        if not found.curves:
+        frame(axes, kind.x, kind.y, _areas(name, several, kind.area, curves))
+        if not curves.curves:
             return note(axes, f"none of the {several} has both classes", theme)
         kind.guessing(axes, theme)
         _lines(
-            axes, found.curves, theme, f"mean of {len(found.curves)} {several}", steps=kind.steps
+            axes, curves.curves, theme, f"mean of {len(curves.curves)} {several}", steps=kind.steps
         )
 
     return render(draw, dark=dark)
 
 
 def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme, label: str, *, steps: bool) -> None:
-    """One curve, or thin ones and their mean under a label."""
+    """Draw one curve, or thin curves and their mean under a label."""
     style = "steps-pre" if steps else "default"
     if len(curves) == 1:
         axes.plot(curves[0].x, curves[0].y, color=theme.first, drawstyle=style)
         return
-    for found in curves:
-        axes.plot(found.x, found.y, color=theme.first, linewidth=0.8, alpha=0.45, drawstyle=style)
+    for curve in curves:
+        axes.plot(curve.x, curve.y, color=theme.first, linewidth=0.8, alpha=0.45, drawstyle=style)
     heights = [
-        found.y[np.searchsorted(found.x, GRID)] if steps else np.interp(GRID, found.x, found.y)
-        for found in curves
+        curve.y[np.searchsorted(curve.x, GRID)] if steps else np.interp(GRID, curve.x, curve.y)
+        for curve in curves
     ]
     axes.plot(GRID, np.mean(heights, axis=0), color=theme.second, linewidth=2.2, label=label)
     axes.legend(loc="lower center")
 
 
-def _areas(name: str, several: str, area: str, found: _Found) -> str:
-    curves, left_out = found
+def _areas(name: str, several: str, area: str, result: _Curves) -> str:
+    curves, left_out = result
     lines = [title(name)] if name else []
     if curves:
-        mean = float(np.mean([found.area for found in curves]))
+        mean = float(np.mean([curve.area for curve in curves]))
         lines.append(f"{'mean ' if len(curves) > 1 else ''}{area} {number(mean)}")
     if left_out and curves:
         lines.append(f"one class only: {left_out} of {left_out + len(curves)} {several}")

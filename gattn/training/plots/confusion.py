@@ -1,4 +1,4 @@
-"""How often each class was predicted as each other."""
+"""Plot of the confusion matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How training went."""
+"""Plot of the losses by epoch."""
 
 from __future__ import annotations
 
@@ -45,12 +45,16 @@ def learning_curve(histories: Sequence[History], *, dark: bool = False) -> bytes
         for history in histories:
             epochs = [record.epoch + 1 for record in history.records]
             train = [record.train_loss for record in history.records]
-            held = [record.validation_loss for record in history.records]
-            for axes, curve in ((upper, train), (lower, held)):
+            validation = [record.validation_loss for record in history.records]
+            for axes, curve in ((upper, train), (lower, validation)):
                 axes.plot(epochs, curve, color=theme.first, linewidth=width, alpha=opacity)
                 axes.axvline(history.chosen + 1, color=theme.second, linewidth=0.8, linestyle=":")
             lower.plot(
-                history.chosen + 1, held[history.chosen], "o", color=theme.second, markersize=5
+                history.chosen + 1,
+                validation[history.chosen],
+                "o",
+                color=theme.second,
+                markersize=5,
             )
         members = f" of {len(histories)} members" if several else ""
         upper.set_title(f"Training loss{members}")

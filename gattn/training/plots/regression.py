@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from gattn.draw.figure import render
 from gattn.draw.theme import Theme
 from gattn.training.metrics import regression_metrics
-from gattn.training.plots.style import diagonal, frame, known, note, title
+from gattn.training.plots.style import complete_rows, diagonal, frame, note, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def parity(
     b'\\x89PNG'
     """
     spread = np.zeros(np.shape(y)) if std is None else std
-    measured, guess, spread = known(y, predicted, spread)
+    measured, guess, spread = complete_rows(y, predicted, spread)
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels
@@ -139,7 +139,7 @@ def residuals(y: ArrayLike, predicted: ArrayLike, *, name: str = "", dark: bool 
     >>> residuals([0.1, 0.9, 2.2], [0.0, 1.0, 2.0])[:4]
     b'\\x89PNG'
     """
-    measured, guess = known(y, predicted)
+    measured, guess = complete_rows(y, predicted)
     error = guess - measured
 
     def draw(panels: list[Axes], theme: Theme) -> None:

@@ -1,4 +1,4 @@
-"""What every plot of a run says in one way: its numbers, its titles, its axes."""
+"""Common style of the plots of a run: numbers, titles and axes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METRICS",
+    "complete_rows",
     "diagonal",
     "frame",
-    "known",
     "note",
     "number",
     "title",
@@ -39,19 +39,19 @@ METRICS = {
 """How readers know the metrics of :mod:`gattn.training.metrics`."""
 
 
-def known(*columns: ArrayLike) -> list[NDArray[np.float64]]:
-    """Columns [k] as float64, without the rows in which any is NaN.
+def complete_rows(*columns: ArrayLike) -> list[NDArray[np.float64]]:
+    """Convert columns [k] to float64 without the rows in which any is NaN.
 
     Raises:
-        ValueError: they are not of one length.
+        ValueError: the columns have different lengths.
     """
     arrays = [np.asarray(column, dtype=np.float64) for column in columns]
     shapes = {array.shape for array in arrays}
     if len(shapes) != 1 or arrays[0].ndim != 1:
         shown = ", ".join(str(array.shape) for array in arrays)
         raise ValueError(f"a plot needs columns of one length [k]; got {shown}")
-    kept = ~np.isnan(np.stack(arrays)).any(axis=0)
-    return [array[kept] for array in arrays]
+    complete = ~np.isnan(np.stack(arrays)).any(axis=0)
+    return [array[complete] for array in arrays]
 
 
 def number(value: float | None) -> str:
