@@ -44,18 +44,21 @@ def test_blocks_of_a_multiprocessor():
 @pytest.mark.slow
 @pytest.mark.skipif(not aot.CUOBJDUMP.exists(), reason="triton comes without a disassembler")
 @pytest.mark.parametrize(
-    ("heads", "channels", "path", "dtype", "family", "most"),
+    ("heads", "channels", "path", "dtype", "family", "most", "kernels"),
     [
-        (8, 16, "general", torch.bfloat16, "gat", 19),
-        (8, 16, "graphs", torch.float32, "dot_product", 7),
-        (1, 128, "graphs", torch.float32, "dot_product", 9),
+        (8, 16, "general", torch.bfloat16, "gat", 19, ["forward", "backward_key"]),
+        (8, 16, "graphs", torch.float32, "dot_product", 7, ["forward", "backward_query"]),
+        (1, 128, "graphs", torch.float32, "dot_product", 9, ["forward", "backward_query"]),
     ],
 )
-def test_a_sample_keeps_its_figures(heads, channels, path, dtype, family, most):
+def test_a_sample_keeps_its_figures(heads, channels, path, dtype, family, most, kernels):
     shape = aot.ShapeClass(heads, channels, dtype, sass.DEGREES[path], False, path)
-    for figures in sass.read(shape, [family]):
+    records = list(sass.read(shape, [family]))
+    assert {one["kernel"] for one in records} == {f"{family}_{name}_kernel" for name in kernels}
+    for figures in records:
         assert figures["spills"] == 0
         assert figures["blocks"] >= 2
+        assert figures["loops"]
         for loop in figures["loops"]:
             assert loop["is_wide"]
             assert loop["per_128_bytes"] <= most

@@ -50,6 +50,7 @@ def test_batches_have_the_fields_of_pyg(data):
         assert sum(batch.num_sampled_nodes) == batch.num_nodes == batch.graph.num_src
         assert sum(batch.num_sampled_edges) == batch.num_edges == batch.graph.num_edges
         assert torch.equal(batch.graph.edge_index, batch.edge_index)
+        assert len(batch.layer_graphs) == 2
         for layer, graph in enumerate(batch.layer_graphs):
             assert torch.equal(graph.edge_index, batch.edge_index[:, : graph.num_edges])
             assert graph.num_dst == sum(batch.num_sampled_nodes[: 2 - layer])
@@ -60,10 +61,12 @@ def test_layers_take_the_graphs_as_they_take_trimmed_edges(data, kind):
     """The layers' graphs give the seeds what PyG's ``trim_to_layer`` gives them."""
     torch.manual_seed(0)
     layers = [kind(8, 8), kind(8, 4)]
-    for batch in loader_of(data, num_neighbors=[3, -1], num_workers=0, batch_size=64):
+    batches = list(loader_of(data, num_neighbors=[3, -1], num_workers=0, batch_size=64))
+    assert len(batches) == -(-NODES // 64)
+    for batch in batches:
         x, edge_index, trimmed = batch.x, batch.edge_index, batch.x
         sampled = batch.num_sampled_nodes, batch.num_sampled_edges
-        for number, (layer, graph) in enumerate(zip(layers, batch.layer_graphs)):
+        for number, (layer, graph) in enumerate(zip(layers, batch.layer_graphs, strict=True)):
             x = layer((x, x[: graph.num_dst]), graph)
             trimmed, edge_index, _ = trim_to_layer(number, *sampled, trimmed, edge_index)
             trimmed = layer(trimmed, edge_index)
@@ -77,7 +80,7 @@ def test_threads_in_the_background_change_nothing(data, workers):
     expected = list(loader_of(data, num_workers=0, shuffle=True))
     background = list(loader_of(data, num_workers=workers, prefetch_factor=2, shuffle=True))
     assert len(expected) == len(background)
-    for one, other in zip(expected, background):
+    for one, other in zip(expected, background, strict=True):
         assert torch.equal(one.n_id, other.n_id)
         assert torch.equal(one.e_id, other.e_id)
 
@@ -162,12 +165,15 @@ def test_types_of_nodes_and_edges():
     loader = NeighborLoader(
         data, {kind: [3, 2] for kind in kinds}, ("paper", torch.arange(20)), batch_size=7
     )
-    for batch in loader:
+    batches = list(loader)
+    assert len(batches) == 3
+    for batch in batches:
         seeds = batch["paper"].batch_size
         assert torch.equal(batch["paper"].n_id[:seeds], batch["paper"].input_id)
         for kind in kinds:
             nodes = batch[kind[0]].n_id, batch[kind[2]].n_id
-            found = torch.stack([ids[row] for ids, row in zip(nodes, batch[kind].edge_index)])
+            ends = zip(nodes, batch[kind].edge_index, strict=True)
+            found = torch.stack([ids[row] for ids, row in ends])
             assert torch.equal(data[kind].edge_index[:, batch[kind].e_id], found)
             assert torch.equal(batch.graph[kind].edge_index, batch[kind].edge_index)
         last = batch.layer_graphs[-1]["author", "writes", "paper"]
