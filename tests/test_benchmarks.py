@@ -324,10 +324,12 @@ ABOVE = ("cli", "data", "training", "molecules", "nodes", "models", "sampling", 
 
 
 def test_cases_with_one_side_need_public_names_alone() -> None:
-    """All that the code of a case imports of the layers, but for the one list of internals."""
+    """Only ``sides/internals.py`` imports private modules of gattn's lower layers."""
     above = tuple(f"gattn.{name}" for name in ABOVE)
     folder = ROOT / "benchmarks"
-    for path in sorted({*folder.rglob("*.py")} - {folder / "sides" / "internals.py"}):
+    paths = sorted({*folder.rglob("*.py")} - {folder / "sides" / "internals.py"})
+    assert paths
+    for path in paths:
         modules = imports(path)
         private = {
             name for name in modules if name.startswith("gattn.") and not name.startswith(above)

@@ -150,9 +150,9 @@ def test_every_layer_has_its_twin():
 
 
 def test_a_twin_has_the_attributes_that_its_class_gives():
-    for layer, _ in _layers():
-        if type(layer) not in TWINS:
-            continue
+    twins = [layer for layer, _ in _layers() if type(layer) in TWINS]
+    assert {type(layer) for layer in twins} == set(TWINS)
+    for layer in twins:
         ours, theirs = set(vars(convert(layer))), set(vars(layer))
         assert ours ^ theirs <= {"propagate"}
     fresh = gattn.nn.GATConv(8, 4)
@@ -197,6 +197,7 @@ def test_a_heterogeneous_model_is_converted():
     expected = model(x, edges)
     got = convert(model)(x, edges)
     assert len(conversion_report(model).replaced) == 2
+    assert got.keys() == expected.keys() == x.keys()
     for key in expected:
         torch.testing.assert_close(got[key], expected[key])
 
@@ -320,7 +321,9 @@ def test_nothing_in_pyg_that_attends_is_unknown():
     names |= MADE_OF_WHAT_ATTENDS | set(DOES_NOT_ATTEND)
     signs = re.compile(r"softmax\(|MultiheadAttention\b|scaled_dot_product|[Aa]ttention\w*\(")
     for package in (pyg, importlib.import_module("torch_geometric.contrib.nn")):
-        for module_info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        submodules = list(pkgutil.walk_packages(package.__path__, f"{package.__name__}."))
+        assert submodules, package.__name__
+        for module_info in submodules:
             module = importlib.import_module(module_info.name)
             for name, kind in vars(module).items():
                 is_defined_here = inspect.isclass(kind) and kind.__module__ == module_info.name
@@ -396,7 +399,9 @@ def test_the_local_layer_of_gps_is_told_of_by_itself():
 
 
 def test_before_and_after_tell_of_the_same_layers():
-    for layer, _ in _layers():
+    samples = list(_layers())
+    assert samples
+    for layer, _ in samples:
         before = conversion_report(layer)
         after = conversion_report(convert(layer))
         assert set(before.convertible) == set(after.replaced)

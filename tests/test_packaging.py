@@ -170,6 +170,7 @@ TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_runs_targets_that_are_there(path: Path) -> None:
     jobs = yaml.safe_load(path.read_text("utf-8"))["jobs"]
+    assert jobs
     for name, job in jobs.items():
         if "uses" in job:
             assert (ROOT / job["uses"]).is_file()
@@ -235,7 +236,9 @@ def test_every_target_is_told_of_and_is_no_file() -> None:
     assert helped == TARGETS - {"help"}
     listed = re.findall(r"^\| `make ([a-z]+)", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.M)
     assert set(listed) == TARGETS - {"help", "clean"}
-    for path in re.search(r"^QUICK := (.*(?:\\\n.*)*)", text, re.MULTILINE)[1].split():
+    quick = re.search(r"^QUICK := (.*(?:\\\n.*)*)", text, re.MULTILINE)[1].split()
+    assert quick
+    for path in quick:
         assert path == "\\" or (ROOT / path).is_file(), path
 
 

@@ -117,7 +117,9 @@ def address(site: Path) -> Iterator[str]:
 
 
 def _pages(site: Path) -> list[Path]:
-    return sorted(path for path in site.rglob("*.html") if path.name != "404.html")
+    pages = sorted(path for path in site.rglob("*.html") if path.name != "404.html")
+    assert pages
+    return pages
 
 
 def test_nothing_is_left_of_the_sources(site: Path) -> None:

@@ -126,7 +126,10 @@ def test_functions_take_a_part():
         arguments = graph.nodes, graph.edges, graph
         return graph, {name: call(*arguments) for name, call in every_call.items()}
 
-    for graph, outputs in parts_of(edge_index, partition, part):
+    parts = parts_of(edge_index, partition, part)
+    assert len(parts) == 3
+    for graph, outputs in parts:
+        assert outputs.keys() == every_call.keys()
         for name, out in outputs.items():
             rows = graph.nodes if name in calls else graph.edges
             torch.testing.assert_close(out, every_call[name](*everything)[rows])
@@ -157,7 +160,9 @@ def test_both_ways_of_loading_give_the_same_part():
         local = edge_index[:, chosen.edges]
         return chosen, DistributedGraph.from_local_edges(local, partition, group=peers)
 
-    for chosen, other in on_every_rank(3, both):
+    pairs = on_every_rank(3, both)
+    assert len(pairs) == 3
+    for chosen, other in pairs:
         assert torch.equal(chosen.local.edge_index, other.local.edge_index)
         assert torch.equal(chosen.halo.global_ids, other.halo.global_ids)
         assert torch.equal(chosen.nodes, other.nodes)
@@ -179,6 +184,7 @@ def test_bytes_are_halo_rows_times_width():
             return graph
 
         parts = parts_of(edge_index, partition, part)
+        assert len(parts) == 3
         for rank, graph in enumerate(parts):
             read = graph.halo.num_rows - graph.num_dst
             assert read == len(set(edge_index[0, graph.edges].tolist()) - set(graph.nodes.tolist()))

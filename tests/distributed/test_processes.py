@@ -17,6 +17,7 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 def check(parts, whole, dtype=torch.float64):
     """Compare the joined results of the processes with those of one process."""
     close = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
+    assert parts
     out = torch.empty_like(whole["out"])
     for part in parts:
         out[part["nodes"]] = part["out"]
@@ -31,6 +32,7 @@ def test_fifty_steps_are_those_of_one_process(run, size):
                   torch.float32: Partition.contiguous(NODES, size)}  # fmt: skip
     cases = [(conv, dtype, partition) for conv in CONVS for dtype, partition in partitions.items()]
     results = run(size, ranks.train, cases)
+    assert len(results) == size
     for (conv, dtype, _), *parts in zip(cases, *results, strict=True):
         whole = Task(conv, dtype)
         losses = [whole.step() for _ in range(STEPS)]
@@ -40,6 +42,7 @@ def test_fifty_steps_are_those_of_one_process(run, size):
 
 def test_dropout_is_that_of_one_process(run):
     results = run(2, ranks.drop, list(CONVS))
+    assert len(results) == 2
     for conv, *parts in zip(CONVS, *results, strict=True):
         whole = Task(conv, dropout=0.5)
         torch.manual_seed(9)
@@ -75,7 +78,9 @@ def test_a_checkpoint_of_two_processes_goes_on_in_three(run, tmp_path):
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_what_torch_is_given_to_send_is_the_formula_s(run, size):
-    for rows in run(size, ranks.measure, 9000, *CONVS):
+    results = run(size, ranks.measure, 9000, *CONVS)
+    assert len(results) == size
+    for rows in results:
         assert [row["case"] for row in rows] == [f"ring/{name}" for name in CONVS]
         for row in rows:
             assert row["halo_rows"] > 500

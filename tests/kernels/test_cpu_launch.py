@@ -23,7 +23,9 @@ def test_arguments_of_the_wrong_size_are_refused():
 
 
 def test_every_kernel_names_its_fields():
-    for name, fields in cpu._kernels.kernels().items():
+    kernels = cpu._kernels.kernels()
+    assert kernels
+    for name, fields in kernels.items():
         assert {kind for _, kind in fields} <= {"pointer", "rows", "int", "float"}, name
         assert len({field for field, _ in fields}) == len(fields), name
         names = [field for field, _ in fields]
