@@ -84,7 +84,7 @@ def test_random_walk():
 def test_structure_is_computed_once_per_graph(encoding, function, monkeypatch):
     graph = Graph(EDGES, 3)
     expected = encoding.eval()(graph)
-    monkeypatch.setattr(f"gattn.nn.encoding.{function}", None)
+    monkeypatch.setattr(f"gattn.nn.encoding.positional.{function}", None)
     assert torch.equal(encoding(graph), expected)
 
 
