@@ -260,7 +260,7 @@ SIZES = {
     "Polynormer": {"batch_size": GRAPHS},
 }
 """Numbers that an export program cannot read from its inputs, by layer."""
-REFUSED = {"RandomWalkEncoding": "probabilities of walks beforehand"}
+REFUSED = {"RandomWalkEncoding": "compute the walk probabilities beforehand"}
 """Layers that no export takes, and what the error says."""
 RUNS = ((7, 20), (40, 11), (9, 200), (5, 2), (3, 1), (6, 0), (1, 1))
 """Numbers of nodes and edges that the export program is run with."""
