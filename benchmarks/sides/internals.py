@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
+import inspect
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -22,14 +22,28 @@ import gattn
 
 def _module(name: str, earlier: str) -> Any:
     """Import a module of gattn by its name, or by the name that earlier commits use."""
-    package = name.rpartition(".")[0]
-    exists = importlib.util.find_spec(package) and importlib.util.find_spec(name)
-    return importlib.import_module(name if exists else earlier)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if not name.startswith(error.name or "gattn"):
+            raise  # the module exists, and one that it imports does not
+        return importlib.import_module(earlier)
 
 
 def public(module_name: str, name: str, earlier: str) -> Any:
     """Return a public function of gattn by its name, or by the name that earlier commits use."""
     return _either(importlib.import_module(module_name), name, earlier)
+
+
+def functional(name: str) -> Any:
+    """Return a function of gattn.functional, which earlier commits may name after its score."""
+    earlier = {"gat_attention": "additive_attention", "gatv2_attention": "mlp_attention"}
+    return public("gattn.functional", name, earlier.get(name, name))
+
+
+def keyword(function: Any, name: str, earlier: str) -> str:
+    """Return the name of an argument of gattn, or the name that earlier commits use."""
+    return name if name in inspect.signature(function).parameters else earlier
 
 
 def _either(owner: Any, name: str, earlier: str) -> Any:
@@ -146,4 +160,4 @@ def dense_plan(blocks: Any, every: dict[str, int] | None = None) -> Any:
 
 def attend_densely(*arguments: Any) -> Tensor:
     """Attention by such a plan."""
-    return _sdpa().attend_blocks(*arguments)
+    return _either(_sdpa(), "attend_blocks", "attend")(*arguments)

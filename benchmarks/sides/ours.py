@@ -23,11 +23,12 @@ def graph_of(topology: Topology) -> gattn.Graph:
 def operator(family: str, graph: gattn.Graph, backend: str | None = None) -> Function:
     """An attention on a graph, as a function of its projected inputs by name."""
     entry = FAMILIES[family]
-    attention, shared = getattr(gattn.functional, entry.attention), entry.shared
+    attention, shared = internals.functional(entry.attention), entry.shared
+    options = {internals.keyword(attention, "backend", "impl"): backend}
 
     def attend(**inputs: Tensor) -> Tensor:
         for name, other in shared.items():
             inputs.setdefault(name, inputs[other])
-        return attention(**inputs, graph=graph, backend=backend)
+        return attention(**inputs, graph=graph, **options)
 
     return attend
