@@ -30,6 +30,7 @@ __all__ = [
     "Setting",
     "Settings",
     "SettingsError",
+    "TaskChoice",
     "TrainingSettings",
     "check_value",
     "declared",
@@ -413,6 +414,10 @@ Seed: TypeAlias = Annotated[
         description="Seed of every random choice: the split, the initial weights, the order of "
         "batches and dropout. Change it to see how much results depend on chance.",
     ),
+]
+TaskChoice: TypeAlias = Annotated[
+    Literal["auto", "regression", "classification"],
+    Meta(description="Type of the labels; auto infers it from them."),
 ]
 Coverage: TypeAlias = Annotated[
     float,

@@ -14,6 +14,7 @@ from gattn.training.settings import (
     Coverage,
     Settings,
     SettingsError,
+    TaskChoice,
     document,
     read_toml,
     updated,
@@ -108,10 +109,7 @@ class RunSettings(NumberSettings):
     target: Annotated[
         tuple[str, ...], Meta(description="Column of labels to predict; repeat it for several.")
     ] = ()
-    task: Annotated[
-        Literal["auto", "regression", "classification"],
-        Meta(description="Type of the labels; auto infers it from them."),
-    ] = "auto"
+    task: TaskChoice = "auto"
     split: Annotated[
         str,
         Meta(

@@ -14,14 +14,14 @@ from gattn.training.settings import (
     Coverage,
     Settings,
     SettingsError,
+    TaskChoice,
     document,
     read_toml,
     updated,
 )
 
-__all__ = ["NodeRunSettings", "Task", "override"]
+__all__ = ["NodeRunSettings", "override"]
 
-Task = Literal["auto", "classification", "regression"]
 SPLITS = ("auto", "public", "random", "random-per-class")
 
 
@@ -59,9 +59,7 @@ class NodeRunSettings(Settings):
             extra={"default": "all others"},
         ),
     ] = ()
-    task: Annotated[Task, Meta(description="Type of the labels; auto infers it from them.")] = (
-        "auto"
-    )
+    task: TaskChoice = "auto"
     split: Annotated[
         str,
         Meta(
