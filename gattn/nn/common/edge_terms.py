@@ -19,6 +19,7 @@ from gattn.graph import Graph
 from gattn.nn.common.checks import is_autocast
 from gattn.nn.common.edge_inputs import edge_rows, with_loop_features
 from gattn.nn.common.features import as_columns, tile_heads
+from gattn.ops.registration.checks import as_bias
 
 
 class EdgeTerms(NamedTuple):
@@ -105,10 +106,7 @@ def read_terms(
         return NO_TERMS
     if attn_bias is not None:
         attn_bias = edge_rows(edge_index, attn_bias, "attn_bias", heads)
-        if attn_bias.dtype == torch.bool:
-            retained = torch.zeros(attn_bias.shape, dtype=like.dtype, device=attn_bias.device)
-            attn_bias = retained.masked_fill(~attn_bias, -torch.inf)
-        attn_bias = as_columns(_checked("attn_bias", attn_bias, like))
+        attn_bias = as_columns(_checked("attn_bias", as_bias(attn_bias, like), like))
     if edge_weight is not None:
         edge_weight = edge_rows(edge_index, edge_weight, "edge_weight", 1).flatten()
         edge_weight = _checked("edge_weight", edge_weight, like)

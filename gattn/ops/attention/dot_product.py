@@ -91,8 +91,7 @@ def dot_product_attention(
         >>> gattn.functional.dot_product_attention(q, k, v, graph).shape
         torch.Size([3, 8, 16])
     """
-    if isinstance(attn_bias, Tensor):
-        attn_bias = checks.as_bias(attn_bias, value)
+    attn_bias = checks.as_bias(attn_bias, value)
     edges = attn_bias, edge_attr, edge_proj, edge_weight
     _check(query, key, *edges, graph, value)
     heads, channels = query.shape[1:]
@@ -153,8 +152,7 @@ def dot_product_attention_weights(
         >>> gattn.functional.dot_product_attention_weights(q, k, graph).squeeze()
         tensor([0.5000, 0.5000, 1.0000])
     """
-    if isinstance(attn_bias, Tensor):
-        attn_bias = checks.as_bias(attn_bias, query)
+    attn_bias = checks.as_bias(attn_bias, query)
     _check(query, key, attn_bias, edge_attr, edge_proj, None, graph)
     channels = query.shape[2]
     scale, dtype = _resolve_scale(scale, channels), query.dtype

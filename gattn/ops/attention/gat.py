@@ -85,8 +85,7 @@ def gat_attention(
         >>> gattn.functional.gat_attention(a, b, v, graph).shape
         torch.Size([3, 8, 16])
     """
-    if isinstance(attn_bias, Tensor):
-        attn_bias = checks.as_bias(attn_bias, value)
+    attn_bias = checks.as_bias(attn_bias, value)
     terms = attn_bias, edge_weight
     _check(query_score, key_score, edge_score, *terms, graph, negative_slope, value)
     checks.check_shape("value", value, graph.num_src, "h_v", "c")
@@ -172,8 +171,7 @@ def gat_attention_weights(
         >>> gattn.functional.gat_attention_weights(a, b, graph).squeeze()
         tensor([0.5000, 0.5000, 1.0000])
     """
-    if isinstance(attn_bias, Tensor):
-        attn_bias = checks.as_bias(attn_bias, query_score)
+    attn_bias = checks.as_bias(attn_bias, query_score)
     _check(query_score, key_score, edge_score, attn_bias, None, graph, negative_slope)
     graph, (key_score,) = graph.fetch_source_rows(key_score)
     source, destination = graph.edge_index

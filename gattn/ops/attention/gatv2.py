@@ -109,8 +109,7 @@ def gatv2_attention(
         torch.Size([3, 8, 16])
     """
     checks.check_number("negative_slope", negative_slope)
-    if isinstance(attn_bias, Tensor):
-        attn_bias = checks.as_bias(attn_bias, value)
+    attn_bias = checks.as_bias(attn_bias, value)
     edges = edge_attr, edge_proj, attn_bias, edge_weight
     _check(query, key, weight, *edges, activation, graph, value)
     checks.check_shape("value", value, graph.num_src, query.shape[1], "c_v")
@@ -171,8 +170,7 @@ def gatv2_attention_weights(
         tensor([0.5000, 0.5000, 1.0000])
     """
     checks.check_number("negative_slope", negative_slope)
-    if isinstance(attn_bias, Tensor):
-        attn_bias = checks.as_bias(attn_bias, query)
+    attn_bias = checks.as_bias(attn_bias, query)
     _check(query, key, weight, edge_attr, edge_proj, attn_bias, None, activation, graph)
     graph, (key,) = graph.fetch_source_rows(key)
     inputs = to_acc(query, key, weight, edge_attr, edge_proj)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from gattn.graph import Graph
 
+T = TypeVar("T")
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
@@ -94,9 +95,12 @@ def check_edge_features(
         check_shape("edge_proj", edge_proj, heads, channels, edge_attr.shape[1])
 
 
-def as_bias(attn_bias: Tensor, like: Tensor) -> Tensor:
-    """Return a boolean mask as a bias: 0 keeps an edge (True), -inf drops it (False)."""
-    if attn_bias.dtype != torch.bool:
+def as_bias(attn_bias: T, like: Tensor) -> T | Tensor:
+    """Return a boolean mask as a bias: 0 keeps an edge (True), -inf drops it (False).
+
+    Anything but a mask is returned as it is: its checks come later.
+    """
+    if not isinstance(attn_bias, Tensor) or attn_bias.dtype != torch.bool:
         return attn_bias
     zeros = torch.zeros(attn_bias.shape, dtype=like.dtype, device=attn_bias.device)
     return zeros.masked_fill(~attn_bias, -torch.inf)
