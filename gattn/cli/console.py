@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,13 +19,15 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from gattn.training.processes import is_first_process
+
 __all__ = ["counted", "say", "show_metrics", "show_runs", "watched"]
 
 PAUSE = 10.0
 """Seconds between two lines of progress in a log."""
 MAX_TARGET_LINES = 5
 """Number of targets that get a line of their own, at most."""
-QUIET = os.environ.get("RANK", "0") != "0"  # torchrun sets it: one process writes for all
+QUIET = not is_first_process()  # torchrun starts several: one writes for all
 NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
 RESULTS = Console(soft_wrap=True, quiet=QUIET)
 

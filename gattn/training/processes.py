@@ -1,4 +1,7 @@
-"""Work shared by several processes, its results in order and its memory bounded."""
+"""Work shared by several processes, its results in order and its memory bounded.
+
+PyTorch is imported where it is used: commands read their arguments before they need it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,6 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
-
-import torch
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -189,6 +190,8 @@ def _run_here(work: Callable[[Task], Result], task: Task) -> Future[Result]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
+    import torch
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -202,6 +205,8 @@ _WORK: list[Callable[[object], object]] = []
 
 
 def _prepare(work: Callable[[object], object], parent: int) -> None:
+    import torch
+
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     torch.set_num_threads(1)
     _WORK.append(work)
