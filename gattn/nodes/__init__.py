@@ -1,7 +1,7 @@
-"""Nodes of a network: from a graph and what is known of some nodes to predictions for all.
+"""Nodes of a network: from a graph and labels of some nodes to predictions for all.
 
-The estimators are imported when they are first asked for, and with them scikit-learn, pandas and
-what else the extra ``nodes`` brings.
+The estimators, and with them scikit-learn, pandas and the other packages of the extra ``nodes``,
+are imported at their first use.
 """
 
 import importlib
@@ -21,5 +21,5 @@ def __getattr__(name: str) -> object:
     try:
         return getattr(importlib.import_module("gattn.nodes.estimators"), name)
     except ModuleNotFoundError as error:
-        told = f'gattn.nodes needs {error.name}: pip install "gattn[nodes]"'
-        raise ImportError(told) from error
+        message = f'gattn.nodes needs {error.name}: pip install "gattn[nodes]"'
+        raise ImportError(message) from error

@@ -301,7 +301,7 @@ class _Worst:
 
     def __init__(self, rule: str, tolerance: float) -> None:
         self.rule, self.tolerance = rule, tolerance
-        self.found: WorstCase | None = None
+        self.worst: WorstCase | None = None
 
     def run(self, case: AwkwardGraph, function: Callable[..., Tensor], *args: Any) -> Tensor:
         try:
@@ -322,15 +322,15 @@ class _Worst:
 
     def compare(self, case: AwkwardGraph, got: Tensor, expected: Tensor) -> None:
         error, detail = _deviation(got, expected)
-        if self.found is None or error > self.found.error:
-            self.found = WorstCase(self.rule, case, error, self.tolerance, detail)
+        if self.worst is None or error > self.worst.error:
+            self.worst = WorstCase(self.rule, case, error, self.tolerance, detail)
 
     def conclude(self) -> WorstCase:
-        if self.found is None:
+        if self.worst is None:
             raise ValueError("cases must hold at least one graph; got none")
-        if not self.found.holds:
-            raise AssertionError(self.found)
-        return self.found
+        if not self.worst.holds:
+            raise AssertionError(self.worst)
+        return self.worst
 
 
 def _deviation(got: Tensor, expected: Tensor) -> tuple[float, str]:

@@ -132,8 +132,12 @@ class TransformerBlock(Module):
         Returns:
             [n, channels].
         """
-        supplied = {memory is not None, memory_graph is not None, self.cross_attention is not None}
-        if len(supplied) > 1:
+        is_present = {
+            memory is not None,
+            memory_graph is not None,
+            self.cross_attention is not None,
+        }
+        if len(is_present) > 1:
             raise ValueError(
                 "memory and memory_graph go with a block that has memory_channels; got "
                 f"memory={memory is not None}, memory_graph={memory_graph is not None}, "

@@ -114,8 +114,8 @@ class SGFormerAttention(Module):
         if is_recording():
             _note(query, key, sets)
         out, total = feature_sums(query, key, value, sets.segments, sets.segments)
-        local = sets.sizes(out).view(-1, 1)
-        out = (out + local.unsqueeze(-1) * value) / (total + local).unsqueeze(-1)
+        sizes = sets.sizes(out).view(-1, 1)
+        out = (out + sizes.unsqueeze(-1) * value) / (total + sizes).unsqueeze(-1)
         return sets.restore(out.mean(1).to(dtype))
 
     def __repr__(self) -> str:
@@ -132,7 +132,7 @@ def _note(query: Tensor, key: Tensor, sets: Sets) -> None:
     """Tell who records of the weights of all pairs, [e, h]."""
     pairs, _ = within(sets.segments)
     source, destination = pairs.edge_index
-    local = sets.sizes(query).view(-1, 1)
-    total = feature_sums(query, key, key[..., :0], sets.segments, sets.segments)[1] + local
-    weight = edge_dot(query, key, pairs) + local[destination] * (source == destination).unsqueeze(1)
+    sizes = sets.sizes(query).view(-1, 1)
+    total = feature_sums(query, key, key[..., :0], sets.segments, sets.segments)[1] + sizes
+    weight = edge_dot(query, key, pairs) + sizes[destination] * (source == destination).unsqueeze(1)
     record(weight / total[destination], pairs)

@@ -106,19 +106,19 @@ def check_rows(
         name: of the input, for errors.
         batch: the length of a dimension before the rows, 0 for none.
     """
-    local = _own_size(edge_index)
-    if local is not None and None not in local and local != (sources, destinations):
+    sizes = _own_size(edge_index)
+    if sizes is not None and None not in sizes and sizes != (sources, destinations):
         actual = f"{sources} and {destinations}" if sources != destinations else str(sources)
-        hint, sequences = "", batch or (local[0] or 0) // max(sources, 1)
-        multiple = local == (sequences * sources, sequences * destinations)
+        hint, sequences = "", batch or (sizes[0] or 0) // max(sources, 1)
+        multiple = sizes == (sequences * sources, sequences * destinations)
         if batch or (sequences > 1 and multiple):
             hint = (
                 f". If {name} is a padded batch of {sequences} sequences: its rows must lie one "
                 "after the other, as gattn.graphs.pack(x, lengths) makes them"
             )
         raise ValueError(
-            f"{name} must have as many rows as the edges have nodes, {local[0]} sources and "
-            f"{local[1]} destinations; got {actual} rows for {_name(edge_index)}{hint}"
+            f"{name} must have as many rows as the edges have nodes, {sizes[0]} sources and "
+            f"{sizes[1]} destinations; got {actual} rows for {_name(edge_index)}{hint}"
         )
 
 
@@ -182,15 +182,15 @@ def _count_destinations(
     size: tuple[int | None, int | None] | None,
 ) -> int:
     """Rows of x_dst; without it, what size or the edges themselves say, else as many as sources."""
-    supplied = (None, None) if size is None else tuple(size)
-    if supplied[0] not in (None, x_src.shape[0]):
-        raise ValueError(f"size[0] must be {x_src.shape[0]}, the rows of x; got {supplied[0]}")
+    stated = (None, None) if size is None else tuple(size)
+    if stated[0] not in (None, x_src.shape[0]):
+        raise ValueError(f"size[0] must be {x_src.shape[0]}, the rows of x; got {stated[0]}")
     if x_dst is not None:
-        if supplied[1] not in (None, x_dst.shape[0]):
-            raise ValueError(f"size[1] must be {x_dst.shape[0]}, the rows of x; got {supplied[1]}")
+        if stated[1] not in (None, x_dst.shape[0]):
+            raise ValueError(f"size[1] must be {x_dst.shape[0]}, the rows of x; got {stated[1]}")
         return x_dst.shape[0]
-    local = _own_size(edge_index) or (None, None)
-    return next(n for n in (supplied[1], local[1], x_src.shape[0]) if n is not None)
+    sizes = _own_size(edge_index) or (None, None)
+    return next(n for n in (stated[1], sizes[1], x_src.shape[0]) if n is not None)
 
 
 def with_loop_features(

@@ -59,6 +59,10 @@ class EdgeTerms(NamedTuple):
             return None if self.bias is None else self.bias.to(score.dtype)
         return tile_heads(self.bias.to(score.dtype), 1, score.shape[1])
 
+    def joined_bias(self, bias: Tensor | None, score: Tensor) -> Tensor | None:
+        """Add b to another bias of a score, or return it as :meth:`bias_like` does without one."""
+        return self.bias_like(score) if bias is None else self.biased(bias)
+
     def weight_like(self, value: Tensor) -> Tensor | None:
         """w in the dtype of a tensor: [e]."""
         return None if self.weight is None else self.weight.to(value.dtype)

@@ -128,9 +128,7 @@ class DotScore(NamedTuple):
 
     def plus(self, terms: EdgeTerms) -> DotScore:
         """This score and the bias of each edge."""
-        local = self.attn_bias
-        bias = terms.bias_like(self.query) if local is None else terms.biased(local)
-        return self._replace(attn_bias=bias)
+        return self._replace(attn_bias=terms.joined_bias(self.attn_bias, self.query))
 
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
@@ -179,9 +177,7 @@ class SortedScore(NamedTuple):
 
     def plus(self, terms: EdgeTerms) -> SortedScore:
         """This score and the bias of each edge."""
-        local = self.attn_bias
-        bias = terms.bias_like(self.score) if local is None else terms.biased(local)
-        return self._replace(attn_bias=bias)
+        return self._replace(attn_bias=terms.joined_bias(self.attn_bias, self.score))
 
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None

@@ -87,9 +87,9 @@ class AttentionConv(TermsEdgeByEdge):
         is_checkpointed = bool(options.pop("checkpoint", False))
         unknown = options.keys() - inspect.signature(MessagePassing).parameters.keys()
         if unknown:
-            local = [name for name in inspect.signature(type(self)).parameters if name != "kwargs"]
+            names = [name for name in inspect.signature(type(self)).parameters if name != "kwargs"]
             raise TypeError(
-                f"{type(self).__name__} has no argument {min(unknown)!r}; it has {', '.join(local)}"
+                f"{type(self).__name__} has no argument {min(unknown)!r}; it has {', '.join(names)}"
             )
         super().__init__(node_dim=0, **{"aggr": "add", **options})
         if is_checkpointed:  # else the class says it: a layer has no more attributes than PyG's
@@ -151,8 +151,8 @@ class AttentionConv(TermsEdgeByEdge):
         for name in self._edge_maps:
             if not self._is_readable(name):
                 return f"{name} does more than multiply and add its bias"
-        if local := self._slow_setting():
-            return local
+        if reason := self._slow_setting():
+            return reason
         for name in pyg_internals.replaced_methods(self):
             return f"{name} was replaced on the instance"
         return pyg_internals.edge_hooks(self)

@@ -166,7 +166,7 @@ class _Dense(torch.autograd.Function):
     def forward(ctx: Any, *args: Any) -> Tensor:
         out, logsumexp = _with_logsumexp(*args)
         ctx.causal, ctx.scale = args[3:]
-        ctx.kept = WriteGuard.of(out)
+        ctx.output_guard = WriteGuard.of(out)
         ctx.save_for_backward(*args[:3], *(() if logsumexp is None else (out.data, logsumexp)))
         return out.detach()  # no view to autograd, which may be written to
 
@@ -180,7 +180,7 @@ class _Dense(torch.autograd.Function):
                 )
             return *result, None, None
         out, logsumexp = saved
-        if ctx.kept.is_written():
+        if ctx.output_guard.is_written():
             out, _ = _with_logsumexp(q, k, v, ctx.causal, ctx.scale)
         assert torch_internals.flash_attention is not None
         turned = (t.transpose(1, 2) for t in (*grads, q, k, v, out))

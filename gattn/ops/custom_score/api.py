@@ -251,9 +251,9 @@ def _fetch_source_rows(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
     return graph, dict(zip(rows, gathered)) if isinstance(rows, dict) else gathered
 
 
-def _check_rows(name: str, supplied: Tensors, count: int, place: str, graph: Graph) -> None:
+def _check_rows(name: str, rows: Tensors, count: int, place: str, graph: Graph) -> None:
     """Raise unless every tensor has a row for each node or edge, and is on the graph's device."""
-    for tensor in flat_tensors(supplied):
+    for tensor in flat_tensors(rows):
         checks.check_tensor(name, tensor)
         if tensor.dim() < 1 or tensor.shape[0] != count:
             raise ValueError(

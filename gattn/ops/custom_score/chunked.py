@@ -137,16 +137,14 @@ class _Plan(NamedTuple):
         edge, destination = layout.perm.long(), layout.destinations()
         rows = {"source": layout.col.long(), "destination": destination, "edge": edge}
         ends = zip(self.places, tensors)
-        supplied = [t[rows[place]] if place in rows else t.clone() for place, t in ends]
-        output = self.call(*supplied, *tensors[len(self.places) :])
+        rows_of_edges = [t[rows[place]] if place in rows else t.clone() for place, t in ends]
+        output = self.call(*rows_of_edges, *tensors[len(self.places) :])
         if self.into == "position":
             return output
         if self.into == "edge":
             return torch.zeros_like(output).index_copy(0, edge, output)
-        local = output.to(acc_dtype(output.dtype))
-        out = local.new_zeros(self.graph.num_dst, *output.shape[1:]).index_add(
-            0, destination, local
-        )
+        wide = output.to(acc_dtype(output.dtype))
+        out = wide.new_zeros(self.graph.num_dst, *output.shape[1:]).index_add(0, destination, wide)
         return out.to(output.dtype)
 
     def allocate_result(self, output: Tensor) -> Tensor:
@@ -244,15 +242,15 @@ def _differentiate_chunk(
     grad: Tensor,
 ) -> tuple[Tensor, ...]:
     """Gradients of the gathered rows, or of the parameters, at these positions."""
-    supplied = _gather(tensors, rows)
+    inputs = _gather(tensors, rows)
 
     def function(*chosen: Tensor) -> Tensor:
-        arguments = list(supplied)
+        arguments = list(inputs)
         for position, tensor in zip(requested, chosen):
             arguments[position] = tensor
         return call(*arguments)
 
-    values = torch.func.vjp(function, *(supplied[position] for position in requested))
+    values = torch.func.vjp(function, *(inputs[position] for position in requested))
     output, pull = values[0], values[1]
     return pull(grad.to(output.dtype))
 
@@ -261,11 +259,11 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     output = writer = None
     reader = Reader(plan.graph, tensors, plan.places)
     for chunk in chunks(plan.graph, "destination"):
-        step, (supplied, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
+        step, (inputs, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
         # Nothing that is given wants a gradient: what is held would show.
         with torch.set_grad_enabled(plan.learns):
             output = _checked(
-                lambda: step(plan.call, supplied, rows),  # noqa: B023
+                lambda: step(plan.call, inputs, rows),  # noqa: B023
                 lambda: _call_chunk(plan.call, tensors, chunk.rows(plan.places)),  # noqa: B023
                 plan.graph,
                 chunk.position.shape[0],
@@ -282,8 +280,8 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
             )
         writer.write(chunk, output)
     if writer is None or output is None:  # without an edge
-        supplied = [tensor[:0] for tensor in tensors[: len(plan.places)]]
-        output = plan.call(*supplied, *tensors[len(plan.places) :])
+        inputs = [tensor[:0] for tensor in tensors[: len(plan.places)]]
+        output = plan.call(*inputs, *tensors[len(plan.places) :])
         _check_rows(output, 0)
         return plan.allocate_result(output).to(output.dtype)
     return writer.to.to(output.dtype)
@@ -297,13 +295,13 @@ def _of_few(plan: _Plan, tensors: list[Tensor]) -> Tensor:
         rows = [edges.read(tensor, place) for tensor, place in zip(tensors, plan.places)]
         return rows + tensors[len(plan.places) :]
 
-    supplied = read()
-    begins = [tensor.grad_fn for tensor in supplied]
+    inputs = read()
+    begins = [tensor.grad_fn for tensor in inputs]
     call = plan.call.call_in_place
     output = _checked(
-        lambda: call(*supplied), lambda: call(*read()), plan.graph, plan.graph.num_edges
+        lambda: call(*inputs), lambda: call(*read()), plan.graph, plan.graph.num_edges
     )
-    if captures_other_tensors(output, supplied, begins):
+    if captures_other_tensors(output, inputs, begins):
         raise ValueError(HELD)
     return edges.put(output, plan.into)
 
@@ -358,8 +356,8 @@ def _backward(
     plan: _Plan, tensors: Sequence[Tensor], grad: Tensor, needed: Sequence[bool]
 ) -> list[Tensor | None]:
     """One pass by destination, and without a kernel that adds at random places one by source."""
-    supplied = [tensor.detach() for tensor in tensors]
-    needed = _used(plan, supplied, needed)
+    inputs = [tensor.detach() for tensor in tensors]
+    needed = _used(plan, inputs, needed)
     values = [
         empty(t, *t.shape, dtype=acc_dtype(t.dtype)).zero_() if need else None
         for t, need in zip(tensors, needed)
@@ -367,11 +365,11 @@ def _backward(
     places = plan.places_of(tensors)
     passes = {"destination": ["destination", "edge", "position", "function"], "source": []}
     passes["destination" if has_kernel(plan.graph.device) else "source"].append("source")
-    for by, local in passes.items():
-        requested = tuple(i for i, place in enumerate(places) if place in local and needed[i])
+    for by, ends in passes.items():
+        requested = tuple(i for i, place in enumerate(places) if place in ends and needed[i])
         if requested:
-            _add_gradients(plan, supplied, grad, by, requested, values)
-    return [None if local is None else local.to(t.dtype) for local, t in zip(values, tensors)]
+            _add_gradients(plan, inputs, grad, by, requested, values)
+    return [None if value is None else value.to(t.dtype) for value, t in zip(values, tensors)]
 
 
 def _used(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) -> list[bool]:
@@ -385,16 +383,18 @@ def _used(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) -> list[bo
     if chunk is None:
         return list(needed)
     rows = [index[:2] for index in chunk.rows(plan.places)]  # one may lose its dimension
-    supplied = [
+    inputs = [
         tensor.detach().requires_grad_(need) for tensor, need in zip(_gather(tensors, rows), needed)
     ]
     with torch.enable_grad(), _no_draws():
-        output = plan.call(*supplied)
+        output = plan.call(*inputs)
     if not output.requires_grad:
-        return [False] * len(supplied)
-    requested = [tensor for tensor in supplied if tensor.requires_grad]
-    local = iter(torch.autograd.grad(output, requested, torch.ones_like(output), allow_unused=True))
-    return [tensor.requires_grad and next(local) is not None for tensor in supplied]
+        return [False] * len(inputs)
+    requested = [tensor for tensor in inputs if tensor.requires_grad]
+    gradients = iter(
+        torch.autograd.grad(output, requested, torch.ones_like(output), allow_unused=True)
+    )
+    return [tensor.requires_grad and next(gradients) is not None for tensor in inputs]
 
 
 def _add_gradients(
@@ -409,7 +409,7 @@ def _add_gradients(
     totals = [(places[position], cast(Tensor, values[position])) for position in requested]
     writers = [Writer(plan.graph, place, total) for place, total in totals]
     for chunk in chunks(plan.graph, by, most):
-        step, (supplied, rows) = plan.step(_differentiate_chunk, chunk), reader.read(chunk, fuses)
-        output = step(plan.call, supplied, rows, requested, chunk.take(grad, plan.into))
+        step, (inputs, rows) = plan.step(_differentiate_chunk, chunk), reader.read(chunk, fuses)
+        output = step(plan.call, inputs, rows, requested, chunk.take(grad, plan.into))
         for writer, gradient in zip(writers, output):
             writer.write(chunk, gradient)

@@ -19,16 +19,16 @@ from gattn.ops.edges import sum_laid_out
 from gattn.ops.registration.backend import select
 
 CHUNK = 16_384
-"""Edges at once: some hundred channels of them fit the cache that cores share."""
+"""Number of edges in a chunk: about a hundred channels of them fit into the shared cache."""
 SHARE = 2 << 20
-"""Bytes of a chunk's rows where gradients are added to others: rows that are read, gradients, and
-what these are added to have the cache together. But each chunk costs some time of Python."""
+"""Bytes of a chunk's rows in backward: the rows, their gradients and the sums share the cache.
+Smaller chunks would cost more calls from Python."""
 LEAST = CHUNK // 4
-"""No fewer edges at once, however wide their rows are."""
+"""Minimum number of edges in a chunk, for rows of any width."""
 FEW = 2
-"""So many chunks, as of a batch of molecules, are taken at once (``eager.py``)."""
+"""Up to this many chunks, as in a batch of molecules, all edges run at once (``eager.py``)."""
 WORTH = 4
-"""Fewer whole chunks than these are not worth the seconds of a compilation."""
+"""Minimum number of full chunks worth the seconds of a compilation."""
 HUB = 2048
 """A chunk's edges of a node with more of them are summed before they join the node's sum."""
 HUBS = 1024
@@ -114,7 +114,7 @@ class Reader:
         self._has_kernel = has_kernel(graph.device)
         self._most = min(CHUNK, graph.num_edges)
         self._room: dict[int, tuple[Tensor, int]] = {}
-        self._given: list[Tensor] = []
+        self._current: list[Tensor] = []
         if self._has_kernel:
             plain = [tensor.resolve_conj().resolve_neg() for tensor in tensors[: len(places)]]
             self.tensors[: len(places)] = plain
@@ -126,15 +126,15 @@ class Reader:
         rows, others = chunk.rows(self.places), self.tensors[len(self.places) :]
         if not self._has_kernel and fuses:
             return self.tensors, rows
-        self._given.clear()  # the caller's list: whose rows are used now, somebody else kept
+        self._current.clear()  # the caller's list: whose rows are used now, somebody else kept
         late: list[Tensor | None] = []
         for position, (place, row) in enumerate(zip(self.places, rows)):
             # Rows of the end that edges are sorted by repeat: they stay near, and need no copy.
             waits = self._has_kernel and place == chunk.edges.by
             late.append(row if waits else None)
-            self._given.append(self.tensors[position] if waits else self._gathered(position, row))
-        self._given += others
-        return self._given, late
+            self._current.append(self.tensors[position] if waits else self._gathered(position, row))
+        self._current += others
+        return self._current, late
 
     def _gathered(self, position: int, rows: Tensor) -> Tensor:
         tensor = self.tensors[position]

@@ -95,14 +95,14 @@ class _Permuted(torch.autograd.Function):
 
 
 def captures_other_tensors(
-    output: Tensor, supplied: Sequence[Tensor], begins: Sequence[Node | None]
+    output: Tensor, inputs: Sequence[Tensor], begins: Sequence[Node | None]
 ) -> bool:
-    """Whether other tensors than those it was given would have gradients of what a function made.
+    """Return True if the output of a function has gradients for tensors other than its inputs.
 
-    ``begins`` are the ``grad_fn`` of those as they were given: the function may write to them. A
-    tensor that was made of them before is not told from them.
+    ``begins`` are the ``grad_fn`` of the inputs before the call, since the function may write to
+    them. A tensor that was computed from the inputs before the call counts as an input.
     """
-    local = {id(tensor) for tensor in supplied}
+    input_ids = {id(tensor) for tensor in inputs}
     seen = {node for node in begins if node is not None}
     waiting: list[Node | None] = [output.grad_fn] if output.requires_grad else []
     while waiting:
@@ -110,7 +110,7 @@ def captures_other_tensors(
         if node is None or node in seen:
             continue
         seen.add(node)
-        if id(getattr(node, "variable", supplied[0])) not in local:
+        if id(getattr(node, "variable", inputs[0])) not in input_ids:
             return True
         waiting += [before for before, _ in node.next_functions]
     return False

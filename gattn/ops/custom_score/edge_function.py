@@ -116,8 +116,8 @@ class EdgeFunction(NamedTuple):
             start += form.count
         if self.module is None:
             return self.function(*arguments)
-        supplied = tensors[start:]
-        parameters = {name: supplied[i] for name, i in self.slots}
+        values = tensors[start:]
+        parameters = {name: values[i] for name, i in self.slots}
         return torch.func.functional_call(
             self.module, parameters, tuple(arguments), tie_weights=False
         )

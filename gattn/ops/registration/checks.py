@@ -13,10 +13,10 @@ T = TypeVar("T")
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
-def check_tensor(name: str, supplied: Any, when: str = "") -> None:
-    """Raise unless given a tensor; ``when`` says in what case it must be one."""
-    if not isinstance(supplied, Tensor):
-        raise TypeError(f"{name} must be a tensor{when}; got {type(supplied).__name__}")
+def check_tensor(name: str, value: Any, when: str = "") -> None:
+    """Raise TypeError unless a value is a tensor; ``when`` is the condition for the message."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a tensor{when}; got {type(value).__name__}")
 
 
 def check_shape(name: str, tensor: Tensor, *requested: int | str) -> None:
@@ -34,12 +34,12 @@ def check_shape(name: str, tensor: Tensor, *requested: int | str) -> None:
 
 def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
     """Raise unless the tensors share one floating dtype and the graph's device."""
-    supplied: dict[str, Any] = {name: t for name, t in tensors.items() if t is not None} or tensors
-    first, lead = next(iter(supplied.items()))
+    present: dict[str, Any] = {name: t for name, t in tensors.items() if t is not None} or tensors
+    first, lead = next(iter(present.items()))
     device = graph.device
     # torch.compile refuses to be asked for the layout within a backward.
     has_layout = not torch.compiler.is_compiling()
-    for name, tensor in supplied.items():
+    for name, tensor in present.items():
         check_tensor(name, tensor)
         if has_layout and (tensor.layout != torch.strided or tensor.is_nested):
             kind = "nested" if tensor.is_nested else tensor.layout

@@ -149,12 +149,8 @@ class Operator:
         at_seed = self.parameters.index("seed") if "seed" in types else None
 
         def kernel(*args: Any) -> Any:
-            if (
-                at_seed is not None
-                and (supplied := args[at_seed]) is not None
-                and supplied.numel() != 2
-            ):
-                raise ValueError(_SEED.format(name=name, shape=list(supplied.shape)))
+            if at_seed is not None and (seed := args[at_seed]) is not None and seed.numel() != 2:
+                raise ValueError(_SEED.format(name=name, shape=list(seed.shape)))
             if args[-1] == "cpu":
                 return self._on_cpu(args)
             return getattr(launchers(args[-1]), name)(*args[:-1])
@@ -223,7 +219,7 @@ class Operator:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def keep(self, args: Sequence[Any], outputs: Sequence[Tensor]) -> tuple[list[Any], Any]:
-        """What is kept for the derivative: tensors, those of the layout last, and the rest."""
+        """Return what the derivative needs: tensors, those of the layout last, and the rest."""
         values = [*args, *outputs]
         if self._out_acc is not None:
             values[self._out_acc] = value_sum(outputs[0], values[self._out_acc])
@@ -232,19 +228,19 @@ class Operator:
             tensors += args[self._layout]
         return tensors, args[self._unsaved_at]
 
-    def given(self, tensors: Sequence[Tensor], rest: Sequence[Any]) -> SavedValues:
-        """What was kept, by name."""
-        supplied: SavedValues = dict(zip(self._saved, tensors))
+    def saved_values(self, tensors: Sequence[Tensor], rest: Sequence[Any]) -> SavedValues:
+        """Return the values that :meth:`keep` returned, by name."""
+        saved: SavedValues = dict(zip(self._saved, tensors))
         if self._layout is not None:
-            supplied["layout"] = Layout(*tensors[len(self._saved) :])
-        supplied.update(zip(self._unsaved, rest))
-        return supplied
+            saved["layout"] = Layout(*tensors[len(self._saved) :])
+        saved.update(zip(self._unsaved, rest))
+        return saved
 
-    def recompute_output(self, supplied: SavedValues) -> None:
-        """Compute the first output once more, with the very bits, from what was kept."""
+    def recompute_output(self, saved: SavedValues) -> None:
+        """Compute the first output again from the saved values, with the same bits."""
         assert self.keeps_out is not None
-        result = below_autograd(self.overload, *map(supplied.__getitem__, self.parameters))
-        supplied[self._saved[self.keeps_out]] = result if isinstance(result, Tensor) else result[0]
+        result = below_autograd(self.overload, *map(saved.__getitem__, self.parameters))
+        saved[self._saved[self.keeps_out]] = result if isinstance(result, Tensor) else result[0]
 
 
 class WriteGuard(NamedTuple):
@@ -280,9 +276,9 @@ class _Recorded(torch.autograd.Function):
         result = below_autograd(operator.overload, *args)
         outputs = (result,) if isinstance(result, Tensor) else tuple(result)
         tensors, ctx.rest = operator.keep(args, outputs)
-        ctx.operator, ctx.kept, at = operator, None, operator.keeps_out
+        ctx.operator, ctx.output_guard, at = operator, None, operator.keeps_out
         if at is not None and tensors[at] is outputs[0] and type(outputs[0]) is Tensor:
-            ctx.kept = WriteGuard.of(outputs[0])
+            ctx.output_guard = WriteGuard.of(outputs[0])
             tensors[at] = outputs[0].data
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
@@ -300,10 +296,10 @@ class _Recorded(torch.autograd.Function):
             assert operator.derivative is not None
             needed = zip(operator.inputs, ctx.needs_input_grad[1:])
             requested = frozenset([name for name, is_needed in needed if is_needed])
-            supplied = operator.given(tensors, ctx.rest)
-            if ctx.kept is not None and ctx.kept.is_written():
-                operator.recompute_output(supplied)
-            result = operator.derivative(operator, grads[0], supplied, requested)
+            saved = operator.saved_values(tensors, ctx.rest)
+            if ctx.output_guard is not None and ctx.output_guard.is_written():
+                operator.recompute_output(saved)
+            result = operator.derivative(operator, grads[0], saved, requested)
             result = {name: result[name] for name in requested}
         return None, *map(result.get, operator.parameters)
 

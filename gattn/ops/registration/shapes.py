@@ -81,10 +81,10 @@ class Shapes:
     def lengths(self, args: Sequence[Any]) -> list[int]:
         """The length of each letter, 0 for that of an absent input."""
         lengths = []
-        for position, axis, fallback_input, fields in self._sources:
+        for position, axis, fallback, fields in self._sources:
             t = None if position is None else args[position]
-            if t is None and fallback_input is not None:
-                t = args[fallback_input]
+            if t is None and fallback is not None:
+                t = args[fallback]
             if t is not None:
                 lengths.append(t.shape[axis])
             elif fields:
@@ -107,11 +107,11 @@ class Shapes:
         dtype = like.dtype
         sums = acc_dtype(dtype)
         outputs = []
-        for allocate_outputs in self._output_specs:
-            shape = [lengths[axis] for axis in allocate_outputs.axes]
-            if allocate_outputs.is_conditional:
-                shape = allocate_outputs.kept(shape, args, dtype)
-            outputs.append(empty(like, *shape, dtype=sums if allocate_outputs.acc else dtype))
+        for spec in self._output_specs:
+            shape = [lengths[axis] for axis in spec.axes]
+            if spec.is_conditional:
+                shape = spec.allocated_shape(shape, args, dtype)
+            outputs.append(empty(like, *shape, dtype=sums if spec.acc else dtype))
         return outputs
 
 
@@ -125,8 +125,10 @@ class OutputSpec:
         self._of_sum = out.of_sum
         self._added = None if out.added is None else at[out.added]
 
-    def kept(self, shape: list[int], args: Sequence[Any], dtype: torch.dtype) -> list[int]:
-        """The shape where the output is kept, else that of an empty one."""
+    def allocated_shape(
+        self, shape: list[int], args: Sequence[Any], dtype: torch.dtype
+    ) -> list[int]:
+        """Return the shape of an output that is computed, and an empty one for any other."""
         for position in self._conditions:
             if args[position] is None or args[position] is False:
                 return [0, *shape[1:]] if self.acc and not self._of_sum else [0]
