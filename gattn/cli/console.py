@@ -45,12 +45,12 @@ def counted(title: str) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
         task = progress.add_task(title, total=None)
 
-        def tick(rows: int) -> None:
+        def on_progress(rows: int) -> None:
             progress.advance(task, rows)
             done = int(progress.tasks[0].completed)
             progress.update(task, description=f"{title}: {done:,} rows")
 
-        yield tick
+        yield on_progress
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def watched(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
         task = progress.add_task(title, total=total)
         last = time.monotonic()
 
-        def tick(news: str, ended: int) -> None:
+        def on_progress(news: str, ended: int) -> None:
             nonlocal last
             progress.advance(task, ended)
             done = int(progress.tasks[0].completed)
@@ -75,7 +75,7 @@ def watched(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
                 say(line)
                 last = time.monotonic()
 
-        yield tick
+        yield on_progress
 
 
 def show_runs(metrics: Mapping[str, Any]) -> None:

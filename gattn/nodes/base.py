@@ -62,7 +62,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         graph: GraphLike,
         y: Labels | None = None,
         *,
-        tick: Callable[[EpochRecord], None] = lambda record: None,
+        on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     ) -> Self:
         """Train on the nodes of a graph whose label is known.
 
@@ -71,7 +71,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
             y: n labels in the order of the nodes, None or NaN for unlabelled nodes, or a mapping
                 from the nodes' names to labels; None to read the attribute named by ``label``. In
                 a tensor of whole numbers -1 marks a node without a class.
-            tick: called after every epoch.
+            on_epoch: called after every epoch.
 
         Returns:
             The estimator itself.
@@ -86,7 +86,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         labels = self.learn_labels(values, read.where)
         split, split_notes = self._parts(read, labels)
         encoded = self.encode(read.with_notes(*notes, *split_notes), values.name)
-        return self.fit_parts(encoded, labels, split, tick=tick)
+        return self.fit_parts(encoded, labels, split, on_epoch=on_epoch)
 
     def encode(
         self, graph: AttributedGraph, label: Hashable, *, leave: Sequence[str] = ()
@@ -120,7 +120,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         y: Tensor,
         split: Split,
         *,
-        tick: Callable[[EpochRecord], None] = lambda record: None,
+        on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     ) -> Self:
         """Train on the parts of an encoded graph.
 
@@ -128,7 +128,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
             encoded: the result of :meth:`encode`.
             y: [n] float64 as :meth:`learn_labels` returns them, NaN where unknown.
             split: indices of nodes; the test part is not used.
-            tick: called after every epoch.
+            on_epoch: called after every epoch.
 
         Returns:
             The estimator itself.
@@ -138,7 +138,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         """
         notes = self.check_split(y, split)
         encoded = replace(encoded, notes=(*encoded.notes, *notes))
-        fit_together([self], encoded, y, split, tick=tick)
+        fit_together([self], encoded, y, split, on_epoch=on_epoch)
         return self
 
     def check_split(self, y: Tensor, split: Split) -> list[str]:
@@ -252,7 +252,7 @@ def fit_together(
     y: Tensor,
     split: Split,
     *,
-    tick: Callable[[EpochRecord], None] = lambda record: None,
+    on_epoch: Callable[[EpochRecord], None] = lambda record: None,
 ) -> None:
     """Train estimators that differ in their seeds only on parts of a graph: see ``fit_parts``.
 
@@ -261,7 +261,7 @@ def fit_together(
         encoded: the result of :meth:`NodeEstimator.encode`.
         y: [n] float64, NaN where unknown.
         split: indices of nodes; the test part is not used.
-        tick: called after every epoch.
+        on_epoch: called after every epoch.
 
     Raises:
         GraphError: a part has no labelled node.
@@ -274,7 +274,7 @@ def fit_together(
     graph, first = encoded.graph, estimators[0]
     problem = NodeProblem(graph, encoded.x, y, first.outputs, train, val)
     settings = [one.settings() for one in estimators]
-    predictors = NodePredictor.fit(problem, encoded.encoder, first.task, settings, tick)
+    predictors = NodePredictor.fit(problem, encoded.encoder, first.task, settings, on_epoch)
     for one, predictor in zip(estimators, predictors):
         one.predictor_ = predictor
         one.graph_, one.y_, one.notes_ = graph, y, encoded.notes

@@ -85,7 +85,7 @@ class NodePredictor:
         encoder: FeatureEncoder,
         task: NodeTask,
         settings: Sequence[NodeSettings],
-        tick: Callable[[EpochRecord], None] = lambda record: None,
+        on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     ) -> list[NodePredictor]:
         """Train one model, or several models together, on the labelled nodes of a graph.
 
@@ -94,7 +94,7 @@ class NodePredictor:
             encoder: encoder of the features.
             task: type of the labels.
             settings: settings of each model, which differ in their seeds only.
-            tick: called after every epoch.
+            on_epoch: called after every epoch.
 
         Returns:
             The trained models.
@@ -122,7 +122,7 @@ class NodePredictor:
             ),
             apply=BatchedGAT(networks[0]) if can_batch(networks) else apply_each,
             score=_is_right if task == "classification" else None,
-            tick=tick,
+            on_epoch=on_epoch,
         )
         for one, history in zip(predictors, histories):
             one._read, one.mean, one.std = (problem.graph, problem.x), mean, std

@@ -67,7 +67,7 @@ def fit_full_batches(
     *,
     apply: Callable[[Sequence[Network], Inputs], Tensor] = apply_each,
     score: Loss | None = None,
-    tick: Callable[[EpochRecord], None] = lambda record: None,
+    on_epoch: Callable[[EpochRecord], None] = lambda record: None,
 ) -> list[History]:
     """Train networks in place by Adam, and leave each with the weights of its best epoch.
 
@@ -86,7 +86,7 @@ def fit_full_batches(
         settings: settings of the training.
         apply: gives the outputs [r, g, u] of r of the networks, all in training or none.
         score: like the loss, on the validation part only; higher is better.
-        tick: called after every epoch.
+        on_epoch: called after every epoch.
 
     Returns:
         For each network a record of every epoch, whose seconds are its share of the time, and the
@@ -139,7 +139,7 @@ def fit_full_batches(
                 check_finite(trained, "training", epoch, rate)
                 check_finite(validated, "validation", epoch, rate)
                 run.records.append(EpochRecord(epoch, trained, validated, rate, seconds))
-                tick(run.records[-1])
+                on_epoch(run.records[-1])
             for run, values in zip(going, torch.stack(criteria, 1).tolist()):
                 run.judge(epoch, values)
     return [run.end() for run in runs]

@@ -115,7 +115,9 @@ class Trainer:
     ) -> list[Trial]:
         """Train models with the same parts together, and measure them."""
         estimators = [copy.copy(self.estimator).set_params(seed=plan.seed) for plan in plans]
-        fit_together(estimators, self.encoded, self.y, self.splits[plans[0].split], tick=on_epoch)
+        fit_together(
+            estimators, self.encoded, self.y, self.splits[plans[0].split], on_epoch=on_epoch
+        )
         return [self._measure(*pair) for pair in zip(plans, estimators)]
 
     def _measure(self, plan: TrialPlan, estimator: NodeEstimator) -> Trial:
