@@ -43,7 +43,7 @@ def functional(name: str) -> Any:
 
 def keyword(function: Any, name: str, earlier: str) -> str:
     """Return the name of an argument of gattn, or the name that earlier commits use."""
-    return name if name in inspect.signature(function).parameters else earlier
+    return earlier if earlier in inspect.signature(function).parameters else name
 
 
 def _either(owner: Any, name: str, earlier: str) -> Any:
