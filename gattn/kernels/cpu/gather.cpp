@@ -39,6 +39,7 @@ constexpr i64 line = 64;  // bytes of the cache's
 void gather_rows(const GatherRowsArgs& args) {
   const auto index = indices_of<AnyIndex>(args.index, args.is_int64);
   const i64 bytes = args.width * args.element;
+  if (bytes == 0) return;  // the pointers of empty tensors are null, which memcpy must not get
   const Table<const char> table(args.table.data, args.table.stride * args.element);
   char* out = static_cast<char*>(args.out);
   for_each_row(args.count, args.width, [&](i64 t) {
