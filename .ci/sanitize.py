@@ -2,7 +2,8 @@
 
     python .ci/sanitize.py [pytest arguments]        tests/ops where there are none
 
-The build lies in build/sanitize, beside the installed one. What a sanitizer finds ends the run.
+The build is in build/sanitize, beside the installed one. An error that a sanitizer reports ends the
+run.
 """
 
 import os
@@ -52,6 +53,8 @@ def main(arguments: list[str]) -> int:
     }
     (extension,) = BUILD.glob("_kernels*.so")
     command = [sys.executable, "-c", RUN, str(extension), "-q", "-x", "-p", "no:cacheprovider"]
+    # By default (capture=fd) pytest would discard the report of a sanitizer that ends the run.
+    command += ["--capture=sys"]
     # The sanitizers change the memory use of a process, so that its tests are skipped.
     command += ["-o", "timeout=0", "--ignore", "tests/ops/test_memory.py"]
     command += arguments or ["tests/ops"]
