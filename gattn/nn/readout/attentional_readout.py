@@ -10,7 +10,7 @@ from torch_geometric.nn.inits import reset
 from gattn.functional import edge_softmax
 from gattn.graph import Graph
 from gattn.nn.attention.learned_query import segment_attention
-from gattn.nn.common.segments import members
+from gattn.nn.common.segments import segment_index
 from gattn.nn.readout.base import SegmentReadout
 
 
@@ -36,7 +36,7 @@ class AttentionalReadout(SegmentReadout):
         - **weights:** [n, h] for a gate of width h; they sum to one over each graph
 
     Raises:
-        TypeError: for a list or an array in the place of a tensor.
+        TypeError: if an input is a list or an array and no tensor.
         ValueError: where h does not divide out_channels, or x is not two-dimensional.
 
     Reference:
@@ -60,7 +60,7 @@ class AttentionalReadout(SegmentReadout):
         self.mlp, self.nn = _sort_out(nn)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         for module in (self.gate_mlp, self.gate_nn, self.mlp, self.nn):
             reset(module)
 
@@ -92,5 +92,5 @@ def _sort_out(module: Module | None) -> tuple[MLP | None, Module | None]:
 
 def _apply(mlp: MLP | None, other: Module | None, x: Tensor, segments: Graph) -> Tensor:
     if mlp is not None:
-        return mlp(x, batch=members(segments), batch_size=segments.num_dst)
+        return mlp(x, batch=segment_index(segments), batch_size=segments.num_dst)
     return x if other is None else other(x)

@@ -28,7 +28,7 @@ class SegmentReadout(Readout):
         Args:
             x: [n, d], the nodes.
             index: [n], the graph of each node, in any order.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
+            ptr: [g + 1], the index of each graph's first node, in place of index.
             dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
             dim: the dimension of the nodes: 0 or -2.
             max_num_elements: the most nodes of any graph. Nothing is padded: only a
@@ -55,7 +55,7 @@ class SegmentReadout(Readout):
         Args:
             x: [n, d], the nodes.
             index: [n], the graph of each node, in any order.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
+            ptr: [g + 1], the index of each graph's first node, in place of index.
             dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
             dim: the dimension of the nodes: 0 or -2.
             max_num_elements: as in :meth:`forward`.

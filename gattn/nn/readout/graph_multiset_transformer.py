@@ -8,7 +8,7 @@ from torch.nn import ModuleList
 from gattn.graph import Graph
 from gattn.nn.attention.set_attention import PoolingByMultiheadAttention, SetAttentionBlock
 from gattn.nn.common.checks import check_at_least, check_input
-from gattn.nn.common.segments import among_points, of_points, zero_empty
+from gattn.nn.common.segments import among_points, points_to_segments, zero_empty
 from gattn.nn.readout.base import SegmentReadout
 
 
@@ -22,12 +22,12 @@ class GraphMultisetTransformer(SegmentReadout):
     sorted.
 
     Args:
-        channels: features of a node and of the result; divisible by heads.
+        channels: number of node and output features; must be divisible by heads.
         k: nodes after the first pooling.
         num_encoder_blocks: attention blocks among these.
-        heads: heads, h.
-        layer_norm: whether to normalise.
-        dropout: probability of dropping a weight in training.
+        heads: number of heads, h.
+        layer_norm: whether to apply layer normalisation.
+        dropout: dropout probability of the attention weights in training.
 
     Shapes:
         - **input:** x [n, channels]; index [n], in any order, or ptr [g + 1]
@@ -36,8 +36,8 @@ class GraphMultisetTransformer(SegmentReadout):
           sum to one over each graph
 
     Raises:
-        TypeError: for a list or an array in the place of a tensor.
-        ValueError: where heads do not divide channels, or x is not two-dimensional.
+        TypeError: if an input is a list or an array and no tensor.
+        ValueError: if heads does not divide channels, or x is not two-dimensional.
 
     Reference:
         Baek, Kang and Hwang, "Accurate learning of graph representations with graph multiset
@@ -78,7 +78,7 @@ class GraphMultisetTransformer(SegmentReadout):
         self.pma2 = PoolingByMultiheadAttention(channels, 1, *shared)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         for block in (self.pma1, *self.encoders, self.pma2):
             block.reset_parameters()  # type: ignore[operator]
 
@@ -87,7 +87,7 @@ class GraphMultisetTransformer(SegmentReadout):
         points = self.pma1(x, segments).flatten(0, 1)
         for encoder in self.encoders:
             points = encoder(points, among_points(segments, self.k))
-        out = self.pma2(points, of_points(segments, self.k)).squeeze(1)
+        out = self.pma2(points, points_to_segments(segments, self.k)).squeeze(1)
         return zero_empty(out, segments)
 
     def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:

@@ -39,12 +39,12 @@ class LearnedQueryReadout(SegmentReadout):
     through the weights, which sum to one, and is that of W_o.)
 
     Args:
-        in_channels: features of a node, d.
+        in_channels: number of node features, d.
         out_channels: features of the result per query; divisible by heads.
         num_queries: number of learned queries, k.
         heads: heads of each query, h, of c = out_channels / h channels.
         concat: whether the queries of a graph are laid side by side in the result.
-        dropout: probability of dropping a weight in training.
+        dropout: dropout probability of the attention weights in training.
         ff_channels: hidden width of a residual feed-forward layer
             :math:`o + W_2 \mathrm{ReLU}(W_1 o)` after the attention; None for no such layer.
         layer_norm: whether to normalise after the attention and after the feed-forward layer.
@@ -58,8 +58,8 @@ class LearnedQueryReadout(SegmentReadout):
           graph
 
     Raises:
-        TypeError: for a list or an array in the place of a tensor.
-        ValueError: where heads do not divide out_channels, for num_queries < 1 or a dropout that
+        TypeError: if an input is a list or an array and no tensor.
+        ValueError: if heads does not divide out_channels, for num_queries < 1 or a dropout that
             is no probability, or where x is not two-dimensional.
 
     Reference:
@@ -115,7 +115,7 @@ class LearnedQueryReadout(SegmentReadout):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         torch.nn.init.xavier_uniform_(self.query)
         for linear in (self.lin_key, self.lin_value):
             redraw(linear, torch.nn.init.xavier_uniform_)

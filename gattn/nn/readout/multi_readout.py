@@ -12,7 +12,7 @@ from torch_geometric.nn.resolver import aggregation_resolver
 
 from gattn.functional import aggregate
 from gattn.graph import Graph
-from gattn.nn.common.segments import Readout, members
+from gattn.nn.common.segments import Readout, segment_index
 from gattn.nn.readout.base import SegmentReadout
 
 
@@ -34,7 +34,7 @@ class MultiReadout(Readout):
         - **output:** [g, out_1 + out_2 + ...]
 
     Raises:
-        TypeError: for a list or an array in the place of a tensor.
+        TypeError: if an input is a list or an array and no tensor.
         ValueError: for no readout at all, or a name that PyG does not know.
 
     Reference:
@@ -59,7 +59,7 @@ class MultiReadout(Readout):
         self.readouts = ModuleList(_resolve(readout) for readout in readouts)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         for readout in self.readouts:
             readout.reset_parameters()  # type: ignore[operator]
 
@@ -77,7 +77,7 @@ class MultiReadout(Readout):
         Args:
             x: [n, in_channels], the nodes.
             index: [n], the graph of each node, in any order that the readouts allow.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
+            ptr: [g + 1], the index of each graph's first node, in place of index.
             dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
             dim: the dimension of the nodes: 0 or -2.
             max_num_elements: handed to a :class:`SetTransformerReadout`, which needs it under
@@ -110,7 +110,7 @@ class MultiReadout(Readout):
         Args:
             x: [n, in_channels], the nodes.
             index: [n], the graph of each node.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
+            ptr: [g + 1], the index of each graph's first node, in place of index.
             dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
             dim: the dimension of the nodes: 0 or -2.
 
@@ -146,7 +146,7 @@ class _LinearReadout(SegmentReadout):
     def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         if not self.mean:
             return x.new_ones(x.shape[0], 1)
-        size = segments.in_degree()[members(segments)].unsqueeze(1)
+        size = segments.in_degree()[segment_index(segments)].unsqueeze(1)
         return size.double().reciprocal().to(x.dtype)
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ class Set2Set(SegmentReadout):
     product, softmax and sum are one operator.
 
     Args:
-        in_channels: features of a node, d.
+        in_channels: number of node features, d.
         processing_steps: number of steps, T.
         **kwargs: of ``torch.nn.LSTM``, but for ``batch_first``, ``bidirectional`` and
             ``proj_size``: it reads one query of the width of x for each graph.
@@ -37,7 +37,7 @@ class Set2Set(SegmentReadout):
         - **weights:** [n, 1], those of the last step; they sum to one over each graph
 
     Raises:
-        TypeError: for a list or an array in the place of a tensor.
+        TypeError: if an input is a list or an array and no tensor.
         ValueError: where x is not two-dimensional, or for an option that the LSTM cannot have.
 
     Reference:

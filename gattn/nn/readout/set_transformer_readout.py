@@ -28,14 +28,14 @@ class SetTransformerReadout(SegmentReadout):
     padded, the index need not be sorted, and NaN in the input comes out as NaN.
 
     Args:
-        channels: features of a node and of the result; divisible by heads.
+        channels: number of node and output features; must be divisible by heads.
         num_seed_points: learned seeds, k.
         num_encoder_blocks: attention blocks among the nodes.
         num_decoder_blocks: attention blocks among the seeds.
-        heads: heads, h.
+        heads: number of heads, h.
         concat: whether the seeds are laid side by side in the result, or averaged.
-        layer_norm: whether to normalise.
-        dropout: probability of dropping a weight in training.
+        layer_norm: whether to apply layer normalisation.
+        dropout: dropout probability of the attention weights in training.
         num_induced_points: learned points through which the encoder blocks attend, at a cost
             linear in the size of the graphs; None for attention among all nodes.
 
@@ -47,8 +47,8 @@ class SetTransformerReadout(SegmentReadout):
           they sum to one over each graph
 
     Raises:
-        TypeError: for a list or an array in the place of a tensor.
-        ValueError: where heads do not divide channels, or x is not two-dimensional.
+        TypeError: if an input is a list or an array and no tensor.
+        ValueError: if heads does not divide channels, or x is not two-dimensional.
 
     Reference:
         Lee et al., "Set Transformer" (ICML 2019); Buterez et al., "Graph neural networks with
@@ -103,7 +103,7 @@ class SetTransformerReadout(SegmentReadout):
         )
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         for block in (*self.encoders, self.pma, *self.decoders):
             block.reset_parameters()  # type: ignore[operator]
 

@@ -35,7 +35,7 @@ class SoftmaxAggregation(SegmentReadout):
         - **weights:** those of x; they sum to one over each set
 
     Raises:
-        TypeError: for a list or an array in the place of a tensor.
+        TypeError: if an input is a list or an array and no tensor.
         ValueError: for settings that exclude one another, other features than channels, or a
             dimension that x does not have.
 
