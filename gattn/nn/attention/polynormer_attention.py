@@ -30,9 +30,8 @@ class PolynormerAttention(Module):
 
     with :math:`\epsilon = 10^{-6}`. Has the arguments and the parameters of
     ``torch_geometric.nn.attention.PolynormerAttention``, and returns the same outputs for a single
-    graph.
-    For several graphs, PyG's module counts padded rows as keys, so that a graph's result depends
-    on the largest graph; here each graph gets the same result as alone.
+    graph. For several graphs, PyG's module counts padded rows as keys, so that a graph's result
+    depends on the largest graph; here each graph gets the same result as alone.
 
     Args:
         channels: number of features of x, d.

@@ -254,7 +254,7 @@ class InducedSetAttentionBlock(Module):
             segments: graph with one edge from each of n rows to its segment.
 
         Returns:
-            [n, channels].
+            The new features of the rows, [n, channels].
         """
         induced = self.mab1.pool(self.ind[0], x, segments)
         points = from_points(segments, induced.shape[1])

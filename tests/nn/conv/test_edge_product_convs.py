@@ -133,7 +133,7 @@ def test_without_edges_or_nodes(name):
         (
             (torch.ones(6, 4), EDGES, None),
             TypeError,
-            "edge_attr must be a tensor with .*; got None",
+            "edge_attr must be a tensor .*; got None",
         ),
         ((torch.ones(6, 4), EDGES, torch.ones(8, 2)), ValueError, "edge_attr must have 3 features"),
         (
