@@ -22,8 +22,8 @@ from gattn.graphs import in_subgraph
 from gattn.nn import GATConv, GATv2Conv
 
 Layer = Callable[..., Tensor]
-"""A function called as PyG's layers are on a sampled block: ``layer((x_src, x_dst), graph)``, with
-edge_attr as third argument if there are edge features."""
+"""Function with the arguments of PyG's layers on a bipartite graph:
+``layer((x_src, x_dst), graph)``, with edge_attr as third argument if there are edge features."""
 
 
 @torch.no_grad()
@@ -42,15 +42,15 @@ def layerwise_inference(
     .. math:: x^{(l)}_i = \mathrm{layer}_l\bigl(x^{(l-1)},\ \{ j \to i \}\bigr)
         \text{ for } i \text{ in one range, then in the next, and then for } l + 1
 
-    The result equals that of the model on the whole graph up to rounding, because sums run in
+    The result equals that of the model on the whole graph up to rounding errors: sums run in
     another order. For each range, only the input rows of its sources are read. Besides the graph,
     this needs memory for at most ``batch_edges`` rows of each tensor inside a layer, and two
     arrays, in memory or on disk: the input and the output of a layer.
 
     Args:
-        model: a :class:`GAT` in evaluation mode (or PyG's, through :func:`gattn.convert`); or its
-            layers, each a function of ``((x_src, x_dst), graph)`` and, where there are edge
-            features, of ``edge_attr``. The rows of x_dst are the first of x_src.
+        model: a :class:`GAT` in evaluation mode (or PyG's after :func:`gattn.convert`); or a list
+            of layers, each a function of ``((x_src, x_dst), graph)`` and, if there are edge
+            features, of ``edge_attr``. The rows of x_dst are the first rows of x_src.
         x: [n, d], in memory, or memory-mapped with ``numpy.load(..., mmap_mode="r")`` or
             ``torch.load(..., mmap=True)``.
         graph: a graph among the n nodes.
@@ -72,7 +72,7 @@ def layerwise_inference(
 
     Reference:
         Hamilton et al., "Inductive representation learning on large graphs" (NeurIPS 2017); PyG's
-        ``BasicGNN.inference``, which asks for a loader in place of the graph.
+        ``BasicGNN.inference``, which takes a loader instead of the graph.
 
     Example:
         >>> import torch
@@ -129,11 +129,14 @@ def _run(
 
 
 def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of ranges with at most batch_edges edges plus nodes; at least one."""
+    """Yield (start, stop) of ranges of nodes with at most batch_edges edges plus nodes.
+
+    A node with more edges is a range by itself. A graph without nodes has one empty range.
+    """
     nodes = torch.arange(graph.num_dst + 1, device=graph.device)
-    before, start = graph.layout.rowptr + nodes, 0
+    cumulative, start = graph.layout.rowptr + nodes, 0  # edges plus nodes before each node
     while True:
-        end = torch.searchsorted(before, before[start] + batch_edges, right=True)
+        end = torch.searchsorted(cumulative, cumulative[start] + batch_edges, right=True)
         stop = min(max(int(end) - 1, start + 1), graph.num_dst)
         yield start, stop
         start = stop
@@ -200,7 +203,7 @@ def _check_model(model: BasicGNN) -> None:
 
 
 def _acts_on_rows(norm: Module) -> bool:
-    """Return True if a norm treats every node by itself."""
+    """Return True if a normalisation acts on each node separately."""
     if isinstance(norm, pyg.LayerNorm):
         return norm.mode == "node"
     norm = norm.module if isinstance(norm, pyg.BatchNorm) else norm

@@ -12,7 +12,7 @@ from torch_geometric.nn.aggr import Aggregation
 from gattn import graphs
 from gattn.graph import Graph
 from gattn.graph.cache import cached, outside_transforms
-from gattn.graph.edge_input import check_count, check_made_outside, check_not_traced
+from gattn.graph.edge_input import check_count, check_created_outside, check_not_traced
 from gattn.layout import layout as reference
 from gattn.layout.layout import Layout, index_dtype, offsets, owners, stable_argsort, without_stats
 from gattn.nn.common.checks import check_tensor
@@ -104,7 +104,7 @@ def segment_graph(
     if torch.compiler.is_compiling():
         segments = _count(index_or_ptr) if segments is None else segments
         return Graph.from_layout(_traced_layout(_row_segments(index_or_ptr, ptr, rows), segments))
-    check_made_outside("index and ptr", index_or_ptr)
+    check_created_outside("index and ptr", index_or_ptr)
     key = "segments", rows, segments, ptr is not None
     return cached(index_or_ptr, key, lambda: _segments(index_or_ptr, ptr, rows, segments))
 
