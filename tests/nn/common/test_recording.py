@@ -173,7 +173,7 @@ def test_nothing_recorded_is_an_error_that_says_why():
     )
     with nothing, record_attention(torch.nn.Linear(2, 2)):
         pass
-    silent = pytest.raises(RuntimeError, match="of this GATConv: it was not called")
+    silent = pytest.raises(RuntimeError, match="of this GATConv was recorded: it was not called")
     with silent, record_attention(gattn.nn.GATConv(2, 2)):
         pass
     with pytest.raises(KeyError, match="mine"), record_attention(gattn.nn.GATConv(2, 2)):
@@ -181,7 +181,9 @@ def test_nothing_recorded_is_an_error_that_says_why():
 
 
 def test_only_a_module_is_recorded():
-    wrong = pytest.raises(TypeError, match=r"torch module; got NodeClassifier .* by attention")
+    wrong = pytest.raises(
+        TypeError, match=r"torch module; got NodeClassifier .* attention for nodes"
+    )
     with wrong, record_attention(NodeClassifier()):
         pass
 
