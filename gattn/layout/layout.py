@@ -84,7 +84,7 @@ def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
     For symbolic sizes, as under torch.compile, it is int32, because comparing sizes would
     specialise the trace to them. The traced code asserts at run time that the sizes fit.
     """
-    if onnx.exporting():  # ONNX operators index by int64
+    if onnx.exporting():  # ONNX operators require int64 indices
         return torch.int64
     sizes = num_src, num_dst, num_edges
     symbols: list[Any] = [size for size in sizes if isinstance(size, torch.SymInt)]
@@ -136,7 +136,7 @@ def stable_argsort(index: Tensor) -> Tensor:
 
 def offsets(sorted_index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
     """Return the first position of each value 0 .. size in a sorted index: [size + 1]."""
-    if onnx.exporting():  # ONNX has no binary search
+    if onnx.exporting():  # ONNX has no operator for a binary search
         ones = torch.ones_like(sorted_index, dtype=torch.int64)
         counts = ones.new_zeros(size + 1).index_add(0, sorted_index.long() + 1, ones)
         return counts.cumsum(0).to(dtype)
@@ -149,7 +149,7 @@ def owners(offsets: Tensor, total: int) -> Tensor:
 
     The row i of a position p has offsets[i] <= p < offsets[i + 1].
     """
-    if onnx.exporting():  # ONNX repeats only by constant counts
+    if onnx.exporting():  # ONNX can repeat elements only by constant counts
         ends = offsets[1:].long()
         counts = ends.new_zeros(total + 1).index_add(0, ends, torch.ones_like(ends))
         return counts.cumsum(0)[:total]

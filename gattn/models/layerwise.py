@@ -51,13 +51,13 @@ def layerwise_inference(
         model: a :class:`GAT` in evaluation mode (or PyG's after :func:`gattn.convert`); or a list
             of layers, each a function of ``((x_src, x_dst), graph)`` and, if there are edge
             features, of ``edge_attr``. The rows of x_dst are the first rows of x_src.
-        x: [n, d], in memory, or memory-mapped with ``numpy.load(..., mmap_mode="r")`` or
-            ``torch.load(..., mmap=True)``.
+        x: node features [n, d], in memory, or memory-mapped with
+            ``numpy.load(..., mmap_mode="r")`` or ``torch.load(..., mmap=True)``.
         graph: a graph among the n nodes.
-        edge_attr: [e, edge_dim] or [e], edge features, in memory or memory-mapped.
+        edge_attr: edge features [e, edge_dim] or [e], in memory or memory-mapped.
         batch_edges: maximum number of edges plus nodes of a range; a node with more edges is a
             range by itself.
-        out: [n, c], array for the result, in memory or memory-mapped; None for new memory.
+        out: array for the result, [n, c], in memory or memory-mapped; None for new memory.
         scratch: folder for temporary files with the results between two layers, which are
             removed at the end; None keeps these results in memory.
 
@@ -146,7 +146,7 @@ def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
 
 def _rows(x: Tensor | np.ndarray, index: Tensor) -> Tensor:
     """Return rows of an array on the device of the index."""
-    if isinstance(x, np.ndarray):  # numpy copies: torch warns about tensors over read-only files
+    if isinstance(x, np.ndarray):  # copied by numpy, because torch warns about read-only arrays
         return torch.from_numpy(np.asarray(x[index.cpu().numpy()])).to(index.device)
     return x.index_select(0, index.to(x.device)).to(index.device)
 
@@ -161,8 +161,8 @@ def _array(shape: tuple[int, int], like: Tensor, file: Path | None) -> Tensor:
 
 def _layers(model: BasicGNN | Sequence[Layer]) -> Sequence[Layer]:
     """Return the layers of a model as functions."""
-    ours = GATConv, GATv2Conv
-    if isinstance(model, BasicGNN) and all(isinstance(conv, ours) for conv in model.convs):
+    layer_types = GATConv, GATv2Conv
+    if isinstance(model, BasicGNN) and all(isinstance(conv, layer_types) for conv in model.convs):
         _check_model(model)
         return [_layer(model, number) for number in range(model.num_layers)]
     if not isinstance(model, (list, tuple)) or not all(map(callable, model)) or not model:

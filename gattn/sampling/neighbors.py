@@ -192,9 +192,9 @@ def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
             raise ValueError(f"neighbours are sampled on the CPU; got a graph on {graph.device}")
         for kind, size in zip((edge_type[0], edge_type[2]), graph.size):
             if sizes.setdefault(kind, size) != size:
-                of_kind = f" of type {kind!r}" if kind else ""
+                of_type = f" of type {kind!r}" if kind else ""
                 raise ValueError(
-                    f"all edges must join the same nodes{of_kind}; got {sizes[kind]} and {size}"
+                    f"all edges must join the same nodes{of_type}; got {sizes[kind]} and {size}"
                 )
     return sizes
 
@@ -234,9 +234,9 @@ def _check_seed_nodes(kind: str, seeds: Tensor, size: int) -> Tensor:
     outside = ((seeds < 0) | (seeds >= size)).nonzero()
     if outside.numel():
         position = int(outside[0])
-        of_kind = f" of type {kind!r}" if kind else ""
+        of_type = f" of type {kind!r}" if kind else ""
         raise ValueError(
-            f"seed_nodes{of_kind} must be in [0, {size}); got {int(seeds[position])} at position "
+            f"seed_nodes{of_type} must be in [0, {size}); got {int(seeds[position])} at position "
             f"{position}"
         )
     return seeds

@@ -144,7 +144,7 @@ def _pairs(edges: Any, over: Graph, max_length: int) -> tuple[Graph, Tensor, Ten
 
 
 def _levels(graph: Graph, over: Graph, max_length: int) -> Iterator[_Level]:
-    """Yield the pairs at distance 0, 1, ... from every source of ``over`` (breadth-first search)."""
+    """Yield the pairs at distance 0, 1, ... from every source of ``over``, level by level."""
     nodes = over.num_src
     start = over.edge_index[0].unique()
     code = seen = start * nodes + start

@@ -250,7 +250,7 @@ class InducedSetAttentionBlock(Module):
         """Compute the attention within each segment.
 
         Args:
-            x: [n, channels].
+            x: features of the rows, [n, channels].
             segments: graph with one edge from each of n rows to its segment.
 
         Returns:
@@ -319,11 +319,11 @@ class PoolingByMultiheadAttention(Module):
         """Pool the rows of each segment.
 
         Args:
-            x: [n, channels].
-            segments: graph with one edge from each of n rows to its segment, of g.
+            x: features of the rows, [n, channels].
+            segments: graph with one edge from each of n rows to one of g segments.
 
         Returns:
-            [g, num_seed_points, channels].
+            The results of the seeds for each segment, [g, num_seed_points, channels].
         """
         return self.mab.pool(self.seed[0], self.lin(x).relu(), segments)
 
@@ -331,8 +331,8 @@ class PoolingByMultiheadAttention(Module):
         """Return the attention weight of each row in its segment, before dropout.
 
         Args:
-            x: [n, channels].
-            segments: graph with one edge from each of n rows to its segment, of g.
+            x: features of the rows, [n, channels].
+            segments: graph with one edge from each of n rows to one of g segments.
 
         Returns:
             The weights [n, num_seed_points, h]; for each seed and head they sum to one over each

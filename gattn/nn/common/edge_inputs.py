@@ -115,8 +115,8 @@ def check_rows(
         multiple = sizes == (sequences * sources, sequences * destinations)
         if batch or (sequences > 1 and multiple):
             hint = (
-                f". If {name} is a padded batch of {sequences} sequences: its rows must lie one "
-                "after the other, as gattn.graphs.pack(x, lengths) makes them"
+                f". If {name} is a padded batch of {sequences} sequences: concatenate their rows "
+                "without padding by gattn.graphs.pack(x, lengths)"
             )
         raise ValueError(
             f"{name} must have as many rows as the edges have nodes, {sizes[0]} sources and "

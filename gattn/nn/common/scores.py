@@ -285,8 +285,8 @@ def attend_with_score(
     Returns:
         The weighted sums [n, h, c], and the weights [e, h] before dropout or None.
     """
-    want_any = want_weights or is_recording()
-    out, weights = attend_unrecorded(score, value, graph, terms, dropout, want_any)
+    needs_weights = want_weights or is_recording()
+    out, weights = attend_unrecorded(score, value, graph, terms, dropout, needs_weights)
     if weights is not None:
         record(weights, graph, edge_type)
     return out, weights if want_weights else None

@@ -156,8 +156,8 @@ class GATv2Conv(AttentionConv):
             edge_index, edge_attr, x_src, x_dst, self_loops=self.add_self_loops
         )
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
-        nodes, want_any = self._project(x_src, x_dst), bool(return_attention_weights)
-        out, alpha = self.attend(nodes, edge_attr, graph, want_any, terms=terms)
+        nodes, needs_weights = self._project(x_src, x_dst), bool(return_attention_weights)
+        out, alpha = self.attend(nodes, edge_attr, graph, needs_weights, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)
         out = add_bias(out, self.bias, residual)
         if alpha is None:

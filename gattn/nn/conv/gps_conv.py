@@ -238,9 +238,9 @@ class GPSConv(Module):
         )
 
 
-def _check_no_edges(attn_type: str, *supplied: Any) -> None:
+def _check_no_edges(attn_type: str, *arguments: Any) -> None:
     """Raise if attn_index or attn_attr is passed to an attention among all nodes."""
-    if any(argument is not None for argument in supplied):
+    if any(argument is not None for argument in arguments):
         raise ValueError(
             f"attn_index and attn_attr go with attn_type='exphormer'; this is {attn_type!r}"
         )

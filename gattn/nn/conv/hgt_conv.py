@@ -174,8 +174,8 @@ class HGTConv(AttentionConv):
         scaled = {key: self.p_rel["__".join(key)].view(-1, 1, 1) for key in graphs}
         key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs}, scaled)
         value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
-        score, want_any = DotScore(query, key), is_recording()
-        out, weights = attend_unrecorded(score, value, joined, terms, 0.0, want_any)
+        score, needs_weights = DotScore(query, key), is_recording()
+        out, weights = attend_unrecorded(score, value, joined, terms, 0.0, needs_weights)
         if weights is not None:
             parts = weights.split([graph.num_edges for graph in graphs.values()])
             for (edge_type, graph), part in zip(graphs.items(), parts):

@@ -53,7 +53,7 @@ def sample_within_graphs(
         symmetric: whether the graph contains the reverse of each edge.
 
     Returns:
-        int64 [2, -], the pairs of each graph one after the other, in the order of the graphs.
+        int64 [2, number of pairs], the pairs of each graph, in the order of the graphs.
     """
     batch = batch.long()
     nodes, sizes = batch.argsort(stable=True), batch.bincount()

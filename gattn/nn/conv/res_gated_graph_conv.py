@@ -30,7 +30,7 @@ from gattn.nn.common.features import (
 )
 from gattn.nn.common.recording import is_recording, record
 from gattn.nn.conv.base import AttentionConv
-from gattn.nn.conv.row_wise import acts_by_number
+from gattn.nn.conv.row_wise import is_elementwise
 from gattn.ops.custom_score.chunked import edgewise
 
 
@@ -117,7 +117,7 @@ class ResGatedGraphConv(AttentionConv):
         zeros(self.bias)
 
     def _slow_setting(self) -> str:
-        if acts_by_number(self.act):
+        if is_elementwise(self.act):
             return ""
         return f"its act, {self.act}, is not known to be elementwise"
 

@@ -283,7 +283,7 @@ class RGATConv(AttentionConv):
         return infinite_as_nan(F.linear(columns, self.e.t() @ weight))
 
     def _keep_cardinality(self, alpha: Tensor) -> Tensor:
-        """Return the weights after the part of ``mod`` that is applied to single edges.
+        """Apply the part of ``mod`` that acts on single weights, or dropout without ``mod``.
 
         The factors of "scaled" and "f-scaled", and the sum of "additive", are applied later.
         """
@@ -348,14 +348,16 @@ class RGATConv(AttentionConv):
         else:
             alpha = self.softmax(score, index, ptr, size_i)
         self._alpha = alpha
-        return self._weigh(alpha, value, index, size_i)
+        return self._weighted_values(alpha, value, index, size_i)
 
     def update(self, aggr_out: Tensor) -> Tensor:
         """Concatenate or average the heads, and add the bias."""
         out = aggr_out.flatten(1) if self.concat else aggr_out.mean(1).flatten(1)
         return add_bias(out, self.bias)
 
-    def _weigh(self, alpha: Tensor, value: Tensor, index: Tensor, nodes: int | None) -> Tensor:
+    def _weighted_values(
+        self, alpha: Tensor, value: Tensor, index: Tensor, nodes: int | None
+    ) -> Tensor:
         """Return the weighted values of the edges, with the cardinality preservation of mod."""
         shape = (self.heads,) if self.attention_mode == MODES[0] else (self.heads, self.dim)
         value = value.unflatten(-1, (self.heads, *(1,) * (len(shape) - 1), -1))

@@ -40,11 +40,11 @@ In training they compute statistics over all rows, or draw random numbers.
 """
 
 
-def acts_by_number(act: Callable[[Tensor], Tensor]) -> bool:
+def is_elementwise(act: Callable[[Tensor], Tensor]) -> bool:
     """Return whether a function is one of torch's elementwise activation functions."""
     if isinstance(act, Module):
         return type(act) in _MODULES and not has_local_hooks(act)
-    return any(act is recognized for recognized in _FUNCTIONS)
+    return any(act is function for function in _FUNCTIONS)
 
 
 def why_not_row_wise(network: object) -> str:

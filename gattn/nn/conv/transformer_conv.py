@@ -152,8 +152,8 @@ class TransformerConv(AttentionConv):
         key = split_heads(project(self.lin_key, x_src), self.out_channels)
         value = split_heads(project(self.lin_value, x_src), self.out_channels)
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
-        nodes, want_any = Nodes(query, key, value), isinstance(return_attention_weights, bool)
-        out, alpha = self.attend(nodes, edge_attr, graph, want_any, terms=terms)
+        nodes, needs_weights = Nodes(query, key, value), isinstance(return_attention_weights, bool)
+        out, alpha = self.attend(nodes, edge_attr, graph, needs_weights, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)
         if self.root_weight:
             out = self._add_skip(out, skip(self.lin_skip, x_dst))
