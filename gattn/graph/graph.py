@@ -56,8 +56,8 @@ class Graph:
     device: torch.device
     """Device of the layout."""
     kept_edges: Tensor | None
-    """In a result of :meth:`with_self_loops`: int64 positions, in the original graph, of the edges
-    before the loops. None if no edge was removed, and in any other graph."""
+    """In a result of :meth:`with_self_loops`, the indices in the original graph of all edges before
+    the added self-loops, int64. None if no edge was removed, and for any other graph."""
     blocks: Blocks | None
     """Block sizes of a complete or causal graph (see :mod:`gattn.graphs`); None for others."""
     derived: dict[Any, Any]

@@ -33,7 +33,8 @@ BAND_ROWS = 64
 MAX_GRAPH_NODES = 64
 """Maximum number of nodes of a graph that one program processes as a whole."""
 MIN_MEAN_DEGREE = 8
-"""Mean degree from which the band area of a layout is measured."""
+"""Minimum mean degree for which the band area of a layout is measured. A batch of small graphs with
+a lower mean degree counts as sparse."""
 
 
 def with_stats(

@@ -11,7 +11,7 @@ from gattn.graph import Graph
 from gattn.nn.common.recording import is_recording, record
 
 MIN_CHANNELS_PER_SCORE = 12
-"""Sum before projecting if there are at least this many channels per score of a row."""
+"""Minimum number of channels per score from which rows are summed first and projected then."""
 
 
 def learned_query_score(query: Tensor, key_weight: Tensor, x: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ def readable_weight(linear: Any) -> Tensor | None:
 
 
 def is_lazy(linear: Any) -> bool:
-    """Return whether a linear map still waits for its first input to get its width."""
+    """Return whether a linear map has no weight yet, because its first input sets the width."""
     weight = getattr(linear, "_parameters", {}).get("weight")
     return isinstance(weight, UninitializedParameter)
 

@@ -188,7 +188,7 @@ class _ActiveTerms(threading.local):
     unused: tuple[str, ...] = ()
     """Names of the arguments that no method of the layer has read yet."""
     weights: Tensor | None = None
-    """Attention weights before dropout, once a method of the layer has computed them."""
+    """Attention weights before dropout; None until a method of the layer has computed them."""
 
 
 _active = _ActiveTerms()
@@ -206,7 +206,7 @@ class TermsEdgeByEdge(MessagePassing):
 
     @contextmanager
     def bind_terms(self, terms: EdgeTerms) -> Iterator[None]:
-        """Store the terms during a forward, for the methods that PyG calls.
+        """Store edge_weight and attn_bias during a forward, for the methods that PyG calls.
 
         Raises:
             ValueError: if a term was not read, because a subclass overrides the method that
@@ -256,10 +256,10 @@ class TermsEdgeByEdge(MessagePassing):
         return F.dropout(alpha, self.dropout, self.training)
 
     def before_dropout(self, alpha: Tensor | None) -> Tensor | None:
-        """Return the weights before dropout for the weights that ``edge_updater`` returned.
+        """Return the stored attention weights before dropout, or alpha if there are none.
 
-        If a subclass or a hook replaces ``edge_update``, its result alpha is returned unchanged,
-        as a subclass of a PyG layer does.
+        Alpha is the result of ``edge_updater``. It is also returned if a subclass or a hook
+        replaces ``edge_update``, because PyG's layers return the result of the replacement, too.
         """
         weights = _active.weights if _active.layer is self else None
         if weights is None or not pyg_internals.is_original(self, "edge_update"):

@@ -19,7 +19,7 @@ from gattn.nn.common.checks import check_tensor
 
 
 class Readout(Aggregation):
-    """Base class of readouts, which reduce each set of rows to one row, as PyG's aggregations."""
+    """Base class of readouts, which reduce each set of rows to one row, as in PyG."""
 
     def __call__(
         self,

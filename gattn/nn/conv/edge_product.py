@@ -13,7 +13,8 @@ from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.features import as_columns
 
 LIMIT = 5.0
-"""Scores are clamped to [-LIMIT, LIMIT] before the softmax, as in the code of both papers."""
+"""Scores are clamped to [-LIMIT, LIMIT] before the softmax, as by the authors of both layers
+that use this score, GTConv and ExphormerConv."""
 
 
 class EdgeProduct(Module):
@@ -54,7 +55,7 @@ class EdgeProductScore(EdgeProduct):
 
 
 def clamp_score(score: Tensor) -> Tensor:
-    """Clamp a score to [-5, 5], the range that both papers use."""
+    """Clamp a score to the range [-5, 5], as the authors of GTConv and ExphormerConv do."""
     return score.clamp(-LIMIT, LIMIT)
 
 

@@ -242,7 +242,8 @@ class _Message(NamedTuple):
 
     act: Callable[[Tensor], Tensor]
     maps: tuple[Linear, Linear, Linear] | None
-    """Linear maps W_k, W_q and W_v, whose last columns multiply edge features; None without."""
+    """Linear maps W_k, W_q and W_v, whose last columns multiply edge features; None without edge
+    features."""
     edge_dim: int
 
     def gates(self, key: Tensor, edge_attr: Tensor | None, query: Tensor) -> Tensor:

@@ -16,12 +16,12 @@ from gattn.nn.common.segments import lay_out
 
 
 class TypedGraph(NamedTuple):
-    """Edges whose ends are pairs of a node i and an edge type t, numbered i * types + t."""
+    """Two graphs whose nodes are pairs of a node i and an edge type t, numbered i * types + t."""
 
     from_pairs: Graph
-    """Edges from (source, edge type) to the destination."""
+    """Graph with the edges from (source, edge type) to the destination."""
     between_pairs: Graph
-    """Edges from (source, edge type) to (destination, edge type)."""
+    """Graph with the edges from (source, edge type) to (destination, edge type)."""
 
 
 def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
