@@ -196,10 +196,10 @@ def _check_model(model: BasicGNN) -> None:
     if model.training:
         raise ValueError("model must be in evaluation mode, model.eval(); got training mode")
     if model.jk_mode not in (None, "last"):
-        raise ValueError(f"jk must be None or 'last', layer by layer; got {model.jk_mode!r}")
+        raise ValueError(f"jk must be None or 'last' for this inference; got {model.jk_mode!r}")
     for norm in model.norms:
         if not _acts_on_rows(norm):
-            raise ValueError(f"norm must act on each node by itself, layer by layer; got {norm}")
+            raise ValueError(f"norm must act on each node separately; got {norm}")
 
 
 def _acts_on_rows(norm: Module) -> bool:
@@ -225,14 +225,14 @@ def _check(
     if edge_attr is not None:
         _check_rows("edge_attr", edge_attr, graph.num_edges, (1, 2))
     if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise ValueError("out must be an array that can be written; got a read-only one")
+        raise ValueError("out must be a writable array; got a read-only array")
     if out is not None and _address(out) == _address(x):
         raise ValueError("out must not share the memory of x, because later ranges read x")
 
 
 def _check_rows(name: str, rows: Tensor | np.ndarray, count: int, dims: tuple[int, ...]) -> None:
     if isinstance(rows, Tensor) and rows.layout != torch.strided:
-        raise ValueError(f"{name} must be dense, layer by layer; got {rows.layout}")
+        raise ValueError(f"{name} must be dense; got {rows.layout}")
     if rows.ndim not in dims or rows.shape[0] != count:
         raise ValueError(f"{name} must have shape ({count}, d); got {(*rows.shape,)}")
 

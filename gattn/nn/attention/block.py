@@ -142,7 +142,8 @@ class TransformerBlock(Module):
         }
         if len(is_present) > 1:
             raise ValueError(
-                "memory and memory_graph go with a block that has memory_channels; got "
+                "memory and memory_graph are required for a block with memory_channels, and not "
+                "allowed for another; got "
                 f"memory={memory is not None}, memory_graph={memory_graph is not None}, "
                 f"memory_channels={self.cross_attention is not None}"
             )

@@ -99,7 +99,9 @@ def segment_graph(
     if ptr is not None:
         index_or_ptr, segments = ptr, ptr.shape[0] - 1
         if dim_size is not None and dim_size != segments:
-            raise ValueError(f"dim_size must be {segments}, one less than ptr has; got {dim_size}")
+            raise ValueError(
+                f"dim_size must be {segments}, one less than the length of ptr; got {dim_size}"
+            )
     assert index_or_ptr is not None
     if torch.compiler.is_compiling():
         segments = _count(index_or_ptr) if segments is None else segments

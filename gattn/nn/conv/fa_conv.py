@@ -185,7 +185,7 @@ class FAConv(AttentionConv):
             ):
                 raise ValueError(
                     "attn_bias must belong to the cached edges, in their order; got other edges: "
-                    f"call reset_parameters, or make {self} without cached"
+                    f"call reset_parameters, or create {self} without cached"
                 )
             graph = input_graph
         return read_terms(edge_index, graph, x, None, attn_bias, self_loops=loops)
@@ -197,14 +197,14 @@ class FAConv(AttentionConv):
         if self._cached_edge_index is not None:
             return self._cached_edge_index
         if self.normalize and edge_weight is not None:
-            raise ValueError("edge_weight is computed where normalize is set; got one")
+            raise ValueError("edge_weight must be None with normalize=True; got weights")
         if edge_weight is None:
             edge_weight = sparse_values(edge_index, x.dtype)
         if self.normalize:
             normalized = outside_transforms(self._normalized) if self.cached else self._normalized
             result = normalized(edge_index, edge_weight, x)
         elif edge_weight is None:
-            raise ValueError("edge_weight must be given where normalize is not set")
+            raise ValueError("edge_weight is required with normalize=False; got None")
         else:
             graph, weight = read_edges(edge_index, edge_weight, x, x)
             assert weight is not None

@@ -91,7 +91,7 @@ class HypergraphConv(AttentionConv):
         if attention_mode not in MODES:
             raise ValueError(f"attention_mode must be one of {MODES}; got {attention_mode!r}")
         if (flow := kwargs.get("flow", "source_to_target")) != "source_to_target":
-            raise ValueError(f"flow must be 'source_to_target', and then back; got {flow!r}")
+            raise ValueError(f"flow must be 'source_to_target'; got {flow!r}")
         check_at_least(-1, in_channels=in_channels)
         settings = {"negative_slope": negative_slope, "dropout": dropout} if use_attention else {}
         super().__init__(

@@ -216,7 +216,7 @@ class RGATConv(AttentionConv):
         if edge_type is None:
             edge_type = sparse_values(edge_index, torch.int64)
         if edge_type is None:
-            raise ValueError("edge_type must be given, or be the values of a sparse adjacency")
+            raise ValueError("edge_type is required unless edges are a sparse adjacency; got None")
         graph, edge_attr = read_edges(edge_index, edge_attr, x, x, size)
         edge_type = edge_rows(edge_index, edge_type, "edge_type", 1)
         terms = read_terms(
@@ -381,4 +381,4 @@ def _check_options(mechanism: str, mode: str, dim: int, dropout: float, mod: str
     if mod is not None and mod not in MODS:
         raise ValueError(f"mod must be None or one of {MODS}; got {mod!r}")
     if dropout > 0 and mod is not None:
-        raise ValueError(f"dropout must be 0 where mod is given; got {dropout}")
+        raise ValueError(f"dropout must be 0 if mod is set; got {dropout}")

@@ -70,7 +70,8 @@ class AttentionalReadout(SegmentReadout):
         heads = gate.shape[1]
         if heads == 0 or value.shape[1] % heads:
             raise ValueError(
-                f"the width of the gate must divide {value.shape[1]}, the features; got {heads}"
+                f"the width of the gate must divide {value.shape[1]}, the number of features; got "
+                f"{heads}"
             )
         gate = gate.to(value.dtype)  # under autocast a network's output may have another dtype
         return segment_attention(gate, value.unflatten(-1, (heads, -1)), segments, 0.0).flatten(1)
