@@ -61,25 +61,28 @@ _registered: dict[type, dict[str, Any]] = {}
 """Methods in EQUATIONS that each class of PyG and gattn defines itself."""
 
 
-def register_equations(*kinds: type) -> None:
-    """Register the present equations of classes as the original ones."""
-    for kind in kinds:
-        _registered[kind] = {name: vars(kind)[name] for name in EQUATIONS if name in vars(kind)}
+def register_equations(*classes: type) -> None:
+    """Register the methods in EQUATIONS that classes define now as the original ones."""
+    for cls in classes:
+        _registered[cls] = {name: vars(cls)[name] for name in EQUATIONS if name in vars(cls)}
 
 
 register_equations(MessagePassing)
 
 
-def equations(kind: type) -> dict[str, Any]:
-    """Return the equations that instances of a class run, by name."""
-    return {name: getattr(kind, name) for name in EQUATIONS if hasattr(kind, name)}
+def equations(cls: type) -> dict[str, Any]:
+    """Return the methods in EQUATIONS that instances of a class run, by name."""
+    return {name: getattr(cls, name) for name in EQUATIONS if hasattr(cls, name)}
 
 
-def overridden(kind: type) -> str:
-    """Describe equations that an unregistered class defines or that were replaced; else empty."""
+def overridden(cls: type) -> str:
+    """Describe the equations that differ from the registered ones; an empty string if none does.
+
+    They were defined by a class that is not registered, or replaced on a registered class.
+    """
     overrides: dict[str, list[str]] = {}
-    for name in equations(kind):
-        owner = next(base for base in kind.__mro__ if name in vars(base))
+    for name in equations(cls):
+        owner = next(base for base in cls.__mro__ if name in vars(base))
         if _registered.get(owner, {}).get(name) is not vars(owner)[name] and not _is_generated(
             owner, name
         ):
@@ -102,10 +105,10 @@ def replaced_methods(layer: Module) -> list[str]:
 
 def is_bound_by_pyg(layer: Module, name: str) -> bool:
     """Return True if an attribute of an instance is the method that PyG itself bound to it."""
-    bound, kind = vars(layer)[name], type(layer)
+    bound, cls = vars(layer)[name], type(layer)
     if name not in BOUND or getattr(bound, "__self__", None) is not layer:
         return False
-    generated = (getattr(kind, f"_{prefix}_{name}", None) for prefix in ("orig", "jinja"))
+    generated = (getattr(cls, f"_{prefix}_{name}", None) for prefix in ("orig", "jinja"))
     return getattr(bound, "__func__", name) in generated
 
 
@@ -121,7 +124,7 @@ def is_original(layer: Module, name: str) -> bool:
 
 
 def edge_hooks(layer: Module) -> str:
-    """Describe the equation of a layer that has a hook; empty if none has."""
+    """Describe an equation of a layer that has a hook; an empty string if none has."""
     for name in EDGE_HOOKS:
         hooks = getattr(layer, name, None)
         if hooks is None:
@@ -136,10 +139,10 @@ def class_state(layer: Module) -> dict[str, Any]:
     return {name: vars(layer)[name] for name in CLASS_STATE if name in vars(layer)}
 
 
-def name_aggregation(name: str, kind: type[Module]) -> None:
-    """Let PyG's resolver find a readout class by a name, and build exactly this class."""
+def name_aggregation(name: str, readout: type[Module]) -> None:
+    """Register a readout class under a name, so that PyG's resolver creates this class."""
 
     def new(_: type, *args: Any, **options: Any) -> Module:
-        return kind(*args, **options)
+        return readout(*args, **options)
 
     setattr(aggr, name, type(name, (aggr.Aggregation,), {"__new__": new}))

@@ -55,7 +55,7 @@ FakeTensor: type = getattr(getattr(torch, "_subclasses", None), "FakeTensor", ty
 
 
 def fake_mode() -> Any:
-    """A mode in which operators compute shapes, and its tensors have no memory.
+    """Return a mode in which operators compute shapes only, and tensors have no memory.
 
     Raises:
         NotImplementedError: if this version of torch has no FakeTensorMode.
@@ -67,7 +67,7 @@ def fake_mode() -> Any:
 
 
 def data_dependent_errors() -> tuple[type[Exception], ...]:
-    """The errors of reading a number of a tensor that has no memory."""
+    """Return the types of the errors raised when a value is read from a tensor without memory."""
     from torch._subclasses import fake_tensor
 
     return fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException
@@ -118,8 +118,8 @@ def dispatch_mode_active() -> bool:
 
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the original function or module of one that torch.compile returned."""
-    if getattr(function, "_torchdynamo_disable", False):  # compiler.disable wraps the original, too
+    """Return the original function or module from the result of torch.compile."""
+    if getattr(function, "_torchdynamo_disable", False):  # keep the wrapper of compiler.disable
         return function
     for name in ("_torchdynamo_orig_callable", "_orig_mod"):
         function = getattr(function, name, function)
@@ -127,10 +127,10 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def map_one_by_one(operator: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Call an operator once for each gradient of a batch of gradients.
+    """Call an operator once for each gradient of a batch of gradients, and stack the results.
 
     ``torch.autograd.grad(is_grads_batched=True)`` and ``jacobian(vectorize=True)`` batch gradients
-    by a separate vmap, which is not that of torch.func.
+    by an older vmap that is separate from torch.func.
     """
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
@@ -138,16 +138,16 @@ def map_one_by_one(operator: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     def unwrap(arg: Any) -> Any:
         if isinstance(arg, Tensor):
             return torch._remove_batch_dim(arg, level, 1, 0)
-        return [unwrap(one) for one in arg] if isinstance(arg, (list, tuple)) else arg
+        return [unwrap(item) for item in arg] if isinstance(arg, (list, tuple)) else arg
 
-    def row_of(arg: Any, number: int) -> Any:
+    def select(arg: Any, index: int) -> Any:
         if isinstance(arg, Tensor):
-            return arg[number if arg.shape[0] > 1 else 0]
-        return [row_of(one, number) for one in arg] if isinstance(arg, list) else arg
+            return arg[index if arg.shape[0] > 1 else 0]
+        return [select(item, index) for item in arg] if isinstance(arg, list) else arg
 
-    rows = [unwrap(arg) for arg in args]
-    size = max(row.shape[0] for row in rows if isinstance(row, Tensor))
-    results = [operator(*(row_of(row, number) for row in rows)) for number in range(size)]
+    batched = [unwrap(arg) for arg in args]
+    size = max(arg.shape[0] for arg in batched if isinstance(arg, Tensor))
+    results = [operator(*(select(arg, index) for arg in batched)) for index in range(size)]
     if isinstance(results[0], Tensor):
         return torch._add_batch_dim(torch.stack(results), 0, level)
     return tuple(torch._add_batch_dim(torch.stack(outs), 0, level) for outs in zip(*results))

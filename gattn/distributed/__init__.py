@@ -1,4 +1,4 @@
-"""Attention on a graph that several processes share; each owns a range of the nodes."""
+"""Attention on a graph that is distributed over processes, each of which owns a range of nodes."""
 
 from gattn.distributed.gradients import sum_gradients
 from gattn.distributed.graph import DistributedGraph

@@ -20,8 +20,8 @@ def sum_gradients(parameters: Iterable[Tensor], *, group: dist.ProcessGroup | No
     The result equals the gradient of the mean loss over all labelled nodes V, computed in one
     process, if each process divides the *sum* of the losses of its local nodes V_r by the number of
     labelled nodes of the whole graph. A process without labelled nodes must also call ``backward``,
-    on a loss of zero. (``DistributedDataParallel`` averages over the processes: with it, multiply
-    the loss by the number of processes.)
+    on a loss of zero. ``DistributedDataParallel`` averages over the processes: with it, multiply
+    the loss by the number of processes.
 
     Args:
         parameters: parameters of the model, the same in every process and in the same order.
@@ -51,8 +51,8 @@ def sum_gradients(parameters: Iterable[Tensor], *, group: dist.ProcessGroup | No
 def _sum_gradients_of_one_type(parameters: list[Tensor], group: dist.ProcessGroup | None) -> None:
     """Sum the gradients of parameters of one dtype and device in one message.
 
-    The message ends with one flag for each parameter that has a gradient in any process: the
-    gradients of the other parameters stay None.
+    The message ends with one number per parameter, which is not 0 after the sum if any process has
+    a gradient. If none has, the gradient of the parameter stays None.
     """
     grads = [p.new_zeros(p.shape) if p.grad is None else p.grad for p in parameters]
     has_grad = parameters[0].new_tensor([p.grad is not None for p in parameters])

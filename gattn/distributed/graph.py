@@ -48,14 +48,14 @@ class DistributedGraph(Graph):
 
     partition: Partition
     halo: Halo
-    """The plan of the exchange of rows."""
+    """Index tensors and counts for the exchange of rows with the other processes."""
     local: Graph
     """The edges of this process as a bipartite graph: from their m sources to its n_r nodes."""
     nodes: Tensor
     """The caller's indices of the local nodes, [n_r] int64: ``x[graph.nodes]`` are the features."""
     edges: Tensor
-    """Positions of the local edges among the edges that were passed, [e_r] int64:
-    ``edge_attr[graph.edges]`` is their features."""
+    """Indices of the local edges among the caller's edges, [e_r] int64: ``edge_attr[graph.edges]``
+    are their features."""
 
     def __init__(self) -> None:
         raise TypeError("create a DistributedGraph with from_edges or from_local_edges")
@@ -64,7 +64,7 @@ class DistributedGraph(Graph):
     def from_edges(
         cls, edges: Any, partition: Partition, *, group: Group = None
     ) -> DistributedGraph:
-        """Create this process's part where every process has all edges of the graph.
+        """Create this process's part if every process has all edges of the graph.
 
         Args:
             edges: the whole graph, as :class:`gattn.Graph` takes it, the same in every process.
@@ -95,10 +95,10 @@ class DistributedGraph(Graph):
     def from_local_edges(
         cls, edge_index: Tensor, partition: Partition, *, group: Group = None
     ) -> DistributedGraph:
-        """Create this process's part where each process has only the edges into its local nodes.
+        """Create this process's part if each process has only the edges into its local nodes.
 
-        A process needs memory for these edges, its halo, and the order of the partition if there
-        is one.
+        A process needs memory for these edges, for its halo, and for the order of the partition
+        unless that is None.
 
         Args:
             edge_index: [2, e_r], pairs of source and destination in the caller's numbering.
@@ -136,7 +136,7 @@ class DistributedGraph(Graph):
         cls, source: Tensor, destination: Tensor, edges: Tensor, partition: Partition, peers: Peers
     ) -> DistributedGraph:
         """Create the part from the global ids of both ends of the local edges."""
-        halo = Halo.plan(source, partition.bounds, peers)
+        halo = Halo.build(source, partition.bounds, peers)
         first = partition.bounds[peers.rank]
         pairs = torch.stack([torch.searchsorted(halo.global_ids, source), destination - first])
         local = Graph(pairs, (halo.num_rows, halo.num_local))
@@ -147,10 +147,14 @@ class DistributedGraph(Graph):
     def _from_local_graph(
         cls, local: Graph, halo: Halo, partition: Partition, nodes: Tensor, edges: Tensor
     ) -> DistributedGraph:
-        """Create the part; its edges are numbered so that dropout is that of the whole graph."""
+        """Create the part from its local graph.
+
+        Its edges get the canonical numbers that they have in the whole graph, so that dropout draws
+        the same mask.
+        """
         counts = halo.peers.all_gather([local.num_edges], local.device)
-        before = sum(count for (count,) in counts[: halo.peers.rank])
-        local = Graph.from_layout(local.layout, local.kept_edges, before)
+        edge_offset = sum(count for (count,) in counts[: halo.peers.rank])
+        local = Graph.from_layout(local.layout, local.kept_edges, edge_offset)
         graph = cls.__new__(cls)
         graph.__dict__.update(
             num_src=halo.num_local, num_dst=halo.num_local, num_edges=local.num_edges,
@@ -199,7 +203,7 @@ class DistributedGraph(Graph):
 
     @property
     def layout(self) -> Layout:
-        """Always raise TypeError: sources of local edges are not only local nodes."""
+        """Always raise TypeError, because the part has no layout of the whole graph."""
         raise TypeError(
             "this needs the whole graph; got a DistributedGraph, which has one process's part. "
             "Layers and operators that call gattn.functional, such as GATConv, accept it; its "

@@ -1,4 +1,4 @@
-"""The halo: rows of nodes that other processes own, fetched, and their gradients sent back."""
+"""Exchange of halo rows: features of nodes that other processes own, and their gradients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CommStats:
     exchanges: int = 0
 
     def count(self, sent: Tensor, received: Tensor) -> None:
-        """Add one exchange."""
+        """Add the bytes of one exchange."""
         self.bytes_sent += sent.numel() * sent.element_size()
         self.bytes_received += received.numel() * received.element_size()
         self.exchanges += 1
@@ -41,7 +41,7 @@ class CommStats:
 
 @dataclass(frozen=True, eq=False)
 class Halo:
-    """The plan of an exchange: which rows this process sends to and receives from each other one.
+    """Index tensors and counts of the rows that this process sends to and receives from others.
 
     The sources of a process's edges, by ascending global id, are the halo nodes before the local
     nodes, then all local nodes, then the halo nodes after them. Edges sorted by this numbering
@@ -56,7 +56,8 @@ class Halo:
     num_local: int
     """Number of local nodes: those that this process owns."""
     send_index: Tensor
-    """Local rows that other processes read, grouped by process, ascending in each: [s] int64."""
+    """Indices of the local rows that other processes read, [s] int64: grouped by process, and
+    ascending for each process."""
     send_counts: list[int]
     """Number of rows sent to each process."""
     recv_counts: list[int]
@@ -69,8 +70,8 @@ class Halo:
         return self.global_ids.numel()
 
     @classmethod
-    def plan(cls, sources: Tensor, bounds: Sequence[int], peers: Peers) -> Halo:
-        """Find the halo rows that this process reads, and request them from their owners.
+    def build(cls, sources: Tensor, bounds: Sequence[int], peers: Peers) -> Halo:
+        """Determine the halo rows that this process reads, and exchange their ids with the owners.
 
         Args:
             sources: global ids of the sources of this process's edges, [e] int64.
@@ -97,7 +98,7 @@ class Halo:
         sent = torch.cat([part[self.send_index] for part in flat], 1)
         pending = self.peers.all_to_all(sent, self.send_counts, self.recv_counts)
         gathered = [part.new_empty(self.num_rows, *part.shape[1:]) for part in rows]
-        for target, local in zip(gathered, rows):  # while the exchange runs
+        for target, local in zip(gathered, rows):  # copy local rows while the exchange runs
             self._local(target).copy_(local)
         received = pending()
         self.comm_stats.count(sent, received)
@@ -108,9 +109,10 @@ class Halo:
         return tuple(gathered)
 
     def scatter_add(self, grads: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Send halo gradients to their owners and add them up: the transpose of :meth:`gather`.
+        """Send the gradients of halo rows to their owners, which add them to those of local rows.
 
-        Sums run over the processes in rank order, so that two runs give the same bits.
+        This is the transpose of :meth:`gather`. Sums run over the processes in rank order, so that
+        two runs give the same bits.
         """
         sent = torch.cat([torch.cat(self._remote(grad)).flatten(1) for grad in grads], 1)
         pending = self.peers.all_to_all(sent, self.recv_counts, self.send_counts)
@@ -138,7 +140,7 @@ class Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, halo: Halo, *rows: Tensor) -> tuple[Tensor, ...]:
-        """Return the rows of all sources."""
+        """Return the rows of all sources, local and halo."""
         ctx.halo = halo
         return halo.gather(rows)
 

@@ -41,7 +41,9 @@ class Partition:
     def __post_init__(self) -> None:
         ascend = all(low <= high for low, high in itertools.pairwise(self.bounds))
         if len(self.bounds) < 2 or self.bounds[0] != 0 or not ascend:
-            raise ValueError(f"bounds must ascend from 0, one more than parts; got {self.bounds}")
+            raise ValueError(
+                f"bounds must ascend from 0 and have one more entry than parts; got {self.bounds}"
+            )
         if self.order is not None and self.order.shape != (self.num_nodes,):
             raise ValueError(
                 f"order must have shape ({self.num_nodes},); got {tuple(self.order.shape)}"
@@ -88,7 +90,7 @@ class Partition:
 
     @classmethod
     def contiguous(cls, num_nodes: int, num_parts: int) -> Partition:
-        """Split the caller's numbering into ranges of equal size, up to one node.
+        """Split the nodes into ranges in the caller's order, whose sizes differ by at most one.
 
         Args:
             num_nodes: number of nodes of the whole graph.
@@ -99,12 +101,12 @@ class Partition:
         """
         check_count("num_nodes", num_nodes)
         check_count("num_parts", num_parts, 1)
-        each, more = divmod(num_nodes, num_parts)
-        return cls(tuple(each * r + min(r, more) for r in range(num_parts + 1)))
+        size, remainder = divmod(num_nodes, num_parts)
+        return cls(tuple(size * r + min(r, remainder) for r in range(num_parts + 1)))
 
     @classmethod
     def from_parts(cls, part: Tensor, num_parts: int) -> Partition:
-        """Create a partition from the part of each node, such as another program computes.
+        """Create a partition from the part of each node, for example computed by another program.
 
         Args:
             part: [n] of any integer dtype, the process that owns each node.
@@ -133,10 +135,11 @@ class Partition:
 
     @classmethod
     def metis(cls, edges: Any, num_nodes: int, num_parts: int) -> Partition:
-        """Partition a graph with METIS: few edges between parts, about equal work in each.
+        """Partition a graph with METIS, with few edges between parts and about equal work in each.
 
-        Runs in one process, on the whole graph, with METIS (``pip install gattn[partition]``).
-        Equal edges give equal parts, so every process may compute the partition itself.
+        It runs in one process, on the whole graph, and needs METIS
+        (``pip install gattn[partition]``). The same edges always give the same parts, so every
+        process may compute the partition itself.
 
         Args:
             edges: the whole graph, as :class:`gattn.Graph` takes it.
@@ -176,8 +179,8 @@ class Partition:
 
 def _undirected(source: Tensor, destination: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """Return CSR offsets and neighbours of the undirected simple graph, as METIS reads it."""
-    differ = source != destination
-    source, destination = source[differ], destination[differ]
+    is_no_loop = source != destination
+    source, destination = source[is_no_loop], destination[is_no_loop]
     keys = torch.cat([source * num_nodes + destination, destination * num_nodes + source]).unique()
     starts = torch.searchsorted(keys, torch.arange(num_nodes + 1) * num_nodes)
     return starts, keys % num_nodes

@@ -1,4 +1,4 @@
-"""Exchange of rows between the processes of a group."""
+"""Exchange of rows and of numbers between the processes of a torch.distributed group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Peers:
-    """The processes of a torch.distributed group.
+    """Processes of a torch.distributed group, and the exchanges between them.
 
     Args:
         group: process group; None for all processes.
@@ -32,7 +32,7 @@ class Peers:
     def all_to_all(
         self, rows: Tensor, send_counts: Sequence[int], recv_counts: Sequence[int]
     ) -> PendingRows:
-        """Start to send each process its rows, without waiting.
+        """Start to send rows to each process, without waiting for the exchange.
 
         Args:
             rows: [s, w] of any dtype; the first ``send_counts[0]`` rows go to process 0, and so on.
@@ -43,14 +43,14 @@ class Peers:
             A function that waits for the exchange and returns the received rows,
             [sum(recv_counts), w].
         """
-        # Bytes, because gloo does not take every dtype.
+        # Rows are sent as bytes, because gloo does not support every dtype.
         sent = rows.contiguous().view(torch.uint8)
         received = sent.new_empty(sum(recv_counts), sent.shape[1])
         work = dist.all_to_all_single(
             received, sent, list(recv_counts), list(send_counts), group=self.group, async_op=True
         )
 
-        def wait(sent: Tensor = sent) -> Tensor:  # keeps the buffer alive until it has been read
+        def wait(sent: Tensor = sent) -> Tensor:  # the default keeps the send buffer alive
             assert work is not None
             work.wait()
             return received.view(rows.dtype)
@@ -58,11 +58,11 @@ class Peers:
         return wait
 
     def all_gather(self, numbers: Sequence[int], device: torch.device) -> list[list[int]]:
-        """Return the numbers of every process; all processes pass equally many."""
+        """Return the numbers of every process; all processes must pass equally many numbers."""
         rows = torch.tensor([numbers] * self.size, device=device)
         gathered = self.all_to_all(rows, [1] * self.size, [1] * self.size)()
         return gathered.tolist()
 
 
 PendingRows = Callable[[], Tensor]
-"""Waits for an exchange of rows and returns the received ones."""
+"""Function that waits for an exchange of rows and returns the received rows."""

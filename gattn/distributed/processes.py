@@ -21,7 +21,7 @@ TIMEOUT = 30.0
 
 
 class ProcessFailure(RuntimeError):
-    """Raised where another process died or failed; the message names it.
+    """Error raised if another process died or failed; the message names that process.
 
     Example:
         >>> from gattn.distributed import ProcessFailure
@@ -56,13 +56,13 @@ def init_processes(backend: str | None = None, *, timeout: float = TIMEOUT) -> I
     """Initialise torch.distributed for the processes of torchrun, inside a ``with`` block.
 
     Without torchrun there is one process. The processes leave the block together. If one dies or
-    raises, each of the others raises a :class:`ProcessFailure` that names it: at once where the
-    connection breaks, or after ``timeout`` seconds where the process hangs, plus the few seconds
-    that it takes to check which processes are alive.
+    raises an error, each of the others raises a :class:`ProcessFailure` that names it. They raise
+    it at once if the connection breaks, or after ``timeout`` seconds if the process hangs, plus a
+    few seconds to check which processes are alive.
 
     Args:
-        backend: backend of torch.distributed; None for ``"nccl"`` where torch finds a CUDA device,
-            and ``"gloo"`` elsewhere.
+        backend: backend of torch.distributed; None for ``"nccl"`` if torch finds a CUDA device, and
+            else ``"gloo"``.
         timeout: seconds that a process waits for the others. Must exceed the time by which one
             process can be ahead of another, for example after loading a smaller part.
 
@@ -82,7 +82,7 @@ def init_processes(backend: str | None = None, *, timeout: float = TIMEOUT) -> I
     """
     if dist.is_initialized():
         raise RuntimeError(
-            "torch.distributed is already initialised; init_processes must be the one to do it"
+            "torch.distributed is already initialised; init_processes must initialise it itself"
         )
     backend = backend or ("nccl" if torch.cuda.is_available() else "gloo")
     device = _device(backend)
@@ -98,9 +98,9 @@ def init_processes(backend: str | None = None, *, timeout: float = TIMEOUT) -> I
             yield Processes(rank, size, device)
             dist.barrier()
             watch.end(LEFT)
-            dist.barrier()  # the process that hosts the store leaves after the others reported
+            dist.barrier()  # the host of the store must leave after the others wrote their status
         except (RuntimeError, Terminated) as error:
-            # A collective fails mostly because another process died.
+            # The usual reason for an error in a collective is that another process died.
             _ignore_sigterm()
             failure = watch.find_failure()
             _leave(watch, LEFT if failure else _final_status(error))
@@ -122,12 +122,12 @@ def _leave(watch: Watch, status: str) -> None:
 
 
 class Terminated(SystemExit):
-    """Raised on SIGTERM, which torchrun sends to the remaining processes when one has died."""
+    """Exception raised on SIGTERM, which torchrun sends to all processes when one has died."""
 
 
 @contextlib.contextmanager
 def _raise_on_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into an exception, so that this process can report why it ends."""
+    """Raise an exception on SIGTERM, so that this process can report why it ends."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -143,7 +143,7 @@ def _raise_on_sigterm() -> Iterator[None]:
 
 
 def _ignore_sigterm() -> None:
-    """Ignore SIGTERM: this process is ending already and still looks for the reason."""
+    """Ignore SIGTERM while this process ends, so that it can still determine the reason."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
@@ -163,7 +163,7 @@ def _rendezvous() -> tuple[dist.Store, int, int]:
 
 
 def _separate_connection(store: dist.Store, timeout: float) -> dist.Store:
-    """Open a second connection to the store, with keys of this attempt of torchrun alone."""
+    """Open a second connection to the store, with a key prefix for this attempt of torchrun."""
     if "RANK" in os.environ:
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         limit = datetime.timedelta(seconds=timeout)

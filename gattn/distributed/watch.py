@@ -1,4 +1,4 @@
-"""Heartbeats of the processes, by which the others detect and name one that is gone."""
+"""Heartbeats of the processes, to detect and name a process that died."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class Watch:
         """Stop the heartbeats and write a final status for the others."""
         self._ended.set()
         self._thread.join()
-        with contextlib.suppress(RuntimeError):  # without the store nobody can read it
+        with contextlib.suppress(RuntimeError):  # the store is gone, so nobody can read a status
             self.store.set(f"status{self.rank}", status)
 
     def wait_for_others(self) -> None:
         """Wait up to PATIENCE seconds for the others' final status if this process hosts the store.
 
-        The others read in the store which process failed first.
+        The others still need the store, to read which process failed first.
         """
         end = time.monotonic() + PATIENCE
         while self._store_host == f"rank {self.rank}" and time.monotonic() < end:
@@ -71,7 +71,7 @@ class Watch:
             time.sleep(BEAT / 10)
 
     def find_failure(self) -> str:
-        """Describe the process that failed or died first; empty if all are alive or left in order.
+        """Describe the process that failed or died first; empty if no process failed or died.
 
         Waits up to PATIENCE seconds for heartbeats. The first failure is stored, so later callers
         report the root cause and not the processes that failed because of it.

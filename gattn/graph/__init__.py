@@ -1,4 +1,4 @@
-"""Graph, and its construction from any form of edges."""
+"""The class Graph, and its construction from edges in any supported format."""
 
 from gattn.graph.cache import outside_transforms as outside_transforms
 from gattn.graph.edge_structure import EdgeStructure as EdgeStructure

@@ -1,9 +1,9 @@
 """The cache of gattn: objects that were built from a tensor or a graph, stored with it.
 
-A tensor is recognised by identity and content. Torch's version counter misses writes by
+A tensor is recognised by identity and content. Torch's version counter does not count writes by
 collectives (``dist.broadcast`` into a buffer), through ``.data``, through DLPack, and through NumPy
-arrays that share the memory. The integers themselves are therefore summed at each look-up: see
-:func:`of_tensor`.
+arrays that share the memory. Each look-up therefore computes a checksum of the indices: see
+:func:`entries_of_tensor`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CHANGED = (
 
 
 class CacheOwner(Protocol):
-    """An object that stores what was built from it, such as a Graph."""
+    """Object that stores the objects that were built from it, such as a Graph."""
 
     derived: dict[Any, Any]
 
@@ -48,7 +48,7 @@ def cached(owner: Tensor | CacheOwner | None, key: object, build: Callable[[], _
         return build()
     if owner is None:
         return _ownerless(key, build)
-    entries = of_tensor(owner) if isinstance(owner, Tensor) else owner.derived
+    entries = entries_of_tensor(owner) if isinstance(owner, Tensor) else owner.derived
     if key in entries:
         return entries[key]
     result = outside_transforms(build)()
@@ -84,8 +84,8 @@ def cached_last(
     return result
 
 
-def of_tensor(tensor: Tensor) -> dict[Any, Any]:
-    """Return the cache entries of a tensor with its present content; a new dict without any.
+def entries_of_tensor(tensor: Tensor) -> dict[Any, Any]:
+    """Return the cache entries of a tensor with its present content; an empty dict if it has none.
 
     On a CPU the content is recognised by a checksum of the indices. On another device it is
     recognised by torch's version counter, and the checksum is compared on the device without
@@ -104,7 +104,10 @@ def share(matrix: Tensor, other: Tensor) -> None:
 
 
 def outside_transforms(function: _F) -> _F:
-    """Run a function outside inference mode and torch.func: cached tensors outlive both."""
+    """Make a function run outside of inference mode and torch.func.
+
+    Tensors in the cache live longer than both, so they must not be created inside of them.
+    """
 
     @functools.wraps(function)
     def wrapper(*args: Any, **options: Any) -> Any:
@@ -125,7 +128,7 @@ def size() -> int:
 
 
 def _fingerprint(tensor: Tensor) -> _Fingerprint:
-    """Return what identifies the content of a tensor: shapes, strides and checksums of its indices.
+    """Return a fingerprint of the content of a tensor: shapes, strides and checksums of indices.
 
     On a device other than the CPU, checksums are not read; version counters and addresses are used
     in their place, and the checksums are returned for a comparison on the device.
@@ -144,12 +147,12 @@ def _is_readable(tensor: Tensor) -> bool:
     return tensor.is_cpu or tensor.is_meta
 
 
-def _agree(before: _Fingerprint, now: _Fingerprint) -> bool:
+def _agree(old: _Fingerprint, new: _Fingerprint) -> bool:
     """Return True if two fingerprints agree; checksums on a device are compared there."""
-    if before[0] != now[0]:
+    if old[0] != new[0]:
         return False
-    for old, new in zip(before[1], now[1]):
-        torch._assert_async(old == new, _CHANGED)
+    for old_sum, new_sum in zip(old[1], new[1]):
+        torch._assert_async(old_sum == new_sum, _CHANGED)
     return True
 
 

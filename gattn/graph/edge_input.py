@@ -14,9 +14,9 @@ from gattn.graph.cache import outside_transforms
 
 @outside_transforms
 def read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, Tensor, int, int]:
-    """Return (source, destination, num_src, num_dst) of edges in any supported form."""
+    """Return (source, destination, num_src, num_dst) of edges in any supported format."""
     check_not_traced()
-    check_made_outside("edges", edges, ": create a gattn.Graph beforehand")
+    check_created_outside("edges", edges, ": create a gattn.Graph beforehand")
     if isinstance(edges, Tensor) and edges.layout != torch.strided:
         source, destination, stored_size = _from_torch_sparse(edges)
     elif isinstance(edges, Tensor):
@@ -96,14 +96,14 @@ def is_networkx(edges: Any) -> bool:
 
 def _from_networkx(graph: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
     """Read a networkx graph: nodes in iteration order, undirected edges in both directions."""
-    number = {node: position for position, node in enumerate(graph.nodes)}
-    pairs = [(number[a], number[b]) for a, b in graph.edges()]
+    index = {node: position for position, node in enumerate(graph.nodes)}
+    pairs = [(index[a], index[b]) for a, b in graph.edges()]
     rows = networkx_rows(graph)
     ends = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)[rows]
-    is_back = torch.zeros_like(rows, dtype=torch.bool)
-    is_back[1:] = rows[1:] == rows[:-1]  # the second of two for one edge
-    source, destination = torch.where(is_back[:, None], ends.flip(1), ends).t().contiguous()
-    return source, destination, (len(number), len(number))
+    is_reverse = torch.zeros_like(rows, dtype=torch.bool)
+    is_reverse[1:] = rows[1:] == rows[:-1]  # the second entry of an undirected edge
+    source, destination = torch.where(is_reverse[:, None], ends.flip(1), ends).t().contiguous()
+    return source, destination, (len(index), len(index))
 
 
 def networkx_rows(graph: Any) -> Tensor:
@@ -145,7 +145,7 @@ def check_count(name: str, value: Any, least: int = 0) -> None:
         raise ValueError(f"{name} must be >= {least}; got {value}")
 
 
-def check_made_outside(name: str, edges: Any, instead: str = "") -> None:
+def check_created_outside(name: str, edges: Any, hint: str = "") -> None:
     """Raise if edges were created or batched inside a transform of torch.func."""
     if (
         not torch.compiler.is_compiling()
@@ -153,13 +153,13 @@ def check_made_outside(name: str, edges: Any, instead: str = "") -> None:
         and torch_internals.is_wrapped(edges)
     ):
         raise ValueError(
-            f"{name} must be made outside of the transforms of torch.func{instead}; got edges that "
-            "were made or mapped over within one"
+            f"{name} must be created outside of the transforms of torch.func{hint}; got edges that "
+            "were created or batched inside one"
         )
 
 
 def check_not_traced() -> None:
-    """Raise under torch.jit.trace, which would write the edges of its example into the program."""
+    """Raise under torch.jit.trace, which would store the example's edges as constants."""
     if torch.jit.is_tracing():
         raise RuntimeError(
             "gattn does not run under torch.jit.trace, which would fix the edges of its "

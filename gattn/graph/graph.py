@@ -1,4 +1,4 @@
-"""Graph: an immutable set of edges with its sorted layout."""
+"""Graph: an immutable set of edges with a layout that is sorted for all operators."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ class Graph:
     device: torch.device
     """Device of the layout."""
     kept_edges: Tensor | None
-    """In a result of :meth:`with_self_loops`: int64 positions, in the original graph, of the edges
-    before the loops. None if no edge was removed, and in any other graph."""
+    """In a result of :meth:`with_self_loops`, the indices in the original graph of all edges before
+    the added self-loops, int64. None if no edge was removed, and for any other graph."""
     blocks: Blocks | None
     """Block sizes of a complete or causal graph (see :mod:`gattn.graphs`); None for others."""
     derived: dict[Any, Any]
     """Cache of objects built from this graph."""
     edge_offset: int = 0
-    """Canonical number of the first edge. Not 0 in a part of a larger graph, so that dropout of the
-    part draws the same mask as dropout of the larger graph."""
+    """Canonical number of the first edge. It is not 0 for a part of a larger graph, so that dropout
+    of the part draws the same mask as dropout of the larger graph."""
 
     def __init__(self, edges: Any, size: int | tuple[int, int] | None = None) -> None:
         if isinstance(edges, Graph):
@@ -221,7 +221,7 @@ class Graph:
 
     def to(self, device: Any, non_blocking: bool = False) -> Graph:
         """Return the graph on a device; the same object if it is already there."""
-        device = torch.empty(0, device=device).device  # "cuda" with its number
+        device = torch.empty(0, device=device).device  # adds the index to a device such as "cuda"
         if device == self.device:
             return self
         if self.blocks is not None:
@@ -235,7 +235,7 @@ class Graph:
     @outside_transforms
     def _map(self, function: Callable[[Tensor], Tensor]) -> Graph:
         layout = self.layout
-        for transposed in (False, True):  # measured on the CPU now, to avoid waiting for a device
+        for transposed in (False, True):  # measure degrees before the layout leaves the CPU
             stats.max_degree(layout, transposed)
         moved = [*map(function, layout[:6]), layout.stats, function(layout.graph_ptr)]
         kept_edges = None if self.kept_edges is None else function(self.kept_edges)
@@ -304,12 +304,12 @@ class Graph:
         keys = layout.destinations() * self.num_src + layout.col  # ascending
         index = torch.searchsorted(keys, other_keys).clamp(max=max(self.num_edges - 1, 0))
         if self.num_edges:
-            new = keys[index] != other_keys
+            is_new = keys[index] != other_keys
         else:
-            new = torch.ones_like(other_keys, dtype=torch.bool)
-        source, destination = torch.cat([self.edge_index, pairs[:, new]], dim=1)
+            is_new = torch.ones_like(other_keys, dtype=torch.bool)
+        source, destination = torch.cat([self.edge_index, pairs[:, is_new]], dim=1)
         positions = torch.arange(self.num_edges, device=self.device)
-        positions = torch.cat([positions, self.num_edges + new.nonzero().squeeze(1)])
+        positions = torch.cat([positions, self.num_edges + is_new.nonzero().squeeze(1)])
         return Graph.from_layout(sort(source, destination, *self.size)), positions
 
     @outside_transforms
@@ -349,7 +349,7 @@ def _restore_edges(pairs: Tensor, size: tuple[int, int], kept_edges: Tensor | No
     if kept_edges is not None:
         if not isinstance(kept_edges, Tensor) or kept_edges.dtype != torch.int64:
             raise TypeError(f"a pickled Graph must hold int64 edge positions; got {kept_edges!r}")
-        count = graph.num_edges - min(graph.size)  # without the loops
+        count = graph.num_edges - min(graph.size)  # number of edges other than self-loops
         ascending = (kept_edges >= 0).all() and (kept_edges.diff() > 0).all()
         if kept_edges.shape != (count,) or not ascending:
             raise ValueError(
@@ -366,12 +366,12 @@ def _check_ranges(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> 
             f"first and last must be two tensors [n]; got {(*first.shape,)} and {(*last.shape,)}"
         )
     steps = torch.stack([first.diff(), last.diff()])
-    fit = (steps >= 0).all() & (first <= last).all() & ((last - first).sum() == num_edges)
+    is_valid = (steps >= 0).all() & (first <= last).all() & ((last - first).sum() == num_edges)
     if first.numel():
-        fit &= (first[0] >= 0) & (last[-1] <= num_src)
+        is_valid &= (first[0] >= 0) & (last[-1] <= num_src)
     if not first.is_cpu:
-        torch._assert_async(fit, _RANGES_ERROR)
-    elif not fit:
+        torch._assert_async(is_valid, _RANGES_ERROR)
+    elif not is_valid:
         raise ValueError(_RANGES_ERROR)
 
 
@@ -384,8 +384,8 @@ def _restore_blocks(blocks: tuple[Any, ...], like: Tensor) -> Graph:
     """Unpickle a complete or causal graph on the device of a tensor."""
     blocks = Blocks(*blocks)
     queries, keys = blocks.query_sizes, blocks.key_sizes
-    matching = queries == keys if blocks.causal else len(queries) == len(keys)
-    if not matching or not all(isinstance(s, int) and s >= 0 for s in (*queries, *keys)):
+    is_matching = queries == keys if blocks.causal else len(queries) == len(keys)
+    if not is_matching or not all(isinstance(s, int) and s >= 0 for s in (*queries, *keys)):
         raise ValueError(f"a pickled Graph must hold the sizes of blocks; got {blocks}")
     return Graph.from_blocks(blocks, like.device)
 

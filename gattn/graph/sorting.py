@@ -29,7 +29,7 @@ def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> 
 
 @outside_transforms
 def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Build the layout of edges whose range the caller guarantees; on a CPU it is checked."""
+    """Build the layout of edges that the caller knows to be in range; a CPU checks it anyway."""
     if onnx.exporting():
         return reference.build(source, destination, num_src, num_dst)
     if not _is_real(source):
@@ -71,7 +71,7 @@ def _check_and_measure(
     source: Tensor, destination: Tensor, layout: Layout, num_src: int, num_dst: int
 ) -> Layout:
     """Check the indices and measure the maximum degrees, waiting for the device once."""
-    degrees = stats.largest(layout.rowptr), stats.largest(layout.colptr)
+    degrees = stats.max_row_size(layout.rowptr), stats.max_row_size(layout.colptr)
     scalars = *source.aminmax(), *destination.aminmax(), *degrees
     values = torch.stack([scalar.long() for scalar in scalars]).tolist()
     low, last_source, low_destination, last_destination, max_in, max_out = values

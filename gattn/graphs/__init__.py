@@ -1,7 +1,7 @@
 """Builders of graphs for common forms of attention: causal, banded, cross-attention and others.
 
-Every builder takes a batch, as a list with the size of each member, and returns one
-:class:`gattn.Graph` without edges between members. Nodes are numbered through the batch.
+A builder takes the sizes of the sets, sequences or grids of a batch, and returns one
+:class:`gattn.Graph` without edges between them. Nodes are numbered consecutively over the batch.
 """
 
 from gattn.graphs.blocks import band, bipartite, causal, complete

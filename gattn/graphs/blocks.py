@@ -114,13 +114,15 @@ def band(
 def bipartite(
     query_sizes: Sequence[int], key_sizes: Sequence[int], *, device: Device = None
 ) -> Graph:
-    r"""Build a graph in which every query attends to all keys of its member: cross-attention.
+    r"""Build a graph in which every query attends to all keys of its pair: cross-attention.
 
-    .. math:: j \to i \quad\text{for all queries } i \text{ and keys } j \text{ of one member}
+    .. math:: j \to i \quad\text{for all queries } i \text{ and keys } j \text{ of one pair of sets}
+
+    A batch consists of pairs of a set of queries and a set of keys.
 
     Args:
-        query_sizes: number of queries (destinations) of each member.
-        key_sizes: number of keys (sources) of each member.
+        query_sizes: number of queries (destinations) of each pair.
+        key_sizes: number of keys (sources) of each pair.
         device: device of the graph.
 
     Returns:
@@ -157,7 +159,7 @@ def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
     )
     if not is_ints:
         raise TypeError(
-            f"{name} must be a list of ints, one per member (call tolist() on a tensor or an "
+            f"{name} must be a list of ints, one per set (call tolist() on a tensor or an "
             f"array); got {sizes!r}"
         )
     if any(size < 0 for size in sizes):
@@ -181,6 +183,7 @@ def _sequences(sizes: Sequence[int], device: Device) -> tuple[Tensor, Tensor]:
 
 
 def _edges_of_band(size: int, width: int, one_sided: bool) -> int:
-    reach = min(width, max(size - 1, 0))
-    half = size * reach - reach * (reach + 1) // 2
+    """Return the number of edges of one sequence of a band."""
+    width = min(width, max(size - 1, 0))
+    half = size * width - width * (width + 1) // 2
     return size + (half if one_sided else 2 * half)

@@ -85,8 +85,8 @@ def from_batch(edges: Any, ptr: Tensor) -> Graph:
         Graph(num_src=4, num_dst=4, num_edges=3, device='cpu')
     """
     if not isinstance(ptr, Tensor) or ptr.dtype not in (torch.int32, torch.int64):
-        got = ptr.dtype if isinstance(ptr, Tensor) else type(ptr).__name__
-        raise TypeError(f"ptr must be an int32 or int64 tensor; got {got}")
+        actual = ptr.dtype if isinstance(ptr, Tensor) else type(ptr).__name__
+        raise TypeError(f"ptr must be an int32 or int64 tensor; got {actual}")
     bounds = ptr.tolist() if ptr.dim() == 1 else []
     if not bounds or bounds[0] != 0 or bounds != sorted(bounds):
         raise ValueError(f"ptr must have shape (g + 1,) and ascend from 0; got {ptr}")
@@ -139,21 +139,22 @@ def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1)
     if graph.num_dst != nodes:
         raise ValueError(f"graph must be square, of n nodes; got {graph!r}")
     node = torch.arange(nodes, device=graph.device)
-    member = torch.zeros_like(node) if index is None else index
-    check_index(member, num_graphs)
-    if member.shape != node.shape:
-        raise ValueError(f"index must have shape ({nodes},); got {tuple(member.shape)}")
-    virtual = nodes + member.long()
+    index = torch.zeros_like(node) if index is None else index
+    check_index(index, num_graphs)
+    if index.shape != node.shape:
+        raise ValueError(f"index must have shape ({nodes},); got {tuple(index.shape)}")
+    virtual = nodes + index.long()
     pairs = [graph.edge_index, torch.stack([node, virtual]), torch.stack([virtual, node])]
     return Graph(torch.cat(pairs, dim=1), nodes + num_graphs)
 
 
 @outside_transforms
 def _with_graph_ptr(graph: Graph, bounds: list[int]) -> Graph:
-    """Return the graph with graph_ptr in its layout."""
+    """Return the graph with the node offsets ``bounds`` of a batch as graph_ptr of its layout."""
     layout = graph.layout
     return Graph.from_layout(layout._replace(graph_ptr=stats.graph_ptr(layout, bounds)))
 
 
 def _column(first: int, second: int, graph: Graph) -> Tensor:
+    """Return two numbers as a column [2, 1] on the device of a graph."""
     return torch.tensor([[first], [second]], device=graph.device)

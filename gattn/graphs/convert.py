@@ -1,4 +1,4 @@
-"""Conversion from and to networkx, and edge features of networkx and SciPy."""
+"""Conversion from and to networkx, and edge features of networkx graphs and SciPy matrices."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def edge_features(
 ) -> Tensor:
     """Read numbers that a networkx graph or a SciPy matrix stores with its edges.
 
-    A :class:`gattn.Graph` does not store them, and no layer reads them by itself: pass them as
-    ``edge_attr`` or ``edge_weight``, or pass their logarithm as a bias of the score.
+    A :class:`gattn.Graph` does not store these numbers, and layers do not read them from the graph.
+    Pass them to a layer as ``edge_attr`` or ``edge_weight``, or their logarithm as ``attn_bias``.
 
     Args:
         edges: a networkx graph, or a SciPy sparse matrix, whose entry [j, i] is the only feature
             of the edge j -> i.
         names: name or d names of edge attributes of a networkx graph.
-        default: value for edges without the attribute; None requires that every edge has it.
+        default: value for edges without the attribute; with None such an edge is an error.
         dtype: dtype of the result.
 
     Returns:

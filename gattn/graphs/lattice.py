@@ -1,4 +1,4 @@
-"""Grids, for attention on images, video and volumes."""
+"""Graphs of grids, for attention on images, video and volumes."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ def grid_offsets(
     .. math:: r(p + o_t \to p) = t \quad\text{for the offsets } o_t \text{ of the neighbourhood}
 
     Args:
-        shape: as in :func:`grid`.
-        neighbourhood: as in :func:`grid`.
+        shape: number of cells along each axis, as in :func:`grid`.
+        neighbourhood: radius or offsets, as in :func:`grid`.
         batch: number of grids.
         device: device of the result.
 
     Returns:
-        [e] int64, position of the edge's offset in the neighbourhood (a radius r on d axes has
-        (2 r + 1)^d offsets in row-major order).
+        [e] int64, index of the edge's offset in the neighbourhood. A radius r on d axes gives
+        (2 r + 1)^d offsets in row-major order.
 
     Raises:
-        TypeError: as :func:`grid`.
-        ValueError: as :func:`grid`.
+        TypeError: as for :func:`grid`.
+        ValueError: as for :func:`grid`.
 
     Reference:
         Shaw, Uszkoreit, Vaswani, "Self-attention with relative position representations" (NAACL
@@ -162,7 +162,7 @@ def _is_offset(offset: object) -> bool:
 
 
 def _check_axes(name: str, lengths: Sequence[int]) -> None:
-    """Raise unless lengths has an int >= 0 for each of one or more axes."""
+    """Raise unless lengths is a non-empty sequence of ints >= 0, one per axis."""
     if not isinstance(lengths, Sequence):
         raise TypeError(f"{name} must hold an int per axis; got {lengths!r}")
     if len(lengths) == 0:

@@ -30,21 +30,21 @@ def expander(sizes: Sequence[int], degree: int, *, seed: int = 0, device: Device
     with a probability that tends to one: with a spectral gap d - 2 sqrt(d - 1), information mixes
     among all n nodes within O(log n) layers.
 
-    The edges depend only on the seed, the degree and the size of a member: they are the same on
-    every machine, with every version of torch, and at any place in a batch. They do not depend on
-    the features, so permuting the nodes without the edges gives another graph.
+    The edges depend only on the seed, the degree and the size of a graph: they are the same on
+    every machine, with every version of torch, and at any position in a batch. They do not depend
+    on the features, so permuting the nodes without the edges gives another graph.
 
     Args:
-        sizes: number of nodes of each member, n; for a PyG batch ``batch.ptr.diff().tolist()``.
-        degree: d, number of edges into and out of each node. A member with at most d + 1 nodes is
-            complete, without self-loops. If n and d are both odd, which is impossible, d + 1 is
-            used.
+        sizes: number of nodes of each graph, n; for a PyG batch ``batch.ptr.diff().tolist()``.
+        degree: d, number of edges into and out of each node. A graph with at most d + 1 nodes is
+            complete, without self-loops. If n and d are both odd, no such graph exists, and d + 1
+            is used.
         seed: random seed, from 0 to 2^63 - 1.
         device: device of the graph.
 
     Returns:
         The graph of sum(sizes) nodes, with each edge in both directions; edges ordered by
-        (destination, source). Members with fewer than two nodes have no edges.
+        (destination, source). Graphs with fewer than two nodes have no edges.
 
     Raises:
         TypeError: sizes is not a sequence of ints, or degree or seed is not an int.
@@ -66,15 +66,15 @@ def expander(sizes: Sequence[int], degree: int, *, seed: int = 0, device: Device
     check_count("seed", seed)
     if seed >= 2**63:
         raise ValueError(f"seed must be < 2**63; got {seed}")
-    drawn = {size: _edges(size, degree, seed) for size in set(sizes)}
+    edges_by_size = {size: _edges(size, degree, seed) for size in set(sizes)}
     ptr = torch.tensor([0, *sizes], device="cpu").cumsum(0)
-    pairs = [drawn[size] + start for size, start in zip(sizes, ptr.tolist())]
+    pairs = [edges_by_size[size] + start for size, start in zip(sizes, ptr.tolist())]
     edges = torch.cat([torch.empty(2, 0, dtype=torch.int64, device="cpu"), *pairs], dim=1)
     return from_batch(edges.to(as_device(device)), ptr)
 
 
 def _edges(nodes: int, degree: int, seed: int) -> Tensor:
-    """Return the edges of one member in both directions, by (destination, source): [2, e]."""
+    """Return the edges of one graph in both directions, by (destination, source): [2, e]."""
     degree += nodes * degree % 2
     if 2 * degree < nodes:
         pairs = _regular(nodes, degree, seed)
@@ -83,8 +83,8 @@ def _edges(nodes: int, degree: int, seed: int) -> Tensor:
         return torch.stack([source[order], destination[order]])
     others = ~torch.eye(nodes, dtype=torch.bool, device="cpu")
     if degree < nodes - 1:  # the complement of a regular graph is regular
-        left_out = _regular(nodes, nodes - 1 - degree, seed)
-        others[left_out[0], left_out[1]] = others[left_out[1], left_out[0]] = False
+        excluded = _regular(nodes, nodes - 1 - degree, seed)
+        others[excluded[0], excluded[1]] = others[excluded[1], excluded[0]] = False
     return others.nonzero().t().flip(0)
 
 
@@ -113,11 +113,12 @@ def _words(key: Tensor, start: int) -> Iterator[int]:
 
 
 def _without_repeats(pairs: Tensor, nodes: int, words: Iterator[int]) -> Tensor:
-    """Remove repeated edges without changing degrees: a - b and c - e become a - c and b - e.
+    """Remove repeated edges without changing degrees, by swapping ends with random other edges.
 
-    The first n edges, a cycle, are not changed. Below degree n / 2 a suitable c - e always exists:
-    of the n (d - 2) edges after the cycle, counted in both directions, at most d (d - 2) begin at a
-    or a neighbour of a, and equally many end at b or a neighbour of b.
+    A repeated edge a - b and another edge c - e become a - c and b - e. The first n edges, a cycle,
+    are not changed. For degrees below n / 2 a suitable edge c - e always exists: the edges after
+    the cycle are n (d - 2), counted in both directions; at most d (d - 2) of them begin at a or a
+    neighbour of a, and at most d (d - 2) end at b or a neighbour of b.
     """
     edges = _Edges(pairs, nodes)
     for repeated in edges.repeated():
@@ -127,8 +128,8 @@ def _without_repeats(pairs: Tensor, nodes: int, words: Iterator[int]) -> Tensor:
             position = nodes + word // 2
             c, e = edges.at(position)[:: -1 if word % 2 else 1]
             if a != c and b != e and not edges.copies(a, c) and not edges.copies(b, e):
-                edges.put(repeated, a, c)
-                edges.put(position, b, e)
+                edges.replace(repeated, a, c)
+                edges.replace(position, b, e)
                 b = c
     return edges.pairs
 
@@ -138,26 +139,30 @@ class _Edges:
 
     def __init__(self, pairs: Tensor, nodes: int) -> None:
         self.pairs, self.nodes = pairs, nodes
-        self._names, self._order = (pairs.amin(0) * nodes + pairs.amax(0)).sort(stable=True)
-        self._changes = Counter[int]()
+        self._keys, self._order = (pairs.amin(0) * nodes + pairs.amax(0)).sort(stable=True)
+        self._count_changes = Counter[int]()
 
     def repeated(self) -> list[int]:
         """Return the positions of edges that repeat an earlier edge."""
-        return self._order[1:][self._names.diff() == 0].sort().values.tolist()
+        return self._order[1:][self._keys.diff() == 0].sort().values.tolist()
 
     def at(self, position: int) -> list[int]:
+        """Return the two nodes of the edge at a position."""
         return self.pairs[:, position].tolist()
 
-    def copies(self, one: int, other: int) -> int:
-        name = self._name(one, other)
-        ends = torch.tensor([name, name + 1], device="cpu")
-        low, high = torch.searchsorted(self._names, ends).tolist()
-        return high - low + self._changes[name]
+    def copies(self, a: int, b: int) -> int:
+        """Return the number of edges between two nodes."""
+        key = self._key(a, b)
+        bounds = torch.tensor([key, key + 1], device="cpu")
+        low, high = torch.searchsorted(self._keys, bounds).tolist()
+        return high - low + self._count_changes[key]
 
-    def put(self, position: int, one: int, other: int) -> None:
-        self._changes[self._name(*self.at(position))] -= 1
-        self._changes[self._name(one, other)] += 1
-        self.pairs[:, position] = torch.tensor([one, other], device="cpu")
+    def replace(self, position: int, a: int, b: int) -> None:
+        """Replace the edge at a position by an edge between two nodes."""
+        self._count_changes[self._key(*self.at(position))] -= 1
+        self._count_changes[self._key(a, b)] += 1
+        self.pairs[:, position] = torch.tensor([a, b], device="cpu")
 
-    def _name(self, one: int, other: int) -> int:
-        return min(one, other) * self.nodes + max(one, other)
+    def _key(self, a: int, b: int) -> int:
+        """Return a number that identifies the undirected edge between two nodes."""
+        return min(a, b) * self.nodes + max(a, b)

@@ -22,7 +22,7 @@ def knn(
         position: [n, d], any floating dtype; distances are Euclidean, in fp64.
         k: number of neighbours of each point; fewer if its cloud has fewer points.
         index: [n] integers, the point cloud of each point, in any order; None for one cloud.
-        self_loops: whether a point may be its own neighbour, and then counts among the k.
+        self_loops: whether a point may be one of its own k neighbours.
 
     Returns:
         The graph of n nodes, on the device of position; edges ordered by destination, then by
@@ -53,7 +53,8 @@ def knn(
         if not self_loops:
             is_self = near == torch.arange(len(points))[:, None]
             valid &= ~is_self
-            # If several points coincide, the point itself may not be among the nearest.
+            # If several points coincide, a point may not be among its own k + 1 nearest points.
+            # Then these are all other points, and the last of them is removed.
             valid[:, -1] &= is_self.any(1)
         destination, rank = valid.nonzero().unbind(1)
         pairs.append(torch.stack([points[near[destination, rank]], points[destination]]))
@@ -99,12 +100,12 @@ def radius(
     pairs = []
     for points, tree in _trees(position, index):
         indices = tree.query_pairs(r, output_type="ndarray").reshape(-1, 2)
-        one, other = points[torch.from_numpy(indices).long()].unbind(1)
-        both = torch.stack([torch.cat([one, other]), torch.cat([other, one])])
+        a, b = points[torch.from_numpy(indices).long()].unbind(1)
+        edges = torch.stack([torch.cat([a, b]), torch.cat([b, a])])
         if self_loops:
-            both = torch.cat([both, points.expand(2, -1)], dim=1)
-        order = (both[1] * position.shape[0] + both[0]).argsort()
-        pairs.append(both[:, order])
+            edges = torch.cat([edges, points.expand(2, -1)], dim=1)
+        order = (edges[1] * position.shape[0] + edges[0]).argsort()
+        pairs.append(edges[:, order])
     return _collect(pairs, position)
 
 

@@ -16,19 +16,19 @@ def in_subgraph(graph: Graph, start: int, stop: int) -> tuple[Graph, Tensor, Ten
 
     .. math:: \{ j \to i : \text{start} \le i < \text{stop} \}
 
-    These edges are contiguous in the layout of the graph, so only they and one flag per node are
-    read.
+    These edges are contiguous in the layout of the graph, so the function reads only these edges
+    and one flag per node.
 
     Args:
         graph: a graph among n nodes.
         start: first node of the range.
-        stop: node after the last of the range.
+        stop: node after the last node of the range.
 
     Returns:
-        The bipartite subgraph, from k sources to the nodes of the range; [k] int64, its sources:
-        the nodes of the range, then the other sources in ascending order; and [e] int64, the
-        positions of its edges in the caller's order of the graph, so that its edge features are
-        ``edge_attr[positions]``. An empty range gives an empty graph.
+        Three values: the bipartite subgraph, from k sources to the nodes of the range; its sources,
+        [k] int64, which are the nodes of the range, then the other sources in ascending order; and
+        the indices of its edges in the caller's order of the graph, [e] int64, so that its edge
+        features are ``edge_attr[index]``. An empty range gives an empty graph.
 
     Raises:
         TypeError: graph is no Graph, or the bounds are not ints.
@@ -58,11 +58,12 @@ def in_subgraph(graph: Graph, start: int, stop: int) -> tuple[Graph, Tensor, Ten
     first, last = layout.rowptr[[start, stop]].tolist()
     col = layout.col[first:last].long()
     sources = _sources(col, start, stop, graph.num_src)
-    number = torch.empty_like(layout.colptr)
-    number[sources] = torch.arange(sources.shape[0], dtype=number.dtype, device=graph.device)
-    rows = owners(layout.rowptr[start : stop + 1] - first, last - first).to(number.dtype)
-    part = Graph.from_layout(sort(number[col], rows, sources.shape[0], stop - start))
-    return part, sources, layout.perm[first:last].long()
+    local_index = torch.empty_like(layout.colptr)
+    count = sources.shape[0]
+    local_index[sources] = torch.arange(count, dtype=local_index.dtype, device=graph.device)
+    rows = owners(layout.rowptr[start : stop + 1] - first, last - first).to(local_index.dtype)
+    subgraph = Graph.from_layout(sort(local_index[col], rows, count, stop - start))
+    return subgraph, sources, layout.perm[first:last].long()
 
 
 def _sources(col: Tensor, start: int, stop: int, nodes: int) -> Tensor:

@@ -18,7 +18,8 @@ class Blocks(NamedTuple):
     key_sizes: tuple[int, ...]
     """Number of sources of each block."""
     causal: bool
-    """Whether query t of a block attends only to its keys 0 .. t; query and key sizes are equal."""
+    """Whether query t of a block attends only to the keys 0 to t of the block. If it does, query
+    and key sizes are equal."""
 
     @property
     def num_edges(self) -> int:

@@ -1,4 +1,4 @@
-"""Layout of a set of edges: compressed rows by destination, compressed columns by source."""
+"""Layout of edges: CSR index tensors by destination, and CSC index tensors by source."""
 
 from typing import Any, NamedTuple
 
@@ -8,33 +8,36 @@ from torch import Tensor
 from gattn.layout import onnx
 
 INT32_END = 2**31 - 2**16
-"""Number of nodes or edges from which indices are int64. Below 2**31, because kernels may count
-to the end of a tile, past the last edge."""
+"""Number of nodes or edges from which indices are int64. It is less than 2**31, because kernels may
+count past the last edge, to the end of a tile."""
 
 
 class Layout(NamedTuple):
     """Edges sorted by (destination, source) and by (source, destination), as plain tensors.
 
-    The *CSR position* of an edge is its index in the first order, and its canonical number.
+    The *CSR position* of an edge is its index in the first order, and its *CSC position* the index
+    in the second order. The canonical number of an edge is its CSR position.
     """
 
     rowptr: Tensor
-    """[n + 1]: the edges into destination i are the CSR positions rowptr[i] to rowptr[i + 1]."""
+    """CSR offsets [n + 1]: the edges into destination i have the CSR positions rowptr[i] to
+    rowptr[i + 1] - 1."""
     col: Tensor
-    """[e]: source of the edge at each CSR position."""
+    """Source of the edge at each CSR position, [e]."""
     perm: Tensor
-    """[e]: the caller's position of the edge at each CSR position."""
+    """Index in the caller's order of the edge at each CSR position, [e]."""
     colptr: Tensor
-    """[m + 1]: the edges out of source j are the CSC positions colptr[j] to colptr[j + 1]."""
+    """CSC offsets [m + 1]: the edges out of source j have the CSC positions colptr[j] to
+    colptr[j + 1] - 1."""
     row: Tensor
-    """[e]: destination of the edge at each CSC position."""
+    """Destination of the edge at each CSC position, [e]."""
     csr2csc: Tensor
-    """[e]: CSR position of the edge at each CSC position."""
+    """CSR position of the edge at each CSC position, [e]."""
     stats: Tensor
-    """int64 on the CPU: statistics, see :mod:`gattn.layout.stats`; empty if there are none."""
+    """Statistics, int64 on the CPU, see :mod:`gattn.layout.stats`; empty if there are none."""
     graph_ptr: Tensor
-    """[g + 1]: in a batch of small graphs, graph b has nodes graph_ptr[b] to graph_ptr[b + 1] - 1,
-    both as destinations and as sources; empty for any other graph."""
+    """Node offsets of a batch of small graphs, [g + 1]: graph b has the nodes graph_ptr[b] to
+    graph_ptr[b + 1] - 1, as destinations and as sources; empty for any other graph."""
 
     def destinations(self) -> Tensor:
         """Return the destination of the edge at each CSR position: [e] int64."""
@@ -69,7 +72,8 @@ def without_stats(
 def num_rows(offsets: Tensor) -> int:
     """Return the number of rows of a compressed layout: n for rowptr and m for colptr.
 
-    Not a property of Layout, because some supported versions of torch.compile cannot read those.
+    This is a function and no property of Layout, because some supported versions of torch.compile
+    cannot read properties of named tuples.
     """
     return offsets.numel() - 1
 
@@ -77,10 +81,10 @@ def num_rows(offsets: Tensor) -> int:
 def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
     """Return the smallest index type that can count the nodes and the edges.
 
-    For symbolic sizes, as under torch.compile, it is int32: comparing them would specialise the
-    trace. The traced code then asserts at run time that the sizes fit.
+    For symbolic sizes, as under torch.compile, it is int32, because comparing sizes would
+    specialise the trace to them. The traced code asserts at run time that the sizes fit.
     """
-    if onnx.exporting():  # ONNX operators index by int64
+    if onnx.exporting():  # ONNX operators require int64 indices
         return torch.int64
     sizes = num_src, num_dst, num_edges
     symbols: list[Any] = [size for size in sizes if isinstance(size, torch.SymInt)]
@@ -108,7 +112,14 @@ def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> La
 
 
 def from_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
-    """Build the layout of edges sorted by (destination, source): add the by-source half."""
+    """Build the layout of edges that are already sorted by (destination, source).
+
+    Args:
+        rowptr: [n + 1], CSR offsets of the destinations.
+        col: [e], sources, ascending within a destination.
+        perm: [e], index of each edge in the caller's order.
+        num_src: number of sources, m.
+    """
     csr2csc = stable_argsort(col)
     row = owners(rowptr, col.numel())[csr2csc]
     colptr = offsets(col[csr2csc], num_src, col.dtype)
@@ -116,7 +127,7 @@ def from_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout
 
 
 def stable_argsort(index: Tensor) -> Tensor:
-    """Return the stable order of ascending values: [e] int64.
+    """Return the permutation that sorts values in ascending order and is stable: [e] int64.
 
     ONNX sorts with its TopK operator, which is specified to put the first of equal values first.
     """
@@ -125,7 +136,7 @@ def stable_argsort(index: Tensor) -> Tensor:
 
 def offsets(sorted_index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
     """Return the first position of each value 0 .. size in a sorted index: [size + 1]."""
-    if onnx.exporting():  # ONNX has no binary search
+    if onnx.exporting():  # ONNX has no operator for a binary search
         ones = torch.ones_like(sorted_index, dtype=torch.int64)
         counts = ones.new_zeros(size + 1).index_add(0, sorted_index.long() + 1, ones)
         return counts.cumsum(0).to(dtype)
@@ -134,8 +145,11 @@ def offsets(sorted_index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
 
 
 def owners(offsets: Tensor, total: int) -> Tensor:
-    """Return the row i with offsets[i] <= p < offsets[i + 1] for each p < total: [total] int64."""
-    if onnx.exporting():  # ONNX repeats only by constant counts
+    """Return the row of each position p < total of a compressed layout: [total] int64.
+
+    The row i of a position p has offsets[i] <= p < offsets[i + 1].
+    """
+    if onnx.exporting():  # ONNX can repeat elements only by constant counts
         ends = offsets[1:].long()
         counts = ends.new_zeros(total + 1).index_add(0, ends, torch.ones_like(ends))
         return counts.cumsum(0)[:total]

@@ -11,9 +11,9 @@ from gattn.layout.layout import Layout, index_dtype, without_stats
 def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
     """Build the layout of the edges j -> i for first[i] <= j < last[i]; both bounds ascend with i.
 
-    The edges are numbered by (destination, source). Reads the two bounds, [n] int64, and writes
-    the layout, with a few temporaries of [e]. Since the bounds ascend, the destinations of a
-    source are a range too: from the first i with last[i] > j to the first with first[i] > j.
+    The edges are numbered by (destination, source). Because both bounds, [n] int64, ascend, the
+    destinations of a source j are a range, too: it starts at the smallest i with last[i] > j, and
+    ends before the smallest i with first[i] > j. Only a few temporaries of [e] are needed.
     """
     num_dst = first.numel()
     dtype = index_dtype(num_src, num_dst, num_edges)

@@ -23,9 +23,9 @@ from gattn.layout.layout import Layout, num_rows
 MAX_IN_DEGREE, MAX_OUT_DEGREE, BAND_AREA, ADDRESS = range(4)
 """Positions in the tensor: maximum in-degree; maximum out-degree; band area; the tensor's address.
 
-The band area is 0 unless the sources of each destination are consecutive nodes without repeats, and
-conversely; otherwise it is the number of (destination, source) pairs in the rectangles that enclose
-the edges of every BAND_ROWS destinations."""
+The band area is 0 unless the sources of each destination, and the destinations of each source, are
+consecutive nodes without repeats. Otherwise it is the number of (destination, source) pairs in the
+rectangles that enclose the edges of every BAND_ROWS destinations."""
 SIZE = 4
 UNKNOWN = -1
 BAND_ROWS = 64
@@ -33,7 +33,8 @@ BAND_ROWS = 64
 MAX_GRAPH_NODES = 64
 """Maximum number of nodes of a graph that one program processes as a whole."""
 MIN_MEAN_DEGREE = 8
-"""Mean degree from which the band area of a layout is measured."""
+"""Minimum mean degree for which the band area of a layout is measured. A batch of small graphs with
+a lower mean degree counts as sparse."""
 
 
 def with_stats(
@@ -97,22 +98,23 @@ def max_degree(layout: Layout, transposed: bool = False) -> int | None:
     bound = get_stat(layout.stats, position)
     offsets = layout.colptr if transposed else layout.rowptr
     if bound is None and offsets.is_cpu and are_valid(layout.stats):
-        bound = int(largest(offsets))
+        bound = int(max_row_size(offsets))
         set_stat(layout.stats, position, bound)
     return bound
 
 
-def largest(offsets: Tensor) -> Tensor:
-    """Maximum number of edges of a row, as a 0-d tensor; 0 without rows."""
+def max_row_size(offsets: Tensor) -> Tensor:
+    """Return the maximum number of edges of a row, as a 0-d tensor; 0 without rows."""
     return torch.nn.functional.pad(offsets.diff(), (0, 1)).amax()
 
 
 def band_density(layout: Layout) -> float | None:
     """Return the fraction of (destination, source) pairs in the band's rectangles that are edges.
 
-    None unless the sources of each destination are consecutive, and conversely. Measured at the
-    first call for the layout of a Graph, which waits for the device up to four times; None while a
-    CUDA graph is captured, because waiting is impossible there.
+    The result is None unless the sources of each destination, and the destinations of each source,
+    are consecutive nodes. The first call for the layout of a Graph measures the density and waits
+    for the device up to four times. While a CUDA graph is captured, waiting is impossible and the
+    result is None.
     """
     if not are_valid(layout.stats) or layout.graph_ptr.numel():
         return None
@@ -126,7 +128,7 @@ def band_density(layout: Layout) -> float | None:
 
 
 def band_area(layout: Layout) -> int:
-    """Measure BAND_AREA; needs temporaries of [n] and [m], and of [e] where it may be a band."""
+    """Measure BAND_AREA, with temporaries of [n], [m] and, if it may be a band, [e]."""
     if layout.col.numel() == 0:
         return 0
     if not _spans_fit(layout.rowptr, layout.col) or not _spans_fit(layout.colptr, layout.row):
@@ -138,7 +140,10 @@ def band_area(layout: Layout) -> int:
 
 
 def graph_ptr(layout: Layout, bounds: Sequence[int]) -> Tensor:
-    """Return the node offsets of a batch's graphs, or empty unless all are small and sparse.
+    """Return the node offsets of a batch's graphs, or an empty tensor unless all fit one program.
+
+    They fit if each graph has at most MAX_GRAPH_NODES nodes, and the mean degree is below
+    MIN_MEAN_DEGREE.
 
     Graph b has the nodes bounds[b] to bounds[b + 1] - 1; no edge leaves it.
     """
@@ -166,7 +171,7 @@ def _area(layout: Layout) -> int:
     first, last, degree = _spans(layout.rowptr, layout.col)
     empty = degree == 0
     first, last = first.long().masked_fill(empty, 2**62), last.long().masked_fill(empty, 0)
-    short = -first.numel() % BAND_ROWS
-    low = torch.nn.functional.pad(first, (0, short), value=2**62).view(-1, BAND_ROWS).amin(1)
-    high = torch.nn.functional.pad(last, (0, short)).view(-1, BAND_ROWS).amax(1)
+    padding = -first.numel() % BAND_ROWS
+    low = torch.nn.functional.pad(first, (0, padding), value=2**62).view(-1, BAND_ROWS).amin(1)
+    high = torch.nn.functional.pad(last, (0, padding)).view(-1, BAND_ROWS).amax(1)
     return BAND_ROWS * int((high - low).clamp(min=0).sum())

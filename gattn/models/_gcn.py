@@ -1,4 +1,4 @@
-"""PyG's GCNConv on gattn's kernels: the local part of graph transformers."""
+"""Computation of PyG's GCNConv by gattn's kernels, for the local part of graph transformers."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ def convolve(conv: pyg.GCNConv, x: Tensor, graph: Graph) -> Tensor:
     r"""Compute :math:`\sum_j W x_j / \sqrt{d_i d_j} + b` over neighbours j, including the node.
 
     Args:
-        conv: PyG's layer. It is called instead if it has other settings or subclasses, or hooks on
-            its edges.
-        x: [n, d].
+        conv: PyG's layer. The layer itself is called if it is a subclass, has other settings than
+            the default ones, or has hooks.
+        x: node features, [n, d].
         graph: graph among n nodes.
 
     Returns:
-        [n, c].
+        The new node features, [n, c].
     """
     if _needs_pyg(conv):
         return conv(x, graph.edge_index)
-    looped, hidden = as_graph(graph, self_loops=True), conv.lin(x)
-    scale = looped.in_degree().to(hidden.dtype).rsqrt().unsqueeze(1)
-    out = sum_sources(scale * hidden, looped) * scale
+    graph, hidden = as_graph(graph, self_loops=True), conv.lin(x)
+    scale = graph.in_degree().to(hidden.dtype).rsqrt().unsqueeze(1)
+    out = sum_sources(scale * hidden, graph) * scale
     bias = cast("Tensor | None", conv.bias)
     return out if bias is None else out + bias.to(out.dtype)
 
 
 def _needs_pyg(conv: pyg.GCNConv) -> bool:
+    """Return True if a layer differs from the default GCNConv, so that PyG must compute it."""
     is_plain = type(conv) is pyg.GCNConv and conv.normalize and conv.add_self_loops
     is_plain = is_plain and not conv.improved and not conv.cached
     is_plain = is_plain and conv.flow == "source_to_target" and not conv.explain

@@ -123,17 +123,17 @@ class AttentiveFP(Module):
         batch: Tensor,
         batch_size: int | None = None,
     ) -> Tensor:
-        """Embed molecules.
+        """Compute the output features of molecules.
 
         Args:
             x: atom features, see Shapes.
             edge_index: the bonds, see Shapes.
             edge_attr: bond features, see Shapes.
-            batch: the molecule of each atom.
+            batch: the molecule of each atom, [n].
             batch_size: number of molecules; None reads it from batch.
 
         Returns:
-            One row per molecule.
+            One row per molecule, [g, out_channels].
         """
         check_input("x", x, self.in_channels, self.lin1)
         x = F.leaky_relu(self.lin1(x))

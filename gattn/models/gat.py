@@ -27,19 +27,19 @@ class GAT(BasicGNN):
         num_layers: number of layers.
         out_channels: number of output features; None for hidden_channels.
         dropout: dropout probability of features and attention weights.
-        act: activation.
+        act: activation function.
         act_first: whether the activation comes before the normalisation.
-        act_kwargs: options of the activation.
-        norm: normalisation; None for none.
-        norm_kwargs: options of the normalisation.
+        act_kwargs: arguments of the activation function.
+        norm: normalisation; None for no normalisation.
+        norm_kwargs: arguments of the normalisation.
         jk: combination of the layers' outputs (jumping knowledge): ``"last"``, ``"cat"``,
             ``"max"`` or ``"lstm"``; None uses the output of the last layer.
         v2: whether to use GATv2Conv instead of GATConv.
         heads: number of heads; must divide hidden_channels.
         concat: whether to concatenate heads; False averages them.
         **kwargs: other arguments of the layers. With ``checkpoint=True`` a layer stores only its
-            input for the backward pass and computes the rest again: less memory, and a third more
-            time.
+            input for the backward pass and computes the rest again, which takes less memory and
+            about a third more time.
 
     Shapes:
         - **input:** x [n, in_channels]; edges as the layers take them; edge features
@@ -90,7 +90,7 @@ class GAT(BasicGNN):
     def init_conv(
         self, in_channels: int | tuple[int, int], out_channels: int, **kwargs: Any
     ) -> MessagePassing:
-        """Create one layer. The last layer averages its heads."""
+        """Create one layer; if out_channels is set without jk, the last one averages its heads."""
         layer = GATv2Conv if kwargs.pop("v2", False) else GATConv
         heads, concat = kwargs.pop("heads", 1), kwargs.pop("concat", True)
         average_last = kwargs.pop("average_last", False)

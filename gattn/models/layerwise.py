@@ -22,8 +22,8 @@ from gattn.graphs import in_subgraph
 from gattn.nn import GATConv, GATv2Conv
 
 Layer = Callable[..., Tensor]
-"""A function called as PyG's layers are on a sampled block: ``layer((x_src, x_dst), graph)``, with
-edge_attr as third argument if there are edge features."""
+"""Function with the arguments of PyG's layers on a bipartite graph:
+``layer((x_src, x_dst), graph)``, with edge_attr as third argument if there are edge features."""
 
 
 @torch.no_grad()
@@ -42,22 +42,22 @@ def layerwise_inference(
     .. math:: x^{(l)}_i = \mathrm{layer}_l\bigl(x^{(l-1)},\ \{ j \to i \}\bigr)
         \text{ for } i \text{ in one range, then in the next, and then for } l + 1
 
-    The result equals that of the model on the whole graph up to rounding, because sums run in
+    The result equals that of the model on the whole graph up to rounding errors: sums run in
     another order. For each range, only the input rows of its sources are read. Besides the graph,
     this needs memory for at most ``batch_edges`` rows of each tensor inside a layer, and two
     arrays, in memory or on disk: the input and the output of a layer.
 
     Args:
-        model: a :class:`GAT` in evaluation mode (or PyG's, through :func:`gattn.convert`); or its
-            layers, each a function of ``((x_src, x_dst), graph)`` and, where there are edge
-            features, of ``edge_attr``. The rows of x_dst are the first of x_src.
-        x: [n, d], in memory, or memory-mapped with ``numpy.load(..., mmap_mode="r")`` or
-            ``torch.load(..., mmap=True)``.
+        model: a :class:`GAT` in evaluation mode (or PyG's after :func:`gattn.convert`); or a list
+            of layers, each a function of ``((x_src, x_dst), graph)`` and, if there are edge
+            features, of ``edge_attr``. The rows of x_dst are the first rows of x_src.
+        x: node features [n, d], in memory, or memory-mapped with
+            ``numpy.load(..., mmap_mode="r")`` or ``torch.load(..., mmap=True)``.
         graph: a graph among the n nodes.
-        edge_attr: [e, edge_dim] or [e], edge features, in memory or memory-mapped.
+        edge_attr: edge features [e, edge_dim] or [e], in memory or memory-mapped.
         batch_edges: maximum number of edges plus nodes of a range; a node with more edges is a
             range by itself.
-        out: [n, c], array for the result, in memory or memory-mapped; None for new memory.
+        out: array for the result, [n, c], in memory or memory-mapped; None for new memory.
         scratch: folder for temporary files with the results between two layers, which are
             removed at the end; None keeps these results in memory.
 
@@ -72,7 +72,7 @@ def layerwise_inference(
 
     Reference:
         Hamilton et al., "Inductive representation learning on large graphs" (NeurIPS 2017); PyG's
-        ``BasicGNN.inference``, which asks for a loader in place of the graph.
+        ``BasicGNN.inference``, which takes a loader instead of the graph.
 
     Example:
         >>> import torch
@@ -129,11 +129,14 @@ def _run(
 
 
 def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of ranges with at most batch_edges edges plus nodes; at least one."""
+    """Yield (start, stop) of ranges of nodes with at most batch_edges edges plus nodes.
+
+    A node with more edges is a range by itself. A graph without nodes has one empty range.
+    """
     nodes = torch.arange(graph.num_dst + 1, device=graph.device)
-    before, start = graph.layout.rowptr + nodes, 0
+    cumulative, start = graph.layout.rowptr + nodes, 0  # edges plus nodes before each node
     while True:
-        end = torch.searchsorted(before, before[start] + batch_edges, right=True)
+        end = torch.searchsorted(cumulative, cumulative[start] + batch_edges, right=True)
         stop = min(max(int(end) - 1, start + 1), graph.num_dst)
         yield start, stop
         start = stop
@@ -143,7 +146,7 @@ def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
 
 def _rows(x: Tensor | np.ndarray, index: Tensor) -> Tensor:
     """Return rows of an array on the device of the index."""
-    if isinstance(x, np.ndarray):  # numpy copies: torch warns about tensors over read-only files
+    if isinstance(x, np.ndarray):  # copied by numpy, because torch warns about read-only arrays
         return torch.from_numpy(np.asarray(x[index.cpu().numpy()])).to(index.device)
     return x.index_select(0, index.to(x.device)).to(index.device)
 
@@ -158,8 +161,8 @@ def _array(shape: tuple[int, int], like: Tensor, file: Path | None) -> Tensor:
 
 def _layers(model: BasicGNN | Sequence[Layer]) -> Sequence[Layer]:
     """Return the layers of a model as functions."""
-    ours = GATConv, GATv2Conv
-    if isinstance(model, BasicGNN) and all(isinstance(conv, ours) for conv in model.convs):
+    layer_types = GATConv, GATv2Conv
+    if isinstance(model, BasicGNN) and all(isinstance(conv, layer_types) for conv in model.convs):
         _check_model(model)
         return [_layer(model, number) for number in range(model.num_layers)]
     if not isinstance(model, (list, tuple)) or not all(map(callable, model)) or not model:
@@ -193,14 +196,14 @@ def _check_model(model: BasicGNN) -> None:
     if model.training:
         raise ValueError("model must be in evaluation mode, model.eval(); got training mode")
     if model.jk_mode not in (None, "last"):
-        raise ValueError(f"jk must be None or 'last', layer by layer; got {model.jk_mode!r}")
+        raise ValueError(f"jk must be None or 'last' for this inference; got {model.jk_mode!r}")
     for norm in model.norms:
         if not _acts_on_rows(norm):
-            raise ValueError(f"norm must act on each node by itself, layer by layer; got {norm}")
+            raise ValueError(f"norm must act on each node separately; got {norm}")
 
 
 def _acts_on_rows(norm: Module) -> bool:
-    """Return True if a norm treats every node by itself."""
+    """Return True if a normalisation acts on each node separately."""
     if isinstance(norm, pyg.LayerNorm):
         return norm.mode == "node"
     norm = norm.module if isinstance(norm, pyg.BatchNorm) else norm
@@ -222,14 +225,14 @@ def _check(
     if edge_attr is not None:
         _check_rows("edge_attr", edge_attr, graph.num_edges, (1, 2))
     if isinstance(out, np.ndarray) and not out.flags.writeable:
-        raise ValueError("out must be an array that can be written; got a read-only one")
+        raise ValueError("out must be a writable array; got a read-only array")
     if out is not None and _address(out) == _address(x):
         raise ValueError("out must not share the memory of x, because later ranges read x")
 
 
 def _check_rows(name: str, rows: Tensor | np.ndarray, count: int, dims: tuple[int, ...]) -> None:
     if isinstance(rows, Tensor) and rows.layout != torch.strided:
-        raise ValueError(f"{name} must be dense, layer by layer; got {rows.layout}")
+        raise ValueError(f"{name} must be dense; got {rows.layout}")
     if rows.ndim not in dims or rows.shape[0] != count:
         raise ValueError(f"{name} must have shape ({count}, d); got {(*rows.shape,)}")
 

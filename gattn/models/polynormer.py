@@ -24,9 +24,9 @@ class Polynormer(Module):
         y = \mathrm{ReLU}(\mathrm{local}(x, E) + W x), \qquad
         x \leftarrow (1 - \beta)\, \mathrm{LN}\big(\mathrm{ReLU}(H x) \odot y\big) + \beta y
 
-    for every local layer; the outputs of the local layers are added up. There are two classifiers:
-    one on this sum, and one on the output of :class:`gattn.nn.PolynormerAttention` layers that
-    follow. As in PyG, the attribute ``_global`` selects one: False at first, True after the local
+    for every local layer. The outputs of the local layers are added up. There are two classifiers:
+    one on this sum, and one on the output of the :class:`gattn.nn.PolynormerAttention` layers that
+    follow. As in PyG, the attribute ``_global`` selects one of them: set it to True once the local
     layers have been trained. Has the arguments and parameters of ``torch_geometric.nn.Polynormer``
     and its outputs for a single graph. With several graphs, PyG counts padded rows as nodes in the
     attention, so the result for one graph depends on the largest; here nothing is padded, and the
@@ -41,11 +41,11 @@ class Polynormer(Module):
         in_dropout: dropout probability of the input features.
         dropout: dropout probability in local layers.
         global_dropout: dropout probability in global layers.
-        heads: number of heads; with more than 1, parameters do not fit PyG's global layers.
-        beta: weight of the part of a layer's output that is not multiplied.
+        heads: number of heads; with more than 1, PyG's global layers have other parameter shapes.
+        beta: weight beta of y in the equation.
         qk_shared: whether queries and keys of the global attention are the same.
-        pre_ln: whether to normalise before each local layer (LayerNorm).
-        post_bn: whether to normalise after each local layer (BatchNorm).
+        pre_ln: whether to apply a LayerNorm before each local layer.
+        post_bn: whether to apply a BatchNorm after each local layer.
         local_attn: whether local layers are :class:`gattn.nn.GATConv`; False for GCNConv.
 
     Shapes:
@@ -150,7 +150,7 @@ class Polynormer(Module):
         *,
         batch_size: int | None = None,
     ) -> Tensor:
-        """Classify nodes.
+        """Return the log-probabilities of the classes for each node.
 
         Args:
             x: node features, see Shapes.
@@ -178,7 +178,7 @@ class Polynormer(Module):
             if self.pre_ln:
                 x = self.pre_lns[layer](x)
             gate = self.h_lins[layer](x).relu()
-            x = _mix(conv, x, graph) + self.lins[layer](x)
+            x = _convolve(conv, x, graph) + self.lins[layer](x)
             if self.post_bn:
                 x = self.post_bns[layer](x)
             x = F.dropout(x.relu(), self.dropout, self.training)
@@ -187,7 +187,7 @@ class Polynormer(Module):
         return cast(Tensor, total)
 
 
-def _mix(conv: Module, x: Tensor, graph: Graph) -> Tensor:
+def _convolve(conv: Module, x: Tensor, graph: Graph) -> Tensor:
     if isinstance(conv, GCNConv):
         return convolve(conv, x, graph)
     return conv(x, graph if isinstance(conv, GATConv) else graph.edge_index)

@@ -111,7 +111,7 @@ class SGFormer(Module):
         *,
         batch_size: int | None = None,
     ) -> Tensor:
-        """Classify nodes.
+        """Return the log-probabilities of the classes for each node.
 
         Args:
             x: node features, see Shapes.
@@ -122,29 +122,30 @@ class SGFormer(Module):
         Returns:
             Log-probabilities, [n, out_channels].
         """
-        globally = self.trans_conv(x, batch, batch_size)
-        locally = self.graph_conv(x, edge_index)
+        x_attention = self.trans_conv(x, batch, batch_size)
+        x_conv = self.graph_conv(x, edge_index)
         if self.aggregate == "add":
-            x = self.graph_weight * locally + (1 - self.graph_weight) * globally
+            x = self.graph_weight * x_conv + (1 - self.graph_weight) * x_attention
         else:
-            x = torch.cat([globally, locally], dim=1)
+            x = torch.cat([x_attention, x_conv], dim=1)
         return F.log_softmax(self.fc(x), dim=-1)
 
 
 class _Part(Module):
-    """Base of the two parts: an input map and layers, each followed by a norm."""
+    """Base class of SGFormer's two parts: an input map and layers, each with a normalisation."""
 
     fcs: ModuleList
     bns: ModuleList
     dropout: float
     activation: Callable[[Tensor], Tensor]
 
-    def _begin(self, x: Tensor) -> Tensor:
-        first = cast(Linear, self.fcs[0])
-        check_input_of("x", x, first)
-        return self._end(first(x), 0)
+    def _project_input(self, x: Tensor) -> Tensor:
+        linear = cast(Linear, self.fcs[0])
+        check_input_of("x", x, linear)
+        return self._normalise(linear(x), 0)
 
-    def _end(self, x: Tensor, layer: int) -> Tensor:
+    def _normalise(self, x: Tensor, layer: int) -> Tensor:
+        """Apply a layer's normalisation, the activation function and dropout."""
         return F.dropout(self.activation(self.bns[layer](x)), self.dropout, self.training)
 
 
@@ -192,10 +193,10 @@ class SGModule(_Part):
     def forward(
         self, x: Tensor, batch: Tensor | None = None, batch_size: int | None = None
     ) -> Tensor:
-        """Apply the attention layers."""
-        x = self._begin(x)
+        """Apply the attention layers to node features [n, in_channels]."""
+        x = self._project_input(x)
         for layer, attn in enumerate(self.attns, 1):
-            x = self._end((attn(x, index=batch, dim_size=batch_size) + x) / 2, layer)
+            x = self._normalise((attn(x, index=batch, dim_size=batch_size) + x) / 2, layer)
         return x
 
 
@@ -229,9 +230,9 @@ class GraphModule(_Part):
         _reset(self.convs, self.bns, self.fcs)
 
     def forward(self, x: Tensor, edge_index: Adj | Graph) -> Tensor:
-        """Apply the graph convolutions."""
-        x = first = self._begin(x)
+        """Apply the graph convolutions to node features [n, in_channels]."""
+        x = projected = self._project_input(x)
         graph = graph_among(edge_index, x)
         for layer, conv in enumerate(self.convs, 1):
-            x = self._end(convolve(cast(GCNConv, conv), x, graph), layer) + first
+            x = self._normalise(convolve(cast(GCNConv, conv), x, graph), layer) + projected
         return x

@@ -1,4 +1,4 @@
-"""Layers and readouts: the interface of torch_geometric.nn on fused attention."""
+"""Layers and readouts with the interface of torch_geometric.nn, computed by fused kernels."""
 
 from gattn.nn.attention.block import TransformerBlock
 from gattn.nn.attention.graph_attention import GraphAttention

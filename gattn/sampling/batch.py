@@ -1,4 +1,4 @@
-"""Results of neighbour sampling, and the batch from which they are built hop by hop."""
+"""Results of neighbour sampling, and the class that collects them hop by hop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gattn.layout.layout import without_stats
 __all__ = ["Batch", "EdgeType", "Sample", "TypedSample"]
 
 EdgeType = tuple[str, str, str]
-"""(type of the source, relation, type of the destination), as PyG's EdgeType."""
+"""Edge type (source node type, relation, destination node type), as PyG's EdgeType."""
 
 
 class Sample(NamedTuple):
@@ -56,16 +56,16 @@ class Sample(NamedTuple):
 
 
 class TypedSample(NamedTuple):
-    """Subgraph that was sampled in a graph of several types: a :class:`Sample` by type.
+    """Subgraph that was sampled in a graph of several types, with the fields of :class:`Sample`.
 
     Attributes:
-        nodes: for each node type [n] int64.
-        edges: for each edge type [e] int64.
-        edge_index: for each edge type [2, e] int64.
-        num_nodes: for each node type L + 1 ints.
-        num_edges: for each edge type L ints.
-        graph: for each edge type the drawn edges among all nodes of its types.
-        layer_graphs: for each of L layers the bipartite graph of each edge type.
+        nodes: for each node type, the nodes of the batch, [n] int64.
+        edges: for each edge type, positions of the drawn edges in its graph, [e] int64.
+        edge_index: for each edge type, sources and destinations of these edges, [2, e] int64.
+        num_nodes: for each node type, L + 1 ints: seed nodes, then the nodes of each hop.
+        num_edges: for each edge type, L ints: the number of edges of each hop.
+        graph: for each edge type, the drawn edges among all nodes of its types.
+        layer_graphs: for each of L layers, the bipartite graph of each edge type.
 
     Example:
         >>> import torch
@@ -87,13 +87,13 @@ class TypedSample(NamedTuple):
 
 
 class Batch:
-    """Collects a sample hop by hop.
+    """A sample that is collected hop by hop.
 
     Args:
-        graphs: for each edge type its graph.
-        seeds: for each node type [b] int64, the seed nodes.
-        batch_index: for each node type the position in the batch of each of its nodes: [m] int32,
-            all -1; written in place.
+        graphs: the graph of each edge type.
+        seeds: the seed nodes of each node type, [b] int64.
+        batch_index: for each node type, the position of each node in the batch: [m] int32, -1
+            for nodes outside the batch. All entries must be -1 at first; written in place.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Batch:
         self._batch_index = batch_index
         self._nodes = {kind: [nodes] for kind, nodes in seeds.items()}
         self._hops: dict[EdgeType, list[Hop]] = {edge_type: [] for edge_type in graphs}
-        for kind, nodes in seeds.items():  # a repeated seed node has its first position
+        for kind, nodes in seeds.items():  # a repeated seed node gets the position of the first
             order = torch.arange(nodes.numel(), dtype=torch.int32)
             batch_index[kind].scatter_reduce_(0, nodes, order, "amin", include_self=False)
 
@@ -115,23 +115,25 @@ class Batch:
     ) -> None:
         """Draw edges into the nodes that the last hop discovered."""
         num_nodes = {kind: _total(nodes) for kind, nodes in self._nodes.items()}
-        first = {kind: num_nodes[kind] - nodes[-1].numel() for kind, nodes in self._nodes.items()}
-        none = torch.empty(0, dtype=torch.int64)
-        discovered = {kind: [none] for kind in self._nodes}
-        drawn = sum(_total(hop.edges for hop in hops) for hops in self._hops.values())
+        last_hop_offset = {
+            kind: num_nodes[kind] - nodes[-1].numel() for kind, nodes in self._nodes.items()
+        }
+        empty = torch.empty(0, dtype=torch.int64)
+        discovered = {kind: [empty] for kind in self._nodes}
+        num_edges = sum(_total(hop.edges for hop in hops) for hops in self._hops.values())
         for edge_type, graph in self._graphs.items():
             source, _, destination = edge_type
             hop = sample_hop(
                 graph.layout,
                 self._nodes[destination][-1],
                 self._batch_index[source],
-                Draw(num_neighbors[edge_type], replace, random_seed, edge_offset=drawn),
-                (first[destination], num_nodes[source]),
+                Draw(num_neighbors[edge_type], replace, random_seed, edge_offset=num_edges),
+                (last_hop_offset[destination], num_nodes[source]),
             )
             self._hops[edge_type].append(hop)
             discovered[source].append(hop.nodes)
             num_nodes[source] += hop.nodes.numel()
-            drawn += hop.edges.numel()
+            num_edges += hop.edges.numel()
         for kind, nodes in discovered.items():
             self._nodes[kind].append(_join(nodes))
 
@@ -142,13 +144,11 @@ class Batch:
         layers: list[dict[EdgeType, Graph]] = []
         for edge_type, hops in self._hops.items():
             rows = _Rows.join(hops)
-            of_source, of_destination = num_nodes[edge_type[0]], num_nodes[edge_type[2]]
-            sizes = [
-                (sum(of_source[: k + 1]), sum(of_destination[:k])) for k in range(len(hops), 0, -1)
-            ]
+            num_src, num_dst = num_nodes[edge_type[0]], num_nodes[edge_type[2]]
+            sizes = [(sum(num_src[: k + 1]), sum(num_dst[:k])) for k in range(len(hops), 0, -1)]
             layers = layers or [{} for _ in sizes]
             for layer, size in zip(layers, sizes):
-                layer[edge_type] = rows.first(*size)
+                layer[edge_type] = rows.layer_graph(*size)
         return TypedSample(
             nodes=nodes,
             edges={
@@ -173,7 +173,7 @@ class Batch:
 
 
 class _Rows(NamedTuple):
-    """CSR rows of a batch; the graph of a layer has the first of them."""
+    """CSR tensors of a batch; the graph of a layer consists of their first rows."""
 
     rowptr: Tensor
     col: Tensor
@@ -189,7 +189,7 @@ class _Rows(NamedTuple):
         torch.cumsum(degrees, 0, out=rowptr[1:])
         return cls(rowptr, col, perm)
 
-    def first(self, num_src: int, num_dst: int) -> Graph:
+    def layer_graph(self, num_src: int, num_dst: int) -> Graph:
         """Build the bipartite graph from num_src sources to the first num_dst destinations."""
         rowptr = self.rowptr[: num_dst + 1]
         edges = int(rowptr[-1])
@@ -198,10 +198,10 @@ class _Rows(NamedTuple):
 
 
 def _with_destinations(graph: Graph, num_dst: int) -> Graph:
-    """Extend a graph by destinations without edges."""
+    """Extend a graph by destinations without edges, to ``num_dst`` destinations."""
     layout = graph.layout
-    more = layout.rowptr.new_full((num_dst - graph.num_dst,), graph.num_edges)
-    rowptr = torch.cat([layout.rowptr, more])
+    empty_rows = layout.rowptr.new_full((num_dst - graph.num_dst,), graph.num_edges)
+    rowptr = torch.cat([layout.rowptr, empty_rows])
     return Graph.from_layout(without_stats(rowptr, *layout[1:6]))
 
 

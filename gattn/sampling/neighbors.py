@@ -15,7 +15,10 @@ __all__ = ["NeighborSampler", "TypedNeighborSampler"]
 
 _ONLY: EdgeType = ("", "", "")
 SEQUENTIAL_WRITES = 32
-"""Sequential writes that take as long as one random write: decides between fill and scatter."""
+"""Number of sequential writes that take as long as one random write.
+
+It decides whether the index of a batch is reset by filling it or by writing single entries.
+"""
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
@@ -31,8 +34,8 @@ class NeighborSampler:
 
     Args:
         graph: a graph among n nodes, on the CPU.
-        num_neighbors: number of edges to draw for each destination in each of the L hops; -1 for
-            all.
+        num_neighbors: number of edges to draw for each destination in each of the L hops; -1 draws
+            all edges.
         replace: whether to draw with replacement. Without it, a node with fewer edges takes all.
 
     Raises:
@@ -64,8 +67,8 @@ class NeighborSampler:
         """Sample the neighbourhoods of seed nodes.
 
         Args:
-            seed_nodes: [b] of an integer dtype, node indices; a repeated node is sampled once for
-                each time; may be empty.
+            seed_nodes: [b] of an integer dtype, node indices; may be empty. The neighbours of a
+                repeated node are sampled for each occurrence.
             random_seed: seed of the random generator, from 0 to 2**63 - 1.
 
         Raises:
@@ -122,7 +125,7 @@ class TypedNeighborSampler:
             num_neighbors = dict.fromkeys(self.graphs, num_neighbors)
         self.num_neighbors = _check_num_neighbors(num_neighbors, self.graphs)
         self.num_hops = len(next(iter(self.num_neighbors.values())))
-        self._spare: dict[str, list[Tensor]] = {kind: [] for kind in self.num_nodes}
+        self._free_indices: dict[str, list[Tensor]] = {kind: [] for kind in self.num_nodes}
 
     def sample(self, seed_nodes: Mapping[str, Tensor], *, random_seed: int) -> TypedSample:
         """Sample the neighbourhoods of seed nodes of one or more node types.
@@ -141,12 +144,12 @@ class TypedNeighborSampler:
         unknown = [kind for kind in seed_nodes if kind not in self.num_nodes]
         if unknown:
             raise ValueError(f"seed_nodes must be of {list(self.num_nodes)}; got {unknown[0]!r}")
-        none = torch.empty(0, dtype=torch.int64)
+        empty = torch.empty(0, dtype=torch.int64)
         seeds = {
-            kind: _check_seed_nodes(kind, seed_nodes.get(kind, none), size)
+            kind: _check_seed_nodes(kind, seed_nodes.get(kind, empty), size)
             for kind, size in self.num_nodes.items()
         }
-        batch_index = {kind: self._take_batch_index(kind) for kind in self.num_nodes}
+        batch_index = {kind: self._acquire_batch_index(kind) for kind in self.num_nodes}
         batch = Batch(self.graphs, seeds, batch_index)
         for hop in range(self.num_hops):
             num_neighbors = {
@@ -154,21 +157,22 @@ class TypedNeighborSampler:
             }
             batch.sample_hop(num_neighbors, self.replace, random_seed)
         sampled = batch.finish()
-        for kind, nodes in sampled.nodes.items():  # skipped after an error: the index is dropped
+        # Return the index tensors for reuse. After an error they are not reset and not reused.
+        for kind, nodes in sampled.nodes.items():
             _reset(batch_index[kind], nodes)
-            self._spare[kind].append(batch_index[kind])
+            self._free_indices[kind].append(batch_index[kind])
         return sampled
 
-    def _take_batch_index(self, kind: str) -> Tensor:
-        """Return an int32 tensor of -1, one for each node of a type, for use by one batch."""
+    def _acquire_batch_index(self, kind: str) -> Tensor:
+        """Return a free int32 tensor with an entry -1 for each node of a type, or a new one."""
         try:
-            return self._spare[kind].pop()
+            return self._free_indices[kind].pop()
         except IndexError:
             return torch.full((self.num_nodes[kind],), -1, dtype=torch.int32)
 
 
 def _reset(batch_index: Tensor, nodes: Tensor) -> None:
-    """Set the entries of the nodes of a batch, the only ones that are not -1, back to -1."""
+    """Set all entries back to -1; only the entries of the batch's nodes differ from it."""
     if batch_index.numel() < SEQUENTIAL_WRITES * nodes.numel():
         batch_index.fill_(-1)
     else:
@@ -188,9 +192,9 @@ def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
             raise ValueError(f"neighbours are sampled on the CPU; got a graph on {graph.device}")
         for kind, size in zip((edge_type[0], edge_type[2]), graph.size):
             if sizes.setdefault(kind, size) != size:
-                of_kind = f" of type {kind!r}" if kind else ""
+                of_type = f" of type {kind!r}" if kind else ""
                 raise ValueError(
-                    f"all edges must join the same nodes{of_kind}; got {sizes[kind]} and {size}"
+                    f"all edges must join the same nodes{of_type}; got {sizes[kind]} and {size}"
                 )
     return sizes
 
@@ -230,9 +234,9 @@ def _check_seed_nodes(kind: str, seeds: Tensor, size: int) -> Tensor:
     outside = ((seeds < 0) | (seeds >= size)).nonzero()
     if outside.numel():
         position = int(outside[0])
-        of_kind = f" of type {kind!r}" if kind else ""
+        of_type = f" of type {kind!r}" if kind else ""
         raise ValueError(
-            f"seed_nodes{of_kind} must be in [0, {size}); got {int(seeds[position])} at position "
+            f"seed_nodes{of_type} must be in [0, {size}); got {int(seeds[position])} at position "
             f"{position}"
         )
     return seeds

@@ -25,15 +25,15 @@ def laplacian_eigenvectors(
     k: int,
     edge_weight: Tensor | None = None,
 ) -> Tensor:
-    r"""Compute the Laplacian eigenvectors with the smallest non-zero eigenvalues, by component.
+    r"""Compute each component's Laplacian eigenvectors with the smallest non-zero eigenvalues.
 
     .. math:: L = I - D^{-1/2} A D^{-1/2}, \qquad L u_t = \lambda_t u_t, \qquad
         0 = \lambda_0 < \lambda_1 \le \lambda_2 \le \dots
 
     Every connected component is solved separately, so a batch of graphs gives the same result as
     each graph alone. Order and sign are fixed: eigenvalues ascend, and the entry of each
-    eigenvector with the largest absolute value is positive (that of the lowest node if there are
-    several). For equal eigenvalues, a basis of the eigenspace is chosen by the same rule, vector
+    eigenvector with the largest absolute value is positive (the entry of the lowest node if several
+    are equal). For equal eigenvalues, a basis of the eigenspace is chosen by the same rule, vector
     by vector, so that it depends on the space and not on the solver.
 
     Args:
@@ -77,34 +77,35 @@ def laplacian_eigenvectors(
     label = _components(source, destination, nodes)
     order = label.argsort(stable=True)
     _, component, size = label[order].unique_consecutive(return_inverse=True, return_counts=True)
-    of_node = torch.empty_like(component).index_copy(0, order, component)
+    node_component = torch.empty_like(component).index_copy(0, order, component)
     start = size.cumsum(0) - size
-    position = torch.empty_like(order)  # of a node in its component
+    position = torch.empty_like(order)  # index of each node in its component
     position[order] = torch.arange(nodes) - start[component]
 
     out = torch.zeros(nodes, k, dtype=torch.float64)
     for same_size in size.unique().tolist():
         if same_size < 2:
             continue
-        chosen = (size == same_size).nonzero().squeeze(1)
-        rank = torch.full_like(size, -1)
-        rank[chosen] = torch.arange(len(chosen))
-        inside = rank[of_node[source]] >= 0
-        which = rank[of_node[source[inside]]]
+        components = (size == same_size).nonzero().squeeze(1)
+        matrix_index = torch.full_like(size, -1)
+        matrix_index[components] = torch.arange(len(components))
+        edge_matrix = matrix_index[node_component[source]]
+        inside = edge_matrix >= 0
+        edge_matrix = edge_matrix[inside]
         row, col = position[destination[inside]], position[source[inside]]
         count = min(k, same_size - 1)
         if same_size <= max(DENSE_LIMIT, count + 2):
-            matrix = torch.zeros(len(chosen), same_size, same_size, dtype=torch.float64)
-            matrix[which, row, col] = entry[inside]
-            value, vector = torch.linalg.eigh(-matrix)  # L - I: ascending in both
+            matrix = torch.zeros(len(components), same_size, same_size, dtype=torch.float64)
+            matrix[edge_matrix, row, col] = entry[inside]
+            value, vector = torch.linalg.eigh(-matrix)  # the eigenvalues of L - I ascend like L's
             vectors = [_canonical(a, v, count) for a, v in zip(value, vector)]
         else:
-            parts = [which == number for number in range(len(chosen))]
+            masks = [edge_matrix == index for index in range(len(components))]
             vectors = [
-                _solve_sparse(row[p], col[p], entry[inside][p], same_size, count) for p in parts
+                _solve_sparse(row[m], col[m], entry[inside][m], same_size, count) for m in masks
             ]
-        members = order[start[chosen][:, None] + torch.arange(same_size)]
-        out[members, :count] = torch.stack(vectors)
+        component_nodes = order[start[components][:, None] + torch.arange(same_size)]
+        out[component_nodes, :count] = torch.stack(vectors)
     return out.to(graph.device, torch.get_default_dtype())
 
 
@@ -138,7 +139,7 @@ def _undirected(graph: Graph, edge_weight: Tensor | None) -> tuple[Tensor, Tenso
 
 
 def _components(source: Tensor, destination: Tensor, nodes: int) -> Tensor:
-    """Return the lowest node of each node's component, by min-label propagation and jumps."""
+    """Return for each node the lowest node of its component, by propagating minimum labels."""
     label = torch.arange(nodes)
     while True:
         lower = label.scatter_reduce(0, destination, label[source], "amin")
@@ -149,6 +150,7 @@ def _components(source: Tensor, destination: Tensor, nodes: int) -> Tensor:
 
 
 def _solve_sparse(row: Tensor, col: Tensor, entry: Tensor, size: int, count: int) -> Tensor:
+    """Return eigenvectors 1 to count of one component by a sparse eigensolver, [size, count]."""
     try:
         from scipy.sparse import coo_matrix, identity
         from scipy.sparse.linalg import ArpackNoConvergence, eigsh
@@ -159,14 +161,15 @@ def _solve_sparse(row: Tensor, col: Tensor, entry: Tensor, size: int, count: int
         ) from error
     matrix = coo_matrix((entry.numpy(), (row.numpy(), col.numpy())), shape=(size, size)).tocsr()
     generator = torch.Generator().manual_seed(0)
-    first = torch.randn(size, generator=generator, dtype=torch.float64).numpy()
-    # One more than returned, to detect a last eigenvalue that equals the next one.
-    options = {"k": count + 2, "v0": first, "return_eigenvectors": True}
+    start_vector = torch.randn(size, generator=generator, dtype=torch.float64).numpy()
+    # Compute one eigenvalue after the returned ones, to detect if the last of them equals it.
+    options = {"k": count + 2, "v0": start_vector, "return_eigenvectors": True}
     try:
         value, vector = eigsh(matrix, which="LA", maxiter=100, **options)
-    except ArpackNoConvergence:  # long chains: eigenvalues cluster at 1, so shift to just above it
-        above = matrix - (1 + 1e-6) * identity(size, format="csr")
-        value, vector = eigsh(above.tocsc(), sigma=0.0, which="LM", **options)
+    except ArpackNoConvergence:
+        # In long chains the eigenvalues cluster at 1: use the shift-invert mode just above 1.
+        shifted = matrix - (1 + 1e-6) * identity(size, format="csr")
+        value, vector = eigsh(shifted.tocsc(), sigma=0.0, which="LM", **options)
         value = value + 1 + 1e-6
     value, order = torch.from_numpy(-value).sort(stable=True)
     return _canonical(value, torch.from_numpy(vector.copy())[:, order], count)
@@ -187,10 +190,10 @@ def _canonical(value: Tensor, vector: Tensor, count: int) -> Tensor:
 
 
 def _basis(vector: Tensor) -> list[Tensor]:
-    """Return an orthonormal basis of a space that depends only on the space.
+    """Return an orthonormal basis that depends only on the space, not on the vectors that span it.
 
-    Repeatedly takes the unit vector with the largest projection onto the rest of the space, and
-    adds that projection, normalised.
+    In each step, take the coordinate axis with the largest projection onto the rest of the space,
+    and add that projection, normalised, to the basis.
     """
     columns = []
     for _ in range(vector.shape[1]):

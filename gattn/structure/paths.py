@@ -60,8 +60,8 @@ def path_features(
     .. math:: f_{ijt} = \text{mean of } a_{P_t} \text{ over all shortest paths } P \text{ from }
         j \text{ to } i, \qquad t = 1, \dots, d_{ij}
 
-    The authors use one of the shortest paths; the mean of all does not depend on the numbering of
-    the nodes.
+    The authors use one of the shortest paths. The mean over all of them, as here, does not depend
+    on the numbering of the nodes.
 
     Args:
         edges: a :class:`gattn.Graph` among the nodes of ``over``, or an argument of one.
@@ -99,37 +99,41 @@ def path_features(
     features = edge_attr.new_zeros(len(pairs), max_length, edge_attr.shape[1])
     for step, level in enumerate(_levels(graph, over, max_length)):
         count = len(level.code)
-        if step == 0:  # number of paths of each walker, and the mean of their features
+        if step == 0:  # for each pair, the number of shortest paths and their mean features
             paths = edge_attr.new_ones(count, dtype=torch.float64)
             mean = edge_attr.new_zeros(count, 0, edge_attr.shape[1])
         else:
             arriving = paths[level.walker]
             paths = paths.new_zeros(count).index_add(0, level.to, arriving)
             share = (arriving / paths[level.to]).to(mean.dtype).view(-1, 1, 1)
-            way = torch.cat([mean[level.walker], edge_attr[level.edge].unsqueeze(1)], 1)
-            mean = mean.new_zeros(count, step, mean.shape[2]).index_add(0, level.to, share * way)
+            extended = torch.cat([mean[level.walker], edge_attr[level.edge].unsqueeze(1)], 1)
+            mean = mean.new_zeros(count, step, mean.shape[2])
+            mean = mean.index_add(0, level.to, share * extended)
         index = torch.searchsorted(level.code, pairs).clamp(max=count - 1)
-        there = (level.code[index] == pairs).nonzero().squeeze(1)
-        length[there] = step
-        features[there, :step] = mean[index[there]]
+        at_level = (level.code[index] == pairs).nonzero().squeeze(1)
+        length[at_level] = step
+        features[at_level, :step] = mean[index[at_level]]
     return length[position], features[position]
 
 
 class _Level(NamedTuple):
-    """Pairs at one distance, and the steps from the pairs of the previous distance."""
+    """Pairs of a start and a node at one distance, and the edges that lead to them.
+
+    A step goes along an edge from a pair of the previous level to a pair of this level.
+    """
 
     code: Tensor
-    """Pairs of a start and a node, as start * nodes + node, ascending."""
+    """Pairs as integers start * nodes + node, ascending."""
     walker: Tensor
     """For each step, the index of its pair in the previous level."""
     edge: Tensor
-    """For each step, its edge in the caller's order."""
+    """For each step, the index of its edge in the caller's order."""
     to: Tensor
     """For each step, the index of its pair in this level."""
 
 
 def _pairs(edges: Any, over: Graph, max_length: int) -> tuple[Graph, Tensor, Tensor]:
-    """Return the graph to walk on, the unique pairs of ``over``, and the pair of each edge."""
+    """Return the graph of ``edges``, the unique pairs of ``over``, and each edge's pair index."""
     check_count("max_length", max_length)
     check_graph("over", over)
     if over.num_src != over.num_dst:
@@ -140,7 +144,7 @@ def _pairs(edges: Any, over: Graph, max_length: int) -> tuple[Graph, Tensor, Ten
 
 
 def _levels(graph: Graph, over: Graph, max_length: int) -> Iterator[_Level]:
-    """Yield the pairs at distance 0, 1, ... of walkers from every source of ``over``."""
+    """Yield the pairs at distance 0, 1, ... from every source of ``over``, level by level."""
     nodes = over.num_src
     start = over.edge_index[0].unique()
     code = seen = start * nodes + start
@@ -158,7 +162,10 @@ def _levels(graph: Graph, over: Graph, max_length: int) -> Iterator[_Level]:
 
 
 def _one_step(code: Tensor, graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
-    """Move every walker along every edge out of its node: return walker, edge and new pair."""
+    """Extend every pair (start, node) by every edge out of the node.
+
+    Returns, for each extension, the index of the pair, the edge, and the new pair as an integer.
+    """
     layout, nodes = graph.layout, graph.num_src
     colptr = layout.colptr.long()
     start, node = code // nodes, code % nodes

@@ -1,4 +1,4 @@
-"""Probabilities of random walks."""
+"""Return probabilities of random walks, and walk probabilities between pairs of nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def return_probabilities(
 
     .. math:: p_{it} = (P^t)_{ii}, \qquad P = D^{-1} A
 
-    Matrices stay sparse, and only half the powers are formed, since
+    All matrices are sparse. Only half the powers are computed, because
     :math:`(P^{a+b})_{ii} = \sum_j (P^a)_{ij} (P^b)_{ji}`.
 
     Args:
@@ -73,7 +73,7 @@ def walk_probabilities(
     .. math:: p_{ijt} = (P^t)_{ij}, \qquad P = D^{-1} A, \qquad t = 0, \dots, K - 1
 
     for every edge j → i of ``over``, the graph on which attention runs, such as each molecule's
-    complete graph; walks follow ``edges``, for example the bonds. Matrices stay sparse.
+    complete graph. Walks follow ``edges``, for example the bonds. All matrices are sparse.
 
     Args:
         edges: a :class:`gattn.Graph` among the nodes of ``over``, or an argument of one; walks
@@ -84,7 +84,7 @@ def walk_probabilities(
 
     Returns:
         [e, steps] in the default dtype, computed in fp64, in the caller's edge order of
-        ``over``; zeros for pairs that no walk joins.
+        ``over``; zeros for pairs that no walk connects.
 
     Raises:
         TypeError: steps is not an int, or ``over`` is no Graph.
@@ -153,7 +153,10 @@ def _matrix(row: Tensor, col: Tensor, value: Tensor, size: int) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """Multiply coalesced sparse matrices: each entry A_ij with row j of B."""
+    """Return the product of two coalesced sparse matrices.
+
+    Each entry A_ij is multiplied with all entries of row j of B.
+    """
     (row, middle), (first, col) = a.indices(), b.indices()
     rowptr = torch.searchsorted(first, torch.arange(b.shape[0] + 1, device=first.device))
     count = rowptr.diff()[middle]

@@ -17,7 +17,8 @@ def waves(position: Tensor, channels: int, max_period: float = 1e4) -> Tensor:
         max_period: T, the longest period divided by 2 pi, in the unit of position.
 
     Returns:
-        [..., channels], in the dtype of position if it is floating point, else the default dtype.
+        The encodings [..., channels], in the dtype of position if it is floating point, else in the
+        default dtype.
 
     Raises:
         ValueError: channels is odd or not positive.

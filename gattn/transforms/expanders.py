@@ -1,4 +1,4 @@
-"""A transform that stores the edges of Exphormer's sparse attention."""
+"""AddExpander: a transform that stores the edges of Exphormer's sparse attention."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AddExpander(BaseTransform):
 
     Args:
         degree: number of expander edges into each node; 0 for no expander.
-        num_virtual_nodes: number of nodes with edges to and from every node of the graph.
+        num_virtual_nodes: number of added nodes with edges to and from every node of the graph.
         seed: random seed of the expander.
 
     Raises:
@@ -62,7 +62,7 @@ class AddExpander(BaseTransform):
         self.seed = seed
 
     def forward(self, data: Any) -> Any:
-        """Return a copy of data with the attributes."""
+        """Store the attributes in data and return it."""
         nodes, edges = edges_of(data)
         expander = graphs.expander([nodes], self.degree, seed=self.seed, device=edges.device)
         to_virtual = _to_virtual(nodes, self.num_virtual_nodes, edges.device)

@@ -17,8 +17,8 @@ class AddPosition(BaseTransform):
 
     .. math:: p_i = i
 
-    Use it only if the order of the nodes has a meaning, as in sequences: models that read
-    it are not permutation equivariant.
+    Use this transform only if the order of the nodes has a meaning, as in sequences. A model that
+    reads the attribute is not permutation equivariant.
 
     Args:
         attr_name: name of the attribute, [n] int64.
@@ -40,7 +40,7 @@ class AddPosition(BaseTransform):
         self.attr_name = attr_name
 
     def forward(self, data: Any) -> Any:
-        """Return a copy of data with the attribute."""
+        """Store the attribute in data and return it."""
         return store(data, torch.arange(_nodes(data)), self.attr_name)
 
     def __repr__(self) -> str:
@@ -80,7 +80,7 @@ class AddSinusoidalPE(BaseTransform):
         self.max_period = max_period
 
     def forward(self, data: Any) -> Any:
-        """Return a copy of data with the attribute."""
+        """Store the attribute in data and return it."""
         position = torch.arange(_nodes(data))
         return store(data, waves(position, self.channels, self.max_period), self.attr_name)
 

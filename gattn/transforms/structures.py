@@ -56,7 +56,7 @@ class AddLaplacianEigenvectorPE(BaseTransform):
         self.attr_name = attr_name
 
     def forward(self, data: Any) -> Any:
-        """Return a copy of data with the attributes."""
+        """Store the attributes in data and return it."""
         nodes, edges = edges_of(data)
         weight = data.edge_weight if "edge_weight" in data else None
         vectors = laplacian_eigenvectors(edges, nodes, k=self.k, edge_weight=weight)
@@ -97,7 +97,7 @@ class AddRandomWalkPE(BaseTransform):
         self.attr_name = attr_name
 
     def forward(self, data: Any) -> Any:
-        """Return a copy of data with the attributes."""
+        """Store the attributes in data and return it."""
         nodes, edges = edges_of(data)
         weight = data.edge_weight if "edge_weight" in data else None
         steps = self.walk_length
@@ -136,7 +136,7 @@ class AddDegree(BaseTransform):
         self.attr_name = attr_name
 
     def forward(self, data: Any) -> Any:
-        """Return a copy of data with the attributes."""
+        """Store the attributes in data and return it."""
         nodes, edges = edges_of(data)
         return store(data, Graph(edges, nodes).in_degree(), self.attr_name)
 
@@ -189,7 +189,7 @@ class AddShortestPaths(BaseTransform):
         self.features = features
 
     def forward(self, data: Any) -> Any:
-        """Return a copy of data with the attributes."""
+        """Store the attributes in data and return it."""
         nodes, edges = edges_of(data)
         over = graphs.complete([nodes], device=edges.device)
         if self.features:
@@ -199,10 +199,10 @@ class AddShortestPaths(BaseTransform):
             length, path_attr = path_features(edges, over, attr, self.max_length)
         else:
             length, path_attr = path_lengths(edges, over, self.max_length), None
-        near = slice(None) if self.complete else length <= self.max_length
-        data.path_index, data.path_length = over.edge_index[:, near], length[near]
+        mask = slice(None) if self.complete else length <= self.max_length
+        data.path_index, data.path_length = over.edge_index[:, mask], length[mask]
         if path_attr is not None:
-            data.path_attr = path_attr[near]
+            data.path_attr = path_attr[mask]
         return data
 
     def __repr__(self) -> str:
@@ -221,8 +221,8 @@ class AddRelativeRandomWalkPE(BaseTransform):
 
     Args:
         walk_length: number of probabilities, K; the first is 1 for a node with itself, else 0.
-        complete: whether to store all pairs; False stores only those that a walk of at most K - 1
-            steps joins.
+        complete: whether to store all pairs; False stores only the pairs that a walk of at most
+            K - 1 steps connects.
 
     Raises:
         TypeError: data is no homogeneous ``Data``.
@@ -254,15 +254,15 @@ class AddRelativeRandomWalkPE(BaseTransform):
         self.complete = complete
 
     def forward(self, data: Any) -> Any:
-        """Return a copy of data with the attributes."""
+        """Store the attributes in data and return it."""
         nodes, edges = edges_of(data)
         weight = data.edge_weight if "edge_weight" in data else None
         over = graphs.complete([nodes], device=edges.device)
         probability = walk_probabilities(edges, over, steps=self.walk_length, edge_weight=weight)
         index = over.edge_index
         if not self.complete:
-            near = (probability > 0).any(1)
-            index, probability = index[:, near], probability[near]
+            mask = (probability > 0).any(1)
+            index, probability = index[:, mask], probability[mask]
         data.walk_index, data.walk_probability = index, probability
         return data
 
@@ -271,7 +271,7 @@ class AddRelativeRandomWalkPE(BaseTransform):
 
 
 def edges_of(data: Any) -> tuple[int, Tensor]:
-    """Return the number of nodes and edge_index of a homogeneous graph."""
+    """Check that data is a homogeneous graph, and return its number of nodes and edge_index."""
     if not isinstance(data, Data):
         raise TypeError(f"data must be a homogeneous torch_geometric Data; got {type(data)}")
     nodes, edges = data.num_nodes, data.edge_index

@@ -132,5 +132,5 @@ def test_edges_within_a_transform():
         lambda: grad(lambda x: conv(x, torch.tensor([[0, 1], [1, 2]])).sum())(x),
         lambda: vmap(lambda edges: conv(x, edges))(EDGES.expand(2, 2, 4)),
     ):
-        with pytest.raises(ValueError, match=r"made outside of the transforms of torch\.func"):
+        with pytest.raises(ValueError, match=r"created outside of the transforms of torch\.func"):
             call()

@@ -1,4 +1,4 @@
-"""The transformer block, on any graph."""
+"""TransformerBlock: self-attention, optional cross-attention and an MLP, on any graph."""
 
 from __future__ import annotations
 
@@ -27,30 +27,31 @@ class TransformerBlock(Module):
         \bigl(x \leftarrow x + \mathrm{Attention}(\mathrm{LN}(x), m)\bigr), \quad
         x \leftarrow x + \mathrm{MLP}(\mathrm{LN}(x))
 
-    That is the pre-norm form; the post-norm form is :math:`x \leftarrow \mathrm{LN}(x + f(x))`.
-    The graph makes the kind: complete for an encoder, causal for a decoder, a band for long
-    sequences, a molecule's bonds for a graph transformer. With ``memory_channels`` a
-    cross-attention to a memory stands in the middle, as in an encoder-decoder.
+    This is the pre-norm form; the post-norm form is :math:`x \leftarrow \mathrm{LN}(x + f(x))`.
+    The graph determines the kind of transformer: a complete graph for an encoder, a causal graph
+    for a decoder, a band for long sequences, a molecule's bonds for a graph transformer. With
+    ``memory_channels`` there is a cross-attention to a memory between self-attention and
+    feed-forward layer, as in an encoder-decoder.
 
     Args:
-        channels: features of a node, d; divisible by heads.
+        channels: number of node features, d; must be divisible by heads.
         heads: number of heads.
         ff_channels: hidden width of the feed-forward layer; None for 4 d.
         norm: ``"pre"`` or ``"post"``.
         score: the score of :class:`GraphAttention`.
-        edge_dim: features of an edge; None for none.
-        memory_channels: features of a row of the memory; None for no cross-attention.
-        dropout: probability of dropping, in training, an attention weight, a hidden feature and
-            a feature that is added to the residual.
-        act: activation of the feed-forward layer.
+        edge_dim: number of edge features; None for no edge features.
+        memory_channels: number of features of the memory; None for no cross-attention.
+        dropout: dropout probability, in training, of the attention weights, the hidden features
+            and the features that are added to the residual.
+        act: activation function of the feed-forward layer.
 
     Shapes:
         - **input:** x [n, channels]; memory [m, memory_channels]
         - **output:** [n, channels]
 
     Raises:
-        ValueError: for another norm, heads that do not divide channels, or one of memory and
-            memory_graph without the other.
+        ValueError: for an unknown norm, heads that do not divide channels, or if only one of
+            memory and memory_graph is passed.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017); Xiong et al., "On layer
@@ -105,7 +106,7 @@ class TransformerBlock(Module):
         self.norm3 = LayerNorm(channels)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         for module in self.children():
             reset(module)
 
@@ -119,18 +120,20 @@ class TransformerBlock(Module):
         memory: Tensor | None = None,
         memory_graph: Graph | None = None,
     ) -> Tensor:
-        """Attend along the edges, to the memory if there is one, and transform.
+        """Apply self-attention, cross-attention if there is a memory, and the feed-forward layer.
 
         Args:
-            x: [n, channels].
-            graph: the edges among n nodes: a :class:`gattn.Graph` or anything it is made from.
-            edge_attr: [e, edge_dim], in the order of the caller's edges.
-            attn_bias: [e, heads] or [e, 1] in that order, such as a :class:`RelativeBias` gives.
-            memory: [m, memory_channels], for a block with cross-attention.
+            x: node features, [n, channels].
+            graph: the edges among n nodes: a :class:`gattn.Graph`, or edges in any format it
+                accepts.
+            edge_attr: edge features [e, edge_dim], in the order of the caller's edges.
+            attn_bias: score bias [e, heads] or [e, 1] in the same order, such as the result of a
+                :class:`RelativeBias`.
+            memory: features of the memory, [m, memory_channels], for a block with cross-attention.
             memory_graph: the edges from m rows of the memory to n nodes.
 
         Returns:
-            [n, channels].
+            The new node features, [n, channels].
         """
         is_present = {
             memory is not None,
@@ -139,7 +142,8 @@ class TransformerBlock(Module):
         }
         if len(is_present) > 1:
             raise ValueError(
-                "memory and memory_graph go with a block that has memory_channels; got "
+                "memory and memory_graph are required for a block with memory_channels, and not "
+                "allowed for another; got "
                 f"memory={memory is not None}, memory_graph={memory_graph is not None}, "
                 f"memory_channels={self.cross_attention is not None}"
             )
@@ -165,16 +169,16 @@ class TransformerBlock(Module):
         edge_attr: Tensor | None = None,
         attn_bias: Tensor | None = None,
     ) -> Tensor:
-        """Weights that x attends to itself with, before dropout.
+        """Return the weights of the self-attention before dropout.
 
         Args:
-            x: [n, channels].
+            x: node features, [n, channels].
             graph: the edges, as in :meth:`forward`.
-            edge_attr: as in :meth:`forward`.
-            attn_bias: as in :meth:`forward`.
+            edge_attr: edge features, as in :meth:`forward`.
+            attn_bias: score bias, as in :meth:`forward`.
 
         Returns:
-            [e, heads], in the order of the caller's edges.
+            The attention weights [e, heads], in the order of the caller's edges.
         """
         check_input("x", x, self.channels, self.norm1)
         y = self.norm1(x) if self.norm == "pre" else x
@@ -188,18 +192,21 @@ class TransformerBlock(Module):
         return norm(x + F.dropout(function(x), self.dropout, self.training))
 
     def extra_repr(self) -> str:
-        """The settings, for repr."""
+        """Return the settings that the repr of the module shows."""
         return f"{self.channels}, heads={self.heads}, norm={self.norm!r}"
 
 
 def graph_among(edges: Any, x: Tensor) -> Graph:
-    """The graph of these edges among the rows of x, [n, d] or [b, n, d]."""
+    """Return the graph of the edges among n nodes with features x, [n, d] or [b, n, d]."""
     check_rows(edges, x.shape[-2], x.shape[-2], batch=x.shape[0] if x.dim() == 3 else 0)
     return as_graph(edges, x.shape[-2])
 
 
 def feed_forward(channels: int, hidden: int | None, act: str, dropout: float) -> Sequential:
-    """W_2 act(W_1 x), with dropout of hidden features; hidden None means 4 channels."""
+    """Create the network W_2 act(W_1 x) with dropout of the hidden features.
+
+    The hidden width is ``hidden``, or 4 * channels if that is None.
+    """
     hidden = 4 * channels if hidden is None else hidden
     return Sequential(
         Linear(channels, hidden), activation_resolver(act), Dropout(dropout),
@@ -208,6 +215,6 @@ def feed_forward(channels: int, hidden: int | None, act: str, dropout: float) ->
 
 
 def norms(channels: int, layer_norm: bool, batch_norm: bool) -> Sequential:
-    """The norms that are asked for, of each row first."""
-    expected = (LayerNorm, layer_norm), (BatchNorm1d, batch_norm)
-    return Sequential(*(kind(channels) for kind, is_wanted in expected if is_wanted))
+    """Create the requested normalisations: layer normalisation first, then batch normalisation."""
+    options = (LayerNorm, layer_norm), (BatchNorm1d, batch_norm)
+    return Sequential(*(cls(channels) for cls, is_enabled in options if is_enabled))

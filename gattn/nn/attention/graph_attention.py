@@ -1,4 +1,4 @@
-"""GraphAttention: the operator as one module, between any two sets joined by a graph."""
+"""GraphAttention: multi-head attention between any two sets that a graph joins."""
 
 from __future__ import annotations
 
@@ -47,44 +47,45 @@ class GraphAttention(Module):
 
     The score s, per head of c channels, is one of
 
-    - ``"scaled_dot"``: :math:`q \cdot (k + W_e e) / \sqrt{c}`, the Transformer's;
+    - ``"scaled_dot"``: :math:`q \cdot (k + W_e e) / \sqrt{c}`, the score of the Transformer;
     - ``"dot"``: :math:`q \cdot (k + W_e e)`;
-    - ``"embedded_gaussian"``: the same by its other name, as its softmax is the embedded Gaussian
-      :math:`\exp(q \cdot k)` over its sum;
-    - ``"additive"``: :math:`w \cdot \tanh(q + k + W_e e)`, Bahdanau's, which he calls additive. It
-      is a perceptron's, :func:`gattn.functional.gatv2_attention`, not the sum of two scalars of
-      :func:`gattn.functional.gat_attention`; e is not in the values;
-    - ``"cosine"``: :math:`\beta \cos(q, k)` with a learned :math:`\beta`; no e;
-    - a callable from q_i [b, h, c], k_j [b, h, c] and the edge_attr of b edges to [b, h], as
-      :func:`gattn.functional.attention` takes it; e is not in the values.
+    - ``"embedded_gaussian"``: another name of ``"dot"``, because its softmax is the embedded
+      Gaussian :math:`\exp(q \cdot k)` divided by its sum;
+    - ``"additive"``: :math:`w \cdot \tanh(q + k + W_e e)`, the additive score of Bahdanau et al.
+      It is computed by :func:`gattn.functional.gatv2_attention`, and differs from GAT's sum of two
+      scalars in :func:`gattn.functional.gat_attention`. Edge features are not added to the values;
+    - ``"cosine"``: :math:`\beta \cos(q, k)` with a learned :math:`\beta`, without edge features;
+    - a callable from q_i [b, h, c], k_j [b, h, c] and the edge_attr of b edges to [b, h], as in
+      :func:`gattn.functional.attention`. Edge features are not added to the values.
 
-    A complete graph makes this self-attention over a set, a causal one makes it masked, a
-    bipartite one cross-attention: see :mod:`gattn.graphs`.
+    A complete graph gives self-attention over a set, a causal graph gives masked attention, and a
+    bipartite graph gives cross-attention: see :mod:`gattn.graphs`.
 
     Args:
-        query_channels: features of a query.
-        out_channels: features of the result; None for query_channels.
+        query_channels: number of features of a query.
+        out_channels: number of output features; None for query_channels.
         heads: number of heads, h.
-        key_channels: features of a key; None for query_channels.
-        value_channels: features of a value; None for key_channels.
+        key_channels: number of features of a key; None for query_channels.
+        value_channels: number of features of a value; None for key_channels.
         channels: channels per head, c; None for out_channels / heads.
-        edge_dim: features of an edge, for the scores with :math:`W_e`; None for none.
-        score: see above.
-        dropout: probability of dropping a weight in training.
-        bias: whether the projections (but for that of edges) have a bias.
+        edge_dim: number of edge features, for the scores with :math:`W_e`; None for no edge
+            features.
+        score: the score, see above.
+        dropout: dropout probability of the attention weights in training.
+        bias: whether the projections, except that of edges, have a bias.
 
     Shapes:
         - **input:** query [n, query_channels], key [m, key_channels], value [m, value_channels],
-          each with a leading batch dimension or all without; a :class:`gattn.Graph` from m
-          sources to n destinations, or anything it is made from; edge_attr [e, edge_dim], for
-          a callable of any shape
-        - **output:** [n, out_channels], or with the batch dimension; the bias of W_o, or zeros,
-          for a query without edges
+          all with a leading batch dimension or all without; a :class:`gattn.Graph` from m sources
+          to n destinations, or edges in any format it accepts; edge_attr [e, edge_dim], or of any
+          shape for a callable score
+        - **output:** [n, out_channels], with the batch dimension if the inputs have one; a query
+          without edges gets the bias of W_o, or zeros without a bias
 
     Raises:
         ValueError: for an unknown score, heads that do not divide out_channels, a wrong shape, or
-            edge features that the score does not take.
-        TypeError: for another dtype than the layer's.
+            edge features with a score that does not use them.
+        TypeError: if an input does not have the dtype of the layer.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017); Wang et al., "Non-local neural
@@ -154,7 +155,7 @@ class GraphAttention(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew: Glorot's for the projections, 1 for beta."""
+        """Reinitialise the parameters: projections by Glorot's method, beta with 1."""
         for linear in (self.lin_query, self.lin_key, self.lin_value, self.lin_out, self.lin_edge):
             if linear is not None:
                 redraw(linear, torch.nn.init.xavier_uniform_)
@@ -167,7 +168,7 @@ class GraphAttention(Module):
 
     @property
     def slow_path_reason(self) -> str:
-        """What of a forward runs edge by edge, slowly, in words; empty where nothing does."""
+        """Reason why part of a forward runs without a fused operator; empty if all is fused."""
         if callable(self.score):
             return ("its score is a callable, which runs in plain PyTorch on some thousand edges "
                     "at a time; only the softmax and the sum run on the kernels")  # fmt: skip
@@ -183,19 +184,21 @@ class GraphAttention(Module):
         edge_attr: Tensor | None = None,
         attn_bias: Tensor | None = None,
     ) -> Tensor:
-        """Attend from the queries to the keys' values.
+        """Compute the attention of the queries to the keys and values.
 
         Args:
-            query: see Shapes.
-            key: see Shapes.
-            value: see Shapes.
-            graph: the edges, from keys to queries: a Graph or anything it is made from.
+            query: features of the queries, see Shapes.
+            key: features of the keys, see Shapes.
+            value: features of the values, see Shapes.
+            graph: the edges, from keys to queries: a :class:`gattn.Graph`, or edges in any
+                format it accepts.
             edge_attr: edge features in the order of the caller's edges.
-            attn_bias: b, [e, h] or [e, 1] in that order, such as a :class:`RelativeBias` gives;
-                -inf drops an edge. A boolean mask keeps the edges that are True.
+            attn_bias: score bias b, [e, h] or [e, 1] in the same order, such as the result of a
+                :class:`RelativeBias`; -inf removes an edge. A boolean mask keeps the edges that
+                are True.
 
         Returns:
-            The results, see Shapes.
+            The output features, see Shapes.
         """
         q, k = self._query_and_key(query, key)
         v = self._split(self.lin_value, value, "value")
@@ -214,17 +217,19 @@ class GraphAttention(Module):
         edge_attr: Tensor | None = None,
         attn_bias: Tensor | None = None,
     ) -> Tensor:
-        """Weights of the edges, before dropout.
+        """Return the attention weights of the edges before dropout.
 
         Args:
-            query: see Shapes.
-            key: see Shapes.
-            graph: the edges, from keys to queries: a Graph or anything it is made from.
+            query: features of the queries, see Shapes.
+            key: features of the keys, see Shapes.
+            graph: the edges, from keys to queries: a :class:`gattn.Graph`, or edges in any
+                format it accepts.
             edge_attr: edge features in the order of the caller's edges.
-            attn_bias: as in :meth:`forward`.
+            attn_bias: score bias, as in :meth:`forward`.
 
         Returns:
-            [e, h] in the order of the caller's edges, or [b, e, h].
+            The weights [e, h] in the order of the caller's edges; [b, e, h] for inputs with a
+            batch dimension.
         """
         q, k = self._query_and_key(query, key)
         graph = _graph_between(graph, k, q)
@@ -250,7 +255,7 @@ class GraphAttention(Module):
         edge_attr: Tensor | None,
         attn_bias: Tensor | None,
     ) -> Score:
-        """s + b, in the terms of its operator."""
+        """Return the score s + b, with the arguments of the operator that computes it."""
         bias = None if attn_bias is None else self._per_head(attn_bias, key, graph)
         if callable(self.score):
             return self._call_score(query, key, graph, edge_attr, bias)
@@ -266,7 +271,7 @@ class GraphAttention(Module):
     def _edge_term(
         self, edge_attr: Tensor | None, key: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Edge features and their projection, [e, d] and [h, c, d], as an operator takes them."""
+        """Return edge features [e, d] and their projection [h, c, d] for an operator, or Nones."""
         if (edge_attr is None) != (self.lin_edge is None):
             raise ValueError(f"edge_attr and edge_dim go together; edge_dim is {self.edge_dim}")
         if edge_attr is None or self.lin_edge is None:
@@ -274,14 +279,14 @@ class GraphAttention(Module):
         if is_plain(self.lin_edge):
             check_input_of("edge_attr", edge_attr, self.lin_edge)
             features, weight = features_and_weight(self.lin_edge, edge_attr)
-        else:  # what the map gives needs no more projecting
+        else:  # the module computes the projected features, so pass the identity as projection
             features = self.lin_edge(edge_attr)
             weight = torch.eye(features.shape[-1], device=key.device)
         projection = tile_heads(weight.unflatten(0, (self.heads, -1)), 0, key.shape[1])
         return features.to(key.dtype), projection.to(key.dtype)
 
     def _per_head(self, attn_bias: Tensor, like: Tensor, graph: Graph) -> Tensor:
-        """[e, h] or [e, 1] for all heads of [m, h, c], in its dtype."""
+        """Check attn_bias [e, h] or [e, 1], and expand it to the heads and dtype of [m, h, c]."""
         check_tensor("attn_bias", attn_bias)
         edges = graph.num_edges
         if tuple(attn_bias.shape) not in ((edges, self.heads), (edges, 1)):
@@ -304,20 +309,20 @@ class GraphAttention(Module):
         score = sorted_scores(self.score, query, key, graph, edge_attr)
         if score.shape != (graph.num_edges, query.shape[1]):
             raise ValueError(
-                f"score must give shape ({graph.num_edges}, {query.shape[1]}); "
+                f"score must return shape ({graph.num_edges}, {query.shape[1]}); "
                 f"got {tuple(score.shape)}"
             )
         return SortedScore(score, bias)
 
     def extra_repr(self) -> str:
-        """The settings, for repr."""
+        """Return the settings that the repr of the module shows."""
         score = getattr(self.score, "__name__", type(self.score).__name__)
         score = repr(self.score) if isinstance(self.score, str) else score
         return f"heads={self.heads}, channels={self.channels}, score={score}"
 
 
 def _graph_between(edges: Any, key: Tensor, query: Tensor) -> Graph:
-    """The graph of these edges from the rows of key to those of query."""
+    """Return the graph of the edges from the rows of key to the rows of query."""
     check_rows(edges, key.shape[0], query.shape[0], "query and key")
     if isinstance(edges, Graph):
         return edges

@@ -1,4 +1,4 @@
-"""A layer of a graph transformer: local attention on edges beside attention within each graph."""
+"""GraphTransformerLayer: attention along the edges plus attention within each graph."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ class GraphTransformerLayer(Module):
         x^G = \mathrm{LN}(x + \mathrm{Global}(x)), \qquad
         y = x^L + x^G, \qquad x' = \mathrm{LN}(y + \mathrm{MLP}(y))
 
-    Nothing is padded and no graph sees another; normalising each node on its own keeps it so in
-    training, too. (:class:`GPSConv` is the same recipe with PyG's interface and parameters.)
+    Nothing is padded. The graphs of a batch do not influence each other, also in training, because
+    layer normalisation acts on each node separately. :class:`GPSConv` has the same structure with
+    PyG's interface and parameters.
 
     Args:
-        channels: features of a node; divisible by heads.
-        heads: number of heads, in both attentions.
-        local: a layer to stand for the local attention, called as ``local(x, edge_index)``, or
-            with ``edge_attr=`` where that is given; None for :class:`GraphAttention`.
-        global_attention: ``"full"`` for the softmax over all pairs, in time and memory quadratic
-            in the size of a graph, or ``"linear"`` for :class:`LinearAttention`.
-        score: the score of the attentions; ``"linear"`` has none.
-        edge_dim: features of an edge, for the local attention; None for none.
-        ff_channels: hidden width of the MLP; None for 2 channels.
-        dropout: probability of dropping, in training, an attention weight, a hidden feature and
-            a feature that is added to the residual.
-        act: activation of the MLP.
+        channels: number of node features; must be divisible by heads.
+        heads: number of heads of both attentions.
+        local: a layer that replaces the local attention, called as ``local(x, edge_index)``, with
+            ``edge_attr=`` if forward gets edge features; None for :class:`GraphAttention`.
+        global_attention: ``"full"`` for the softmax over all pairs of a graph's nodes, with time
+            and memory quadratic in their number, or ``"linear"`` for :class:`LinearAttention`.
+        score: the score of the attentions; not used by ``"linear"``.
+        edge_dim: number of edge features of the local attention; None for no edge features.
+        ff_channels: hidden width of the MLP; None for 2 * channels.
+        dropout: dropout probability, in training, of the attention weights, the hidden features
+            and the features that are added to the residual.
+        act: activation function of the MLP.
 
     Shapes:
         - **input:** x [n, channels]; batch [n], the graph of each node, in any order
         - **output:** [n, channels]
 
     Raises:
-        ValueError: for another global_attention, or edge_dim beside a local layer.
+        ValueError: for an unknown global_attention, or if both edge_dim and local are passed.
 
     Reference:
         Rampasek et al., "Recipe for a general, powerful, scalable graph transformer" (NeurIPS
@@ -83,8 +84,8 @@ class GraphTransformerLayer(Module):
         if global_attention not in GLOBAL:
             raise ValueError(f"global_attention must be one of {GLOBAL}; got {global_attention!r}")
         if local is not None and edge_dim is not None:
-            raise ValueError("edge_dim goes with the built-in local attention; the local layer "
-                             "that was given knows its own")  # fmt: skip
+            raise ValueError("edge_dim goes with the built-in local attention; set it in the local "
+                             "layer instead")  # fmt: skip
         self.channels = channels
         self.heads = heads
         self.dropout = dropout
@@ -107,7 +108,7 @@ class GraphTransformerLayer(Module):
         self.norm3 = LayerNorm(channels)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         for module in self.children():
             reset(module)
 
@@ -121,24 +122,24 @@ class GraphTransformerLayer(Module):
         batch_size: int | None = None,
         max_num_nodes: int | None = None,
     ) -> Tensor:
-        """Mix each node with its neighbours and with all nodes of its graph.
+        """Update each node from its neighbours and from all nodes of its graph.
 
         Args:
-            x: [n, channels].
-            edge_index: the edges: a :class:`gattn.Graph` or anything it is made from.
-            batch: [n], the graph of each node; None puts all into one.
-            edge_attr: [e, edge_dim], in the order of the caller's edges.
+            x: node features, [n, channels].
+            edge_index: the edges: a :class:`gattn.Graph`, or edges in any format it accepts.
+            batch: [n], the graph of each node; None for a single graph.
+            edge_attr: edge features [e, edge_dim], in the order of the caller's edges.
             batch_size: number of graphs. Without it ``batch.max() + 1`` is read from the device.
-            max_num_nodes: the most nodes of any graph; needed under ``torch.compile`` alone, and
-                there with ``global_attention="full"``.
+            max_num_nodes: largest number of nodes of a graph; required under ``torch.compile``
+                with ``global_attention="full"``, and not used otherwise.
 
         Returns:
-            [n, channels].
+            The new node features, [n, channels].
         """
         check_input("x", x, self.channels, self.norm1)
         local = self.norm1(x + self._drop(self._attend_locally(x, edge_index, edge_attr)))
-        globally = self._attend_globally(x, batch, batch_size, max_num_nodes)
-        y = local + self.norm2(x + self._drop(globally))
+        attended = self._attend_globally(x, batch, batch_size, max_num_nodes)
+        y = local + self.norm2(x + self._drop(attended))
         return self.norm3(y + self._drop(self.mlp(y)))
 
     def _attend_locally(self, x: Tensor, edge_index: Any, edge_attr: Tensor | None) -> Tensor:
@@ -163,5 +164,5 @@ class GraphTransformerLayer(Module):
         return F.dropout(x, self.dropout, self.training)
 
     def extra_repr(self) -> str:
-        """The settings, for repr."""
+        """Return the settings that the repr of the module shows."""
         return f"{self.channels}, heads={self.heads}"

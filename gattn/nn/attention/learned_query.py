@@ -1,4 +1,4 @@
-"""Attention by queries that belong to the model: the score of a row is a thin product."""
+"""Attention with learned queries, whose scores are computed without forming the keys."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from gattn.functional import edge_softmax, gat_attention
 from gattn.graph import Graph
 from gattn.nn.common.recording import is_recording, record
 
-FEW = 12
-"""Summing before projecting pays where a query and head comes with at least so many channels."""
+MIN_CHANNELS_PER_SCORE = 12
+"""Minimum number of channels per score from which rows are summed first and projected then."""
 
 
 def learned_query_score(query: Tensor, key_weight: Tensor, x: Tensor) -> Tensor:
-    r"""Score every row of x for every learned query and head, without forming the keys.
+    r"""Compute the score of every row of x for every learned query and head.
 
     .. math:: s_{jqh} = \frac{q_{qh} \cdot W_k^{(h)} x_j}{\sqrt{c}}
         = \Bigl(\frac{W_k^{(h)\top} q_{qh}}{\sqrt{c}}\Bigr) \cdot x_j
 
+    The second form does not need the keys :math:`W_k x_j`.
+
     Args:
-        query: q, [k, h * c].
-        key_weight: W_k, [h, c, d].
-        x: [n, d].
+        query: learned queries q, [k, h * c].
+        key_weight: projection of the keys, W_k [h, c, d].
+        x: features of the rows, [n, d].
 
     Returns:
-        [n, k * h], query by query.
+        The scores [n, k * h], query by query.
     """
     heads, channels, _ = key_weight.shape
     folded = torch.einsum("khc,hcd->khd", query.view(-1, heads, channels), key_weight)
@@ -41,22 +43,22 @@ def learned_query_pool(
     .. math:: o_{gqh} = \sum_{j \in g} \alpha_{jqh} W_v^{(h)} x_j
         = W_v^{(h)} \sum_{j \in g} \alpha_{jqh} x_j
 
-    The second form projects k rows per segment instead of every row, and sums k h times the
-    width of x: it is taken where the queries are few.
+    The second form projects k rows per segment instead of every row, but sums k * h times the
+    width of x. It is used if there are few queries.
 
     Args:
-        score: s, [n, k * h], query by query.
-        x: [n, d].
-        value_weight: W_v, [h, c, d].
+        score: scores s [n, k * h], query by query.
+        x: features of the rows, [n, d].
+        value_weight: projection of the values, W_v [h, c, d].
         segments: one edge from each of n rows to the one of g segments that holds it.
-        dropout: probability of dropping a weight; applied as given.
+        dropout: dropout probability of the attention weights; also applied in evaluation.
 
     Returns:
-        [g, k, h * c]; zeros for an empty segment.
+        The weighted sums [g, k, h * c]; zeros for an empty segment.
     """
     heads, channels, _ = value_weight.shape
-    if FEW * score.shape[1] <= heads * channels:
-        rows = x.to(score.dtype).unsqueeze(1)  # as autocast would have the projection read them
+    if MIN_CHANNELS_PER_SCORE * score.shape[1] <= heads * channels:
+        rows = x.to(score.dtype).unsqueeze(1)  # the dtype that autocast gives to a projection
         pooled = segment_attention(score, rows, segments, dropout)
         pooled = pooled.unflatten(1, (score.shape[1] // heads, heads))
         return torch.einsum("gkhd,hcd->gkhc", pooled, value_weight).flatten(2)
@@ -66,12 +68,18 @@ def learned_query_pool(
 
 
 def segment_attention(score: Tensor, value: Tensor, segments: Graph, dropout: float) -> Tensor:
-    """Softmax of scores [n, h] over each segment, and the sums of values [n, h_v, c] with it.
+    """Sum values with the softmax of scores over each segment, and record the weights.
+
+    Args:
+        score: scores of the rows, [n, h].
+        value: values of the rows, [n, h_v, c]; h is a multiple of h_v.
+        segments: graph with one edge from each of n rows to one of g segments.
+        dropout: dropout probability of the attention weights.
 
     Returns:
-        [g, h, c]; zeros for an empty segment.
+        The weighted sums [g, h, c]; zeros for an empty segment.
     """
     if is_recording():
         record(edge_softmax(score, segments), segments)
-    nothing = score.new_zeros(segments.num_dst, score.shape[1])
-    return gat_attention(nothing, score, value, segments, negative_slope=1.0, dropout=dropout)
+    query_score = score.new_zeros(segments.num_dst, score.shape[1])
+    return gat_attention(query_score, score, value, segments, negative_slope=1.0, dropout=dropout)

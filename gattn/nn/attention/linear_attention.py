@@ -1,4 +1,4 @@
-"""Global attention whose cost is linear in the number of nodes."""
+"""LinearAttention: attention among all nodes of a graph, at a cost linear in their number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gattn.nn.common.segments import segment_graph, within
 
 
 class LinearAttention(Module):
-    r"""Attention from every node to all nodes of its graph, with a score that factors.
+    r"""Attention of every node to all nodes of its graph, with a factorised score.
 
     .. math::
         \mathrm{out}_i = W_o \Big\Vert_h
@@ -21,23 +21,23 @@ class LinearAttention(Module):
         {\sum_{j \in g(i)} \phi(q_i) \cdot \phi(k_j)}, \qquad
         (q, k, v) = (W_q x, W_k x, W_v x)
 
-    The sums are exact for each graph of a batch: no padding, and no node sees another graph. See
+    The sums run over the nodes of one graph of a batch only, without padding. See
     :func:`gattn.functional.linear_attention`.
 
     Args:
-        channels: features of x and of the result, d.
-        heads: heads, h.
-        head_channels: channels of each head, c; None means channels / heads.
-        feature_map: phi: ``"elu"`` for elu(x) + 1, or ``"relu"``.
-        bias: whether the projections of q, k and v have a bias; W_o has one.
+        channels: number of input and output features, d.
+        heads: number of heads, h.
+        head_channels: channels per head, c; None means channels / heads.
+        feature_map: the function phi: ``"elu"`` for elu(x) + 1, or ``"relu"``.
+        bias: whether the projections of q, k and v have a bias; W_o always has one.
 
     Shapes:
         - **input:** x [n, channels]; index [n], in any order, or ptr [g + 1]
         - **output:** [n, channels]
 
     Raises:
-        ValueError: for heads < 1 or, where head_channels is None, heads that do not divide
-            channels; for another feature_map or a wrong shape.
+        ValueError: for heads < 1, heads that do not divide channels if head_channels is None, an
+            unknown feature_map or a wrong shape.
 
     Reference:
         Katharopoulos et al., "Transformers are RNNs" (ICML 2020).
@@ -74,7 +74,7 @@ class LinearAttention(Module):
         self.lin_out = Linear(heads * head_channels, channels)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         for module in (self.lin_query, self.lin_key, self.lin_value, self.lin_out):
             module.reset_parameters()
 
@@ -85,16 +85,16 @@ class LinearAttention(Module):
         ptr: Tensor | None = None,
         dim_size: int | None = None,
     ) -> Tensor:
-        """Attend within each graph.
+        """Compute the attention within each graph.
 
         Args:
-            x: [n, channels], the nodes.
+            x: node features, [n, channels].
             index: [n], the graph of each node, in any order; None for a single graph.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
+            ptr: [g + 1], the index of each graph's first node, in place of index.
             dim_size: number of graphs. Without it ``index.max() + 1`` is read from the device.
 
         Returns:
-            [n, channels].
+            The new node features, [n, channels].
         """
         segments = segment_graph(x, index, ptr, dim_size)
         query, key, value = (

@@ -15,12 +15,12 @@ from gattn.nn.common.recording import is_recording, record
 from gattn.nn.common.segments import within
 from gattn.ops.attention.linear import feature_sums
 
-_SMALLEST = 1e-6
+_EPSILON = 1e-6
 """Epsilon added to the denominator."""
 
 
 class PolynormerAttention(Module):
-    r"""Attention of every node to all nodes of its graph, multiplied by the node's own features.
+    r"""Attention of every node to all nodes of its graph, multiplied by the node's features.
 
     .. math::
         \mathrm{out}_i = \mathrm{ReLU}\Big(W_o \big(\mathrm{LN}(a_i) \odot (W_h x_i + \beta)
@@ -28,28 +28,28 @@ class PolynormerAttention(Module):
         a_i = \Big\Vert_h \frac{\sum_{j \in g(i)} \sigma(q_i) \cdot \sigma(k_j)\, v_j}
         {\epsilon + \sum_{j \in g(i)} \sigma(q_i) \cdot \sigma(k_j)}
 
-    with :math:`\epsilon = 10^{-6}`. Takes the arguments and the parameters of
-    ``torch_geometric.nn.attention.PolynormerAttention``, and gives its outputs for a single graph.
-    Of several graphs, PyG's counts padded rows among the keys, so that what it gives for one
-    depends on the largest; here each gets what it gets alone.
+    with :math:`\epsilon = 10^{-6}`. Has the arguments and the parameters of
+    ``torch_geometric.nn.attention.PolynormerAttention``, and returns the same outputs for a single
+    graph. For several graphs, PyG's module counts padded rows as keys, so that a graph's result
+    depends on the largest graph; here each graph gets the same result as alone.
 
     Args:
-        channels: features of x, d.
+        channels: number of features of x, d.
         heads: number of heads, h.
-        head_channels: channels of each head, c.
-        beta: what is added to the node's own features.
+        head_channels: channels per head, c.
+        beta: constant that is added to the projected node features, see the equation.
         qkv_bias: whether the projections of q, k and v have a bias.
-        qk_shared: whether q is k.
-        dropout: probability of dropping a feature of the result in training.
+        qk_shared: whether the queries are the keys.
+        dropout: dropout probability of the output features in training.
 
     Shapes:
-        - **input:** x [n, d], with index [n] or ptr [g + 1] where there are several graphs; or as
-          PyG's, padded, x [g, n, d] with a mask [g, n] of the rows that are nodes
-        - **output:** [n, h * c]; or [g, n, h * c], zeros where there is no node
+        - **input:** x [n, d], with index [n] or ptr [g + 1] for several graphs; or padded as in
+          PyG, x [g, n, d] with a mask [g, n] that is True for rows that are nodes
+        - **output:** [n, h * c]; or [g, n, h * c], zeros in padded rows
 
     Raises:
-        TypeError: for other than tensors, or dtypes that differ.
-        ValueError: for a setting that is none, or a wrong shape.
+        TypeError: for inputs that are no tensors, or dtypes that differ.
+        ValueError: for an invalid setting or a wrong shape.
 
     Reference:
         Deng, Yue and Zhang, "Polynormer: polynomial-expressive graph transformer in linear time"
@@ -92,7 +92,7 @@ class PolynormerAttention(Module):
         self.dropout = Dropout(dropout)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         self.h_lins.reset_parameters()
         if not self.qk_shared:
             self.q.reset_parameters()
@@ -108,13 +108,13 @@ class PolynormerAttention(Module):
         ptr: Tensor | None = None,
         dim_size: int | None = None,
     ) -> Tensor:
-        """Attend within each graph.
+        """Compute the attention within each graph.
 
         Args:
-            x: the nodes, see Shapes.
-            mask: which rows of a padded x are nodes; None for all.
+            x: node features, see Shapes.
+            mask: True for the rows of a padded x that are nodes; None if all rows are nodes.
             index: [n], the graph of each node, in any order; None for a single graph.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
+            ptr: [g + 1], the index of each graph's first node, in place of index.
             dim_size: number of graphs. Without it ``index.max() + 1`` is read from the device.
 
         Returns:
@@ -123,7 +123,7 @@ class PolynormerAttention(Module):
         sets = read_sets(x, mask, index, ptr, dim_size)
         key = self._features(self.k, sets.rows)
         query = key if self.qk_shared else self._features(self.q, sets.rows)
-        key = sets.hide(key)
+        key = sets.zero_padding(key)
         value = self._split(self.v, sets.rows)
         if is_recording():
             pairs, _ = within(sets.segments)
@@ -131,17 +131,17 @@ class PolynormerAttention(Module):
         out, total = feature_sums(
             query, key, value.to(key.dtype), sets.segments, sets.segments
         )  # fmt: skip
-        out = (out / (total + _SMALLEST).unsqueeze(-1)).transpose(1, 2).flatten(1).to(value.dtype)
+        out = (out / (total + _EPSILON).unsqueeze(-1)).transpose(1, 2).flatten(1).to(value.dtype)
         out = self.lns(out) * (self.h_lins(sets.rows) + self.beta)
         return sets.restore(self.dropout(F.relu(self.lin_out(out))))
 
     def _features(self, linear: Linear, x: Tensor) -> Tensor:
-        """The sigmoid of a projection [n, h, c], in the dtype that sums are taken in."""
+        """Return the sigmoid of a projection, [n, h, c], in the dtype that sums are computed in."""
         projected = self._split(linear, x)
         return projected.to(acc_dtype(projected.dtype)).sigmoid()
 
     def _split(self, linear: Linear, x: Tensor) -> Tensor:
-        """A projection [n, h, c]: PyG's parameters have the heads of a channel side by side."""
+        """Return a projection as [n, h, c]. In PyG's parameters the rows are ordered as (c, h)."""
         projected = project(linear, x)
         return projected.unflatten(-1, (self.head_channels, self.heads)).transpose(1, 2)
 

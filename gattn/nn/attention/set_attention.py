@@ -1,4 +1,4 @@
-"""The blocks of the Set Transformer on segments: sets of any size, without padding."""
+"""Blocks of the Set Transformer, for sets of different sizes without padding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gattn.nn.common.segments import from_points
 
 
 class MultiheadAttentionBlock(Module):
-    r"""Attention over the edges of any graph, and a feed-forward layer, both residual (MAB).
+    r"""Attention along the edges of a graph and a feed-forward layer, both residual (MAB).
 
     .. math::
         \mathrm{MAB}(x, y) = \mathrm{LN}(h + \mathrm{ReLU}(W h)), \qquad
@@ -24,10 +24,10 @@ class MultiheadAttentionBlock(Module):
     Parameters are named as in ``torch_geometric.nn.aggr.utils.MultiheadAttentionBlock``.
 
     Args:
-        channels: features of x and y; divisible by heads.
-        heads: heads, h, of c = channels / h channels.
-        layer_norm: whether to normalise.
-        dropout: probability of dropping a weight in training.
+        channels: number of features of x and y; must be divisible by heads.
+        heads: number of heads, h, each with c = channels / h channels.
+        layer_norm: whether to apply layer normalisation.
+        dropout: dropout probability of the attention weights in training.
 
     Shapes:
         - **input:** x [n, channels], y [m, channels]; a :class:`gattn.Graph` from m sources to n
@@ -35,7 +35,7 @@ class MultiheadAttentionBlock(Module):
         - **output:** [n, channels]
 
     Raises:
-        ValueError: where heads do not divide channels, for a dropout that is no probability, or a
+        ValueError: if heads does not divide channels, for a dropout that is no probability, or a
             wrong shape.
 
     Reference:
@@ -65,22 +65,22 @@ class MultiheadAttentionBlock(Module):
         self.layer_norm2 = LayerNorm(channels) if layer_norm else None
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         for module in (self.attn, self.lin, self.layer_norm1, self.layer_norm2):
             if module is not None:
                 module.reset_parameters()
 
     def forward(self, x: Tensor, y: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
-        """Attend from x to y.
+        """Compute the attention of the rows of x to the rows of y, and the feed-forward layer.
 
         Args:
-            x: [n, channels], the queries.
-            y: [m, channels], the keys and values.
+            x: queries, [n, channels].
+            y: keys and values, [m, channels].
             graph: the edges from m sources to n destinations.
-            bias: [e, 1] or [e, h], added to the scores.
+            bias: score bias [e, 1] or [e, h].
 
         Returns:
-            [n, channels]; a query without edges gets what follows from attention zero.
+            The output features [n, channels]; for a query without edges the weighted sum is zero.
         """
         weights, biases = self.attn.split()
         query, key, value = (
@@ -96,18 +96,19 @@ class MultiheadAttentionBlock(Module):
         return self._residual(x, out.flatten(1))
 
     def pool(self, seed: Tensor, y: Tensor, segments: Graph) -> Tensor:
-        """Attend from k learned seeds to the rows of each segment.
+        """Compute the attention of k learned seeds to the rows of each segment.
 
-        The seeds are the same for all segments, so that the scores are a thin product; the bias
-        of the keys would shift all scores of a seed alike, and drops out.
+        The seeds are the same for all segments, so the scores are computed without forming the
+        keys. The bias of the keys is left out, because it shifts all scores of a seed by the same
+        number, which does not change the softmax.
 
         Args:
-            seed: [k, channels].
-            y: [n, channels].
+            seed: learned seeds, [k, channels].
+            y: rows of the segments, [n, channels].
             segments: one edge from each of n rows to its segment, of g.
 
         Returns:
-            [g, k, channels].
+            The results of the seeds for each of g segments, [g, k, channels].
         """
         weights, biases = self.attn.split()
         query = torch.nn.functional.linear(seed, weights[0], biases[0])
@@ -119,7 +120,7 @@ class MultiheadAttentionBlock(Module):
         return self._residual(seed, pooled.view(segments.num_dst, *seed.shape))
 
     def pool_weights(self, seed: Tensor, y: Tensor, segments: Graph) -> Tensor:
-        """Weights of :meth:`pool`, before dropout: [n, k, h]."""
+        """Return the attention weights of :meth:`pool` before dropout, [n, k, h]."""
         weights, biases = self.attn.split()
         query = torch.nn.functional.linear(seed, weights[0], biases[0])
         score = learned_query_score(query, weights[1].unflatten(0, (self.heads, -1)), y)
@@ -140,22 +141,22 @@ class MultiheadAttentionBlock(Module):
 
 
 class SetAttentionBlock(Module):
-    r"""Self-attention over the edges of a graph (SAB): a set's complete graph, or any other.
+    r"""Self-attention along the edges of a graph, such as the complete graph of a set (SAB).
 
     .. math:: \mathrm{SAB}(x) = \mathrm{MAB}(x, x)
 
     Args:
-        channels: features of x; divisible by heads.
-        heads: heads.
-        layer_norm: whether to normalise.
-        dropout: probability of dropping a weight in training.
+        channels: number of features of x; must be divisible by heads.
+        heads: number of heads, h.
+        layer_norm: whether to apply layer normalisation.
+        dropout: dropout probability of the attention weights in training.
 
     Shapes:
         - **input:** x [n, channels]; a :class:`gattn.Graph` among n nodes
         - **output:** [n, channels]
 
     Raises:
-        ValueError: as :class:`MultiheadAttentionBlock`.
+        ValueError: as for :class:`MultiheadAttentionBlock`.
 
     Reference:
         Lee et al., "Set Transformer" (ICML 2019).
@@ -175,41 +176,41 @@ class SetAttentionBlock(Module):
         self.mab = MultiheadAttentionBlock(channels, heads, layer_norm, dropout)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         self.mab.reset_parameters()
 
     def forward(self, x: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
-        """Attend over the graph's edges.
+        """Compute the self-attention along the edges.
 
         Args:
-            x: [n, channels].
+            x: node features, [n, channels].
             graph: the edges among n nodes.
-            bias: [e, 1] or [e, h], added to the scores.
+            bias: score bias [e, 1] or [e, h].
 
         Returns:
-            [n, channels].
+            The new node features, [n, channels].
         """
         return self.mab(x, x, graph, bias)
 
 
 class InducedSetAttentionBlock(Module):
-    r"""Self-attention over sets through a few learned points, linear in the sets' sizes (ISAB).
+    r"""Self-attention within sets through learned points, at linear cost in the set sizes (ISAB).
 
     .. math:: \mathrm{ISAB}(x) = \mathrm{MAB}(x, h), \qquad h = \mathrm{MAB}(I, x)
 
     Args:
-        channels: features of x; divisible by heads.
-        num_induced_points: learned points I per set.
-        heads: heads.
-        layer_norm: whether to normalise.
-        dropout: probability of dropping a weight in training.
+        channels: number of features of x; must be divisible by heads.
+        num_induced_points: number of learned points I per set.
+        heads: number of heads, h.
+        layer_norm: whether to apply layer normalisation.
+        dropout: dropout probability of the attention weights in training.
 
     Shapes:
-        - **input:** x [n, channels]; the graph of one edge from each of n rows to its set
+        - **input:** x [n, channels]; the graph with one edge from each of n rows to its set
         - **output:** [n, channels]
 
     Raises:
-        ValueError: as :class:`MultiheadAttentionBlock`, or for num_induced_points < 1.
+        ValueError: as for :class:`MultiheadAttentionBlock`, or for num_induced_points < 1.
 
     Reference:
         Lee et al., "Set Transformer" (ICML 2019).
@@ -240,20 +241,20 @@ class InducedSetAttentionBlock(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         torch.nn.init.xavier_uniform_(self.ind)
         self.mab1.reset_parameters()
         self.mab2.reset_parameters()
 
     def forward(self, x: Tensor, segments: Graph) -> Tensor:
-        """Attend within each segment.
+        """Compute the attention within each segment.
 
         Args:
-            x: [n, channels].
-            segments: one edge from each of n rows to the segment that holds it.
+            x: features of the rows, [n, channels].
+            segments: graph with one edge from each of n rows to its segment.
 
         Returns:
-            [n, channels].
+            The new features of the rows, [n, channels].
         """
         induced = self.mab1.pool(self.ind[0], x, segments)
         points = from_points(segments, induced.shape[1])
@@ -261,24 +262,24 @@ class InducedSetAttentionBlock(Module):
 
 
 class PoolingByMultiheadAttention(Module):
-    r"""A summary of each set by learned seeds that attend over it (PMA).
+    r"""Pooling of each set by the attention of learned seeds to its rows (PMA).
 
     .. math:: \mathrm{PMA}(x) = \mathrm{MAB}(S, \mathrm{ReLU}(W x))
 
     Args:
-        channels: features of x; divisible by heads.
-        num_seed_points: learned seeds S.
-        heads: heads.
-        layer_norm: whether to normalise.
-        dropout: probability of dropping a weight in training.
+        channels: number of features of x; must be divisible by heads.
+        num_seed_points: number of learned seeds S.
+        heads: number of heads, h.
+        layer_norm: whether to apply layer normalisation.
+        dropout: dropout probability of the attention weights in training.
 
     Shapes:
-        - **input:** x [n, channels]; the graph of one edge from each of n rows to its set, of g
-        - **output:** [g, num_seed_points, channels]; for an empty set what follows from attention
-          zero, the same for all
+        - **input:** x [n, channels]; the graph with one edge from each of n rows to its set, of g
+        - **output:** [g, num_seed_points, channels]; for an empty set the weighted sum is zero,
+          and the result depends on the parameters only
 
     Raises:
-        ValueError: as :class:`MultiheadAttentionBlock`, or for num_seed_points < 1.
+        ValueError: as for :class:`MultiheadAttentionBlock`, or for num_seed_points < 1.
 
     Reference:
         Lee et al., "Set Transformer" (ICML 2019).
@@ -309,38 +310,39 @@ class PoolingByMultiheadAttention(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         self.lin.reset_parameters()
         torch.nn.init.xavier_uniform_(self.seed)
         self.mab.reset_parameters()
 
     def forward(self, x: Tensor, segments: Graph) -> Tensor:
-        """Summarise each segment.
+        """Pool the rows of each segment.
 
         Args:
-            x: [n, channels].
-            segments: one edge from each of n rows to the segment that holds it, of g.
+            x: features of the rows, [n, channels].
+            segments: graph with one edge from each of n rows to one of g segments.
 
         Returns:
-            [g, num_seed_points, channels].
+            The results of the seeds for each segment, [g, num_seed_points, channels].
         """
         return self.mab.pool(self.seed[0], self.lin(x).relu(), segments)
 
     def attention_weights(self, x: Tensor, segments: Graph) -> Tensor:
-        """Weight of each row in its segment's summary, before dropout.
+        """Return the attention weight of each row in its segment, before dropout.
 
         Args:
-            x: [n, channels].
-            segments: one edge from each of n rows to the segment that holds it, of g.
+            x: features of the rows, [n, channels].
+            segments: graph with one edge from each of n rows to one of g segments.
 
         Returns:
-            [n, num_seed_points, h]; for each seed and head they sum to one over each segment.
+            The weights [n, num_seed_points, h]; for each seed and head they sum to one over each
+            segment.
         """
         return self.mab.pool_weights(self.seed[0], self.lin(x).relu(), segments)
 
 
 class _Projections(Module):
-    """W_q, W_k, W_v and W_o, named and drawn as in torch.nn.MultiheadAttention."""
+    """Projections W_q, W_k, W_v, W_o, named and initialised as in torch.nn.MultiheadAttention."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -356,7 +358,7 @@ class _Projections(Module):
         torch.nn.init.zeros_(self.out_proj.bias)
 
     def split(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """The weights and the biases of q, k and v."""
+        """Return the weights and the biases of the projections of q, k and v."""
         return (
             self.in_proj_weight.unflatten(0, (3, -1)).unbind(0),
             self.in_proj_bias.unflatten(0, (3, -1)).unbind(0),

@@ -1,4 +1,4 @@
-"""Sets of nodes in either form: a row for each node, or padded, as PyG's attention has them."""
+"""Sets of nodes in two formats: one row per node, or padded as in PyG's attention modules."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_tensor
-from gattn.nn.common.segments import members, segment_graph
+from gattn.nn.common.segments import segment_graph, segment_index
 
 
 class Sets(NamedTuple):
-    """Rows, which of them are nodes, and the set of each."""
+    """Rows of several sets, with the set of each row and a mask of padded rows."""
 
     rows: Tensor
-    """[n, d]; zeros where there is no node."""
+    """Features of the rows, [n, d]; zeros in padded rows."""
     segments: Graph
-    """One edge from each row to its set."""
+    """Graph with one edge from each row to its set."""
     mask: Tensor | None
-    """[n, 1], whether a row is a node; None where all are."""
+    """True for rows that are nodes, False for padding, [n, 1]; None without padding."""
     shape: torch.Size
-    """Of what was given, but for its features."""
+    """Shape of the caller's tensor without its last dimension."""
 
-    def hide(self, x: Tensor) -> Tensor:
-        """Zeros in place of rows [n, ...] that are no nodes."""
+    def zero_padding(self, x: Tensor) -> Tensor:
+        """Set padded rows of x [n, ...] to zero."""
         if self.mask is None:
             return x
         return x.masked_fill(~self.mask.view(-1, *(1,) * (x.dim() - 1)), 0.0)
 
     def sizes(self, like: Tensor) -> Tensor:
-        """The number of nodes in each row's set, [n], in the dtype of a tensor."""
+        """Return the number of nodes in each row's set, [n], in the dtype of ``like``."""
         if self.mask is None:
             sizes = self.segments.layout.rowptr.diff()
         else:
             sizes = self.mask.view(self.shape).sum(1)
-        return sizes.to(like.dtype)[members(self.segments)]
+        return sizes.to(like.dtype)[segment_index(self.segments)]
 
     def restore(self, out: Tensor) -> Tensor:
-        """Rows [n, c] in the form that was given; zeros where there is no node."""
-        return self.hide(out).unflatten(0, self.shape) if len(self.shape) == 2 else out
+        """Return rows [n, c] in the format of the caller's tensor; zeros in padded rows."""
+        return self.zero_padding(out).unflatten(0, self.shape) if len(self.shape) == 2 else out
 
 
 def read_sets(
@@ -50,25 +50,25 @@ def read_sets(
     ptr: Tensor | None = None,
     dim_size: int | None = None,
 ) -> Sets:
-    """The rows of x by their sets.
+    """Check the inputs of an attention within sets, and convert both formats to rows.
 
     Args:
-        x: [n, d], or [g, n, d] where each set has as many rows, of which some may be padding.
-        mask: [g, n] booleans, which rows are nodes; for a padded x alone.
+        x: one row per node, [n, d], or padded sets [g, n, d].
+        mask: [g, n] booleans, True for rows that are nodes; allowed for a padded x only.
         index: [n], the set of each row, as in :func:`gattn.nn.common.segments.segment_graph`.
-        ptr: [g + 1], where each set begins, instead of index.
+        ptr: [g + 1], the index of each set's first row, in place of index.
         dim_size: number of sets.
 
     Raises:
-        TypeError: for other than tensors, or a mask that is not of booleans.
-        ValueError: for another shape, or arguments that go with the other form.
+        TypeError: for inputs that are no tensors, or a mask that is not boolean.
+        ValueError: for a wrong shape, or arguments that belong to the other format.
     """
     check_tensor("x", x)
     if x.dim() != 3:
         if mask is not None:
             raise ValueError(f"mask goes with x of shape (g, n, d); got {tuple(x.shape)}")
         return Sets(x, segment_graph(x, index, ptr, dim_size), None, x.shape[:1])
-    if any(supplied is not None for supplied in (index, ptr, dim_size)):
+    if any(argument is not None for argument in (index, ptr, dim_size)):
         raise ValueError(f"index, ptr and dim_size go with x of shape (n, d); got {tuple(x.shape)}")
     sets, width = x.shape[:2]
     if mask is not None:
@@ -79,6 +79,6 @@ def read_sets(
             raise ValueError(f"mask must have shape {(sets, width)}; got {tuple(mask.shape)}")
         mask = mask.reshape(-1, 1)
     rows = x.flatten(0, 1)
-    number = torch.arange(sets, device=x.device).repeat_interleave(width)
-    result = Sets(rows, segment_graph(rows, number, dim_size=sets), mask, x.shape[:2])
-    return result._replace(rows=result.hide(rows))
+    row_set = torch.arange(sets, device=x.device).repeat_interleave(width)
+    padded = Sets(rows, segment_graph(rows, row_set, dim_size=sets), mask, x.shape[:2])
+    return padded._replace(rows=padded.zero_padding(rows))

@@ -15,12 +15,12 @@ from gattn.nn.common.recording import is_recording, record
 from gattn.nn.common.segments import within
 from gattn.ops.attention.linear import feature_sums
 
-_SMALLEST = 1e-6
-"""In place of zeros, so that every vector has a length."""
+_EPSILON = 1e-6
+"""Replaces zeros in queries and keys, so that no vector has norm 0, as in PyG."""
 
 
 class SGFormerAttention(Module):
-    r"""Attention of every node to all nodes of its graph, by cosines, with a term for itself.
+    r"""Attention of every node to all nodes of its graph by cosine similarity, plus a self term.
 
     .. math::
         \mathrm{out}_i = \frac{1}{h} \sum_{\mathrm{heads}}
@@ -28,24 +28,24 @@ class SGFormerAttention(Module):
         {n + \sum_{j \in g(i)} \hat q_i \cdot \hat k_j}, \qquad
         \hat q = \frac{q}{\lVert q \rVert}, \quad \hat k = \frac{k}{\lVert k \rVert}
 
-    with n, the number of nodes of the graph. Takes the arguments and the parameters of
-    ``torch_geometric.nn.attention.SGFormerAttention``, and gives its outputs for a single graph.
-    Of several graphs, PyG's counts padded rows among the keys and in n, so that what it gives for
-    one depends on the largest; here each gets what it gets alone.
+    with the number n of nodes of the graph. Has the arguments and the parameters of
+    ``torch_geometric.nn.attention.SGFormerAttention``, and returns the same outputs for one graph.
+    For several graphs, PyG's module counts padded rows as keys and in n, so that a graph's result
+    depends on the largest graph; here each graph gets the same result as alone.
 
     Args:
-        channels: features of x, d.
-        heads: number of heads, h; they are averaged, and divide channels.
-        head_channels: channels of each head and of the result, c; None means channels / heads.
+        channels: number of features of x, d.
+        heads: number of heads, h, which are averaged; must divide channels.
+        head_channels: channels per head and of the output, c; None means channels / heads.
         qkv_bias: whether the projections of q, k and v have a bias.
 
     Shapes:
-        - **input:** x [n, d], with index [n] or ptr [g + 1] where there are several graphs; or as
-          PyG's, padded, x [g, n, d] with a mask [g, n] of the rows that are nodes
-        - **output:** [n, c]; or [g, n, c], zeros where there is no node
+        - **input:** x [n, d], with index [n] or ptr [g + 1] for several graphs; or padded as in
+          PyG, x [g, n, d] with a mask [g, n] that is True for rows that are nodes
+        - **output:** [n, c]; or [g, n, c], zeros in padded rows
 
     Raises:
-        TypeError: for other than tensors, or dtypes that differ.
+        TypeError: for inputs that are no tensors, or dtypes that differ.
         ValueError: for heads that do not divide channels, or a wrong shape.
 
     Reference:
@@ -78,7 +78,7 @@ class SGFormerAttention(Module):
         self.v = Linear(channels, width, bias=qkv_bias)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         for linear in (self.q, self.k, self.v):
             linear.reset_parameters()
 
@@ -91,13 +91,13 @@ class SGFormerAttention(Module):
         ptr: Tensor | None = None,
         dim_size: int | None = None,
     ) -> Tensor:
-        """Attend within each graph.
+        """Compute the attention within each graph.
 
         Args:
-            x: the nodes, see Shapes.
-            mask: which rows of a padded x are nodes; None for all.
+            x: node features, see Shapes.
+            mask: True for the rows of a padded x that are nodes; None if all rows are nodes.
             index: [n], the graph of each node, in any order; None for a single graph.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
+            ptr: [g + 1], the index of each graph's first node, in place of index.
             dim_size: number of graphs. Without it ``index.max() + 1`` is read from the device.
 
         Returns:
@@ -110,9 +110,9 @@ class SGFormerAttention(Module):
         )
         dtype, wide = value.dtype, acc_dtype(value.dtype)
         query, key, value = _unit(query.to(wide)), _unit(key.to(wide)), value.to(wide)
-        key = sets.hide(key)
+        key = sets.zero_padding(key)
         if is_recording():
-            _note(query, key, sets)
+            _record_weights(query, key, sets)
         out, total = feature_sums(query, key, value, sets.segments, sets.segments)
         sizes = sets.sizes(out).view(-1, 1)
         out = (out + sizes.unsqueeze(-1) * value) / (total + sizes).unsqueeze(-1)
@@ -123,13 +123,13 @@ class SGFormerAttention(Module):
 
 
 def _unit(x: Tensor) -> Tensor:
-    """The vectors [n, h, c] at length one, without a number that is zero."""
-    x = x.masked_fill(x == 0, _SMALLEST)
+    """Replace zeros by epsilon and divide each vector of [n, h, c] by its norm."""
+    x = x.masked_fill(x == 0, _EPSILON)
     return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)
 
 
-def _note(query: Tensor, key: Tensor, sets: Sets) -> None:
-    """Tell who records of the weights of all pairs, [e, h]."""
+def _record_weights(query: Tensor, key: Tensor, sets: Sets) -> None:
+    """Compute the attention weights of all pairs of a set's nodes, [e, h], and record them."""
     pairs, _ = within(sets.segments)
     source, destination = pairs.edge_index
     sizes = sets.sizes(query).view(-1, 1)

@@ -1,1 +1,1 @@
-"""Helpers that layers share: arguments, edge inputs, scores, segments and recording."""
+"""Helpers shared by the layers: argument checks, edge inputs, scores, segments and recording."""

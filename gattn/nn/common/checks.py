@@ -1,4 +1,4 @@
-"""What layers ask of their settings and of their inputs."""
+"""Checks of the layers' settings and inputs, with one clear error for each."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ __all__ = [
 def check_settings(
     *, heads: int = 1, out_channels: int = 1, dropout: float = 0.0, **others: Any
 ) -> None:
-    """Raise for no heads, no channels, or a dropout that is no probability."""
+    """Raise unless heads and out_channels are at least 1, and dropout is a probability."""
     check_at_least(1, heads=heads, out_channels=out_channels)
     check_probability("dropout", dropout)
 
 
-def check_at_least(least: int, **settings: Any) -> None:
-    """Raise unless every setting is an int that is not below the least, or None."""
+def check_at_least(minimum: int, **settings: Any) -> None:
+    """Raise unless every setting is None or an int of at least ``minimum``."""
     for name, value in settings.items():
-        if value is not None and not (hasattr(value, "__index__") and int(value) >= least):
-            raise ValueError(f"{name} must be an int >= {least}; got {value!r}")
+        if value is not None and not (hasattr(value, "__index__") and int(value) >= minimum):
+            raise ValueError(f"{name} must be an int >= {minimum}; got {value!r}")
 
 
 def check_heads_divide(heads: int, **channels: int) -> None:
-    """Raise unless there are heads, and the channels can be shared out among them."""
+    """Raise unless heads is at least 1 and divides each number of channels."""
     check_at_least(1, heads=heads)
     check_at_least(0, **channels)
     for name, value in channels.items():
@@ -54,7 +54,7 @@ def check_heads_divide(heads: int, **channels: int) -> None:
 
 
 def check_width(name: str, x: Any, channels: int) -> None:
-    """Raise unless x is a tensor of so many features."""
+    """Raise unless x is a tensor whose last dimension is ``channels``."""
     check_tensor(name, x)
     check_not_traced()
     if x.dim() == 0 or x.shape[-1] != channels:
@@ -62,28 +62,32 @@ def check_width(name: str, x: Any, channels: int) -> None:
 
 
 def readable_weight(linear: Any) -> Tensor | None:
-    """The weight of a map where it is a plain parameter that has its shape; else None.
+    """Return the weight of a linear map if it is a plain, initialised parameter; else None.
 
-    An adapter, a quantized map or a parametrised one has no such parameter, and nothing is computed
-    to find out: a spectral norm steps on each time that its weight is read.
+    An adapter, a quantized or a parametrised module has no such parameter. Only the stored
+    parameters are looked up, because reading a computed weight can have side effects: a spectral
+    norm runs a power iteration at each access.
     """
     weight = getattr(linear, "_parameters", {}).get("weight")
     return None if weight is None or is_lazy(linear) else weight
 
 
 def is_lazy(linear: Any) -> bool:
-    """Whether a map takes its width from its first input, and has had none yet."""
+    """Return whether a linear map has no weight yet, because its first input sets the width."""
     weight = getattr(linear, "_parameters", {}).get("weight")
     return isinstance(weight, UninitializedParameter)
 
 
 def check_input(name: str, x: Any, channels: int, linear: Any) -> None:
-    """Raise unless x has so many features, in the dtype of a map whose weight can be read."""
+    """Raise unless x has ``channels`` features and the dtype of the linear map.
+
+    The dtype is not checked if the weight of the map cannot be read.
+    """
     check_features(name, x, channels, readable_weight(linear))
 
 
 def check_input_of(name: str, x: Any, linear: Any) -> None:
-    """Raise unless x has the features and the dtype of a map, where its weight can be read."""
+    """Raise unless x has the width and the dtype of a linear map, if its weight can be read."""
     weight = readable_weight(linear)
     if weight is None:
         check_tensor(name, x)
@@ -92,12 +96,12 @@ def check_input_of(name: str, x: Any, linear: Any) -> None:
 
 
 def shape_of_rows(channels: Any) -> str:
-    """The shape of node features in words: (n, d) where no number of features is fixed."""
+    """Return the shape of node features for errors; (n, d) if the number is not fixed."""
     return f"(n, {channels})" if isinstance(channels, int) and channels >= 0 else "(n, d)"
 
 
 def refuse_scripts(*kinds: Any) -> None:
-    """Have ``torch.jit.script`` of these modules, alone or in a model, end in one clear error."""
+    """Make ``torch.jit.script`` of these modules, alone or in a model, raise one clear error."""
 
     def refuse(self: Any) -> None:
         raise RuntimeError(
@@ -111,14 +115,15 @@ def refuse_scripts(*kinds: Any) -> None:
 
 
 def is_autocast(x: Tensor) -> bool:
-    """Whether autocast is on where x lies; for tensors without data it never is."""
+    """Return whether autocast is on for the device of x; never for meta tensors."""
     return not x.is_meta and torch.is_autocast_enabled(x.device.type)
 
 
 def check_features(name: str, x: Any, channels: int, parameter: Any) -> None:
-    """Raise unless x has so many features, in the dtype of the layer's parameters.
+    """Raise unless x has ``channels`` features and the dtype of a parameter of the layer.
 
-    A quantized map keeps no tensor for its weight, but a method: it casts x itself.
+    The dtype is not checked if ``parameter`` is no tensor: the weight of a quantized map is a
+    method, and such a map casts x itself.
     """
     check_width(name, x, channels)
     if isinstance(parameter, Tensor) and x.dtype != parameter.dtype and not is_autocast(x):

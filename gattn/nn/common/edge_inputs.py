@@ -1,4 +1,4 @@
-"""Edges as the layers take and return them: any kind in, self-loops, weights out."""
+"""Conversion of edges that a caller passes to a layer, self-loops, and returned edge weights."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ def read_edges(
     *,
     self_loops: bool = False,
 ) -> tuple[Graph, Tensor | None]:
-    """The graph between the given nodes, and the caller's edge features, [e, d] or [e].
+    """Return the graph between the nodes of x, and the caller's edge features, [e, d] or [e].
 
-    A sparse adjacency with vectors for values brings its own edge features. With ``self_loops``
-    the graph has those of :meth:`Graph.with_self_loops`; the features are those of before. For a
-    networkx graph there is one row of features for each of ``edges()``, which an undirected edge
-    has in both directions.
+    The values of a sparse adjacency are its edge features if they are vectors. With
+    ``self_loops`` the graph contains the self-loops of :meth:`Graph.with_self_loops`; the returned
+    features still belong to the caller's edges. For a networkx graph ``edge_attr`` has one row
+    for each of ``edges()``, which is repeated for both directions of an undirected edge.
     """
     check_not_traced()
     if isinstance(edge_index, SparseTensor) or _is_hybrid(edge_index):
         edge_index, edge_attr = _split(edge_index, edge_attr)
-    supplied, edge_index = edge_index, _coalesced(edge_index)
+    caller_edges, edge_index = edge_index, _coalesced(edge_index)
     if not isinstance(edge_index, (Tensor, Graph)):
         edge_index = as_graph(edge_index)
     size = x_src.shape[0], _count_destinations(edge_index, x_src, x_dst, size)
     check_rows(edge_index, *size)
     graph = as_graph(edge_index, size, self_loops=self_loops)
     if edge_attr is not None:
-        edge_attr = edge_rows(supplied if is_networkx(supplied) else edge_index, edge_attr)
-        if edge_attr.dtype in _INTEGERS:  # as PyG's layers come to take them
+        edge_attr = edge_rows(caller_edges if is_networkx(caller_edges) else edge_index, edge_attr)
+        if edge_attr.dtype in _INTEGERS:  # PyG's layers also accept integer edge features
             edge_attr = edge_attr.to(x_src.dtype)
     return graph, edge_attr
 
@@ -59,20 +59,20 @@ def read_edges(
 def edge_rows(
     edge_index: Any, rows: Tensor, name: str = "edge_attr", width: int | None = None
 ) -> Tensor:
-    """A row [d] or number for each edge that is laid out, from those of the caller's edges.
+    """Check that there is a row or number for each edge, and return one for each edge of the graph.
 
     Args:
-        edge_index: the edges, as the caller gave them.
-        rows: [e], [e, 1] or [e, d].
-        name: of the rows, for errors.
-        width: d; None for any.
+        edge_index: the edges, as the caller passed them.
+        rows: edge features [e], [e, 1] or [e, d].
+        name: name of the argument, for errors.
+        width: the required d; None for any.
 
     Returns:
-        The rows; those of a networkx graph for both directions of an edge.
+        The rows; for a networkx graph they are repeated for both directions of an edge.
 
     Raises:
         TypeError: for anything but a tensor.
-        ValueError: for another shape.
+        ValueError: for a wrong shape.
     """
     check_tensor(name, rows)
     networkx, edges = is_networkx(edge_index), _count_edges(_coalesced(edge_index))
@@ -97,24 +97,26 @@ def edge_rows(
 def check_rows(
     edge_index: Any, sources: int, destinations: int, name: str = "x", *, batch: int = 0
 ) -> None:
-    """Raise unless edges that know their nodes join as many as the input of a name has rows.
+    """Raise unless the node counts of the edges equal the numbers of rows of the node features.
+
+    Edges without node counts, such as pairs (2, e), always pass.
 
     Args:
         edge_index: the edges.
-        sources: rows of the input at their beginning.
-        destinations: rows of the input at their end.
-        name: of the input, for errors.
-        batch: the length of a dimension before the rows, 0 for none.
+        sources: number of rows of the source features.
+        destinations: number of rows of the destination features.
+        name: name of the features, for errors.
+        batch: length of a dimension before the rows; 0 for none.
     """
-    sizes = _own_size(edge_index)
+    sizes = _size(edge_index)
     if sizes is not None and None not in sizes and sizes != (sources, destinations):
         actual = f"{sources} and {destinations}" if sources != destinations else str(sources)
         hint, sequences = "", batch or (sizes[0] or 0) // max(sources, 1)
         multiple = sizes == (sequences * sources, sequences * destinations)
         if batch or (sequences > 1 and multiple):
             hint = (
-                f". If {name} is a padded batch of {sequences} sequences: its rows must lie one "
-                "after the other, as gattn.graphs.pack(x, lengths) makes them"
+                f". If {name} is a padded batch of {sequences} sequences: concatenate their rows "
+                "without padding by gattn.graphs.pack(x, lengths)"
             )
         raise ValueError(
             f"{name} must have as many rows as the edges have nodes, {sizes[0]} sources and "
@@ -128,8 +130,8 @@ def _name(edge_index: Any) -> str:
     return f"a {type(edge_index).__name__} of that size"
 
 
-def _own_size(edge_index: Any) -> tuple[int | None, int | None] | None:
-    """(num_src, num_dst) as the edges themselves tell; None for plain pairs."""
+def _size(edge_index: Any) -> tuple[int | None, int | None] | None:
+    """Return (num_src, num_dst) if the edges contain it; None for plain pairs."""
     if isinstance(edge_index, Graph):
         return edge_index.size
     if is_torch_sparse_tensor(edge_index):
@@ -138,7 +140,7 @@ def _own_size(edge_index: Any) -> tuple[int | None, int | None] | None:
 
 
 def _coalesced(edge_index: Any) -> Any:
-    """The same edges, a COO matrix without duplicates: once per matrix, as its graph is."""
+    """Return the edges, a COO matrix with duplicates summed; the result is cached per matrix."""
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.sparse_coo:
         return edge_index
     if edge_index.is_coalesced() or torch.compiler.is_compiling():
@@ -147,7 +149,7 @@ def _coalesced(edge_index: Any) -> Any:
 
 
 def _is_hybrid(edge_index: Any) -> bool:
-    """Whether this is a sparse matrix with a vector in each entry."""
+    """Return whether this is a sparse matrix whose values are vectors."""
     return is_torch_sparse_tensor(edge_index) and edge_index.dim() > 2
 
 
@@ -159,9 +161,10 @@ def _split(adj_t: Any, edge_attr: Tensor | None) -> tuple[Tensor, Tensor | None]
 
 
 def _entries(adj_t: Any) -> tuple[Tensor, Tensor]:
-    """Rows and columns, and values, with duplicates summed in a copy.
+    """Return rows and columns [2, e], and values, of a sparse matrix, with duplicates summed.
 
-    PyG's function marks the very matrix that it is given as free of duplicates.
+    A COO matrix is coalesced first, because PyG's function would mark the caller's matrix as
+    coalesced.
     """
     is_coo = isinstance(adj_t, Tensor) and adj_t.layout == torch.sparse_coo
     return to_edge_index(adj_t.coalesce() if is_coo else adj_t)
@@ -181,29 +184,39 @@ def _count_destinations(
     x_dst: Tensor | None,
     size: tuple[int | None, int | None] | None,
 ) -> int:
-    """Rows of x_dst; without it, what size or the edges themselves say, else as many as sources."""
-    stated = (None, None) if size is None else tuple(size)
-    if stated[0] not in (None, x_src.shape[0]):
-        raise ValueError(f"size[0] must be {x_src.shape[0]}, the rows of x; got {stated[0]}")
+    """Return the number of destinations.
+
+    This is the number of rows of x_dst. Without x_dst it is taken from ``size``, else from the
+    edges, else it is the number of sources.
+    """
+    num_src, num_dst = (None, None) if size is None else tuple(size)
+    if num_src not in (None, x_src.shape[0]):
+        raise ValueError(f"size[0] must be {x_src.shape[0]}, the rows of x; got {num_src}")
     if x_dst is not None:
-        if stated[1] not in (None, x_dst.shape[0]):
-            raise ValueError(f"size[1] must be {x_dst.shape[0]}, the rows of x; got {stated[1]}")
+        if num_dst not in (None, x_dst.shape[0]):
+            raise ValueError(f"size[1] must be {x_dst.shape[0]}, the rows of x; got {num_dst}")
         return x_dst.shape[0]
-    sizes = _own_size(edge_index) or (None, None)
-    return next(n for n in (stated[1], sizes[1], x_src.shape[0]) if n is not None)
+    sizes = _size(edge_index) or (None, None)
+    return next(n for n in (num_dst, sizes[1], x_src.shape[0]) if n is not None)
 
 
 def with_loop_features(
     edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | str | None
 ) -> Tensor:
-    """Edge features of a graph with self-loops, [e, d] or [e]: the kept edges', then the loops'.
+    """Return the edge features of a graph with self-loops, [e, d] or [e].
 
-    ``fill_value`` is a number or vector, or how to reduce the features of a node's incoming
-    edges (other than loops): ``"mean"``, ``"add"``, ``"min"``, ``"max"`` or ``"mul"``; a node
-    without any gets zeros, with ``"mul"`` ones. These are formed once for all the layers of a
-    model where :func:`keeps_loop_features`.
+    The features of the caller's edges other than self-loops come first, then those of the added
+    self-loops.
+
+    Args:
+        edge_attr: features of the caller's edges, [e, d] or [e].
+        graph: the graph with self-loops.
+        fill_value: a number, a vector [d], or the reduction of the features of a node's other
+            incoming edges: ``"mean"``, ``"add"``, ``"min"``, ``"max"`` or ``"mul"``. A node
+            without such edges gets zeros, and ones with ``"mul"``. The results of reductions are
+            cached for all layers of a model if :func:`caches_loop_features`.
     """
-    if not isinstance(fill_value, str) or not keeps_loop_features(edge_attr, graph):
+    if not isinstance(fill_value, str) or not caches_loop_features(edge_attr, graph):
         return _with_loops(edge_attr, graph, fill_value)
     name = f"loop features, {fill_value}"
 
@@ -214,16 +227,17 @@ def with_loop_features(
     output, version = cached_last(graph, name, (edge_attr,), build)
     if output._version == version:
         return output
-    graph.derived.pop(name, None)  # a layer's own code wrote to them
+    graph.derived.pop(name, None)  # the cached features were modified in place by a caller
     return cached_last(graph, name, (edge_attr,), build)[0]
 
 
-def keeps_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
-    """Whether the features of loops are kept with the graph until those of edges change.
+def caches_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
+    """Return whether the features of self-loops are cached with the graph until edge_attr changes.
 
-    So it is of few edges, as of a batch of molecules, where a layer's time goes into its calls; on
-    a CPU, where a checksum of real memory tells a change; without a gradient of theirs, which each
-    layer takes; of a whole graph, since processes that share one must do alike.
+    They are cached under four conditions. The graph is small, such as a batch of molecules, where
+    the overhead of calls dominates. The features are on the CPU, where a checksum detects changes.
+    They require no gradient, which each layer would need. The graph is not distributed, because
+    all processes must run the same operations.
     """
     if torch.compiler.is_compiling() or type(edge_attr) is not Tensor or type(graph) is not Graph:
         return False
@@ -235,25 +249,27 @@ def keeps_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
 def _with_loops(edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | str | None) -> Tensor:
     rows = as_columns(edge_attr)
     if isinstance(fill_value, str):
-        retained = rows if graph.kept_edges is None else rows[graph.kept_edges]
-        filled = torch.cat([retained, _reduced(retained, graph, fill_value)])
+        rows = rows if graph.kept_edges is None else rows[graph.kept_edges]
+        result = torch.cat([rows, _reduced(rows, graph, fill_value)])
     else:
-        filled = stack(rows, graph.kept_edges, _constant(rows, min(graph.size), fill_value))
-    return filled if edge_attr.dim() == 2 else filled.squeeze(1)
+        result = stack(rows, graph.kept_edges, _constant(rows, min(graph.size), fill_value))
+    return result if edge_attr.dim() == 2 else result.squeeze(1)
 
 
 def _constant(like: Tensor, loops: int, fill_value: float | Tensor | None) -> Tensor:
+    """Return features of self-loops that do not depend on other edges, [loops, d]."""
     if isinstance(fill_value, Tensor):
         return fill_value.to(like).reshape(1, -1).expand(loops, like.shape[1])
     return like.new_full((loops, like.shape[1]), 1.0 if fill_value is None else fill_value)
 
 
-def _reduced(retained: Tensor, graph: Graph, fill_value: str) -> Tensor:
+def _reduced(rows: Tensor, graph: Graph, fill_value: str) -> Tensor:
+    """Return features of self-loops [loops, d], reduced over the other edges into each node."""
     loops = min(graph.size)
     if not is_linear(fill_value):
-        destination = graph.incidence().edge_index[1, : retained.shape[0]]
-        return scatter(retained, destination, 0, graph.num_dst, fill_value)[:loops]
-    total = sum_incoming(torch.nn.functional.pad(retained, (0, 0, 0, loops)), graph)[:loops]
+        destination = graph.incidence().edge_index[1, : rows.shape[0]]
+        return scatter(rows, destination, 0, graph.num_dst, fill_value)[:loops]
+    total = sum_incoming(torch.nn.functional.pad(rows, (0, 0, 0, loops)), graph)[:loops]
     if fill_value == "mean":
         degree = graph.in_degree()[:loops, None] - 1
         total = total / degree.clamp(min=1).to(total.dtype)
@@ -261,24 +277,32 @@ def _reduced(retained: Tensor, graph: Graph, fill_value: str) -> Tensor:
 
 
 def is_linear(fill_value: float | Tensor | str | None) -> bool:
-    """Whether the features of a loop are a linear function of the others'."""
+    """Return whether a self-loop's features are a linear function of the other edges' features."""
     return isinstance(fill_value, str) and fill_value in ("add", "sum", "mean")
 
 
 def with_weights(
     edge_index: Any, graph: Graph, alpha: Tensor, x: Tensor, *, self_loops: bool = False
 ) -> Any:
-    """The edges and their weights as PyG returns them, from weights in the caller's edge order.
+    """Return the edges and their attention weights as PyG's layers do.
 
-    For pairs, ``(edge_index, alpha)`` in the caller's order, with the self-loops that the layer
-    added; for a sparse adjacency, ``(adj_t, alpha)`` in the order of its entries. With a batch
-    dimension in x the weights are [b, e, h].
+    Args:
+        edge_index: the edges, as the caller passed them.
+        graph: the graph of these edges, with self-loops if the layer added them.
+        alpha: weights [e, h] of the edges of ``graph``; [e, b * h] if x has a batch dimension.
+        x: node features, [n, d] or [n, b, d].
+        self_loops: whether the layer added self-loops.
+
+    Returns:
+        For pairs, ``(edge_index, alpha)`` in the caller's order, followed by the self-loops. For a
+        sparse adjacency, ``(adj_t, alpha)`` in the order of its entries. If x has a batch
+        dimension, the weights are [b, e, h].
     """
     if isinstance(edge_index, SparseTensor) or is_torch_sparse_tensor(edge_index):
         return _sparse_weights(edge_index, graph, alpha, self_loops)
     alpha = batch_first(alpha, x)
     if not self_loops:
-        return given_edges(edge_index, graph), alpha
+        return input_edges(edge_index, graph), alpha
     pairs = graph.edge_index
     if isinstance(edge_index, EdgeIndex):
         pairs = EdgeIndex(pairs, sparse_size=graph.size)  # pyright: ignore[reportCallIssue]
@@ -286,26 +310,29 @@ def with_weights(
 
 
 def batch_first(alpha: Tensor, x: Tensor) -> Tensor:
-    """Weights [e, b * h] as [b, e, h] where x has a batch dimension."""
+    """Return weights [e, b * h] as [b, e, h] if x has a batch dimension, else unchanged."""
     return alpha if x.dim() == 2 else alpha.unflatten(1, (x.shape[1], -1)).transpose(0, 1)
 
 
 def sparse_values(edge_index: Any, dtype: torch.dtype) -> Tensor | None:
-    """The numbers in a sparse adjacency, [e]; None for edges of another kind."""
+    """Return the values of a sparse adjacency, [e]; None for edges in another format."""
     if isinstance(edge_index, SparseTensor) or is_torch_sparse_tensor(edge_index):
         return _entries(edge_index)[1].to(dtype)
     return None
 
 
-def given_weights(edge_index: Any, graph: Graph, alpha: Tensor, x: Tensor) -> Any:
-    """The caller's edges, as given, and their weights; a SparseTensor holds its own, as PyG's."""
+def input_edges_with_weights(edge_index: Any, graph: Graph, alpha: Tensor, x: Tensor) -> Any:
+    """Return the caller's edges unchanged, and their weights.
+
+    For a SparseTensor, return a SparseTensor whose values are the weights, as PyG's layers do.
+    """
     if isinstance(edge_index, SparseTensor):
         return _sparse_weights(edge_index, graph, alpha, self_loops=False)
-    return given_edges(edge_index, graph), batch_first(alpha, x)
+    return input_edges(edge_index, graph), batch_first(alpha, x)
 
 
-def given_edges(edge_index: Any, graph: Graph) -> Any:
-    """The edges as the caller gave them, duplicates summed; the pairs of a :class:`Graph`."""
+def input_edges(edge_index: Any, graph: Graph) -> Any:
+    """Return the edges in the caller's format; a COO matrix is coalesced, a Graph gives pairs."""
     return graph.edge_index if isinstance(edge_index, Graph) else _coalesced(edge_index)
 
 
@@ -335,7 +362,7 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor, self_loops: bool) -
 
 
 def edge_sum(query_score: Tensor, key_score: Tensor, graph: Graph) -> Tensor:
-    """a_i + b_j for every edge, [e, h], from a [n, h] and b [m, h]."""
+    """Return a_i + b_j for every edge, [e, h], from a [n, h] and b [m, h]."""
     graph, (key_score,) = graph.fetch_source_rows(key_score)
-    back = cached(graph, "back", graph.transpose)
-    return to_edges(query_score, graph) + to_edges(key_score, back)
+    transposed = cached(graph, "transposed", graph.transpose)
+    return to_edges(query_score, graph) + to_edges(key_score, transposed)

@@ -1,4 +1,4 @@
-"""A weight and a bias that a caller gives to single edges, on either path of a layer."""
+"""The arguments edge_weight and attn_bias of the layers, on the fused and edge-by-edge paths."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from gattn.ops.registration.checks import as_bias
 
 
 class EdgeTerms(NamedTuple):
-    r"""What a caller says of the edges of a graph, in their order; the same for every layer.
+    r"""A weight and a score bias for each edge, in the caller's order.
 
     .. math::
         \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} v_j, \qquad
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i)} (s_{ij} + b_{ij})
 
-    A weight multiplies the message of its edge and is no part of the softmax: this is what a
-    subclass of PyG's layers does that multiplies in ``message``. For weights that are normalised
-    with the scores, :math:`\alpha_{ij} \propto w_{ij} e^{s_{ij}}`, the bias is their logarithm.
-    A self-loop that a layer adds has the weight 1 and the bias 0.
+    A weight multiplies the message of its edge and does not enter the softmax, as if a subclass of
+    a PyG layer multiplied by it in ``message``. For weights that are normalised with the scores,
+    :math:`\alpha_{ij} \propto w_{ij} e^{s_{ij}}`, pass their logarithm as the bias. A self-loop
+    that a layer adds has weight 1 and bias 0.
 
-    A bias of -inf drops its edge from the softmax; a node whose edges are all dropped gets what one
-    without edges does. A bias of booleans is a mask, as in torch's attention: True keeps the edge,
-    False drops it. Weights of booleans are the numbers 1 and 0.
+    A bias of -inf removes its edge from the softmax. A node whose edges are all removed gets the
+    same result as a node without edges. A boolean bias is a mask, as in torch's attention: True
+    keeps the edge, False removes it. Boolean weights are converted to 1 and 0.
     """
 
     weight: Tensor | None = None
-    """w, [e]."""
+    """Weights w [e]; None for weights of 1."""
     bias: Tensor | None = None
-    """b, [e, 1] or [e, h]."""
+    """Biases b [e, 1] or [e, h]; None for no bias."""
 
     def biased(self, score: Tensor) -> Tensor:
-        """s + b, of scores [e, h] or [e]."""
+        """Return s + b for scores s [e, h] or [e]."""
         if self.bias is None:
             return score
         bias = self.bias.to(score.dtype)
@@ -54,21 +54,21 @@ class EdgeTerms(NamedTuple):
         )
 
     def bias_like(self, score: Tensor) -> Tensor | None:
-        """b in the dtype and the heads of a tensor [*, h, ...]: [e, h], or [e, 1] for all heads."""
+        """Return b [e, h] or [e, 1], in the dtype and for the heads of a tensor [*, h, ...]."""
         if self.bias is None or self.bias.shape[1] == 1:
             return None if self.bias is None else self.bias.to(score.dtype)
         return tile_heads(self.bias.to(score.dtype), 1, score.shape[1])
 
     def joined_bias(self, bias: Tensor | None, score: Tensor) -> Tensor | None:
-        """Add b to another bias of a score, or return it as :meth:`bias_like` does without one."""
+        """Return ``bias + b``, or b as :meth:`bias_like` returns it if ``bias`` is None."""
         return self.bias_like(score) if bias is None else self.biased(bias)
 
     def weight_like(self, value: Tensor) -> Tensor | None:
-        """w in the dtype of a tensor: [e]."""
+        """Return the weights w [e] in the dtype of a tensor, or None."""
         return None if self.weight is None else self.weight.to(value.dtype)
 
     def weighted(self, messages: Tensor) -> Tensor:
-        """What the edges bring, [e, ...], times w."""
+        """Return the messages of the edges, [e, ...], multiplied by w."""
         if self.weight is None:
             return messages
         return messages * self.weight.to(messages.dtype).view(-1, *(1,) * (messages.dim() - 1))
@@ -87,19 +87,19 @@ def read_terms(
     heads: int = 1,
     self_loops: bool = False,
 ) -> EdgeTerms:
-    """The terms of the edges of a graph, loops included, from those of the caller's edges.
+    """Check edge_weight and attn_bias, and extend them to the self-loops that a layer added.
 
     Args:
-        edge_index: the edges, as the caller gave them.
-        graph: what :func:`gattn.nn.common.edge_inputs.read_edges` made of them.
+        edge_index: the edges, as the caller passed them.
+        graph: the graph that :func:`gattn.nn.common.edge_inputs.read_edges` returned for them.
         like: a tensor of the layer's dtype.
         edge_weight: w, [e] or [e, 1] in the caller's order, or None.
-        attn_bias: b, [e], [e, 1] or [e, h] in the caller's order, or None; or a mask.
-        heads: number of scores of an edge, h.
-        self_loops: whether the layer added loops.
+        attn_bias: b, [e], [e, 1] or [e, h] in the caller's order, a boolean mask, or None.
+        heads: number of scores per edge, h.
+        self_loops: whether the layer added self-loops.
 
     Returns:
-        The terms.
+        The terms of the edges of ``graph``.
 
     Raises:
         TypeError: for anything but a tensor, for complex numbers, or for floats of another dtype
@@ -116,14 +116,14 @@ def read_terms(
         edge_weight = _checked("edge_weight", edge_weight, like)
     if self_loops:
         edge_weight, attn_bias = (
-            None if term is None else with_loop_features(term, graph, of_loop)
-            for term, of_loop in ((edge_weight, 1.0), (attn_bias, 0.0))
+            None if term is None else with_loop_features(term, graph, loop_value)
+            for term, loop_value in ((edge_weight, 1.0), (attn_bias, 0.0))
         )
     return EdgeTerms(edge_weight, attn_bias)
 
 
 def _checked(name: str, term: Tensor, like: Tensor) -> Tensor:
-    """A term in the dtype of the layer: integers are taken for numbers, as booleans are."""
+    """Check a term and return it in the dtype of the layer; integers and booleans are allowed."""
     if term.device != like.device:
         raise ValueError(f"{name} must be on {like.device}, as x; got {term.device}")
     if term.is_complex():
@@ -141,18 +141,18 @@ def read_typed_terms(
     attn_bias: Mapping[EdgeType, Tensor] | None,
     heads: int,
 ) -> dict[EdgeType, EdgeTerms]:
-    """The terms of the edges of every type, as :func:`read_terms` for each.
+    """Return the terms of the edges of each type, as :func:`read_terms` does for one type.
 
     Raises:
-        TypeError: for anything but dictionaries.
-        ValueError: for a type of which the graph has no edges.
+        TypeError: if edge_weight or attn_bias is no dictionary.
+        ValueError: for an edge type that is not in ``graphs``.
     """
-    for name, supplied in (("edge_weight", edge_weight), ("attn_bias", attn_bias)):
-        if supplied is not None and not isinstance(supplied, Mapping):
+    for name, by_type in (("edge_weight", edge_weight), ("attn_bias", attn_bias)):
+        if by_type is not None and not isinstance(by_type, Mapping):
             raise TypeError(
-                f"{name} must be a dictionary by edge type; got {type(supplied).__name__}"
+                f"{name} must be a dictionary by edge type; got {type(by_type).__name__}"
             )
-        unknown = set(supplied or {}) - set(graphs)
+        unknown = set(by_type or {}) - set(graphs)
         if unknown:
             raise ValueError(f"{name} must hold edge types of {list(graphs)}; got {min(unknown)}")
     weight, bias = edge_weight or {}, attn_bias or {}
@@ -163,7 +163,7 @@ def read_typed_terms(
 
 
 def join_terms(parts: list[EdgeTerms], graphs: list[Graph], heads: int, like: Tensor) -> EdgeTerms:
-    """The terms of all edges, one graph after the other."""
+    """Concatenate the terms of the edges of several graphs, in the order of the graphs."""
     if all(terms is NO_TERMS for terms in parts):
         return NO_TERMS
     weights, biases = [], []
@@ -178,36 +178,41 @@ def join_terms(parts: list[EdgeTerms], graphs: list[Graph], heads: int, like: Te
 
 
 class _ActiveTerms(threading.local):
-    """The terms of the forward that runs in this thread: one layer may run in several at once."""
+    """Edge terms of the forward that runs in this thread.
+
+    The state is local to a thread, because one layer may run in several threads at once.
+    """
 
     layer: MessagePassing | None = None
     terms: EdgeTerms = NO_TERMS
     unused: tuple[str, ...] = ()
-    """Which of the terms no equation has asked for."""
+    """Names of the arguments that no method of the layer has read yet."""
     weights: Tensor | None = None
-    """The weights of the edges before dropout, once an equation has formed them."""
+    """Attention weights before dropout; None until a method of the layer has computed them."""
 
 
 _active = _ActiveTerms()
 
 
 class TermsEdgeByEdge(MessagePassing):
-    """The edge-by-edge path of a layer whose edges have a weight or a bias.
+    """Edge-by-edge path of a layer with edge weights and score biases.
 
-    Its equations take what PyG's take. So the terms are told to the layer for the time of a
-    forward (:meth:`bind_terms`): :meth:`softmax` adds the bias, :meth:`aggregate` multiplies.
+    Methods such as ``message`` have the same arguments as in PyG, so the terms cannot be passed to
+    them. :meth:`bind_terms` stores the terms during a forward, :meth:`softmax` adds the bias to the
+    scores, and :meth:`aggregate` multiplies the messages by the weights.
     """
 
     dropout: float = 0.0
 
     @contextmanager
     def bind_terms(self, terms: EdgeTerms) -> Iterator[None]:
-        """Bind edge_weight and attn_bias for this forward, for the equations of PyG.
+        """Store edge_weight and attn_bias during a forward, for the methods that PyG calls.
 
         Raises:
-            ValueError: they ran and did not ask, for a subclass overrides what would.
+            ValueError: if a term was not read, because a subclass overrides the method that
+                reads it.
         """
-        before = _active.layer, _active.terms, _active.unused, _active.weights
+        previous = _active.layer, _active.terms, _active.unused, _active.weights
         names = {"edge_weight": terms.weight, "attn_bias": terms.bias}
         _active.layer, _active.terms, _active.weights = self, terms, None
         _active.unused = tuple(name for name, term in names.items() if term is not None)
@@ -215,19 +220,19 @@ class TermsEdgeByEdge(MessagePassing):
             yield
             unused = _active.unused
         finally:
-            _active.layer, _active.terms, _active.unused, _active.weights = before
+            _active.layer, _active.terms, _active.unused, _active.weights = previous
         if unused:
             raise ValueError(
-                f"{self} runs equations that know nothing of {' and '.join(unused)}: its aggregate "
-                "must call that of gattn, and what makes its weights must call self.softmax"
+                f"{self} overrides methods that ignore {' and '.join(unused)}: its aggregate must "
+                "call that of gattn, and its attention weights must come from self.softmax"
             )
 
     def softmax(
         self, score: Tensor, index: Tensor, ptr: Tensor | None = None, size: int | None = None
     ) -> Tensor:
-        """PyG's softmax of scores [e, h] or [e], with their bias, over the edges into each node.
+        """Return PyG's softmax of scores [e, h] or [e] plus bias, over the edges into each node.
 
-        Where the bias drops all edges of a node their weights are zeros, not PyG's NaN.
+        If the bias removes all edges of a node, their weights are 0, where PyG returns NaN.
         """
         score = self.biased(score)
         if self._terms.bias is None:
@@ -237,21 +242,24 @@ class TermsEdgeByEdge(MessagePassing):
         return softmax(score, index, ptr, size).masked_fill(dropped, 0.0)
 
     def biased(self, score: Tensor) -> Tensor:
-        """The scores [e, h] or [e] with the bias of this forward, if there is one."""
+        """Return the scores [e, h] or [e] plus the bias of this forward, if there is one."""
         self._read("attn_bias")
         return self._terms.biased(score)
 
     def drop_weights(self, alpha: Tensor) -> Tensor:
-        """Weights after dropout; those before it are what the layer returns of this forward."""
+        """Apply dropout to the attention weights, and store the weights before dropout.
+
+        The stored weights are those that the layer returns or records for this forward.
+        """
         if _active.layer is self:
             _active.weights = alpha
         return F.dropout(alpha, self.dropout, self.training)
 
     def before_dropout(self, alpha: Tensor | None) -> Tensor | None:
-        """The weights before dropout, of those that ``edge_updater`` gave in this forward.
+        """Return the stored attention weights before dropout, or alpha if there are none.
 
-        Where ``edge_update`` is not the layer's own, or has a hook, they are what it gave: a layer
-        of PyG's that somebody derived returns them, too.
+        Alpha is the result of ``edge_updater``. It is also returned if a subclass or a hook
+        replaces ``edge_update``, because PyG's layers return the result of the replacement, too.
         """
         weights = _active.weights if _active.layer is self else None
         if weights is None or not pyg_internals.is_original(self, "edge_update"):
@@ -261,13 +269,13 @@ class TermsEdgeByEdge(MessagePassing):
     def aggregate(
         self, inputs: Tensor, index: Tensor, ptr: Tensor | None = None, dim_size: int | None = None
     ) -> Tensor:
-        """PyG's sum of the messages, each times its edge's weight if there is one."""
+        """Sum the messages as PyG does, each multiplied by its edge's weight if there is one."""
         self._read("edge_weight")
         return super().aggregate(self._terms.weighted(inputs), index, ptr, dim_size)
 
     @property
     def _terms(self) -> EdgeTerms:
-        """The terms of the forward that runs in this thread."""
+        """Terms of the forward of this layer that runs in this thread."""
         return _active.terms if _active.layer is self else NO_TERMS
 
     def _read(self, term: str) -> None:

@@ -1,4 +1,4 @@
-"""Features of nodes and edges: as they are given, projected, and shared out among heads."""
+"""Node and edge features: shape checks, linear projections, and splitting into heads."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gattn.ops.sparse_features import is_sum_over_edges, sparse_linear
 
 
 def node_inputs(x: Tensor | tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
-    """Source and destination features with nodes first: [m, d], or [m, b, d] from [b, m, d].
+    """Return source and destination features with the node dimension first.
 
-    One tensor serves as both. A leading batch dimension (b sets of features on one set of edges)
-    becomes the second one, where it rides among the heads.
+    A single tensor is used for both. Features [b, m, d], which are b sets of features on one set
+    of edges, become [m, b, d], so that the layers can treat the batch dimension as more heads.
     """
     if isinstance(x, Tensor):
         x = nodes_first(x)
@@ -36,7 +36,7 @@ def node_inputs(x: Tensor | tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tenso
 
 
 def node_pair(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """As :func:`node_inputs`, where the destinations must have features, too."""
+    """Return features as :func:`node_inputs` does; destinations without features are an error."""
     x_src, x_dst = node_inputs(x)
     if x_dst is None:
         raise ValueError("x must hold features for source and destination nodes; got None for one")
@@ -44,7 +44,7 @@ def node_pair(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def channel_pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
-    """Widths of the source's and the destination's features; -1 waits for the first input."""
+    """Return the numbers of source and destination features; -1 means to use the first input's."""
     pair = in_channels if isinstance(in_channels, (tuple, list)) else (in_channels, in_channels)
     if len(pair) != 2 or not all(hasattr(width, "__index__") and width >= -1 for width in pair):
         raise ValueError(f"in_channels must be an int or a pair of ints; got {in_channels!r}")
@@ -52,7 +52,7 @@ def channel_pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def nodes_first(x: Tensor, name: str = "x") -> Tensor:
-    """[n, d] as it is; [b, n, d] as [n, b, d]."""
+    """Return features [n, d] unchanged, and [b, n, d] transposed to [n, b, d]."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor; got {type(x).__name__}")
     if x.dim() == 3:
@@ -66,19 +66,19 @@ def nodes_first(x: Tensor, name: str = "x") -> Tensor:
 
 
 def split_heads(x: Tensor, channels: int) -> Tensor:
-    """[n, h * c] to [n, h, c], and [n, b, h * c] to [n, b * h, c]."""
+    """Reshape [n, h * c] to [n, h, c], and [n, b, h * c] to [n, b * h, c]."""
     return x.unflatten(-1, (-1, channels)).flatten(1, -2)
 
 
 def as_heads(x: Tensor) -> Tensor:
-    """[n, d] as one head, [n, 1, d]; [n, b, d] as b heads."""
+    """Return [n, d] as a single head, [n, 1, d]; [n, b, d] already has b heads."""
     return x.unsqueeze(1) if x.dim() == 2 else x
 
 
 def merge_heads(out: Tensor, heads: int, x: Tensor, concat: bool) -> Tensor:
-    """[n, h, c] to [n, h * c], or their mean [n, c].
+    """Concatenate heads [n, h, c] to [n, h * c], or average them to [n, c].
 
-    Where x has a batch dimension, [n, b * h, c] to [b, n, h * c] or [b, n, c].
+    If x has a batch dimension, [n, b * h, c] becomes [b, n, h * c] or [b, n, c].
     """
     if x.dim() == 3:
         out = out.unflatten(1, (-1, heads)).transpose(0, 1)
@@ -86,7 +86,7 @@ def merge_heads(out: Tensor, heads: int, x: Tensor, concat: bool) -> Tensor:
 
 
 def tile_heads(per_head: Tensor, dim: int, heads: int) -> Tensor:
-    """Repeat what is given for h heads until it serves b * h, those of a batch."""
+    """Repeat a tensor along a dimension of h heads to ``heads`` = b * h heads of a batch."""
     if per_head.shape[dim] == heads:
         return per_head
     times = [1] * per_head.dim()
@@ -95,17 +95,23 @@ def tile_heads(per_head: Tensor, dim: int, heads: int) -> Tensor:
 
 
 def as_columns(edge_attr: Tensor) -> Tensor:
-    """Edge features [e] as [e, 1]; [e, d] as they are."""
+    """Return edge features [e] as [e, 1], and [e, d] unchanged."""
     return edge_attr.unsqueeze(-1) if edge_attr.dim() == 1 else edge_attr
 
 
 def glorot_linear(in_channels: int, out_channels: int, bias: bool = False) -> Linear:
-    """PyG's linear map, drawn as its attention layers draw theirs; -1 waits for the first input."""
+    """Create PyG's linear map with Glorot initialisation, as in PyG's attention layers.
+
+    With in_channels=-1 it takes its width from the first input.
+    """
     return Linear(in_channels, out_channels, bias=bias, weight_initializer="glorot")
 
 
 def redraw(linear: Any, draw: Callable[[Tensor], Any]) -> None:
-    """Draw the weight of a map anew; a map without a weight of its own is asked to do so itself."""
+    """Reinitialise the weight of a linear map by ``draw``.
+
+    A module without a plain weight, such as an adapter, is reinitialised by its own method.
+    """
     weight = readable_weight(linear)
     if weight is None:
         reset(linear)
@@ -114,16 +120,17 @@ def redraw(linear: Any, draw: Callable[[Tensor], Any]) -> None:
 
 
 def dtype_of(linear: torch.nn.Module) -> torch.dtype:
-    """The dtype that a map computes in: that of its first parameter of floats."""
+    """Return the dtype in which a module computes: that of its first floating-point parameter."""
     floats = (p.dtype for p in linear.parameters() if p.is_floating_point())
     return next(floats, torch.get_default_dtype())
 
 
 def project(lin: Any, x: Tensor, name: str = "x") -> Tensor:
-    """Apply a linear map to dense or sparse features, in the dtype that autocast asks for.
+    """Apply a linear map to dense or sparse features, in the dtype that autocast requires.
 
-    torch multiplies sparse matrices in fp32 and fp64 only: under autocast the product of a sparse
-    x is formed in its own dtype, then cast. On the fused backends it is a sum over its entries.
+    torch multiplies sparse matrices in fp32 and fp64 only, so under autocast the product of a
+    sparse x is computed in the dtype of x and then cast. The fused backends compute it as a sum
+    over the stored entries.
     """
     if x.layout != torch.strided and is_autocast(x):
         with torch.autocast(x.device.type, enabled=False):
@@ -139,13 +146,13 @@ def project(lin: Any, x: Tensor, name: str = "x") -> Tensor:
 
 
 def skip(lin: torch.nn.Module, x: Tensor) -> Tensor:
-    """A residual projection of nodes-first features, with the batch first again."""
+    """Project [n, d] or [n, b, d] for a residual; the result is [n, c] or [b, n, c]."""
     out = project(lin, x)
     return out.transpose(0, 1) if out.dim() == 3 else out
 
 
 def add_bias(out: Tensor, bias: Tensor | None, residual: Tensor | None = None) -> Tensor:
-    """``out + residual + bias`` in the dtype of out, as torch's own layers under autocast."""
+    """Return ``out + residual + bias``, with the bias in the dtype of out, as under autocast."""
     out = out if residual is None else out + residual
     return out if bias is None else projection.add(out, bias.to(out.dtype))
 
@@ -153,38 +160,44 @@ def add_bias(out: Tensor, bias: Tensor | None, residual: Tensor | None = None) -
 def values_and_scores(
     lin: Any, x: Tensor, *att: Tensor, name: str = "x"
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    r"""Values v = W x, [n, h, c], and scalars :math:`\langle v, a \rangle` for each a [1, h, c]."""
-    projected = project(lin, x, name)
-    for_values, for_scores = projection.fork(projected)
+    r"""Return the values v = W x, [n, h, c], and scores :math:`\langle v, a \rangle`, [n, h].
+
+    There is one tensor of scores for each vector a [1, h, c].
+    """
+    values, score_inputs = projection.fork(project(lin, x, name))
     channels = att[0].shape[-1]
-    return split_heads(for_values, channels), head_scores(split_heads(for_scores, channels), *att)
+    return split_heads(values, channels), head_scores(split_heads(score_inputs, channels), *att)
 
 
 def head_scores(value: Tensor, *att: Tensor) -> tuple[Tensor, ...]:
-    r"""Scalars per row and head, :math:`\langle v, a \rangle`, for each a of shape [1, h, c]."""
+    r"""Return scores per row and head, :math:`\langle v, a \rangle`, for each vector a [1, h, c].
+
+    Infinite scores become NaN, see :func:`infinite_as_nan`.
+    """
     vectors = tile_heads(torch.cat(att), 1, value.shape[1])
     return infinite_as_nan(node_scores(value, vectors.to(value.dtype))).unbind(0)
 
 
 def infinite_as_nan(score: Tensor) -> Tensor:
-    """Scores that were just computed from features, infinite ones as NaN, written in place.
+    """Replace infinite scores by NaN, in place, and return the tensor.
 
-    A score of -inf drops its edge, which a caller may ask for by a bias. From features it comes of
-    an infinite number among them: PyG's layers give NaN for it, as a sum of infinite products has
-    both signs, while the products here are summed in another order.
+    A score of -inf removes its edge from the softmax, which only a bias of the caller may do. A
+    score that was computed from features is infinite if the features are. PyG's layers return NaN
+    then, because they add infinite products of both signs. The products here are summed in
+    another order, which can hide that.
     """
     with torch.no_grad():
         return score.add_(score, alpha=0)
 
 
 def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:
-    r"""Scalars per row and head, :math:`\langle W x, a \rangle`, for a of shape [1, h, c].
+    r"""Return scores per row and head, :math:`\langle W x, a \rangle`, for a vector a [1, h, c].
 
-    They are formed as :math:`\langle x, W^\top a \rangle`, a thin product, unless the map is more
-    than its weight.
+    They are computed as :math:`\langle x, W^\top a \rangle`, a cheap product with h columns,
+    unless the module does more than multiply by its weight.
     """
     if is_lazy(lin):
-        lin(x[:0])  # takes its width from the input
+        lin(x[:0])  # initialises the weight for the width of x
     if not is_product(lin):
         return head_scores(split_heads(project(lin, x, name), att.shape[-1]), att)[0]
     check_features(name, x, lin.weight.shape[1], lin.weight)
@@ -195,19 +208,22 @@ def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:
 
 
 def is_plain(linear: Any) -> bool:
-    """Whether calling the map does nothing but multiply and add."""
+    """Return whether calling the module does nothing but multiply by a weight and add a bias."""
     return (
         type(linear) in (Linear, torch.nn.Linear) and not is_lazy(linear) and is_untouched(linear)
     )
 
 
 def is_product(linear: Any) -> bool:
-    """Whether calling the map does nothing but multiply by its weight."""
+    """Return whether calling the module does nothing but multiply by its weight."""
     return is_plain(linear) and linear.bias is None
 
 
 def features_and_weight(linear: Any, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
-    """What a plain map multiplies, [e, d] and [h * c, d]: a bias weighs a feature of ones."""
+    """Return edge features [e, d] and a weight [h * c, d] whose product a linear map computes.
+
+    A bias becomes one more column of the weight, for an added feature of ones.
+    """
     if linear.bias is None:
         return edge_attr, linear.weight
     weight = torch.cat([linear.weight, linear.bias[:, None]], dim=1)
@@ -215,5 +231,5 @@ def features_and_weight(linear: Any, edge_attr: Tensor) -> tuple[Tensor, Tensor]
 
 
 def is_untouched(module: torch.nn.Module) -> bool:
-    """Whether calling the module runs the forward of its class and nothing else."""
+    """Return whether calling the module runs the forward of its class and nothing else."""
     return "forward" not in module.__dict__ and not torch_internals.has_hooks(module)

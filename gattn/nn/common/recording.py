@@ -1,4 +1,4 @@
-"""The weights of every attention that a model computes, recorded while it runs."""
+"""Recording of the attention weights that a model computes, while it runs."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AttentionRecord:
-    """The weights of one attention in a forward.
+    """Attention weights of one attention in a forward.
 
     Attributes:
-        module: the layer, by its name in ``model.named_modules()``; "" for the model itself.
-        edge_index: [2, e], the sources and destinations of the edges that were attended along.
+        module: name of the layer in ``model.named_modules()``; "" for the model itself.
+        edge_index: [2, e], the sources and destinations of the edges.
         weights: [e, h] before dropout. For k learned queries [e, k * h], query by query; for b
             sets of features [e, b * h], set by set.
         size: the numbers of sources and of destinations, (m, n).
-        edge_type: of a layer on several types of edges, which these are; else None.
+        edge_type: type of the edges, for a layer with several edge types; else None.
 
-    The edges stand in the caller's order, and behind them the self-loops that the layer adds, in
-    the place of the caller's. Those of a readout lead from each row to its set; those of attention
-    within sets are of :func:`gattn.graphs.complete`.
+    The edges are in the caller's order. If the layer adds self-loops, those of the caller are
+    removed and the added ones come last. The edges of a readout lead from each row to its set, and
+    the edges of attention within sets are those of :func:`gattn.graphs.complete`.
 
     Example:
         >>> import torch
@@ -66,7 +66,7 @@ class AttentionRecord:
 
 @dataclass(eq=False)
 class _Recorder:
-    """What one ``record_attention`` has seen, and the layers that are running now."""
+    """Records of one ``record_attention`` context, and a stack of the layers that are running."""
 
     records: list[AttentionRecord] = field(default_factory=list)
     running: list[str] = field(default_factory=list)
@@ -77,17 +77,17 @@ class _Recorder:
         return len(self.running) > 0 and self.thread == threading.get_ident()
 
     def watch(self, module: Module, name: str) -> Callable[[], None]:
-        """Know that the module runs while it does; gives what ends this."""
-        begins = module.register_forward_pre_hook(lambda *_: self.running.append(name))
-        ends = module.register_forward_hook(lambda *_: self._end(), always_call=True)
+        """Add hooks that push and pop the module's name, and return a function to remove them."""
+        begin = module.register_forward_pre_hook(lambda *_: self.running.append(name))
+        end = module.register_forward_hook(lambda *_: self._pop(), always_call=True)
 
-        def stop() -> None:
-            begins.remove()
-            ends.remove()
+        def remove_hooks() -> None:
+            begin.remove()
+            end.remove()
 
-        return stop
+        return remove_hooks
 
-    def _end(self) -> None:
+    def _pop(self) -> None:
         self.running.pop()
 
 
@@ -96,23 +96,23 @@ _RECORDERS: list[_Recorder] = []
 
 @contextmanager
 def record_attention(model: Module) -> Iterator[list[AttentionRecord]]:
-    """Record the weights of every attention of gattn that a model computes.
+    """Record the attention weights of all gattn layers of a model, in a context.
 
-    They cost a second pass over the edges, and the memory of [e, h] a layer; outputs, gradients and
-    random numbers stay as they are, and gradients flow through the weights. Layers with
-    ``checkpoint=True`` keep what they make meanwhile.
+    Recording takes a second pass over the edges, and memory for [e, h] weights per layer. Outputs,
+    gradients and random numbers do not change, and gradients flow through the recorded weights.
+    In the context, layers with ``checkpoint=True`` run without a checkpoint.
 
     Args:
-        model: a layer, block, readout or model that is or holds layers of :mod:`gattn.nn`,
-            converted ones too. Layers inside ``torch.compile`` are not seen.
+        model: a layer, block, readout or model that is or contains layers of :mod:`gattn.nn`,
+            including converted layers. Layers inside ``torch.compile`` are not recorded.
 
     Yields:
-        A list that grows with each attention that the model computes, in that order.
+        A list, to which each attention that the model computes appends a record.
 
     Raises:
         TypeError: for anything but a module.
-        RuntimeError: when the context ends and nothing was recorded; in a layer that runs edge by
-            edge and forms no weights that can be told.
+        RuntimeError: if nothing was recorded when the context ends, or if a layer runs edge by
+            edge in a way that does not provide its weights.
 
     Example:
         >>> import torch
@@ -128,50 +128,59 @@ AttentionRecord('convs.1', weights=(6, 2), size=(3, 3))]
     """
     if not isinstance(model, Module):
         raise TypeError(
-            f"model must be a torch module; got {type(model).__name__} (an estimator tells its "
-            "weights itself: those of molecules by explain, those of nodes by attention)"
+            f"model must be a torch module; got {type(model).__name__} (an estimator has methods "
+            "for its weights: explain for molecules, attention for nodes)"
         )
     recorder = _Recorder()
-    stops = [recorder.watch(m, name) for name, m in model.named_modules() if _is_ours(m)]
+    removers = [recorder.watch(m, name) for name, m in model.named_modules() if _is_ours(m)]
     _RECORDERS.append(recorder)
     try:
         yield recorder.records
     finally:
         _RECORDERS.remove(recorder)
-        for stop in stops:
-            stop()
+        for remove_hooks in removers:
+            remove_hooks()
     if not recorder.records:
         raise RuntimeError(
-            f"no attention was recorded of this {type(model).__name__}: "
+            f"no attention of this {type(model).__name__} was recorded: "
             + (
                 "it was not called, or runs compiled"
-                if stops
-                else "it holds no layer of gattn.nn (gattn.convert)"
+                if removers
+                else "it contains no layer of gattn.nn (see gattn.convert)"
             )
         )
 
 
 def is_recording() -> bool:
-    """Whether the weights of an attention that is computed now are asked for."""
+    """Return whether an attention that is computed now in this thread is to be recorded."""
     if not _RECORDERS or torch.compiler.is_compiling():
         return False
     return any(recorder.is_active for recorder in _RECORDERS)
 
 
 def is_recording_anywhere() -> bool:
-    """Whether weights of any layer are asked for: one that ran twice would tell them twice."""
+    """Return whether any recorder exists, in any thread.
+
+    Layers then skip their checkpoint, because a forward that runs again would be recorded twice.
+    """
     return len(_RECORDERS) > 0
 
 
 def record(weights: Tensor, graph: Graph, edge_type: EdgeType | None = None) -> None:
-    """Tell those who record of the weights [e, h] of a graph's edges, in the caller's order."""
+    """Append the attention weights [e, h] of a graph's edges to all active recorders.
+
+    Args:
+        weights: [e, h] before dropout, in the caller's edge order.
+        graph: the edges.
+        edge_type: type of the edges, or None.
+    """
     for recorder in _RECORDERS:
         if recorder.is_active:
-            module = recorder.running[-1]
-            result = AttentionRecord(module, graph.edge_index, weights, graph.size, edge_type)
-            recorder.records.append(result)
+            name = recorder.running[-1]
+            entry = AttentionRecord(name, graph.edge_index, weights, graph.size, edge_type)
+            recorder.records.append(entry)
 
 
 def _is_ours(module: Module) -> bool:
-    """Whether a module is a layer of gattn.nn or made from one."""
+    """Return whether a module's class is defined in gattn.nn or derived from such a class."""
     return any(kind.__module__.startswith("gattn.nn.") for kind in type(module).__mro__)

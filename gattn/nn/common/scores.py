@@ -1,4 +1,4 @@
-"""The scores of attention as records: what each is made of, and the operators that take it."""
+"""Attention scores as named tuples, and the functions that compute attention with them."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from gattn.ops.custom_score.api import attend_sorted
 
 
 class Score(Protocol):
-    """A score of the edges, in the terms of its operator."""
+    """Attention score of the edges, stored as the arguments of the operator that computes it."""
 
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
+        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c]."""
         ...
 
     def weights(self, graph: Graph) -> Tensor:
-        """The weights before dropout, [e, h]."""
+        """Return the attention weights before dropout, [e, h]."""
         ...
 
     def plus(self, terms: EdgeTerms) -> Score:
-        """This score and the bias of each edge."""
+        """Return this score with the bias of each edge added."""
         ...
 
 
 class GATScore(NamedTuple):
-    """LeakyReLU(a_i + b_j + c_ij) + bias, of scalars.
+    """GAT's score LeakyReLU(a_i + b_j + c_ij) + bias, with scalars a, b and c per head.
 
     See :func:`gattn.functional.gat_attention`.
     """
@@ -57,20 +57,20 @@ class GATScore(NamedTuple):
     attn_bias: Tensor | None = None
 
     def plus(self, terms: EdgeTerms) -> GATScore:
-        """This score and the bias of each edge."""
+        """Return this score with the bias of each edge added."""
         return self._replace(attn_bias=terms.bias_like(self.query))
 
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
+        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c]."""
         return gat_attention(
             self.query, self.key, value, graph, edge_score=self.edge, attn_bias=self.attn_bias,
             edge_weight=edge_weight, negative_slope=self.negative_slope, dropout=dropout,
         )  # fmt: skip
 
     def weights(self, graph: Graph) -> Tensor:
-        """The weights before dropout, [e, h]."""
+        """Return the attention weights before dropout, [e, h]."""
         return gat_attention_weights(
             self.query, self.key, graph,
             edge_score=self.edge, attn_bias=self.attn_bias, negative_slope=self.negative_slope,
@@ -78,7 +78,10 @@ class GATScore(NamedTuple):
 
 
 class GATv2Score(NamedTuple):
-    """w . act(q_i + k_j + W a_ij) + bias: see :func:`gattn.functional.gatv2_attention`."""
+    """GATv2's score w . act(q_i + k_j + W a_ij) + bias.
+
+    See :func:`gattn.functional.gatv2_attention`.
+    """
 
     query: Tensor
     key: Tensor
@@ -90,13 +93,13 @@ class GATv2Score(NamedTuple):
     attn_bias: Tensor | None = None
 
     def plus(self, terms: EdgeTerms) -> GATv2Score:
-        """This score and the bias of each edge."""
+        """Return this score with the bias of each edge added."""
         return self._replace(attn_bias=terms.bias_like(self.query))
 
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
+        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c]."""
         return gatv2_attention(
             self.query, self.key, value, self.weight, graph,
             edge_attr=self.edge_attr, edge_proj=self.edge_proj,
@@ -105,7 +108,7 @@ class GATv2Score(NamedTuple):
         )  # fmt: skip
 
     def weights(self, graph: Graph) -> Tensor:
-        """The weights before dropout, [e, h]."""
+        """Return the attention weights before dropout, [e, h]."""
         return gatv2_attention_weights(
             self.query, self.key, self.weight, graph,
             edge_attr=self.edge_attr, edge_proj=self.edge_proj, attn_bias=self.attn_bias,
@@ -114,9 +117,10 @@ class GATv2Score(NamedTuple):
 
 
 class DotScore(NamedTuple):
-    """scale q_i . (k_j + W a_ij) + bias: see :func:`gattn.functional.dot_product_attention`.
+    """Dot-product score scale * q_i . (k_j + W a_ij) + bias.
 
-    What an edge brings is added to the value, too.
+    The edge term W a_ij is also added to the value. See
+    :func:`gattn.functional.dot_product_attention`.
     """
 
     query: Tensor
@@ -127,13 +131,13 @@ class DotScore(NamedTuple):
     scale: float | None = None
 
     def plus(self, terms: EdgeTerms) -> DotScore:
-        """This score and the bias of each edge."""
+        """Return this score with the bias of each edge added."""
         return self._replace(attn_bias=terms.joined_bias(self.attn_bias, self.query))
 
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
+        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c]."""
         return dot_product_attention(
             self.query, self.key, value, graph, scale=self.scale, attn_bias=self.attn_bias,
             edge_attr=self.edge_attr, edge_proj=self.edge_proj, edge_weight=edge_weight,
@@ -141,7 +145,7 @@ class DotScore(NamedTuple):
         )  # fmt: skip
 
     def weights(self, graph: Graph) -> Tensor:
-        """The weights before dropout, [e, h]."""
+        """Return the attention weights before dropout, [e, h]."""
         return dot_product_attention_weights(
             self.query, self.key, graph, scale=self.scale, attn_bias=self.attn_bias,
             edge_attr=self.edge_attr, edge_proj=self.edge_proj,
@@ -149,54 +153,57 @@ class DotScore(NamedTuple):
 
 
 class EdgeScore(NamedTuple):
-    """Any score [e, h], in the caller's edge order: see :func:`gattn.functional.edge_softmax`."""
+    """Precomputed scores [e, h], in the caller's edge order.
+
+    See :func:`gattn.functional.edge_softmax`.
+    """
 
     score: Tensor
 
     def plus(self, terms: EdgeTerms) -> EdgeScore:
-        """This score and the bias of each edge."""
+        """Return this score with the bias of each edge added."""
         return EdgeScore(terms.biased(self.score))
 
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
+        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c]."""
         return attend_by_score(self.score, value, graph, edge_weight=edge_weight, dropout=dropout)
 
     def weights(self, graph: Graph) -> Tensor:
-        """The weights before dropout, [e, h]."""
+        """Return the attention weights before dropout, [e, h]."""
         return edge_softmax(self.score, graph)
 
 
 class SortedScore(NamedTuple):
-    """Any score [e, h], in the order of :meth:`gattn.Graph.by_destination`, and a bias."""
+    """Precomputed scores [e, h] in the order of :meth:`gattn.Graph.by_destination`, and a bias."""
 
     score: Tensor
     attn_bias: Tensor | None = None
-    """[e, h] or [e, 1] in the caller's edge order."""
+    """Bias [e, h] or [e, 1] in the caller's edge order."""
 
     def plus(self, terms: EdgeTerms) -> SortedScore:
-        """This score and the bias of each edge."""
+        """Return this score with the bias of each edge added."""
         return self._replace(attn_bias=terms.joined_bias(self.attn_bias, self.score))
 
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Sum of the values [m, h, c] by alpha, times the weights [e] of edges: [n, h, c]."""
+        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c]."""
         order = self._order(graph)
         edge_weight = None if edge_weight is None else edge_weight[order]
         score = self._biased(order)
         return attend_sorted(score, value, graph, edge_weight=edge_weight, dropout=dropout)
 
     def weights(self, graph: Graph) -> Tensor:
-        """The weights before dropout, [e, h]."""
+        """Return the attention weights before dropout, [e, h]."""
         graph, _ = graph.fetch_source_rows()
         order = self._order(graph)
         alpha = edge_softmax(self._biased(order), graph.by_destination())
         return torch.empty_like(alpha).index_copy(0, order, alpha)
 
     def _order(self, graph: Graph) -> Tensor:
-        """The caller's positions of the sorted edges, [e]."""
+        """Return the index in the caller's order of each edge sorted by destination, [e] int64."""
         return graph.fetch_source_rows()[0].layout.perm.long()
 
     def _biased(self, order: Tensor) -> Tensor:
@@ -204,32 +211,32 @@ class SortedScore(NamedTuple):
 
 
 class WithEdgeValues(NamedTuple):
-    """A score whose edges add to the values: sum of weight (v_j + W a_ij)."""
+    """Another score, and an edge term in the values: sums of weight * (v_j + W a_ij)."""
 
     score: Score
     edge_attr: Tensor
-    """a, [e, d], or [e, h, d] where each head has its own."""
+    """Edge features a: [e, d], or [e, h, d] with different features for each head."""
     edge_proj: Tensor
-    """W, [h, c, d]."""
+    """Projection W of the edge features, [h, c, d]."""
 
     def plus(self, terms: EdgeTerms) -> WithEdgeValues:
-        """This score and the bias of each edge."""
+        """Return this score with the bias of each edge added."""
         return self._replace(score=self.score.plus(terms))
 
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
-        """Sum of the values and of what the edges bring, by alpha and the weights: [n, h, c]."""
-        weight = _applied(self.weights(graph), dropout, edge_weight)
+        """Return the sums of alpha * edge_weight * (v_j + W a_ij), [n, h, c]."""
+        weight = _applied_weights(self.weights(graph), dropout, edge_weight)
         return sum_with_edges(weight, value, graph, self.edge_attr, self.edge_proj)
 
     def weights(self, graph: Graph) -> Tensor:
-        """The weights before dropout, [e, h]."""
+        """Return the attention weights before dropout, [e, h]."""
         return self.score.weights(graph)
 
 
-def _applied(alpha: Tensor, dropout: float, edge_weight: Tensor | None) -> Tensor:
-    """What the values of a composed score are summed with, [e, h]."""
+def _applied_weights(alpha: Tensor, dropout: float, edge_weight: Tensor | None) -> Tensor:
+    """Return the attention weights after dropout, multiplied by edge_weight: [e, h]."""
     weight = F.dropout(alpha, dropout)
     return weight if edge_weight is None else weight * edge_weight.unsqueeze(1)
 
@@ -241,7 +248,10 @@ def sum_with_edges(
     edge_attr: Tensor | None,
     edge_proj: Tensor | None,
 ) -> Tensor:
-    """Sum of weight (v_j + W a_ij), [n, h, c]: W multiplies the sums of a, not every a."""
+    """Return the sums of weight * (v_j + W a_ij), [n, h, c].
+
+    W multiplies the weighted sums of a_ij per node, so that W a_ij is not formed for each edge.
+    """
     weight = weight.to(value.dtype)
     out = aggregate(weight, value, graph)
     if edge_attr is None or edge_proj is None:
@@ -261,12 +271,22 @@ def attend_with_score(
     want_weights: bool = False,
     edge_type: EdgeType | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention with a score: the sum of the values, [n, h, c], and the weights if asked for.
+    """Compute attention with a score, and record the weights if a recorder is active.
 
-    ``edge_type`` is what a record of the weights says of the edges.
+    Args:
+        score: the attention score.
+        value: values [m, h, c] of the sources.
+        graph: the edges.
+        terms: edge_weight and attn_bias of the edges.
+        dropout: dropout probability of the attention weights.
+        want_weights: whether to return the attention weights.
+        edge_type: type of the edges, which is stored in the record.
+
+    Returns:
+        The weighted sums [n, h, c], and the weights [e, h] before dropout or None.
     """
-    want_any = want_weights or is_recording()
-    out, weights = attend_unrecorded(score, value, graph, terms, dropout, want_any)
+    needs_weights = want_weights or is_recording()
+    out, weights = attend_unrecorded(score, value, graph, terms, dropout, needs_weights)
     if weights is not None:
         record(weights, graph, edge_type)
     return out, weights if want_weights else None
@@ -275,7 +295,11 @@ def attend_with_score(
 def attend_unrecorded(
     score: Score, value: Tensor, graph: Graph, terms: EdgeTerms, dropout: float, want_weights: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """As :func:`sum_values`. The weights are the softmax's, without those that the terms bring."""
+    """Compute attention as :func:`attend_with_score` does, without recording the weights.
+
+    Returns the weighted sums [n, h, c], and the softmax weights [e, h] or None. The softmax weights
+    are neither dropped nor multiplied by edge_weight.
+    """
     if terms.bias is not None:
         score = score.plus(terms)
     out = score.sum_values(value, graph, dropout, terms.weight_like(value))

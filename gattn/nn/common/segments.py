@@ -1,4 +1,4 @@
-"""Segments: the bipartite graph from the nodes of a batch to the graphs that hold them."""
+"""Segments: bipartite graphs from the rows of sets, such as the nodes of a batch, to the sets."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch_geometric.nn.aggr import Aggregation
 from gattn import graphs
 from gattn.graph import Graph
 from gattn.graph.cache import cached, outside_transforms
-from gattn.graph.edge_input import check_count, check_made_outside, check_not_traced
+from gattn.graph.edge_input import check_count, check_created_outside, check_not_traced
 from gattn.layout import layout as reference
 from gattn.layout.layout import Layout, index_dtype, offsets, owners, stable_argsort, without_stats
 from gattn.nn.common.checks import check_tensor
 
 
 class Readout(Aggregation):
-    """What sums up sets of rows, as PyG calls it; anything but tensors gets one clear error."""
+    """Base class of readouts, which reduce each set of rows to one row, as in PyG."""
 
     def __call__(
         self,
@@ -30,13 +30,14 @@ class Readout(Aggregation):
         dim: int = -2,
         **options: Any,
     ) -> Tensor:
-        """Sum up the rows of each set, as :func:`segment_graph` reads them.
+        """Check the inputs and reduce each set of rows; arguments as in :func:`segment_graph`.
 
-        PyG's own call would make an index where there is none, and read the device for its size.
+        PyG's own ``__call__`` is skipped: it would create a missing index, and read its size from
+        the device.
         """
         _check_tensors(x, index, ptr)
-        supplied = {"index": index, "ptr": ptr, "dim_size": dim_size, "dim": dim}
-        return Module.__call__(self, x, **supplied, **options)
+        segments = {"index": index, "ptr": ptr, "dim_size": dim_size, "dim": dim}
+        return Module.__call__(self, x, **segments, **options)
 
 
 def _check_tensors(x: Any, index: Any, ptr: Any) -> None:
@@ -55,26 +56,26 @@ def segment_graph(
     dim_size: int | None = None,
     dim: int = -2,
 ) -> Graph:
-    """The graph with one edge from every row of x to the segment that holds it.
+    """Return the graph with one edge from every row of x to the segment that contains it.
 
-    Edge j is that of row j, so that per-edge tensors are per-row tensors. The graph is remembered
-    for the very tensor that names the segments, as :func:`gattn.graph.as_graph` remembers edges.
+    Edge j belongs to row j, so that per-edge tensors are per-row tensors. The graph is cached for
+    the tensor index or ptr, as :func:`gattn.graph.as_graph` caches the graphs of edge tensors.
 
     Args:
         x: [n, d], the rows; only its shape and device are read.
-        index: [n] integers in [0, dim_size): the segment of each row, in any order; None with no
-            ptr puts all rows into the first segment, by default the only one.
-        ptr: [dim_size + 1] integers: segment i is the rows ptr[i] to ptr[i + 1]; read instead of
-            index where both are given.
-        dim_size: number of segments; without it ``index.max() + 1`` is read from the device.
+        index: [n] integers in [0, dim_size): the segment of each row, in any order. If index and
+            ptr are None, all rows are in the first segment, by default the only one.
+        ptr: [dim_size + 1] integers: segment i contains the rows ptr[i] to ptr[i + 1] - 1. If ptr
+            is passed, index is ignored.
+        dim_size: number of segments; None reads ``index.max() + 1`` from the device.
         dim: the dimension of the rows, 0 or -2.
 
     Returns:
         A graph from n sources to dim_size destinations.
 
     Raises:
-        TypeError: for other than tensors, or an index or ptr that is not int32 or int64.
-        ValueError: for another shape or dimension, or an index or ptr out of range.
+        TypeError: for inputs that are no tensors, or an index or ptr that is not int32 or int64.
+        ValueError: for a wrong shape or dimension, or an index or ptr out of range.
 
     Example:
         >>> import torch
@@ -94,36 +95,39 @@ def segment_graph(
         if dim_size in (None, 1):
             return _one_segment(rows, x.device)
         index = torch.zeros(rows, dtype=torch.int64, device=x.device)
-    name, segments = index, dim_size
+    index_or_ptr, segments = index, dim_size
     if ptr is not None:
-        name, segments = ptr, ptr.shape[0] - 1
+        index_or_ptr, segments = ptr, ptr.shape[0] - 1
         if dim_size is not None and dim_size != segments:
-            raise ValueError(f"dim_size must be {segments}, one less than ptr has; got {dim_size}")
-    assert name is not None
+            raise ValueError(
+                f"dim_size must be {segments}, one less than the length of ptr; got {dim_size}"
+            )
+    assert index_or_ptr is not None
     if torch.compiler.is_compiling():
-        segments = _count(name) if segments is None else segments
-        return Graph.from_layout(_traced_layout(_membership(name, ptr, rows), segments))
-    check_made_outside("index and ptr", name)
+        segments = _count(index_or_ptr) if segments is None else segments
+        return Graph.from_layout(_traced_layout(_row_segments(index_or_ptr, ptr, rows), segments))
+    check_created_outside("index and ptr", index_or_ptr)
     key = "segments", rows, segments, ptr is not None
-    return cached(name, key, lambda: _segments(name, ptr, rows, segments))
+    return cached(index_or_ptr, key, lambda: _segments(index_or_ptr, ptr, rows, segments))
 
 
-def members(segments: Graph) -> Tensor:
-    """The segment of each row: [n] int64."""
+def segment_index(segments: Graph) -> Tensor:
+    """Return the segment of each row: [n] int64."""
     return segments.layout.row.long()
 
 
 def zero_empty(out: Tensor, segments: Graph) -> Tensor:
-    """Zero what was computed for segments without rows: out is [num_segments, ...]."""
+    """Set the results of segments without rows to zero; out is [num_segments, ...]."""
     empty = segments.layout.rowptr.diff() == 0
     return out.masked_fill(empty.view(-1, *(1,) * (out.dim() - 1)), 0.0)
 
 
 def within(segments: Graph, width: int | None = None) -> tuple[Graph, Tensor | None]:
-    """The graph on which every row attends to all rows of its segment.
+    """Return the graph on which every row attends to all rows of its segment, and a bias.
 
-    Under torch.compile the number of such edges is not known; there each row gets ``width``
-    slots, and the second result, [e, 1], is the bias that drops those in excess (0 or -inf).
+    Under torch.compile the number of these edges is not known. Each row then gets ``width`` edges,
+    and the second result is a bias [e, 1], 0 or -inf, that masks the unused ones. Otherwise the
+    second result is None.
     """
     if torch.compiler.is_compiling():
         return _traced_within(segments, width)
@@ -131,14 +135,14 @@ def within(segments: Graph, width: int | None = None) -> tuple[Graph, Tensor | N
 
 
 def from_points(segments: Graph, points: int) -> Graph:
-    """The graph from ``points`` sources per segment to every row of the segment.
+    """Return the graph from ``points`` sources per segment to every row of the segment.
 
     Point p of segment g is source ``g * points + p``; edges are ordered by row, then point.
     """
 
     def build() -> Graph:
-        number = torch.arange(points, device=segments.device)
-        source = (members(segments)[:, None] * points + number).flatten()
+        point = torch.arange(points, device=segments.device)
+        source = (segment_index(segments)[:, None] * points + point).flatten()
         row = torch.arange(segments.num_src, device=segments.device)
         destination = row.repeat_interleave(points)
         return lay_out(source, destination, (segments.num_dst * points, segments.num_src))
@@ -147,32 +151,35 @@ def from_points(segments: Graph, points: int) -> Graph:
 
 
 def among_points(segments: Graph, points: int) -> Graph:
-    """The graph on which the ``points`` nodes of each segment attend to one another."""
+    """Return the graph on which the ``points`` nodes of each segment attend to one another."""
 
     def build() -> Graph:
         total = segments.num_dst * points
         node = torch.arange(total, device=segments.device)
-        number = torch.arange(points, device=segments.device)
-        first = node - node % max(points, 1)
-        source = (first[:, None] + number).flatten()
+        point = torch.arange(points, device=segments.device)
+        offset = node - node % max(points, 1)
+        source = (offset[:, None] + point).flatten()
         return lay_out(source, node.repeat_interleave(points), (total, total))
 
     return cached(segments, ("among_points", points), build)
 
 
-def of_points(segments: Graph, points: int) -> Graph:
-    """The graph from the ``points`` nodes of each segment to the segment, nodes in its order."""
+def points_to_segments(segments: Graph, points: int) -> Graph:
+    """Return the graph from the ``points`` nodes of each segment to the segment.
+
+    Node p of segment g is source ``g * points + p``.
+    """
 
     def build() -> Graph:
         total = segments.num_dst * points
         node = torch.arange(total, device=segments.device)
         return lay_out(node, node // max(points, 1), (total, segments.num_dst))
 
-    return cached(segments, ("of_points", points), build)
+    return cached(segments, ("points_to_segments", points), build)
 
 
 def lay_out(source: Tensor, destination: Tensor, size: tuple[int, int]) -> Graph:
-    """The graph of these edges; in operations that can be traced where that is called for."""
+    """Return the graph of these edges; under torch.compile it is built by traceable operations."""
     if torch.compiler.is_compiling():
         return Graph.from_layout(reference.build(source, destination, *size))
     return Graph(torch.stack([source, destination]), size)
@@ -185,46 +192,47 @@ def _within(segments: Graph) -> Graph:
     rows = torch.arange(segments.num_src, device=segments.device)
     if torch.equal(layout.col.long(), rows):
         return complete
-    pairs = layout.col.long()[complete.edge_index]  # the rows in the order of their segments
+    # complete numbers the rows in the order of their segments: map them to the caller's rows
+    pairs = layout.col.long()[complete.edge_index]
     return Graph(pairs, segments.num_src)
 
 
 def _traced_within(segments: Graph, width: int | None) -> tuple[Graph, Tensor]:
     if width is None:
         raise ValueError(
-            "under torch.compile and torch.export, max_num_elements (of GPSConv and "
-            "GraphTransformerLayer max_num_nodes) must be given: the most rows of any segment"
+            "under torch.compile and torch.export, max_num_elements (max_num_nodes of GPSConv and "
+            "GraphTransformerLayer) is required: the largest number of rows of a segment"
         )
     rowptr, rows = segments.layout.rowptr.long(), segments.num_src
-    member, row = members(segments), torch.arange(rows, device=segments.device)
-    first = rowptr[member]
-    size = rowptr[member + 1] - first
+    segment, row = segment_index(segments), torch.arange(rows, device=segments.device)
+    first = rowptr[segment]
+    size = rowptr[segment + 1] - first
     torch._assert_async((size <= width).all(), "a segment has more rows than max_num_elements")
     slot = torch.arange(width, device=segments.device)
     valid = slot < size[:, None]
-    place = (first[:, None] + slot).clamp(max=max(rows - 1, 0))
-    source = torch.where(valid, segments.layout.col.long()[place], row[:, None])
+    position = (first[:, None] + slot).clamp(max=max(rows - 1, 0))
+    source = torch.where(valid, segments.layout.col.long()[position], row[:, None])
     graph = lay_out(source.flatten(), row.repeat_interleave(width), (rows, rows))
     bias = torch.zeros_like(valid, dtype=torch.float32).masked_fill(~valid, -torch.inf)
     return graph, bias.view(-1, 1)
 
 
 @outside_transforms
-def _segments(name: Tensor, ptr: Tensor | None, rows: int, segments: int | None) -> Graph:
-    """Check what names the segments, and lay them out."""
-    _check_type(name)
-    segments = _count(name) if segments is None else segments
-    _check(name, ptr, rows, segments)
-    member = _membership(name, ptr, rows)
-    row = torch.arange(rows, dtype=member.dtype, device=member.device)
-    return lay_out(row, member, (rows, segments))
+def _segments(index_or_ptr: Tensor, ptr: Tensor | None, rows: int, segments: int | None) -> Graph:
+    """Check index or ptr, and return the graph from the rows to the segments."""
+    _check_type(index_or_ptr)
+    segments = _count(index_or_ptr) if segments is None else segments
+    _check(index_or_ptr, ptr, rows, segments)
+    index = _row_segments(index_or_ptr, ptr, rows)
+    row = torch.arange(rows, dtype=index.dtype, device=index.device)
+    return lay_out(row, index, (rows, segments))
 
 
 def _one_segment(rows: int, device: torch.device) -> Graph:
-    """All rows in one segment: for a number of rows the same graph each time."""
+    """Return the graph from all rows to one segment, cached by the number of rows."""
     if torch.compiler.is_compiling():
-        member = torch.zeros(rows, dtype=torch.int64, device=device)
-        return Graph.from_layout(_traced_layout(member, 1))
+        index = torch.zeros(rows, dtype=torch.int64, device=device)
+        return Graph.from_layout(_traced_layout(index, 1))
     key = "one segment", rows, device
     return cached(None, key, lambda: graphs.bipartite([1], [rows], device=device))
 
@@ -232,47 +240,52 @@ def _one_segment(rows: int, device: torch.device) -> Graph:
 def _count(index: Tensor) -> int:
     if torch.compiler.is_exporting():
         raise ValueError(
-            "torch.export fixes what is read from a tensor: give the number of graphs, as dim_size "
-            "of a readout or as batch_size of a model"
+            "torch.export cannot read the number of graphs from a tensor: pass dim_size to a "
+            "readout or batch_size to a model"
         )
     return int(index.max()) + 1 if index.numel() > 0 else 0
 
 
-def _membership(name: Tensor, ptr: Tensor | None, rows: int) -> Tensor:
-    """Segment of each row, [n], from what names the segments."""
+def _row_segments(index: Tensor, ptr: Tensor | None, rows: int) -> Tensor:
+    """Return the segment of each row, [n], from ptr or, if that is None, from index."""
     if ptr is None:
-        as_tensor = getattr(name, "as_tensor", None)  # a PyG Index
-        return name if as_tensor is None else as_tensor()
+        as_tensor = getattr(index, "as_tensor", None)  # a PyG Index
+        return index if as_tensor is None else as_tensor()
     return owners(ptr, rows)
 
 
-def _check_type(name: Tensor) -> None:
-    if name.dtype not in (torch.int32, torch.int64):
-        raise TypeError(f"index and ptr must be int32 or int64; got {name.dtype}")
+def _check_type(index_or_ptr: Tensor) -> None:
+    if index_or_ptr.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"index and ptr must be int32 or int64; got {index_or_ptr.dtype}")
 
 
-def _check(name: Tensor, ptr: Tensor | None, rows: int, segments: int) -> None:
+def _check(index: Tensor, ptr: Tensor | None, rows: int, segments: int) -> None:
     if ptr is not None:
         bounds = ptr.tolist()
         if bounds[0] != 0 or bounds[-1] != rows or bounds != sorted(bounds):
             raise ValueError(f"ptr must rise from 0 to {rows}, the number of rows; got {ptr}")
-    elif name.shape != (rows,):
-        raise ValueError(f"index must have shape ({rows},); got {tuple(name.shape)}")
+    elif index.shape != (rows,):
+        raise ValueError(f"index must have shape ({rows},); got {tuple(index.shape)}")
     elif rows:
-        low, high = (int(bound) for bound in name.aminmax())
+        low, high = (int(bound) for bound in index.aminmax())
         if low < 0 or high >= segments:
             raise ValueError(f"index must be in [0, {segments}); got {low} to {high}")
 
 
-def _traced_layout(member: Tensor, segments: int) -> Layout:
-    """The layout in operations that torch.compile can trace: nothing is read back."""
-    rows = member.shape[0]
+def _traced_layout(index: Tensor, segments: int) -> Layout:
+    """Return the layout by operations that torch.compile can trace, without reading tensors back.
+
+    Args:
+        index: segment of each row, [n].
+        segments: number of segments.
+    """
+    rows = index.shape[0]
     dtype = index_dtype(rows, segments, rows)
-    inside = ((member >= 0) & (member < segments)).all()
-    torch._assert_async(inside, "index must be in [0, dim_size)")
-    nodes = torch.arange(rows + 1, device=member.device)
-    order = stable_argsort(member)
+    is_valid = ((index >= 0) & (index < segments)).all()
+    torch._assert_async(is_valid, "index must be in [0, dim_size)")
+    nodes = torch.arange(rows + 1, device=index.device)
+    order = stable_argsort(index)
     position = torch.empty_like(order).index_copy(0, order, nodes[:-1]).to(dtype)
-    rowptr = offsets(member[order], segments, dtype)
+    rowptr = offsets(index[order], segments, dtype)
     order = order.to(dtype)
-    return without_stats(rowptr, order, order, nodes.to(dtype), member.to(dtype), position)
+    return without_stats(rowptr, order, order, nodes.to(dtype), index.to(dtype), position)

@@ -13,25 +13,25 @@ _LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 
 
 class SparseDropout(Module):
-    r"""Dropout of features that are given as a sparse matrix.
+    r"""Dropout for features in a sparse matrix.
 
     .. math:: y_{ij} = \frac{m_{ij}}{1 - p} x_{ij}, \qquad m_{ij} \sim \mathrm{Bernoulli}(1 - p)
 
-    Zeros stay zeros whichever mask they draw, so only the stored entries draw one: the same
-    distribution as dense dropout, at the cost of the entries. The result shares the indices of x,
-    so that writing other entries into x is writing into the result, too. Dense input is dropped as
-    by ``torch.nn.Dropout``.
+    A zero stays zero with any mask, so only the stored entries draw a random mask. The result has
+    the distribution of dense dropout, at a cost that is linear in the stored entries. It shares
+    the index tensors of x, so that writing to the indices of x changes the result, too. Dense
+    input is treated as in ``torch.nn.Dropout``.
 
     Args:
         p: probability of dropping an entry.
 
     Shapes:
         - **input:** x [n, d], a ``torch.sparse`` CSR, CSC or COO matrix, or dense [*]
-        - **output:** that of x, in the same layout
+        - **output:** the shape and the layout of x
 
     Raises:
-        ValueError: where p is no probability, or for another layout.
-        TypeError: for x that is not floating.
+        ValueError: if p is no probability, or for another layout.
+        TypeError: if x has no floating-point dtype.
 
     Reference:
         Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting"
@@ -52,13 +52,13 @@ class SparseDropout(Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop entries in training; x as it is in eval mode.
+        """Drop entries of x in training; return x unchanged in eval mode.
 
         Args:
             x: see Shapes.
 
         Returns:
-            The same matrix with entries dropped and the others scaled.
+            The matrix with random entries set to zero and the others scaled by 1 / (1 - p).
         """
         if x.layout not in _LAYOUTS:
             raise ValueError(f"x must be dense, COO, CSR or CSC; got {x.layout}")
@@ -69,5 +69,5 @@ class SparseDropout(Module):
         return (dropout if x.layout == torch.strided else sparse_dropout)(x, self.p)
 
     def extra_repr(self) -> str:
-        """The settings, for repr."""
+        """Return the settings that the repr of the module shows."""
         return f"p={self.p}"

@@ -1,1 +1,1 @@
-"""Message-passing layers with the interface of PyTorch Geometric, one file each."""
+"""Message-passing layers with the interface of PyTorch Geometric, one file per layer."""

@@ -24,13 +24,14 @@ class AGNNConv(AttentionConv):
         x'_i = \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} x_j, \qquad
         \alpha_{ij} = \mathrm{softmax}_j\, \beta \cos(x_i, x_j)
 
-    Takes the arguments and the parameter of ``torch_geometric.nn.AGNNConv`` and gives its outputs.
+    Has the arguments and the parameter of ``torch_geometric.nn.AGNNConv`` and returns the same
+    outputs.
 
     Args:
-        requires_grad: whether beta is learned; else it stays 1.
-        add_self_loops: whether each node attends to itself: loops in the input are replaced by
-            one loop per node.
-        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+        requires_grad: whether the temperature beta is learned; else it is 1.
+        add_self_loops: whether each node also attends to itself: self-loops in the input are
+            replaced by one self-loop per node.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
 
     Shapes:
         - **input:** x [n, d], or [b, n, d] for b sets of features on one set of edges; edges as
@@ -38,7 +39,7 @@ class AGNNConv(AttentionConv):
         - **output:** that of x; zeros for a node without edges
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
+        TypeError: if the edges have an unsupported type, or the dtypes differ.
         ValueError: for a wrong shape or an index out of range.
 
     Reference:
@@ -65,7 +66,7 @@ class AGNNConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set beta to 1."""
+        """Set the learned temperature beta to 1."""
         super().reset_parameters()
         if self.requires_grad:
             self.beta.data.fill_(1)
@@ -78,13 +79,13 @@ class AGNNConv(AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Attend along the edges.
+        """Compute the attention along the edges.
 
         Args:
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
             edge_weight: [e], multiplies the message of each edge.
-            attn_bias: [e], is added to the score of each edge; -inf drops it.
+            attn_bias: [e], added to the score of each edge; -inf removes the edge.
 
         Returns:
             The new node features.
@@ -115,6 +116,6 @@ class AGNNConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weighted features of the edges: the edge-by-edge path."""
+        """Return the weighted features [e, d] of the edges (edge-by-edge path only)."""
         alpha = self.softmax(self.beta * (x_norm_i * x_norm_j).sum(-1), index, ptr, size_i)
         return x_j * alpha.unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""What the convolution layers share: their settings, and the two paths that a forward may take."""
+"""Base class of the convolution layers: settings, the fused path and the edge-by-edge path."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from gattn.nn.common.scores import Score, attend_with_score
 _LIBRARIES = ("gattn", "torch", "torch_geometric")
 
 
-def _levels_to_the_caller() -> int:
-    """How far the first frame that is of no library lies from where this is called."""
+def _stacklevel_outside_libraries() -> int:
+    """Return the ``stacklevel`` at which a warning points at the first frame of user code."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and (frame := frame.f_back) is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
@@ -37,33 +37,33 @@ def _levels_to_the_caller() -> int:
 
 
 class Nodes(NamedTuple):
-    """What the nodes at the ends of an edge bring to it, [*, h] or [*, h, c]."""
+    """Projected node features that the attention gathers along the edges, [*, h] or [*, h, c]."""
 
     query: Tensor | None
     key: Tensor
     value: Tensor
     value_dst: Tensor | None = None
-    """Values of the destinations, which messages may read: the edge-by-edge path alone."""
+    """Values of the destination nodes; only messages of the edge-by-edge path read them."""
 
 
 class AttentionConv(TermsEdgeByEdge):
-    """A layer with two paths: the fused operator, and PyG's edge-by-edge one.
+    """Layer with two implementations: a fused operator, and PyG's edge-by-edge message passing.
 
-    The fused path runs unless something wants to see or change single edges: explain mode, a
+    The fused path runs unless something needs to read or change single edges: explain mode, a
     hook on messages, propagation or edge updates, an equation overridden in a subclass, a mixin or
-    on the instance, another aggregation than the sum, or a reversed flow. :attr:`slow_path_reason`
-    tells.
+    on the instance, an aggregation other than the sum, or a reversed flow.
+    :attr:`slow_path_reason` describes which of these applies.
 
-    A layer says what its attention is by ``_score``, for the fused path, and by
-    ``_edge_by_edge`` and the equations of ``MessagePassing``, for the other.
+    A subclass defines its attention twice: ``_score`` for the fused path, and ``_edge_by_edge``
+    with the methods of ``MessagePassing`` for the edge-by-edge path.
 
     Args:
-        options: of ``torch_geometric.nn.MessagePassing``, and :attr:`checkpoint`.
-        **settings: of the layer; they are checked and become its attributes.
+        options: arguments of ``torch_geometric.nn.MessagePassing``, and :attr:`checkpoint`.
+        **settings: settings of the layer; they are checked and stored as attributes.
 
     Raises:
-        TypeError: for an option that neither has.
-        ValueError: for a setting that is none.
+        TypeError: for an unknown option.
+        ValueError: for an invalid setting.
     """
 
     in_channels: Any
@@ -77,10 +77,10 @@ class AttentionConv(TermsEdgeByEdge):
     fill_value: float | Tensor | str
     lin_edge: Linear | None
     checkpoint: bool = False
-    """Whether a forward keeps its inputs alone for the backward, which computes the rest again
+    """Whether forward stores only its inputs for backward, which then recomputes the rest
     (``torch.utils.checkpoint``)."""
-    _noted: tuple[str, dict[str, Any]] = "", {}
-    """Which equations of the class are overridden, in words, and all that it had at that time."""
+    _class_equations: tuple[str, dict[str, Any]] = "", {}
+    """Description of the overridden equations of the class, and the equations it was made from."""
     _warned = False
 
     def __init__(self, options: dict[str, Any], **settings: Any) -> None:
@@ -92,12 +92,12 @@ class AttentionConv(TermsEdgeByEdge):
                 f"{type(self).__name__} has no argument {min(unknown)!r}; it has {', '.join(names)}"
             )
         super().__init__(node_dim=0, **{"aggr": "add", **options})
-        if is_checkpointed:  # else the class says it: a layer has no more attributes than PyG's
+        if is_checkpointed:  # set only if True, so that other layers have PyG's attributes alone
             self.checkpoint = True
         check_settings(**settings)
         for name, value in settings.items():
             setattr(self, name, value)
-        self._note()
+        self._store_equations()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -106,30 +106,33 @@ class AttentionConv(TermsEdgeByEdge):
 
     def __setstate__(self, data: dict[str, Any]) -> None:
         super().__setstate__(data)
-        self._note()
+        self._store_equations()
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """Run the layer, and its hooks."""
+        """Run the forward and the hooks of the layer, under a checkpoint if that is set."""
         if self.checkpoint and torch.is_grad_enabled() and not is_recording_anywhere():
             return checkpoint(super().__call__, *inputs, use_reentrant=False, **options)
         return super().__call__(*inputs, **options)
 
     @classmethod
-    def _note(cls) -> None:
-        """Note the equations of the class, once PyG has written its own into it."""
-        result = pyg_internals.equations(cls)
-        if result != cls._noted[1]:
-            cls._noted = pyg_internals.overridden(cls), result
+    def _store_equations(cls) -> None:
+        """Store the equations of the class. Call this after PyG has added its own to the class."""
+        equations = pyg_internals.equations(cls)
+        if equations != cls._class_equations[1]:
+            cls._class_equations = pyg_internals.overridden(cls), equations
 
     @property
     def _overrides(self) -> str:
-        """Which equations of the class are overridden, in words; also by what came after it."""
-        words, noted = self._noted
-        kind = type(self)
-        for name, equation in noted.items():
-            if getattr(kind, name) is not equation:
-                return pyg_internals.overridden(kind)
-        return words
+        """Description of the overridden equations of the class; empty if there are none.
+
+        Equations that were replaced on the class after its definition are included.
+        """
+        description, equations = self._class_equations
+        cls = type(self)
+        for name, equation in equations.items():
+            if getattr(cls, name) is not equation:
+                return pyg_internals.overridden(cls)
+        return description
 
     @property
     def fused(self) -> bool:
@@ -138,7 +141,7 @@ class AttentionConv(TermsEdgeByEdge):
 
     @property
     def slow_path_reason(self) -> str:
-        """Why the next forward runs edge by edge, slowly, in words; empty where it does not."""
+        """Reason why the next forward runs the slow edge-by-edge path; empty if it is fused."""
         if self.explain:
             return "explain mode is on"
         if overrides := self._overrides:
@@ -158,16 +161,19 @@ class AttentionConv(TermsEdgeByEdge):
         return pyg_internals.edge_hooks(self)
 
     def _slow_setting(self) -> str:
-        """What in the settings of the layer itself forbids the operator, in words."""
+        """Return the setting of this layer that rules out the fused operator; "" for none."""
         return ""
 
     @property
     def _edge_maps(self) -> tuple[str, ...]:
-        """Maps on the edges whose weights the operator reads in place of calling them."""
+        """Names of the linear maps of edge features whose weights the fused operator reads.
+
+        The operator does not call these modules.
+        """
         return ("lin_edge",)
 
     def _is_readable(self, name: str) -> bool:
-        """Whether the operator may read the weight of a map in place of calling it."""
+        """Return whether the operator may read the weight of a linear map and not call the map."""
         linear = getattr(self, name, None)
         return linear is None or is_lazy(linear) or is_plain(linear)
 
@@ -180,18 +186,19 @@ class AttentionConv(TermsEdgeByEdge):
         edge_type: EdgeType | None = None,
         terms: EdgeTerms = NO_TERMS,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attention along the edges: fused or, where something wants to see them, edge by edge.
+        """Compute the attention along the edges by the fused operator or edge by edge.
 
         Args:
-            nodes: what the ends of the edges bring.
+            nodes: queries, keys and values of the nodes.
             edge_attr: edge features, in the caller's order.
             graph: the edges.
-            want_weights: whether to return the weights.
-            edge_type: the type of the edges, where a layer has several.
-            terms: weights and biases of single edges.
+            want_weights: whether to return the attention weights.
+            edge_type: type of these edges, for a layer with several edge types.
+            terms: edge_weight and attn_bias of the edges.
 
         Returns:
-            The sums of the values, [n, h, c], and the weights [e, h] where they are asked for.
+            The weighted sums of the values, [n, h, c], and the attention weights [e, h], or None
+            without ``want_weights``.
         """
         if not self.fused:
             graph, (key, value) = graph.fetch_source_rows(nodes.key, nodes.value)
@@ -199,40 +206,44 @@ class AttentionConv(TermsEdgeByEdge):
             with self.bind_terms(terms):
                 out, alpha = self._edge_by_edge(nodes, edge_attr, graph)
                 alpha = self.before_dropout(alpha)
-            self.note_edge_by_edge(alpha, graph)
+            self.record_edge_by_edge(alpha, graph)
             return out, alpha if want_weights else None
         return attend_with_score(
             self._score(nodes, edge_attr, graph), nodes.value, graph, terms=terms,
             dropout=self.dropout_now(), want_weights=want_weights, edge_type=edge_type,
         )  # fmt: skip
 
-    def note_edge_by_edge(self, alpha: Tensor | None, graph: Graph) -> None:
-        """Pass the edge-by-edge attention weights to active recorders.
+    def record_edge_by_edge(self, alpha: Tensor | None, graph: Graph) -> None:
+        """Pass the attention weights of the edge-by-edge path to the active recorders.
 
         Raises:
-            RuntimeError: it forms none, or none that can be told, and somebody records.
+            RuntimeError: if a recorder is active but the path provides no weights (alpha is None).
         """
         if not is_recording():
             return
         if alpha is None:
             raise RuntimeError(
-                f"{self} cannot tell its weights here, for it runs edge by edge: "
+                f"{self} cannot record its attention weights, because it runs edge by edge: "
                 f"{self.slow_path_reason}"
             )
         record(alpha.flatten(1) if alpha.dim() > 1 else alpha.unsqueeze(1), graph)
 
     def _score(self, nodes: Nodes, edge_attr: Tensor | None, graph: Graph) -> Score:
-        """The score of the edges, for the fused operator."""
+        """Return the attention score of the edges, for the fused operator."""
         raise NotImplementedError
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: Tensor | None, graph: Graph
     ) -> tuple[Tensor, Tensor | None]:
-        """Attention by PyG's ``edge_updater`` and ``propagate``."""
+        """Compute the attention by PyG's ``edge_updater`` and ``propagate``.
+
+        Returns:
+            The weighted sums [n, h, c], and the weights [e, h] or None.
+        """
         raise NotImplementedError
 
     def dropout_now(self) -> float:
-        """The layer's dropout probability while training, else 0."""
+        """Return the layer's dropout probability in training, and 0 in evaluation."""
         return self.dropout if self.training else 0.0
 
     @overload
@@ -240,7 +251,7 @@ class AttentionConv(TermsEdgeByEdge):
     @overload
     def edge_features(self, edge_attr: None, graph: Graph) -> None: ...
     def edge_features(self, edge_attr: Tensor | None, graph: Graph) -> Tensor | None:
-        """The caller's edge features, and those of the self-loops that the layer added."""
+        """Return the caller's edge features, followed by those of the added self-loops."""
         if edge_attr is None:
             return None
         weight = readable_weight(self.lin_edge)
@@ -258,7 +269,7 @@ class AttentionConv(TermsEdgeByEdge):
         edge_weight: Tensor | None,
         attn_bias: Tensor | None,
     ) -> EdgeTerms:
-        """The caller's weights and biases of single edges, and those of the layer's self-loops."""
+        """Return edge_weight and attn_bias of the edges, including the added self-loops."""
         return read_terms(
             edge_index, graph, x, edge_weight, attn_bias,
             heads=getattr(self, "heads", 1), self_loops=self.add_self_loops,
@@ -267,10 +278,15 @@ class AttentionConv(TermsEdgeByEdge):
     def edge_term(
         self, edge_attr: Tensor | None, graph: Graph, like: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """(a, W_e) as an operator takes them, in the heads and the dtype of [n, h, c]."""
+        """Return edge features a [e, d] and their projection W_e [h, c, d] for an operator.
+
+        Both get the dtype of ``like``, [n, h, c], and W_e is repeated to its number of heads.
+        Returns (None, None) without edge features.
+        """
         if edge_attr is None:
             return None, None
-        lin_edge, columns = self._given_edge_map(), as_columns(self.edge_features(edge_attr, graph))
+        lin_edge = self._required_edge_map()
+        columns = as_columns(self.edge_features(edge_attr, graph))
         if is_lazy(lin_edge):
             lin_edge(columns[:0])
         columns, weight = features_and_weight(lin_edge, columns)
@@ -278,23 +294,23 @@ class AttentionConv(TermsEdgeByEdge):
         return columns.to(like.dtype), weight.to(like.dtype)
 
     def edge_values(self, edge_attr: Tensor, heads: int) -> Tensor:
-        """W_e a_ij written out, [e, h, c]: for the edge-by-edge path."""
-        values = self._given_edge_map()(as_columns(edge_attr))
+        """Return the projected edge features W_e a_ij, [e, h, c], for the edge-by-edge path."""
+        values = self._required_edge_map()(as_columns(edge_attr))
         return tile_heads(values.unflatten(1, (self.heads, -1)), 1, heads)
 
     def warn_of_ignored(self, edge_attr: Tensor) -> None:
-        """Warn once where the layer was given edge features that PyG's ignores, and so does it."""
+        """Warn once that a layer without edge_dim ignores edge_attr, as PyG's layer does."""
         if self._warned or torch.compiler.is_compiling():
             return
         width = 1 if edge_attr.dim() == 1 else edge_attr.shape[-1]
         warnings.warn(
             f"{self} was made without edge_dim and ignores edge_attr, as PyG's does: make it with "
             f"edge_dim={width} to use them, or leave edge_attr out",
-            stacklevel=_levels_to_the_caller(),
+            stacklevel=_stacklevel_outside_libraries(),
         )
         self._warned = True
 
-    def _given_edge_map(self) -> Linear:
+    def _required_edge_map(self) -> Linear:
         if self.lin_edge is None:
             raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
         return self.lin_edge

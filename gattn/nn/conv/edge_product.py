@@ -1,4 +1,4 @@
-"""The multiplicative score of graph transformers: edge features weigh the products of both ends."""
+"""Score of graph transformers in which edge features multiply the product of query and key."""
 
 from __future__ import annotations
 
@@ -13,17 +13,22 @@ from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.features import as_columns
 
 LIMIT = 5.0
-"""Scores are kept within it, as the authors of both layers do, before the exponential."""
+"""Scores are clamped to [-LIMIT, LIMIT] before the softmax, as by the authors of both layers
+that use this score, GTConv and ExphormerConv."""
 
 
 class EdgeProduct(Module):
-    r""":math:`q_i \odot k_j \odot W a_{ij} / \sqrt c`: what each channel adds to a score.
+    r"""Elementwise product of query, key and projected edge features.
+
+    .. math:: q_i \odot k_j \odot W a_{ij} / \sqrt c
+
+    The sum over the channels of a head is the score of that head.
 
     Args:
-        edge_dim: features of an edge.
+        edge_dim: number of edge features.
         heads: number of heads, h.
-        channels: of each head, c.
-        bias: whether W adds a bias.
+        channels: number of channels per head, c.
+        bias: whether the projection W has a bias.
     """
 
     def __init__(self, edge_dim: int, heads: int, channels: int, bias: bool) -> None:
@@ -32,35 +37,40 @@ class EdgeProduct(Module):
         self.lin = Linear(edge_dim, heads * channels, bias=bias)
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
-        """[b, h, c], of the b edges between rows of query and of key."""
+        """Return the scaled products [b, h, c] of b edges, from query and key rows [b, h, c]."""
         return self.unscaled(query, key, edge_attr) / math.sqrt(query.shape[-1])
 
     def unscaled(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
-        """The product alone."""
+        """Return the products [b, h, c] without the factor 1 / sqrt(c)."""
         return query * key * self.lin(edge_attr).unflatten(-1, (self.heads, -1))
 
 
 class EdgeProductScore(EdgeProduct):
-    """The sum of these over the channels, within the limit."""
+    """Sum of the products over the channels of each head, clamped to [-5, 5]."""
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
-        """[b, h]."""
+        """Return the scores [b, h] of b edges, from query and key rows [b, h, c]."""
         total = self.unscaled(query, key, edge_attr).sum(-1)
-        return limited(total / math.sqrt(query.shape[-1]))
+        return clamp_score(total / math.sqrt(query.shape[-1]))
 
 
-def limited(score: Tensor) -> Tensor:
-    """A score within the limit."""
+def clamp_score(score: Tensor) -> Tensor:
+    """Clamp a score to the range [-5, 5], as the authors of GTConv and ExphormerConv do."""
     return score.clamp(-LIMIT, LIMIT)
 
 
 def read_required(
     edge_index: Adj | Graph, edge_attr: Tensor | None, x: Tensor
 ) -> tuple[Graph, Tensor]:
-    """The graph among the rows of x, and features of its edges, [e, d], which there have to be."""
+    """Return the graph among the rows of x, and the features of its edges, [e, d].
+
+    Raises:
+        TypeError: if there are no edge features.
+        ValueError: for a wrong shape or an index out of range.
+    """
     if x.dim() != 2:
         raise ValueError(f"x must have shape (n, d); got {tuple(x.shape)}")
     graph, edge_attr = read_edges(edge_index, edge_attr, x, x)
     if edge_attr is None:
-        raise TypeError("edge_attr must be a tensor, of a row for each edge; got None")
+        raise TypeError("edge_attr must be a tensor with a row for each edge; got None")
     return graph, as_columns(edge_attr)

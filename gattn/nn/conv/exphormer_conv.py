@@ -1,4 +1,4 @@
-"""ExphormerConv: attention along a graph's own edges, an expander's and those of virtual nodes."""
+"""ExphormerConv: attention along input edges, expander edges and edges of virtual nodes."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from gattn.ops.custom_score.api import sorted_scores
 
 
 class ExphormerConv(Module):
-    r"""Attention whose edges, of several types, weigh the products of queries and keys.
+    r"""Attention with edge features that multiply the products of queries and keys.
 
     .. math::
         x'_i = \sum_{j \in N(i)} \alpha_{ij} W_v x_j, \qquad
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i)} \Bigl[ \tfrac{1}{\sqrt c}
         \textstyle\sum_c (W_q x_i)_c\, (W_k x_j)_c\, (W_e a_{ij})_c \Bigr]_{-5}^{5},
 
-    where brackets bound the score. The edges are those of
-    :class:`gattn.transforms.AddExpander`; their features tell the types apart, such as an embedding
-    of ``expander_type``. Of the authors' code only the small number that it adds to the softmax's
-    denominator is left out. Scores are formed some thousand edges at a time, in backward again: no
-    tensor of size edges x channels is stored.
+    where the brackets clamp the score to [-5, 5]. Use the edges of
+    :class:`gattn.transforms.AddExpander`, with features that distinguish the edge types, such as
+    an embedding of ``expander_type``. The result equals that of the authors' code, except that no
+    small constant is added to the softmax's denominator. Scores are computed for some thousand
+    edges at a time and recomputed in backward, so no tensor of size edges x channels is stored.
 
     Args:
-        in_dim: features of a node.
-        out_dim: features of the result, h c.
-        num_heads: h; divides out_dim.
-        use_bias: whether the four maps add a bias.
-        edge_dim: features of an edge; None for in_dim.
+        in_dim: number of node features.
+        out_dim: number of output features, h c.
+        num_heads: number of heads, h; must divide out_dim.
+        use_bias: whether the four projections have a bias.
+        edge_dim: number of edge features; None means in_dim.
 
     Shapes:
         - **input:** x [n, in_dim]; edges as pairs (2, e), an adjacency [n, n] or a
@@ -41,8 +41,9 @@ class ExphormerConv(Module):
         - **output:** [n, out_dim]; zeros for a node without edges
 
     Raises:
-        TypeError: for edges or features that are none, or dtypes that differ.
-        ValueError: for heads that do not divide out_dim, a wrong shape, or an index out of range.
+        TypeError: if the edges have an unsupported type, edge_attr is no tensor, or dtypes differ.
+        ValueError: if num_heads does not divide out_dim, a shape is wrong, or an index is out of
+            range.
 
     Reference:
         Shirzad et al., "Exphormer: sparse transformers for graphs" (ICML 2023).
@@ -82,12 +83,12 @@ class ExphormerConv(Module):
         self.score = EdgeProductScore(edge_dim, num_heads, out_dim // num_heads, use_bias)
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         for linear in (self.lin_query, self.lin_key, self.lin_value, self.score.lin):
             linear.reset_parameters()
 
     def forward(self, x: Tensor, edge_index: Adj | Graph, edge_attr: Tensor) -> Tensor:
-        """Attend along the edges.
+        """Compute the attention along the edges.
 
         Args:
             x: node features, see Shapes.
@@ -109,5 +110,5 @@ class ExphormerConv(Module):
         return out.flatten(1)
 
     def extra_repr(self) -> str:
-        """The settings, for repr."""
+        """Return the settings that the repr of the module shows."""
         return f"{self.in_dim}, {self.out_dim}, num_heads={self.num_heads}"

@@ -1,4 +1,4 @@
-"""FAConv: signed weights, that may take a neighbour's features away."""
+"""FAConv: graph convolution with learned weights between -1 and 1."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ from gattn.ops.edges import sum_incoming
 
 
 class FAConv(AttentionConv):
-    r"""Frequency adaptive graph convolution: weights between -1 and 1, not a softmax.
+    r"""Frequency adaptive graph convolution, with weights by tanh in place of a softmax.
 
     .. math::
         x'_i = \epsilon x^{(0)}_i + \sum_{j \in N(i) \cup \{i\}} w_{ij} \alpha_{ij} x_j, \qquad
         \alpha_{ij} = \tanh(a_r \cdot x_i + a_l \cdot x_j), \qquad
         w_{ij} = \frac{1}{\sqrt{d_i d_j}}
 
-    with the in-degrees d (sums of weights, where the edges have any). Takes the arguments and the
-    parameters of ``torch_geometric.nn.FAConv`` and gives its outputs.
+    with the in-degrees d, which are sums of edge weights if the edges have weights. Has the
+    arguments and the parameters of ``torch_geometric.nn.FAConv`` and returns the same outputs.
 
     Args:
-        channels: features of a node, d; -1 takes it from the first input.
-        eps: epsilon, how much of the initial features is added.
-        dropout: probability of dropping a weight in training.
-        cached: whether the normalised edges of the first forward are kept for all others.
-        add_self_loops: whether each node attends to itself, where ``normalize`` is set: loops in
-            the input are replaced by one loop per node.
-        normalize: whether :math:`w_{ij}` is computed; else it is given.
-        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+        channels: number of node features, d; -1 takes it from the first input.
+        eps: factor epsilon of the initial features.
+        dropout: dropout probability of the weights alpha in training.
+        cached: whether the normalised edges of the first forward are stored and used in all later
+            ones.
+        add_self_loops: whether each node also attends to itself, if ``normalize`` is set:
+            self-loops in the input are replaced by one self-loop per node.
+        normalize: whether :math:`w_{ij}` is computed; else forward needs it as ``edge_weight``.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
 
     Shapes:
         - **input:** x and x_0 [n, channels], or [b, n, channels] for b sets of features on one
@@ -53,10 +54,10 @@ class FAConv(AttentionConv):
         - **output:** that of x; epsilon times the initial features for a node without edges
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
-        ValueError: for a wrong shape, a dropout that is no probability, an index out of range, or
-            edge weights where they are computed or none where they are not, or biases of other
-            edges than the cached ones.
+        TypeError: if the edges have an unsupported type, or the dtypes differ.
+        ValueError: for a wrong shape, a dropout that is no probability, an index out of range,
+            edge weights although ``normalize`` is set, missing edge weights although it is not
+            set, or attn_bias for edges other than the cached ones.
 
     Reference:
         Bo et al., "Beyond low-frequency information in graph convolutional networks" (AAAI 2021).
@@ -96,7 +97,7 @@ class FAConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew and forget the cached edges."""
+        """Reinitialise all learnable parameters and delete the cached edges."""
         super().reset_parameters()
         self.att_l.reset_parameters()
         self.att_r.reset_parameters()
@@ -112,33 +113,34 @@ class FAConv(AttentionConv):
         *,
         attn_bias: OptTensor = None,
     ) -> Any:
-        """Sum along the edges.
+        """Sum the weighted features of the neighbours.
 
         Args:
             x: node features, see Shapes.
             x_0: initial node features, see Shapes.
             edge_index: the edges, see Shapes.
-            edge_weight: w, [e], where it is not computed.
-            return_attention_weights: True or False to return the weights, too, as in PyG; None
-                not to.
-            attn_bias: b, [e], is added to the score of each edge, before tanh; of the cached
-                edges, where ``cached`` is set.
+            edge_weight: w, [e]; required without ``normalize`` and not allowed with it.
+            return_attention_weights: True or False returns the attention weights, too, as in PyG;
+                None returns the features alone.
+            attn_bias: b, [e], added to the score of each edge before tanh; with ``cached``, in
+                the order of the cached edges.
 
         Returns:
-            The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
-            alpha [e] before dropout, aligned with the returned edges: the caller's without loops,
-            then the loops, where they are added. For a sparse adjacency its entries.
+            The new node features. With ``return_attention_weights``, ``(out, (edge_index, alpha))``
+            with the weights alpha [e] before dropout, in the order of the returned edges: the
+            caller's edges without self-loops, then the added self-loops; or the entries of a
+            sparse adjacency.
         """
         x, _ = node_pair(x)
-        graph, weight = self._weighted(edge_index, edge_weight, x)
+        graph, weight = self._weighted_edges(edge_index, edge_weight, x)
         loops = self.normalize and self.add_self_loops
         terms = self._biases(edge_index, graph, x, attn_bias, loops)
         scores = project(self.att_l, x), project(self.att_r, x)
         if self.fused:
             score = edge_sum(scores[1].flatten(1), scores[0].flatten(1), graph)
             alpha = terms.biased(score).tanh()
-            retained = F.dropout(alpha, self.dropout, self.training) * weight[:, None]
-            out = aggregate(retained.to(x.dtype), as_heads(x), graph)
+            dropped = F.dropout(alpha, self.dropout, self.training) * weight[:, None]
+            out = aggregate(dropped.to(x.dtype), as_heads(x), graph)
             out = merge_heads(out, 1, x, concat=True)
             alpha = alpha.squeeze(1) if x.dim() == 2 else alpha
         else:
@@ -157,7 +159,7 @@ class FAConv(AttentionConv):
     def message(
         self, x_j: Tensor, alpha_j: Tensor, alpha_i: Tensor, edge_weight: OptTensor
     ) -> Tensor:
-        """Weighted features of the edges: the edge-by-edge path."""
+        """Return the weighted features [e, d] of the edges (edge-by-edge path only)."""
         assert edge_weight is not None
         self._alpha = alpha = self.biased((alpha_j + alpha_i).squeeze(-1)).tanh()
         alpha = F.dropout(alpha, self.dropout, self.training)
@@ -167,40 +169,42 @@ class FAConv(AttentionConv):
     def _biases(
         self, edge_index: Any, graph: Graph, x: Tensor, attn_bias: OptTensor, loops: bool
     ) -> EdgeTerms:
-        """The biases of the edges of the graph; cached edges must be those that they are given for.
+        """Return the edge terms with attn_bias; with cached edges, edge_index must equal them.
 
         Raises:
-            TypeError: for a mask: tanh makes a weight of -inf, too.
-            ValueError: for biases of other edges than the cached ones.
+            TypeError: for a boolean mask, because tanh gives masked edges the weight -1, not 0.
+            ValueError: for biases of edges other than the cached ones.
         """
         if isinstance(attn_bias, Tensor) and attn_bias.dtype == torch.bool:
             raise TypeError(f"{self} has no softmax: attn_bias must hold numbers; got a mask")
         if attn_bias is not None and self._cached_edge_index is not None:
-            supplied, _ = read_edges(edge_index, None, x, x, self_loops=loops)
-            pairs, cached = supplied.edge_index, graph.edge_index
-            if supplied is not graph and not (
+            input_graph, _ = read_edges(edge_index, None, x, x, self_loops=loops)
+            pairs, cached = input_graph.edge_index, graph.edge_index
+            if input_graph is not graph and not (
                 pairs.shape == cached.shape and torch.equal(pairs, cached)
             ):
                 raise ValueError(
                     "attn_bias must belong to the cached edges, in their order; got other edges: "
-                    f"call reset_parameters, or make {self} without cached"
+                    f"call reset_parameters, or create {self} without cached"
                 )
-            graph = supplied
+            graph = input_graph
         return read_terms(edge_index, graph, x, None, attn_bias, self_loops=loops)
 
-    def _weighted(self, edge_index: Any, edge_weight: OptTensor, x: Tensor) -> tuple[Graph, Tensor]:
-        """The edges with w_ij: [e]."""
+    def _weighted_edges(
+        self, edge_index: Any, edge_weight: OptTensor, x: Tensor
+    ) -> tuple[Graph, Tensor]:
+        """Return the edges and their weights w_ij, [e]: computed, cached or from the caller."""
         if self._cached_edge_index is not None:
             return self._cached_edge_index
         if self.normalize and edge_weight is not None:
-            raise ValueError("edge_weight is computed where normalize is set; got one")
+            raise ValueError("edge_weight must be None with normalize=True; got weights")
         if edge_weight is None:
             edge_weight = sparse_values(edge_index, x.dtype)
         if self.normalize:
             normalized = outside_transforms(self._normalized) if self.cached else self._normalized
             result = normalized(edge_index, edge_weight, x)
         elif edge_weight is None:
-            raise ValueError("edge_weight must be given where normalize is not set")
+            raise ValueError("edge_weight is required with normalize=False; got None")
         else:
             graph, weight = read_edges(edge_index, edge_weight, x, x)
             assert weight is not None
@@ -212,7 +216,7 @@ class FAConv(AttentionConv):
     def _normalized(
         self, edge_index: Any, edge_weight: OptTensor, x: Tensor
     ) -> tuple[Graph, Tensor]:
-        """w_ij in fp32 or wider: in fp16 a degree overflows at 2^16."""
+        """Return the edges and w_ij in fp32 or wider, because a degree of 2^16 overflows fp16."""
         graph, weight = read_edges(edge_index, edge_weight, x, x, self_loops=self.add_self_loops)
         wide = acc_dtype(x.dtype)
         if weight is None:
@@ -231,9 +235,10 @@ class FAConv(AttentionConv):
 
 
 def _add_identity(adj_t: Any, weight: Tensor, x: Tensor) -> Tensor:
-    """Values of a sparse adjacency plus the identity: the other edges' first, then the loops'.
+    """Add the identity to the values of a sparse adjacency, for a graph with self-loops.
 
-    As in PyG, the diagonal of a SparseTensor is set to one.
+    Returns the values [e, 1] of the edges that are no self-loops, then those of the self-loops. As
+    in PyG, the diagonal of a SparseTensor is set to one and not increased by one.
     """
     source, destination = read_edges(adj_t, None, x, x)[0].edge_index
     loops = source == destination

@@ -1,4 +1,4 @@
-"""GATConv: attention whose score is a sum of one scalar per node, and one per edge."""
+"""GATConv: attention whose score is a sum of scalars of the two nodes and of the edge."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
 from gattn.graph import Graph
 from gattn.nn.common.edge_inputs import (
+    caches_loop_features,
     is_linear,
-    keeps_loop_features,
     read_edges,
     with_loop_features,
     with_weights,
@@ -44,40 +44,40 @@ class GATConv(AttentionConv):
         \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}
         (a_t \cdot W_t x_i + a_s \cdot W_s x_j + a_e \cdot W_e e_{ij})
 
-    Takes the arguments and the parameters of ``torch_geometric.nn.GATConv`` and gives its
-    outputs. No tensor of size edges x channels is formed: the scores are scalars per node,
-    :math:`a \cdot W x = (W^\top a) \cdot x`, and per edge, likewise.
+    Has the arguments and the parameters of ``torch_geometric.nn.GATConv`` and returns the same
+    outputs. No tensor of size edges x channels is formed: the terms of the score are computed as
+    scalars per node, :math:`a \cdot W x = (W^\top a) \cdot x`, and in the same way per edge.
 
     Args:
-        in_channels: features of a node, d; a pair (source, destination) gives each its own W;
-            -1 takes it from the first input.
+        in_channels: number of node features, d, or a pair (source, destination) for separate
+            projections W_s and W_t; -1 takes the number from the first input.
         out_channels: channels per head, c.
         heads: number of heads, h.
-        concat: whether heads are laid side by side, or averaged.
-        negative_slope: slope of the LeakyReLU below zero.
-        dropout: probability of dropping a weight in training.
-        add_self_loops: whether each node attends to itself: loops in the input are replaced by
-            one loop per node.
-        edge_dim: features of an edge; None where there are none. A forward without edge_attr
-            leaves the edges' term out of the score, as PyG's does.
-        fill_value: features of the loops that are added: a number, a vector [edge_dim], or how to
-            reduce those of a node's incoming edges (``"mean"``, ``"add"``, ``"min"``, ``"max"``,
-            ``"mul"``).
-        bias: whether a bias is added.
-        residual: whether a projection of the destination's own features is added.
-        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+        concat: whether the heads are concatenated; else they are averaged.
+        negative_slope: slope of the LeakyReLU for negative inputs.
+        dropout: dropout probability of the attention weights in training.
+        add_self_loops: whether each node also attends to itself: self-loops in the input are
+            replaced by one self-loop per node.
+        edge_dim: number of edge features; None for a layer without edge features. Without
+            edge_attr in forward, the score has no edge term, as in PyG.
+        fill_value: features of the added self-loops: a number, a vector [edge_dim], or the
+            reduction of the features of the node's incoming edges (``"mean"``, ``"add"``,
+            ``"min"``, ``"max"``, ``"mul"``).
+        bias: whether a learned bias is added to the output.
+        residual: whether a linear projection of the destination's features is added.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
 
     Shapes:
         - **input:** x [n, d], or ([m, d_s], [n, d_t] or None) if bipartite, dense or
           ``torch.sparse`` CSR, or dense [b, n, d] for b sets of features on one set of edges;
           edges as pairs (2, e), an adjacency [n, m] or a :class:`gattn.Graph`;
           edge features [e, edge_dim] or [e]
-        - **output:** [n, h * c], or [n, c] with ``concat=False``; [b, n, -] with a batch; for a
-          node without edges what is added to the sum: the residual and the bias
+        - **output:** [n, h * c], or [n, c] with ``concat=False``; [b, n, h * c] or [b, n, c] with
+          a batch. A node without edges gets the residual and the bias alone
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
-        ValueError: for a wrong shape or size, an index out of range, or a setting that is none.
+        TypeError: if the edges have an unsupported type, or the dtypes differ.
+        ValueError: for a wrong shape or size, an index out of range, or an invalid setting.
 
     Reference:
         Velickovic et al., "Graph attention networks" (ICLR 2018).
@@ -130,7 +130,7 @@ class GATConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         super().reset_parameters()
         for linear in (self.lin, self.lin_src, self.lin_dst, self.lin_edge, self.res):
             if linear is not None:
@@ -151,22 +151,22 @@ class GATConv(AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Any:
-        """Attend along the edges.
+        """Compute the attention along the edges.
 
         Args:
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
             edge_attr: edge features, see Shapes.
-            size: (m, n), where x does not tell.
-            return_attention_weights: whether to return the weights, too.
+            size: (m, n), the numbers of sources and destinations, if x does not determine them.
+            return_attention_weights: whether to return the attention weights, too.
             edge_weight: [e], multiplies the message of each edge.
-            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+            attn_bias: [e] or [e, h], added to the score of each edge; -inf removes the edge.
 
         Returns:
-            The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
-            alpha [e, h] before dropout, aligned with the returned edges: the caller's without
-            loops, then the loops, where they are added. For a sparse adjacency its entries. In a
-            subclass that overrides ``edge_update`` alpha is what that gives.
+            The new node features. With ``return_attention_weights``, ``(out, (edge_index, alpha))``
+            with the attention weights alpha [e, h] before dropout, in the order of the returned
+            edges: the caller's edges without self-loops, then the added self-loops; or the entries
+            of a sparse adjacency. If a subclass overrides ``edge_update``, alpha is its result.
         """
         x_src, x_dst = node_inputs(x)
         residual = None if self.res is None or x_dst is None else skip(self.res, x_dst)
@@ -174,8 +174,8 @@ class GATConv(AttentionConv):
             edge_index, edge_attr, x_src, x_dst, size, self_loops=self.add_self_loops
         )
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
-        nodes, want_any = self._project(x_src, x_dst), bool(return_attention_weights)
-        out, alpha = self.attend(nodes, edge_attr, graph, want_any, terms=terms)
+        nodes, needs_weights = self._project(x_src, x_dst), bool(return_attention_weights)
+        out, alpha = self.attend(nodes, edge_attr, graph, needs_weights, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)
         out = add_bias(out, self.bias, residual)
         if alpha is None:
@@ -183,7 +183,10 @@ class GATConv(AttentionConv):
         return out, with_weights(edge_index, graph, alpha, x_src, self_loops=self.add_self_loops)
 
     def _project(self, x_src: Tensor, x_dst: OptTensor) -> Nodes:
-        """a_t . W_t x_i, a_s . W_s x_j and W_s x_j, from one product where both sides are one."""
+        """Return the query scores a_t . W_t x_i, key scores a_s . W_s x_j and values W_s x_j.
+
+        If sources and destinations are the same nodes with the same W, x is projected once.
+        """
         source, destination = (self.lin_src, self.lin_dst) if self.lin is None else (self.lin,) * 2
         if x_dst is x_src and destination is source:
             value, (query, key) = values_and_scores(source, x_src, self.att_dst, self.att_src)
@@ -208,8 +211,8 @@ class GATConv(AttentionConv):
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
     ) -> tuple[Tensor, Tensor]:
         edge_index, edge_attr = graph.edge_index, self.edge_features(edge_attr, graph)
-        recognized = nodes.value_dst is not None or graph.num_src == graph.num_dst
-        size = None if recognized else graph.size  # PyG reads it off the values
+        is_size_known = nodes.value_dst is not None or graph.num_src == graph.num_dst
+        size = None if is_size_known else graph.size  # else PyG reads the size from the values
         scores, values = (nodes.key, nodes.query), (nodes.value, nodes.value_dst)
         # edge_updater_type: (alpha: OptPairTensor, edge_attr: OptTensor)
         alpha = self.edge_updater(edge_index, alpha=scores, edge_attr=edge_attr, size=size)
@@ -225,7 +228,7 @@ class GATConv(AttentionConv):
         ptr: OptTensor,
         dim_size: int | None,
     ) -> Tensor:
-        """Weights [e, h] of the edges, after dropout: the edge-by-edge path."""
+        """Return the attention weights [e, h] after dropout (edge-by-edge path only)."""
         score = alpha_j if alpha_i is None else alpha_j + alpha_i
         if edge_attr is not None and self.lin_edge is None:
             self.warn_of_ignored(edge_attr)
@@ -235,14 +238,15 @@ class GATConv(AttentionConv):
         return self.drop_weights(alpha)
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Weighted values [e, h, c] of the edges: the edge-by-edge path."""
+        """Return the weighted values [e, h, c] of the edges (edge-by-edge path only)."""
         return alpha.unsqueeze(-1) * x_j
 
     def _edge_score(self, edge_attr: OptTensor, graph: Graph, heads: int) -> OptTensor:
-        """The edges' part of the score, loops included: [e, h].
+        """Return the edge term of the score, including self-loops: [e, h], or None.
 
-        Where the features of a loop are linear in the others', so is its score: a narrower sum,
-        unless the features are kept.
+        If a self-loop's features are a linear function of the other edges' features, so is its
+        score. Then the scores [e, h] are reduced, which is cheaper than reducing the features,
+        unless the self-loops' features are cached.
         """
         if edge_attr is None:
             return None
@@ -250,13 +254,13 @@ class GATConv(AttentionConv):
             self.warn_of_ignored(edge_attr)
             return None
         linear = is_linear(self.fill_value) and is_product(self.lin_edge)
-        if self.add_self_loops and linear and not keeps_loop_features(edge_attr, graph):
+        if self.add_self_loops and linear and not caches_loop_features(edge_attr, graph):
             score = with_loop_features(self._edge_term(edge_attr), graph, self.fill_value)
         else:
             score = self._edge_term(self.edge_features(edge_attr, graph))
         return tile_heads(score, 1, heads)
 
     def _edge_term(self, edge_attr: Tensor) -> Tensor:
-        """a_e . W_e e_ij: [e, h]."""
+        """Return the score terms of edge features, a_e . W_e e_ij: [e, h]."""
         assert self.att_edge is not None
         return folded_score(self.lin_edge, as_columns(edge_attr), self.att_edge, "edge_attr")

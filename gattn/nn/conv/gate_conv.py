@@ -1,4 +1,4 @@
-"""GATEConv: the first layer of AttentiveFP, whose score sees each bond."""
+"""GATEConv: the first layer of AttentiveFP, whose score depends on bond features."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from gattn.nn.conv.base import AttentionConv
 
 
 class GATEConv(AttentionConv):
-    r"""Graph attention whose score is a perceptron of the neighbour and the edge.
+    r"""Graph attention whose score is a perceptron of the neighbour's and the edge's features.
 
     .. math::
         x'_i = \sum_{j \in N(i)} \alpha_{ij} W_2 x_j + b, \qquad
         \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}
         (a_l \cdot \mathrm{LeakyReLU}(W_1 [x_j, e_{ij}]) + a_r \cdot x_i)
 
-    Takes the parameters of the layer of that name in ``torch_geometric.nn.models.attentive_fp``
-    and gives its outputs.
+    Has the parameters of the layer of the same name in ``torch_geometric.nn.models.attentive_fp``
+    and returns the same outputs.
 
     Args:
-        in_channels: features of a node, d.
-        out_channels: features of the result, c; those of a node.
-        edge_dim: features of an edge.
-        dropout: probability of dropping a weight in training.
+        in_channels: number of node features, d.
+        out_channels: number of output features, c; must equal in_channels.
+        edge_dim: number of edge features.
+        dropout: dropout probability of the attention weights in training.
 
     Shapes:
         - **input:** x [n, in_channels]; edges as pairs (2, e), an adjacency [n, n] or a
@@ -41,9 +41,9 @@ class GATEConv(AttentionConv):
         - **output:** [n, out_channels]; the bias for a node without edges
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
-        ValueError: for other out_channels, a dropout that is no probability, a wrong shape or an
-            index out of range.
+        TypeError: if the edges have an unsupported type, or the dtypes differ.
+        ValueError: if out_channels is not in_channels, for a dropout that is no probability, a
+            wrong shape or an index out of range.
 
     Reference:
         Xiong et al., "Pushing the boundaries of molecular representation for drug discovery with
@@ -74,7 +74,7 @@ class GATEConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         glorot(self.att_l)
         glorot(self.att_r)
         for linear in (self.lin1, self.lin2):
@@ -90,14 +90,14 @@ class GATEConv(AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Attend along the edges.
+        """Compute the attention along the edges.
 
         Args:
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
             edge_attr: edge features, see Shapes.
             edge_weight: [e], multiplies the message of each edge.
-            attn_bias: [e], is added to the score of each edge; -inf drops it.
+            attn_bias: [e], added to the score of each edge; -inf removes the edge.
 
         Returns:
             The new node features.
@@ -112,7 +112,7 @@ class GATEConv(AttentionConv):
         return add_bias(self._attend(x, bonds, graph, terms), self.bias)
 
     def _check(self, edge_attr: OptTensor) -> None:
-        """Raise unless edges have the features that W_1 reads beside a node's."""
+        """Raise unless edge_attr has the width that W_1 expects in addition to node features."""
         weight = readable_weight(self.lin1)
         if weight is None:
             check_tensor("edge_attr", edge_attr)
@@ -126,7 +126,7 @@ class GATEConv(AttentionConv):
             # propagate_type: (x: Tensor, alpha: Tensor)
             with self.bind_terms(terms):
                 alpha = self.edge_updater(graph.edge_index, x=x, edge_attr=edge_attr)
-                self.note_edge_by_edge(self.before_dropout(alpha), graph)
+                self.record_edge_by_edge(self.before_dropout(alpha), graph)
                 return self.propagate(graph.edge_index, x=x, alpha=alpha)
         query_score = infinite_as_nan(F.linear(x, self.att_r))
         edge_score = self._neighbour_score(x, edge_attr, graph)
@@ -145,22 +145,28 @@ class GATEConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weights [e] of the edges, after dropout: the edge-by-edge path."""
+        """Return the attention weights [e] after dropout (edge-by-edge path only)."""
         hidden = F.leaky_relu(self.lin1(torch.cat([x_j, edge_attr], dim=-1)))
         score = F.leaky_relu(F.linear(hidden, self.att_l) + F.linear(x_i, self.att_r)).squeeze(-1)
         return self.drop_weights(self.softmax(score, index, ptr, size_i))
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Weighted values [e, c] of the edges: the edge-by-edge path."""
+        """Return the weighted values [e, c] of the edges (edge-by-edge path only)."""
         return self.lin2(x_j) * alpha.unsqueeze(-1)
 
     def _neighbour_score(self, x: Tensor, edge_attr: Tensor, graph: Graph) -> Tensor:
-        """a_l . LeakyReLU(W_1 [x_j, e_ij]), [e, 1]: W_1 meets nodes and edges apart."""
+        """Return the score term a_l . LeakyReLU(W_1 [x_j, e_ij]), [e, 1].
+
+        Nodes and edges are multiplied by their columns of W_1 separately, so that each node is
+        projected once.
+        """
         graph, (x,) = graph.fetch_source_rows(x)
         source = graph.edge_index[0]
         if is_plain(self.lin1):
-            of_node, of_edge = self.lin1.weight.split([x.shape[1], edge_attr.shape[1]], dim=1)
-            hidden = F.linear(x, of_node)[source] + F.linear(edge_attr, of_edge, self.lin1.bias)
+            widths = [x.shape[1], edge_attr.shape[1]]
+            node_weight, edge_weight = self.lin1.weight.split(widths, dim=1)
+            hidden = F.linear(x, node_weight)[source]
+            hidden = hidden + F.linear(edge_attr, edge_weight, self.lin1.bias)
         else:
             hidden = self.lin1(torch.cat([x[source], edge_attr], dim=-1))
         return infinite_as_nan(F.linear(F.leaky_relu(hidden), self.att_l))

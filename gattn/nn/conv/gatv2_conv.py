@@ -36,38 +36,39 @@ class GATv2Conv(AttentionConv):
         \alpha_{ij} = \mathrm{softmax}_j\,
         a \cdot \mathrm{LeakyReLU}(W_r x_i + W_l x_j + W_e e_{ij})
 
-    Takes the arguments and the parameters of ``torch_geometric.nn.GATv2Conv`` and gives its
+    Has the arguments and the parameters of ``torch_geometric.nn.GATv2Conv`` and returns the same
     outputs. No tensor of size edges x channels is formed: edge features are projected inside the
     operator.
 
     Args:
-        in_channels: features of a node, d, or a pair (source, destination); -1 takes it from the
-            first input.
+        in_channels: number of node features, d, or a pair (source, destination); -1 takes the
+            number from the first input.
         out_channels: channels per head, c.
         heads: number of heads, h.
-        concat: whether heads are laid side by side, or averaged.
-        negative_slope: slope of the LeakyReLU below zero.
-        dropout: probability of dropping a weight in training.
-        add_self_loops: whether each node attends to itself: loops in the input are replaced by
-            one loop per node.
-        edge_dim: features of an edge; None where there are none. A forward without edge_attr
-            leaves the edges' term out of the score, as PyG's does.
-        fill_value: features of the loops that are added: a number, a vector [edge_dim], or how to
-            reduce those of a node's incoming edges (``"mean"``, ``"add"``, ``"min"``, ``"max"``,
-            ``"mul"``).
+        concat: whether the heads are concatenated; else they are averaged.
+        negative_slope: slope of the LeakyReLU for negative inputs.
+        dropout: dropout probability of the attention weights in training.
+        add_self_loops: whether each node also attends to itself: self-loops in the input are
+            replaced by one self-loop per node.
+        edge_dim: number of edge features; None for a layer without edge features. Without
+            edge_attr in forward, the score has no edge term, as in PyG.
+        fill_value: features of the added self-loops: a number, a vector [edge_dim], or the
+            reduction of the features of the node's incoming edges (``"mean"``, ``"add"``,
+            ``"min"``, ``"max"``, ``"mul"``).
         bias: whether the projections and the output have a bias.
-        share_weights: whether W_r is W_l.
-        residual: whether a projection of the destination's own features is added.
-        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+        share_weights: whether W_r and W_l are the same matrix.
+        residual: whether a linear projection of the destination's features is added.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
 
     Shapes:
         - **input:** x [n, d], or ([m, d_s], [n, d_t]) if bipartite, dense or ``torch.sparse``
           CSR, or dense [b, n, d] for b sets of features on one set of edges; edges as pairs
           (2, e), an adjacency [n, m] or a :class:`gattn.Graph`; edge features [e, edge_dim] or [e]
-        - **output:** [n, h * c], or [n, c] with ``concat=False``; [b, n, -] with a batch
+        - **output:** [n, h * c], or [n, c] with ``concat=False``; [b, n, h * c] or [b, n, c] with
+          a batch
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
+        TypeError: if the edges have an unsupported type, or the dtypes differ.
         ValueError: for a wrong shape, an index out of range, or edge features without edge_dim.
 
     Reference:
@@ -115,7 +116,7 @@ class GATv2Conv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         super().reset_parameters()
         for linear in (self.lin_l, self.lin_r, self.lin_edge, self.res):
             if linear is not None:
@@ -133,21 +134,21 @@ class GATv2Conv(AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Any:
-        """Attend along the edges.
+        """Compute the attention along the edges.
 
         Args:
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
             edge_attr: edge features, see Shapes.
-            return_attention_weights: whether to return the weights, too.
+            return_attention_weights: whether to return the attention weights, too.
             edge_weight: [e], multiplies the message of each edge.
-            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+            attn_bias: [e] or [e, h], added to the score of each edge; -inf removes the edge.
 
         Returns:
-            The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
-            alpha [e, h] before dropout, aligned with the returned edges: the caller's without
-            loops, then the loops, where they are added. For a sparse adjacency its entries. In a
-            subclass that overrides ``edge_update`` alpha is what that gives.
+            The new node features. With ``return_attention_weights``, ``(out, (edge_index, alpha))``
+            with the attention weights alpha [e, h] before dropout, in the order of the returned
+            edges: the caller's edges without self-loops, then the added self-loops; or the entries
+            of a sparse adjacency. If a subclass overrides ``edge_update``, alpha is its result.
         """
         x_src, x_dst = node_pair(x)
         residual = None if self.res is None else skip(self.res, x_dst)
@@ -155,8 +156,8 @@ class GATv2Conv(AttentionConv):
             edge_index, edge_attr, x_src, x_dst, self_loops=self.add_self_loops
         )
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
-        nodes, want_any = self._project(x_src, x_dst), bool(return_attention_weights)
-        out, alpha = self.attend(nodes, edge_attr, graph, want_any, terms=terms)
+        nodes, needs_weights = self._project(x_src, x_dst), bool(return_attention_weights)
+        out, alpha = self.attend(nodes, edge_attr, graph, needs_weights, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)
         out = add_bias(out, self.bias, residual)
         if alpha is None:
@@ -164,7 +165,7 @@ class GATv2Conv(AttentionConv):
         return out, with_weights(edge_index, graph, alpha, x_src, self_loops=self.add_self_loops)
 
     def _project(self, x_src: Tensor, x_dst: Tensor) -> Nodes:
-        """W_r x_i and W_l x_j, which is the value, too."""
+        """Return the queries W_r x_i and the keys W_l x_j; the keys are also the values."""
         key = split_heads(project(self.lin_l, x_src), self.out_channels)
         if self.share_weights and x_dst is x_src:
             return Nodes(key, key, key)
@@ -197,7 +198,7 @@ class GATv2Conv(AttentionConv):
         ptr: OptTensor,
         dim_size: int | None,
     ) -> Tensor:
-        """Weights [e, h] of the edges, after dropout: the edge-by-edge path."""
+        """Return the attention weights [e, h] after dropout (edge-by-edge path only)."""
         hidden = x_i + x_j
         if edge_attr is not None:
             hidden = hidden + self.edge_values(edge_attr, hidden.shape[1])
@@ -206,5 +207,5 @@ class GATv2Conv(AttentionConv):
         return self.drop_weights(self.softmax(score, index, ptr, dim_size))
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Weighted values [e, h, c] of the edges: the edge-by-edge path."""
+        """Return the weighted values [e, h, c] of the edges (edge-by-edge path only)."""
         return x_j * alpha.unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""GeneralConv: a layer of a space of designs, with attention where asked for."""
+"""GeneralConv: the layer of the GNN design space, with optional attention."""
 
 from __future__ import annotations
 
@@ -26,45 +26,46 @@ _TYPES = ("additive", "dot_product")
 
 
 class GeneralConv(AttentionConv):
-    r"""Sum of messages, weighted by attention where asked for, averaged over heads.
+    r"""Sum of messages with optional attention weights, averaged over heads.
 
     .. math::
         x'_i = W_{\mathrm{self}} x_i + \frac{1}{h} \sum_{\mathrm{heads}} \sum_{j \in N(i)}
         \alpha_{ij}\, m_{ij}, \qquad m_{ij} = W x_j + W_i x_i + W_e a_{ij}, \qquad
         \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}(s_{ij})
 
-    with :math:`s_{ij} = a \cdot m_{ij}` for additive attention, and for that of dot products
-    :math:`s_{ij} = m_{ji} \cdot m_{ij} / \sqrt{c}`, where :math:`m_{ji}` has the same edge's
-    features. Takes the arguments and the parameters of ``torch_geometric.nn.GeneralConv`` and gives
-    its outputs. Nodes are projected once, not once per edge, and no tensor of size edges x channels
-    is stored: where dot products need more than those of W x, they run some thousand edges at a
-    time. :meth:`reset_parameters` draws W_i, too, which PyG's leaves.
+    with :math:`s_{ij} = a \cdot m_{ij}` for additive attention, and
+    :math:`s_{ij} = m_{ji} \cdot m_{ij} / \sqrt{c}` for dot-product attention, where
+    :math:`m_{ji}` uses the features of the same edge. Has the arguments and the parameters of
+    ``torch_geometric.nn.GeneralConv`` and returns the same outputs. Nodes are projected once, not
+    once per edge, and no tensor of size edges x channels is stored: dot products of messages with
+    terms W_i x_i or W_e a_ij are computed for some thousand edges at a time.
+    :meth:`reset_parameters` also reinitialises W_i, which PyG's method leaves unchanged.
 
     Args:
-        in_channels: features of a node, d, or a pair (source, destination); -1 takes it from the
-            first input.
-        out_channels: features of the result, c.
-        in_edge_channels: features of an edge; None where there are none.
+        in_channels: number of node features, d, or a pair (source, destination); -1 takes the
+            number from the first input.
+        out_channels: number of output features, c.
+        in_edge_channels: number of edge features; None for a layer without edge features.
         aggr: ``"add"``, or another aggregation of PyG's, which runs edge by edge.
-        skip_linear: whether W_self is a map where in_channels is out_channels, too; else x_i is
-            added as it is.
-        directed_msg: whether messages leave out W_i x_i.
+        skip_linear: whether to use a linear map W_self even if in_channels equals out_channels;
+            else x_i is then added unchanged.
+        directed_msg: whether messages omit the destination's term W_i x_i.
         heads: number of heads, h.
-        attention: whether messages are weighted; else each weight is 1.
+        attention: whether messages have attention weights; else each weight is 1.
         attention_type: ``"additive"`` or ``"dot_product"``.
-        l2_normalize: whether each result is divided by its length.
-        bias: whether the maps have a bias.
-        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+        l2_normalize: whether each output row is divided by its L2 norm.
+        bias: whether the linear maps have a bias.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
 
     Shapes:
         - **input:** x [n, d], or ([m, d_s], [n, d_t]) if bipartite; edges as pairs (2, e), an
           adjacency [n, m] or a :class:`gattn.Graph`; edge features [e, in_edge_channels] or [e]
-        - **output:** [n, c]; for a node without edges W_self x_i
+        - **output:** [n, c]; W_self x_i for a node without edges
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
+        TypeError: if the edges have an unsupported type, or the dtypes differ.
         ValueError: for a wrong shape or setting, an index out of range, edge features without
-            in_edge_channels, or a attn_bias without attention.
+            in_edge_channels, or an attn_bias without attention.
 
     Reference:
         You, Ying and Leskovec, "Design space for graph neural networks" (NeurIPS 2020).
@@ -124,7 +125,7 @@ class GeneralConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         super().reset_parameters()
         for name in ("lin_msg", "lin_self", "lin_edge", "lin_msg_i"):
             linear = getattr(self, name, None)
@@ -146,15 +147,15 @@ class GeneralConv(AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Sum along the edges.
+        """Sum the messages into each node.
 
         Args:
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
-            edge_attr: edge features, see Shapes; may be left out.
-            size: number of sources and destinations, where the edges do not tell.
+            edge_attr: edge features, see Shapes; optional.
+            size: (m, n), the numbers of sources and destinations, if the edges do not contain them.
             edge_weight: [e], multiplies the message of each edge.
-            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+            attn_bias: [e] or [e, h], added to the score of each edge; -inf removes the edge.
 
         Returns:
             The new node features.
@@ -168,29 +169,30 @@ class GeneralConv(AttentionConv):
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst, size)
         edge_attr = self._checked(edge_attr)
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
-        add_up = self._sum if self.fused else self._sum_edge_by_edge
-        out = add_up(x_src, x_dst, edge_attr, graph, terms).mean(1) + project(self.lin_self, x_dst)
+        sum_messages = self._sum if self.fused else self._sum_edge_by_edge
+        out = sum_messages(x_src, x_dst, edge_attr, graph, terms).mean(1)
+        out = out + project(self.lin_self, x_dst)
         return F.normalize(out, dim=-1) if self.normalize_l2 else out
 
     def _sum(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """The weighted sum of the messages, [n, h, c]."""
+        """Return the weighted sums of the messages, [n, h, c], by the fused operators."""
         messages = self._messages(x_src, x_dst, edge_attr)
         score: Score | None = None
         if self.attention and self.attention_type == "additive":
             score = messages.score(self.att_msg, x_dst.shape[0])
         elif self.attention:
-            back = messages if x_dst is x_src else self._messages(x_dst, x_src, edge_attr)
-            product = opposite_products(messages, back, graph)
+            reverse = messages if x_dst is x_src else self._messages(x_dst, x_src, edge_attr)
+            product = opposite_products(messages, reverse, graph)
             score = EdgeScore(F.leaky_relu(product / self.scaler.to(product.dtype), 0.2))
         return messages.sum(score, graph, terms)
 
     def _messages(self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor) -> Messages:
-        """The parts of the messages from rows of x_src to rows of x_dst."""
-        to = None if self.directed_msg else self._project(self.lin_msg_i, x_dst)
+        """Return the terms of the messages from rows of x_src to rows of x_dst."""
+        destination = None if self.directed_msg else self._project(self.lin_msg_i, x_dst)
         lin_edge = None if edge_attr is None else self.lin_edge
-        return Messages(self._project(self.lin_msg, x_src), to, edge_attr, lin_edge)
+        return Messages(self._project(self.lin_msg, x_src), destination, edge_attr, lin_edge)
 
     def _project(self, linear: Linear, x: Tensor) -> Tensor:
         return split_heads(project(linear, x), self.out_channels)
@@ -198,7 +200,7 @@ class GeneralConv(AttentionConv):
     def _sum_edge_by_edge(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        self.note_edge_by_edge(None, graph)
+        self.record_edge_by_edge(None, graph)
         graph, (x_src,) = graph.fetch_source_rows(x_src)
         # propagate_type: (x: PairTensor, edge_attr: OptTensor)
         with self.bind_terms(terms):
@@ -212,7 +214,7 @@ class GeneralConv(AttentionConv):
         edge_index_i: Tensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weighted messages [e, h, c] of the edges: the edge-by-edge path."""
+        """Return the weighted messages [e, h, c] of the edges (edge-by-edge path only)."""
         message = self._message(x_i, x_j, edge_attr)
         if not self.attention:
             return message
@@ -224,7 +226,7 @@ class GeneralConv(AttentionConv):
         return message * alpha.unsqueeze(-1)
 
     def _message(self, x_i: Tensor, x_j: Tensor, edge_attr: OptTensor) -> Tensor:
-        """m_ij written out, [e, h, c]."""
+        """Return the messages m_ij of all edges, [e, h, c]."""
         message = self.lin_msg(x_j)
         if not self.directed_msg:
             message = message + self.lin_msg_i(x_i)
@@ -233,7 +235,7 @@ class GeneralConv(AttentionConv):
         return split_heads(message, self.out_channels)
 
     def _checked(self, edge_attr: OptTensor) -> OptTensor:
-        """Edge features [e, in_edge_channels], or none."""
+        """Check the edge features and return them as [e, in_edge_channels], or None."""
         if edge_attr is None:
             return None
         linear = getattr(self, "lin_edge", None)

@@ -1,4 +1,4 @@
-"""GPSConv: a local layer along the edges beside attention among all nodes of each graph."""
+"""GPSConv: a local message-passing layer and attention among all nodes of each graph, summed."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from gattn.nn.common.segments import segment_graph, within
 from gattn.nn.conv.exphormer_conv import ExphormerConv
 
 ATTENTION_OPTIONS = ("bias", "dropout")
-_SIZED = GraphNorm, GraphSizeNorm, InstanceNorm, LayerNorm, PairNorm
-"""Normalisations that take the number of graphs, which they read from the device without it."""
+_NORMS_WITH_BATCH_SIZE = GraphNorm, GraphSizeNorm, InstanceNorm, LayerNorm, PairNorm
+"""Normalisations with an argument batch_size; without it they read the size from the device."""
 
 
 class GPSConv(Module):
@@ -43,26 +43,26 @@ class GPSConv(Module):
         h = \mathrm{norm}(\mathrm{conv}(x) + x) + \mathrm{norm}(\mathrm{attention}(x) + x), \qquad
         x' = \mathrm{norm}(h + \mathrm{MLP}(h))
 
-    Takes the arguments and the parameters of ``torch_geometric.nn.GPSConv`` and gives its
-    outputs; any local layer goes in. With ``attn_type="multihead"`` the attention runs on the
-    complete graph of every set of nodes: nothing is padded, and the batch vector need not be
-    sorted. (``"performer"`` is PyG's own, on padded sets, as its outputs depend on the padding; an
-    ``attn`` with hooks, parametrisations or a forward of its own is called on padded sets, too.)
-    With ``attn_type="exphormer"``, which PyG lacks, an :class:`ExphormerConv` takes the place of
-    the attention among all nodes, along edges of its own that forward is given, too.
+    Has the arguments and the parameters of ``torch_geometric.nn.GPSConv`` and returns the same
+    outputs, with any local layer. With ``attn_type="multihead"`` the attention runs on the complete
+    graph of each set of nodes: nothing is padded, and the batch vector need not be sorted.
+    ``"performer"`` is PyG's module on padded sets, because its outputs depend on the padding. An
+    ``attn`` with hooks, parametrisations or a replaced forward is called on padded sets, too.
+    With ``attn_type="exphormer"``, which PyG does not have, an :class:`ExphormerConv` replaces the
+    attention among all nodes; its edges are an argument of forward.
 
     Args:
-        channels: features of a node.
-        conv: the local layer, called as ``conv(x, edge_index, **kwargs)``; None for none.
+        channels: number of node features.
+        conv: the local layer, called as ``conv(x, edge_index, **kwargs)``; None for no local layer.
         heads: number of heads of the global attention.
-        dropout: probability of dropping a feature in training.
-        act: activation inside the MLP.
-        act_kwargs: options of the activation.
-        norm: normalisation; None for none.
-        norm_kwargs: options of the normalisation.
+        dropout: dropout probability of the features in training.
+        act: activation function of the MLP.
+        act_kwargs: arguments of the activation function.
+        norm: normalisation; None for no normalisation.
+        norm_kwargs: arguments of the normalisation.
         attn_type: ``"multihead"``, ``"performer"`` or ``"exphormer"``.
-        attn_kwargs: options of the attention; for ``"multihead"`` dropout and bias, for
-            ``"exphormer"`` use_bias and edge_dim.
+        attn_kwargs: arguments of the attention: dropout and bias for ``"multihead"``, use_bias
+            and edge_dim for ``"exphormer"``.
 
     Shapes:
         - **input:** x [n, channels]; edges as the local layer takes them; batch [n], the graph of
@@ -70,7 +70,7 @@ class GPSConv(Module):
         - **output:** [n, channels]; [0, channels] without nodes
 
     Raises:
-        ValueError: for another attn_type or option, heads that do not divide channels, or a
+        ValueError: for an unknown attn_type or argument, heads that do not divide channels, or a
             wrong shape.
 
     Reference:
@@ -140,7 +140,7 @@ class GPSConv(Module):
             self.norm_with_batch = "batch" in inspect.signature(self.norm1.forward).parameters
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         if self.conv is not None:
             self.conv.reset_parameters()
         if isinstance(self.attn, ExphormerConv):
@@ -164,18 +164,18 @@ class GPSConv(Module):
         attn_attr: Tensor | None = None,
         **kwargs: Any,
     ) -> Tensor:
-        """Mix each node with its neighbours and with all nodes of its graph.
+        """Update each node from its neighbours and from all nodes of its graph.
 
         Args:
             x: node features, see Shapes.
             edge_index: the edges, for the local layer.
-            batch: the graph of each node; None puts all into one.
-            batch_size: number of graphs; read from batch where it is not given.
-            max_num_nodes: most nodes of any graph, which ``torch.compile`` has to be told.
-            attn_index: the edges of an ``"exphormer"``, such as ``expander_index`` of
-                :class:`gattn.transforms.AddExpander`; none for another attention.
+            batch: the graph of each node; None means a single graph.
+            batch_size: number of graphs; None reads it from batch.
+            max_num_nodes: largest number of nodes of a graph; required under ``torch.compile``.
+            attn_index: the edges for ``attn_type="exphormer"``, such as ``expander_index`` of
+                :class:`gattn.transforms.AddExpander`; None for another attention.
             attn_attr: the features of these edges.
-            **kwargs: of the local layer.
+            **kwargs: arguments of the local layer.
 
         Returns:
             The new node features.
@@ -197,7 +197,7 @@ class GPSConv(Module):
     def _attend(
         self, x: Tensor, batch: Tensor | None, batch_size: int | None, max_num_nodes: int | None
     ) -> Tensor:
-        """Attention of every node to all nodes of its graph."""
+        """Compute the attention of each node to all nodes of its graph, [n, channels]."""
         attn: Any = self.attn
         if isinstance(attn, PerformerAttention):
             return _on_padded(lambda sets, mask: attn(sets, mask=mask), x, batch)
@@ -226,7 +226,8 @@ class GPSConv(Module):
             return x
         if not self.norm_with_batch:
             return norm(x)
-        if batch_size is not None and batch is not None and isinstance(norm, _SIZED):
+        is_size_known = batch_size is not None and batch is not None
+        if is_size_known and isinstance(norm, _NORMS_WITH_BATCH_SIZE):
             return norm(x, batch=batch, batch_size=batch_size)
         return norm(x, batch=batch)
 
@@ -237,27 +238,30 @@ class GPSConv(Module):
         )
 
 
-def _check_no_edges(attn_type: str, *supplied: Any) -> None:
-    """Raise where an attention among all nodes is given edges."""
-    if any(one is not None for one in supplied):
+def _check_no_edges(attn_type: str, *arguments: Any) -> None:
+    """Raise if attn_index or attn_attr is passed to an attention among all nodes."""
+    if any(argument is not None for argument in arguments):
         raise ValueError(
             f"attn_index and attn_attr go with attn_type='exphormer'; this is {attn_type!r}"
         )
 
 
 def _on_padded(
-    attend_with_score: Callable[[Tensor, Tensor], Tensor], x: Tensor, batch: Tensor | None
+    attend: Callable[[Tensor, Tensor], Tensor], x: Tensor, batch: Tensor | None
 ) -> Tensor:
-    """Attention by a module that takes padded sets, none of them empty, and their mask."""
+    """Apply ``attend(sets, mask)`` to the nodes as padded, non-empty sets, and remove the padding.
+
+    Sets are [g, w, channels] for the largest number of nodes w, the mask is [g, w].
+    """
     batch = x.new_zeros(x.shape[0], dtype=torch.int64) if batch is None else batch
     order = batch.argsort(stable=True)
     _, member = batch[order].unique_consecutive(return_inverse=True)
     sets, mask = to_dense_batch(x[order], member)
-    out = attend_with_score(sets, mask)[mask]
+    out = attend(sets, mask)[mask]
     return torch.empty_like(out).index_copy(0, order, out)
 
 
 def _project(attn: Any, x: Tensor) -> list[Tensor]:
-    """Query, key and value of torch's multi-head attention, each [n, channels]."""
+    """Return query, key and value of torch's multi-head attention, each [n, channels]."""
     biases = (None, None, None) if attn.in_proj_bias is None else attn.in_proj_bias.chunk(3)
     return [F.linear(x, w, b) for w, b in zip(attn.in_proj_weight.chunk(3), biases)]

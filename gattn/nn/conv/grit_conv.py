@@ -1,4 +1,4 @@
-"""GRITConv: attention whose scores the edges make, from encodings of how the nodes are related."""
+"""GRITConv: attention whose scores are computed from features of node pairs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gattn.nn.conv.edge_product import read_required
 
 
 class GRITConv(Module):
-    r"""The graph transformer layer GRIT, whose edges hold relative random walk probabilities.
+    r"""Graph transformer layer GRIT, whose edge features encode relative random walks.
 
     .. math::
         \hat e_{ij} = \mathrm{ReLU}\bigl( \rho\bigl( (W_q x_i + W_k x_j) \odot W_w e_{ij} \bigr)
@@ -36,32 +36,33 @@ class GRITConv(Module):
         x'_i = U\bigl(x_i,\; \theta_1 \odot y_i + \log(1 + d_i)\, \theta_2 \odot y_i\bigr),
         \qquad e'_{ij} = \mathrm{norm}(e_{ij} + W_{eo} \hat e_{ij})
 
-    with :math:`\rho(z) = \mathrm{sign}(z) \sqrt{|z|}`, whose derivative at 0 is taken for 0, and
+    with :math:`\rho(z) = \mathrm{sign}(z) \sqrt{|z|}`, whose derivative at 0 is defined as 0, and
     :math:`U(a, b) = \mathrm{norm}(z + \mathrm{MLP}(z))`, :math:`z = \mathrm{norm}(a + b)`. The
-    edges are all pairs of nodes of a graph, or those near each other, with the features of
-    :class:`gattn.transforms.AddRelativeRandomWalkPE`, mapped to the width of the layer. The stream
-    of the edges is the one tensor of size edges x channels that is formed
+    edges join all pairs of nodes of a graph, or nearby pairs only, and have the features of
+    :class:`gattn.transforms.AddRelativeRandomWalkPE`, mapped to the width of the layer. The edge
+    tensor :math:`\hat e` is the only tensor of size edges x channels that is formed
     (:func:`gattn.functional.apply_edges`).
 
     Args:
-        channels: features of a node and of an edge, before and after, h c.
-        num_heads: h; divides channels.
-        dropout: probability of dropping, in training, a hidden feature of the MLP or what attention
-            adds to a node or an edge.
-        attn_dropout: probability of dropping an attention weight.
-        layer_norm: whether to normalise each row.
-        batch_norm: whether to normalise each feature, after that.
+        channels: number of features of nodes and of edges, in the input and the output, h c.
+        num_heads: number of heads, h; must divide channels.
+        dropout: dropout probability, in training, of the MLP's hidden features and of the
+            attention's output for nodes and edges.
+        attn_dropout: dropout probability of the attention weights in training.
+        layer_norm: whether to apply layer normalisation.
+        batch_norm: whether to apply batch normalisation, after the layer normalisation.
 
     Shapes:
         - **input:** x [n, channels]; edges as pairs (2, e), an adjacency [n, n] or a
-          :class:`gattn.Graph`; edge features [e, channels]; degree d [n] of the nodes in their own
-          graph, or None for the number of edges into each
-        - **output:** nodes [n, channels] and edges [e, channels], in the caller's order; a node
-          without edges attends to nothing and goes through the rest of the layer
+          :class:`gattn.Graph`; edge features [e, channels]; degree d [n] of the nodes in the
+          original graph, or None for the number of edges into each node
+        - **output:** nodes [n, channels] and edges [e, channels], in the caller's order; for a
+          node without edges the attention's output is zero
 
     Raises:
-        TypeError: for edges or features that are none, or dtypes that differ.
-        ValueError: for heads that do not divide channels, a wrong shape, or an index out of range.
+        TypeError: if the edges have an unsupported type, edge_attr is no tensor, or dtypes differ.
+        ValueError: if num_heads does not divide channels, a shape is wrong, or an index is out of
+            range.
 
     Reference:
         Ma et al., "Graph inductive biases in transformers without message passing" (ICML 2023).
@@ -112,7 +113,7 @@ class GRITConv(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         for module in self.children():
             reset(module)
         for weight in (self.att, self.lin_edge_value, self.degree_scale):
@@ -125,16 +126,16 @@ class GRITConv(Module):
         edge_attr: Tensor,
         degree: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Attend along the edges, and update nodes and edges.
+        """Compute the attention along the edges, and update nodes and edges.
 
         Args:
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
             edge_attr: edge features, see Shapes.
-            degree: how many edges each node has in its own graph, see Shapes.
+            degree: number of edges of each node in the original graph, see Shapes.
 
         Returns:
-            The new features of nodes and of edges.
+            The new features of the nodes and of the edges.
         """
         check_input("x", x, self.channels, self.lin_query)
         graph, edge_attr = read_required(edge_index, edge_attr, x)
@@ -148,16 +149,16 @@ class GRITConv(Module):
             EdgeScore(torch.einsum("ehc,hc->eh", stream, self.att)), stream, self.lin_edge_value
         )
         out, _ = attend_with_score(score, value, graph, dropout=self.attn_dropout * self.training)
-        y = self._scaled(self.lin_out(self._dropped(out.flatten(1))), graph, degree)
+        y = self._scale_by_degree(self.lin_out(self._drop(out.flatten(1))), graph, degree)
         z = self.norm1(x + y)
-        edges = self.lin_edge_out(self._dropped(stream.flatten(1)))
+        edges = self.lin_edge_out(self._drop(stream.flatten(1)))
         return self.norm2(z + self.mlp(z)), self.norm_edge(edge_attr + edges)
 
-    def _dropped(self, features: Tensor) -> Tensor:
+    def _drop(self, features: Tensor) -> Tensor:
         return F.dropout(features, self.dropout, self.training)
 
-    def _scaled(self, y: Tensor, graph: Graph, degree: Tensor | None) -> Tensor:
-        """What attention gave, and the same times the logarithm of a node's degree."""
+    def _scale_by_degree(self, y: Tensor, graph: Graph, degree: Tensor | None) -> Tensor:
+        """Return theta_1 y + log(1 + d) theta_2 y for the attention's output y and degrees d."""
         degree = graph.in_degree() if degree is None else degree
         if degree.shape != y.shape[:1]:
             raise ValueError(f"degree must have shape ({y.shape[0]},); got {tuple(degree.shape)}")
@@ -165,15 +166,17 @@ class GRITConv(Module):
         return y * (plain + degree.to(y.dtype).log1p().unsqueeze(1) * with_degree)
 
     def extra_repr(self) -> str:
-        """The settings, for repr."""
+        """Return the settings that the repr of the module shows."""
         return f"{self.channels}, num_heads={self.num_heads}"
 
 
 class EdgeStream(Module):
-    r""":math:`\mathrm{ReLU}(\rho((q_i + k_j) \odot W_w e_{ij}) + W_b e_{ij})`.
+    r"""Hidden edge features that GRIT computes from query, key and edge features.
+
+    .. math:: \hat e_{ij} = \mathrm{ReLU}(\rho((q_i + k_j) \odot W_w e_{ij}) + W_b e_{ij})
 
     Args:
-        channels: features of an edge, and of the result in all heads.
+        channels: number of edge features, and of output channels over all heads.
         heads: number of heads, h.
     """
 
@@ -183,7 +186,7 @@ class EdgeStream(Module):
         self.lin_weight, self.lin_bias = Linear(channels, channels), Linear(channels, channels)
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
-        """[b, h, c], of the b edges between rows of query and of key."""
+        """Return the hidden features [b, h, c] of b edges, from query and key rows [b, h, c]."""
         weight, bias = (
             lin(edge_attr).unflatten(-1, (self.heads, -1))
             for lin in (self.lin_weight, self.lin_bias)
@@ -192,6 +195,7 @@ class EdgeStream(Module):
 
 
 def signed_root(z: Tensor) -> Tensor:
-    """The root of |z| with the sign of z; its derivative at 0, which there is not, is 0."""
-    size = z.abs()
-    return torch.where(size > 0, z.sign() * size.where(size > 0, 1.0).sqrt(), 0.0)
+    """Return sign(z) * sqrt(abs(z)). The derivative at 0, which does not exist, is set to 0."""
+    magnitude = z.abs()
+    root = magnitude.where(magnitude > 0, 1.0).sqrt()
+    return torch.where(magnitude > 0, z.sign() * root, 0.0)

@@ -1,4 +1,4 @@
-"""GTConv: attention along edges that updates the edges, too."""
+"""GTConv: graph transformer layer that updates the features of nodes and of edges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gattn.nn.common.checks import (
 )
 from gattn.nn.common.features import project, split_heads
 from gattn.nn.common.scores import EdgeScore, attend_with_score
-from gattn.nn.conv.edge_product import EdgeProduct, limited, read_required
+from gattn.nn.conv.edge_product import EdgeProduct, clamp_score, read_required
 
 
 class GTConv(Module):
@@ -35,31 +35,32 @@ class GTConv(Module):
         e'_{ij} = U_e(e_{ij}, w_{ij}), \qquad
         U(a, b) = \mathrm{norm}(y + \mathrm{MLP}(y)), \quad y = \mathrm{norm}(a + O\, b)
 
-    where brackets bound the score. The stream w of the edges is the one tensor of size
-    edges x channels that is formed: scores are its sums, and what it is made of is gathered
-    some thousand edges at a time, in backward again (:func:`gattn.functional.apply_edges`).
+    where the brackets clamp the score to [-5, 5]. The edge tensor w is the only tensor of size
+    edges x channels that is formed. The queries and keys for it are gathered for some thousand
+    edges at a time, and again in backward (:func:`gattn.functional.apply_edges`).
 
     Args:
-        in_dim: features of a node.
-        out_dim: features of the result, of nodes and of edges, h c.
-        num_heads: h; divides out_dim.
-        dropout: probability of dropping, in training, a feature that was attended to or a hidden
-            one of the MLPs.
-        layer_norm: whether to normalise each row.
-        batch_norm: whether to normalise each feature, after that.
-        residual: whether inputs are added; those of another width than out_dim never are.
-        use_bias: whether the maps of queries, keys, values and edges add a bias.
-        edge_dim: features of an edge; None for in_dim.
+        in_dim: number of node features.
+        out_dim: number of output features of nodes and of edges, h c.
+        num_heads: number of heads, h; must divide out_dim.
+        dropout: dropout probability, in training, of the attention's output and of the hidden
+            features of the MLPs.
+        layer_norm: whether to apply layer normalisation.
+        batch_norm: whether to apply batch normalisation, after the layer normalisation.
+        residual: whether inputs are added. Inputs whose width is not out_dim are never added.
+        use_bias: whether the projections to queries, keys, values and edges have a bias.
+        edge_dim: number of edge features; None means in_dim.
 
     Shapes:
         - **input:** x [n, in_dim]; edges as pairs (2, e), an adjacency [n, n] or a
           :class:`gattn.Graph`; edge features [e, edge_dim], or [e] for edge_dim=1
-        - **output:** nodes [n, out_dim] and edges [e, out_dim], in the caller's order; a node
-          without edges attends to nothing and goes through the rest of the layer
+        - **output:** nodes [n, out_dim] and edges [e, out_dim], in the caller's order; for a node
+          without edges the attention's output is zero
 
     Raises:
-        TypeError: for edges or features that are none, or dtypes that differ.
-        ValueError: for heads that do not divide out_dim, a wrong shape, or an index out of range.
+        TypeError: if the edges have an unsupported type, edge_attr is no tensor, or dtypes differ.
+        ValueError: if num_heads does not divide out_dim, a shape is wrong, or an index is out of
+            range.
 
     Reference:
         Dwivedi, Bresson, "A generalization of transformer networks to graphs" (AAAI workshop
@@ -105,14 +106,14 @@ class GTConv(Module):
         self.edge_update = _Update(edge_dim, *options)
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         for module in self.children():
             reset(module)
 
     def forward(
         self, x: Tensor, edge_index: Adj | Graph, edge_attr: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Attend along the edges, and update nodes and edges.
+        """Compute the attention along the edges, and update nodes and edges.
 
         Args:
             x: node features, see Shapes.
@@ -120,7 +121,7 @@ class GTConv(Module):
             edge_attr: edge features, see Shapes.
 
         Returns:
-            The new features of nodes and of edges.
+            The new features of the nodes and of the edges.
         """
         check_input("x", x, self.in_dim, self.lin_query)
         graph, edge_attr = read_required(edge_index, edge_attr, x)
@@ -130,33 +131,38 @@ class GTConv(Module):
             for linear in (self.lin_query, self.lin_key, self.lin_value)
         )
         stream = apply_edges(self.product, query, key, graph, edge_attr=edge_attr)
-        out, _ = attend_with_score(EdgeScore(limited(stream.sum(-1))), value, graph)
+        out, _ = attend_with_score(EdgeScore(clamp_score(stream.sum(-1))), value, graph)
         return self.node_update(x, out.flatten(1)), self.edge_update(edge_attr, stream.flatten(1))
 
     def extra_repr(self) -> str:
-        """The settings, for repr."""
+        """Return the settings that the repr of the module shows."""
         return f"{self.in_dim}, {self.out_dim}, num_heads={self.num_heads}"
 
 
 class _Update(Module):
-    """What follows the attention: a map, a residual, an MLP, and norms, of nodes or of edges."""
+    """Linear map, residual, MLP and normalisations after the attention, of nodes or of edges."""
 
     def __init__(
-        self, supplied: int, width: int, dropout: float, residual: bool, expected: tuple[bool, bool]
+        self,
+        in_width: int,
+        width: int,
+        dropout: float,
+        residual: bool,
+        norm_options: tuple[bool, bool],
     ) -> None:
         super().__init__()
         self.dropout, self.residual = dropout, residual
-        self.adds_input = residual and supplied == width
+        self.adds_input = residual and in_width == width
         self.lin_out = Linear(width, width)
         self.mlp = feed_forward(width, 2 * width, "relu", dropout)
-        self.norm1, self.norm2 = norms(width, *expected), norms(width, *expected)
+        self.norm1, self.norm2 = norms(width, *norm_options), norms(width, *norm_options)
 
     def reset_parameters(self) -> None:
         for module in self.children():
             reset(module)
 
     def forward(self, old: Tensor, new: Tensor) -> Tensor:
-        """The new rows, of the old ones and of what attention gave."""
+        """Return the updated rows, from the input rows and the attention's output."""
         y = self.lin_out(F.dropout(new, self.dropout, self.training))
         y = self.norm1(old + y if self.adds_input else y)
         z = self.mlp(y)

@@ -1,4 +1,4 @@
-"""HANConv: attention along each type of edge, then among the types."""
+"""HANConv: attention along the edges of each type, then among the edge types."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gattn.nn.conv.base import AttentionConv, Nodes
 
 
 class HANConv(AttentionConv):
-    r"""The heterogeneous graph attention network.
+    r"""Layer of the heterogeneous graph attention network.
 
     .. math::
         z^{(r)}_i = \mathrm{ReLU} \Big( \Big\Vert_h \sum_{j \in N_r(i)} \alpha^{(r)}_{ij} h_j
@@ -31,30 +31,30 @@ class HANConv(AttentionConv):
         \alpha^{(r)}_{ij} = \mathrm{softmax}_{j}\, \mathrm{LeakyReLU}(a^{(r)}_d \cdot h_i +
         a^{(r)}_s \cdot h_j), \qquad x'_i = \sum_r \beta_r z^{(r)}_i
 
-    with h linear in x for every node type, and
-    :math:`\beta = \mathrm{softmax}_r\, q \cdot \overline{\tanh(W z^{(r)} + b)}` over the types of
-    edges into a node type, the mean taken over its nodes. Takes the arguments and the parameters
-    of ``torch_geometric.nn.HANConv`` and gives its outputs.
+    with a linear projection h of x for each node type, and
+    :math:`\beta = \mathrm{softmax}_r\, q \cdot \overline{\tanh(W z^{(r)} + b)}`. This softmax runs
+    over the edge types into a node type, and the bar is the mean over the nodes of that type. Has
+    the arguments and the parameters of ``torch_geometric.nn.HANConv`` and returns the same outputs.
 
     Args:
-        in_channels: features of a node, for all types or by type; -1 takes it from the first
-            input.
-        out_channels: features of the result, h * c.
+        in_channels: number of node features, for all node types or by node type; -1 takes it from
+            the first input.
+        out_channels: number of output features, h * c.
         metadata: the node types and the edge types (source, relation, destination).
         heads: number of heads, h.
-        negative_slope: slope of the LeakyReLU below zero.
-        dropout: probability of dropping a weight in training.
-        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+        negative_slope: slope of the LeakyReLU for negative inputs.
+        dropout: dropout probability of the attention weights in training.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
 
     Shapes:
         - **input:** for every node type x [n, d]; for every edge type pairs (2, e), an adjacency
           [n, m] or a :class:`gattn.Graph`
-        - **output:** for every node type [n, out_channels], or None where no type of edges leads
-          to it; zeros from a type of edges for a node without edges of it
+        - **output:** for every node type [n, out_channels], or None if no edge type leads to it;
+          an edge type adds zeros to a node without edges of that type
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
-        ValueError: where heads do not divide out_channels, for a wrong shape or an index out of
+        TypeError: if the edges have an unsupported type, or the dtypes differ.
+        ValueError: if heads does not divide out_channels, a shape is wrong, or an index is out of
             range.
 
     Reference:
@@ -102,7 +102,7 @@ class HANConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         super().reset_parameters()
         reset(self.proj)
         glorot(self.lin_src)
@@ -119,18 +119,19 @@ class HANConv(AttentionConv):
         edge_weight: dict[EdgeType, Tensor] | None = None,
         attn_bias: dict[EdgeType, Tensor] | None = None,
     ) -> Any:
-        """Attend along the edges of each type, then among the types.
+        """Compute the attention along the edges of each type, then among the edge types.
 
         Args:
             x_dict: node features by node type, see Shapes.
             edge_index_dict: edges by edge type, see Shapes.
-            return_semantic_attention_weights: whether to return beta, too.
+            return_semantic_attention_weights: whether to return the weights beta of the edge
+                types, too.
             edge_weight: [e] by edge type, multiplies the message of each edge.
-            attn_bias: [e] or [e, h] by edge type, is added to the scores; -inf drops an edge.
+            attn_bias: [e] or [e, h] by edge type, added to the scores; -inf removes an edge.
 
         Returns:
-            The new features by node type; asked for the weights, ``(features, beta)`` with beta
-            [number of edge types into it] by node type.
+            The new features by node type; with ``return_semantic_attention_weights``,
+            ``(features, beta)`` with beta [number of edge types into the node type] by node type.
         """
         projected = {key: self.proj[key](x) for key, x in x_dict.items()}
         graphs = {
@@ -152,7 +153,7 @@ class HANConv(AttentionConv):
         return out_dict
 
     def _ends(self, name: str, y_src: Tensor, y_dst: Tensor) -> Nodes:
-        """a_d . h_i, a_s . h_j and h_j, with a of one type of edges."""
+        """Return the scores a_d . h_i and a_s . h_j, and the values h_j, for one edge type."""
         value, value_dst = (y.unflatten(-1, (self.heads, -1)) for y in (y_src, y_dst))
         (key,) = head_scores(value, self.lin_src[name])
         (query,) = head_scores(value_dst, self.lin_dst[name])
@@ -178,13 +179,13 @@ class HANConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weighted values [e, h * c] of the edges: the edge-by-edge path."""
+        """Return the weighted values [e, h * c] of the edges (edge-by-edge path only)."""
         score = F.leaky_relu(alpha_j + alpha_i, self.negative_slope)
         alpha = F.dropout(self.softmax(score, index, ptr, size_i), self.dropout, self.training)
         return (x_j * alpha.unsqueeze(-1)).flatten(1)
 
     def _mix(self, outs: list[Tensor]) -> tuple[OptTensor, OptTensor]:
-        """The results of r types of edges as one, and the weight of each, [r]."""
+        """Return the mixture of the results of r edge types, and the weight of each type, [r]."""
         if len(outs) == 0:
             return None, None
         stacked = torch.stack(outs)

@@ -28,26 +28,26 @@ class HEATConv(AttentionConv):
         x'_i = \Big\Vert_h \Big( h_i + \sum_{j \in N(i)} \alpha_{ij}\, W [h_j, a_{ij}] \Big), \qquad
         \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}(a \cdot [h_i, h_j, t_{ij}, a_{ij}])
 
-    with :math:`h_i = W_{\tau(i)} x_i` by the type of a node, and for an edge the LeakyReLU of an
-    embedding of its type, t, and of a projection of its features, a. Takes the arguments and the
-    parameters of ``torch_geometric.nn.HEATConv`` and gives its outputs. No tensor of size edges x
-    channels is formed: W multiplies nodes, and sums of what the edges bring.
+    with :math:`h_i = W_{\tau(i)} x_i` by the type of the node; t is the LeakyReLU of an embedding
+    of the edge's type, and a that of a projection of the edge's features. Has the arguments and
+    the parameters of ``torch_geometric.nn.HEATConv`` and returns the same outputs. No tensor of
+    size edges x channels is formed: W multiplies node features, and weighted sums of edge features.
 
     Args:
-        in_channels: features of a node, d; -1 takes it from the first input.
+        in_channels: number of node features, d; -1 takes it from the first input.
         out_channels: channels per head, c; the heads share the values.
         num_node_types: number of node types.
         num_edge_types: number of edge types.
-        edge_type_emb_dim: width of t.
-        edge_dim: features of an edge.
-        edge_attr_emb_dim: width of a.
+        edge_type_emb_dim: number of channels of t.
+        edge_dim: number of edge features.
+        edge_attr_emb_dim: number of channels of a.
         heads: number of heads, h.
-        concat: whether heads are laid side by side, or averaged.
-        negative_slope: slope of the LeakyReLU below zero.
-        dropout: probability of dropping a weight in training.
-        root_weight: whether h_i is added.
+        concat: whether the heads are concatenated; else they are averaged.
+        negative_slope: slope of the LeakyReLU for negative inputs.
+        dropout: dropout probability of the attention weights in training.
+        root_weight: whether h_i is added to the result.
         bias: whether the projections of nodes and of values have a bias.
-        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
 
     Shapes:
         - **input:** x [n, d]; edges as pairs (2, e), an adjacency [n, n] or a
@@ -58,7 +58,7 @@ class HEATConv(AttentionConv):
 
     Raises:
         TypeError: for edges of another type, dtypes that differ, or types that are no integers.
-        ValueError: for a wrong shape or setting, an index or a type out of range, or no edge
+        ValueError: for a wrong shape or setting, an index or a type out of range, or missing edge
             features.
 
     Reference:
@@ -107,7 +107,7 @@ class HEATConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         super().reset_parameters()
         for module in (
             self.hetero_lin, self.edge_type_emb, self.edge_attr_emb, self.att, self.lin,
@@ -129,7 +129,7 @@ class HEATConv(AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Attend along the edges of all types.
+        """Compute the attention along the edges of all types.
 
         Args:
             x: node features, see Shapes.
@@ -138,7 +138,7 @@ class HEATConv(AttentionConv):
             edge_type: the type of each edge, see Shapes.
             edge_attr: edge features, see Shapes.
             edge_weight: [e], multiplies the message of each edge.
-            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+            attn_bias: [e] or [e, h], added to the score of each edge; -inf removes the edge.
 
         Returns:
             The new node features.
@@ -165,28 +165,29 @@ class HEATConv(AttentionConv):
     def _attend(
         self, x: Tensor, kinds: Tensor, edge_attr: Tensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """Sum of the values by the weights, [n, h, c]."""
+        """Return the weighted sums of the values, [n, h, c]."""
         if not self.fused:
-            self.note_edge_by_edge(None, graph)
+            self.record_edge_by_edge(None, graph)
             # propagate_type: (x: Tensor, edge_type_emb: Tensor, edge_attr: OptTensor)
             with self.bind_terms(terms):
                 return self.propagate(
                     graph.edge_index, x=x, edge_type_emb=kinds, edge_attr=edge_attr
                 )
         features = F.leaky_relu(self.edge_attr_emb(edge_attr), self.negative_slope)
-        on_edges = kinds.shape[1] + features.shape[1]
-        of_dst, of_src, of_edge = self.att.weight.split([x.shape[1], x.shape[1], on_edges], dim=1)
-        value_of_node, value_of_edge = self.lin.weight.split([x.shape[1], features.shape[1]], dim=1)
+        edge_features = torch.cat([kinds, features], dim=1)
+        widths = [x.shape[1], x.shape[1], edge_features.shape[1]]
+        att_dst, att_src, att_edge = self.att.weight.split(widths, dim=1)
+        node_proj, edge_proj = self.lin.weight.split([x.shape[1], features.shape[1]], dim=1)
         score = GATScore(
-            infinite_as_nan(F.linear(x, of_dst)),
-            infinite_as_nan(F.linear(x, of_src)),
-            edge=infinite_as_nan(F.linear(torch.cat([kinds, features], dim=1), of_edge)),
+            infinite_as_nan(F.linear(x, att_dst)),
+            infinite_as_nan(F.linear(x, att_src)),
+            edge=infinite_as_nan(F.linear(edge_features, att_edge)),
             negative_slope=self.negative_slope,
         )
-        value = as_heads(F.linear(x, value_of_node, self.lin.bias))
-        shared = value_of_edge.expand(self.heads, -1, -1)
+        value = as_heads(F.linear(x, node_proj, self.lin.bias))
+        shared_proj = edge_proj.expand(self.heads, -1, -1)
         return attend_with_score(
-            WithEdgeValues(score, features, shared), value, graph, terms=terms,
+            WithEdgeValues(score, features, shared_proj), value, graph, terms=terms,
             dropout=self.dropout_now(),
         )[0]  # fmt: skip
 
@@ -200,7 +201,7 @@ class HEATConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weighted values [e, h, c] of the edges: the edge-by-edge path."""
+        """Return the weighted values [e, h, c] of the edges (edge-by-edge path only)."""
         edge_attr = F.leaky_relu(self.edge_attr_emb(edge_attr), self.negative_slope)
         score = self.att(torch.cat([x_i, x_j, edge_type_emb, edge_attr], dim=-1))
         score = F.leaky_relu(score, self.negative_slope)
@@ -209,7 +210,7 @@ class HEATConv(AttentionConv):
         return value.unsqueeze(1) * alpha.unsqueeze(-1)
 
     def _checked(self, edge_attr: OptTensor) -> Tensor:
-        """Edge features [e, edge_dim]."""
+        """Check the edge features and return them as [e, edge_dim]."""
         if edge_attr is None:
             raise ValueError(f"{self} needs edge_attr")
         columns = as_columns(edge_attr)

@@ -29,36 +29,37 @@ _Projected = dict[NodeType, tuple[Tensor, ...]]
 
 
 class HGTConv(AttentionConv):
-    r"""The heterogeneous graph transformer.
+    r"""Layer of the heterogeneous graph transformer.
 
     .. math::
         x'_i = W_{\tau(i)} \mathrm{GELU} \Big( \Big\Vert_h \sum_{r} \sum_{j \in N_r(i)}
         \alpha_{ij} M_r v_j \Big), \qquad
         \alpha_{ij} = \mathrm{softmax}_{j, r} \frac{\mu_r\, q_i \cdot K_r k_j}{\sqrt{c}}
 
-    with q, k and v linear in x for every node type, and a gated skip where the widths agree. The
-    softmax of a node runs over all its edges, of all types r. Takes the arguments and the
-    parameters of ``torch_geometric.nn.HGTConv`` and gives its outputs where the keys of
-    ``edge_index_dict`` come in the order of the metadata. In another order PyG's layer gives rows
-    of some edge types the maps of others; this one gives the same in every order.
+    with linear projections q, k and v of x for each node type, and a gated skip connection if
+    input and output have the same width. The softmax of a node runs over its edges of all types r.
+    Has the arguments and the parameters of ``torch_geometric.nn.HGTConv`` and returns the same
+    outputs if the keys of ``edge_index_dict`` are in the order of the metadata. In another order
+    PyG's layer applies the projections of some edge types to others; the result of this layer
+    does not depend on the order.
 
     Args:
-        in_channels: features of a node, for all types or by type; -1 takes it from the first
-            input.
-        out_channels: features of the result.
+        in_channels: number of node features, for all node types or by node type; -1 takes it from
+            the first input.
+        out_channels: number of output features.
         metadata: the node types and the edge types (source, relation, destination).
-        heads: number of heads, h, of c = out_channels / h channels.
-        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+        heads: number of heads, h, each with c = out_channels / h channels.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
 
     Shapes:
         - **input:** for every node type x [n, d]; for every edge type pairs (2, e), an adjacency
           [n, m] or a :class:`gattn.Graph`
-        - **output:** for every node type that is a destination [n, out_channels]; for a node
-          without edges the bias of W, or its mixture with x
+        - **output:** [n, out_channels] for every node type that is a destination; a node without
+          edges gets the bias of W, mixed with x by the skip connection
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
-        ValueError: where heads do not divide out_channels, for a wrong shape or an index out of
+        TypeError: if the edges have an unsupported type, or the dtypes differ.
+        ValueError: if heads does not divide out_channels, a shape is wrong, or an index is out of
             range.
 
     Reference:
@@ -101,13 +102,13 @@ class HGTConv(AttentionConv):
         self.k_rel = HeteroLinear(channels, channels, relations, **typed)
         self.v_rel = HeteroLinear(channels, channels, relations, **typed)
         self.skip = ParameterDict({key: Parameter(torch.empty(1)) for key in node_types})
-        self.p_rel = ParameterDict()  # in the order of the edge types: a dictionary is sorted
+        self.p_rel = ParameterDict()  # filled one by one: from a dict, it would sort the edge types
         for key in edge_types:
             self.p_rel["__".join(key)] = Parameter(torch.empty(1, heads))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         super().reset_parameters()
         self.kqv_lin.reset_parameters()
         self.out_lin.reset_parameters()
@@ -124,35 +125,35 @@ class HGTConv(AttentionConv):
         edge_weight: dict[EdgeType, Tensor] | None = None,
         attn_bias: dict[EdgeType, Tensor] | None = None,
     ) -> dict[NodeType, Tensor]:
-        """Attend along the edges of all types.
+        """Compute the attention along the edges of all types.
 
         Args:
             x_dict: node features by node type, see Shapes.
             edge_index_dict: edges by edge type, see Shapes.
             edge_weight: [e] by edge type, multiplies the message of each edge.
-            attn_bias: [e] or [e, h] by edge type, is added to the scores; -inf drops an edge.
+            attn_bias: [e] or [e, h] by edge type, added to the scores; -inf removes an edge.
 
         Returns:
             The new features of every node type that is a destination.
         """
         for key in edge_index_dict:
             if key not in self.edge_types_map:
-                recognized = list(self.edge_types_map)
-                raise ValueError(f"edge_index_dict must hold edge types of {recognized}; got {key}")
+                edge_types = list(self.edge_types_map)
+                raise ValueError(f"edge_index_dict must hold edge types of {edge_types}; got {key}")
         kqv = {
             key: y.unflatten(-1, (3, self.heads, -1)).unbind(1)
             for key, y in self.kqv_lin(x_dict).items()
         }
         destinations = [key for key in kqv if key in self.dst_node_types]
         sizes = [x_dict[key].shape[0] for key in destinations]
-        first = {key: sum(sizes[:i]) for i, key in enumerate(destinations)}
+        offsets = {key: sum(sizes[:i]) for i, key in enumerate(destinations)}
         query = torch.cat([kqv[key][1] for key in destinations])
         graphs = {
             key: read_edges(edges, None, x_dict[key[0]], x_dict[key[-1]])[0]
             for key, edges in edge_index_dict.items()
         }
         joined = join_graphs(
-            list(graphs.values()), [first[key[-1]] for key in graphs], query.shape[0], query
+            list(graphs.values()), [offsets[key[-1]] for key in graphs], query.shape[0], query
         )
         parts = read_typed_terms(edge_index_dict, graphs, query, edge_weight, attn_bias, self.heads)
         terms = join_terms(list(parts.values()), list(graphs.values()), self.heads, query)
@@ -169,12 +170,12 @@ class HGTConv(AttentionConv):
         joined: Graph,
         terms: EdgeTerms,
     ) -> Tensor:
-        # mu_r (q . K_r k) = q . (mu_r K_r) k: the weight of a type is scaled, not its edges
+        # mu_r (q . K_r k) = q . (mu_r K_r) k, so scale the matrix K_r and not the scores of edges
         scaled = {key: self.p_rel["__".join(key)].view(-1, 1, 1) for key in graphs}
         key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs}, scaled)
         value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
-        score, want_any = DotScore(query, key), is_recording()
-        out, weights = attend_unrecorded(score, value, joined, terms, 0.0, want_any)
+        score, needs_weights = DotScore(query, key), is_recording()
+        out, weights = attend_unrecorded(score, value, joined, terms, 0.0, needs_weights)
         if weights is not None:
             parts = weights.split([graph.num_edges for graph in graphs.values()])
             for (edge_type, graph), part in zip(graphs.items(), parts):
@@ -189,7 +190,7 @@ class HGTConv(AttentionConv):
         joined: Graph,
         terms: EdgeTerms,
     ) -> Tensor:
-        self.note_edge_by_edge(None, joined)
+        self.record_edge_by_edge(None, joined)
         key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs})
         value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
         scale = [
@@ -210,7 +211,7 @@ class HGTConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weighted values [e, h * c] of the edges: the edge-by-edge path."""
+        """Return the weighted values [e, h * c] of the edges (edge-by-edge path only)."""
         score = (q_i * k_j).sum(-1) * edge_attr / math.sqrt(q_i.shape[-1])
         alpha = self.softmax(score, index, ptr, size_i)
         return (v_j * alpha.unsqueeze(-1)).flatten(1)
@@ -222,16 +223,26 @@ class HGTConv(AttentionConv):
         rows: dict[EdgeType, Tensor],
         scale: dict[EdgeType, Tensor] | None = None,
     ) -> Tensor:
-        """The rows of each edge type by the maps of that type, one type after the other."""
+        """Multiply the source rows of each edge type by its matrices, one per head.
+
+        Args:
+            linear: the matrices of all heads and edge types.
+            like: a tensor [n, h, c] of the result's width, dtype and device.
+            rows: keys or values [m, h, c] of the sources, by edge type.
+            scale: factor of the matrices of each edge type, [h, 1, 1], or None.
+
+        Returns:
+            The products of all edge types, one type after the other, [sum of m, h, c].
+        """
         if type(linear) is not HeteroLinear or linear.bias is not None or not is_untouched(linear):
             return self._call(linear, like, rows, scale)
         weight = linear.weight.unflatten(0, (self.heads, -1))
-        related = [like.new_empty(0, *like.shape[1:])]
+        products = [like.new_empty(0, *like.shape[1:])]
         for key, x in rows.items():
-            of_type = weight[:, self.edge_types_map[key]]
-            of_type = of_type if scale is None else of_type * scale[key]
-            related.append(torch.einsum("nhc,hcd->nhd", x, of_type.to(x.dtype)))
-        return torch.cat(related)
+            matrix = weight[:, self.edge_types_map[key]]
+            matrix = matrix if scale is None else matrix * scale[key]
+            products.append(torch.einsum("nhc,hcd->nhd", x, matrix.to(x.dtype)))
+        return torch.cat(products)
 
     def _call(
         self,
@@ -240,22 +251,26 @@ class HGTConv(AttentionConv):
         rows: dict[EdgeType, Tensor],
         scale: dict[EdgeType, Tensor] | None,
     ) -> Tensor:
-        """The same by a map that does more than multiply: heads and types in ascending order."""
+        """Return the result of :meth:`_relate` by calling a module that does more than multiply.
+
+        The module gets its rows sorted by head and edge type, as PyG's layer passes them.
+        """
         order = sorted(rows, key=lambda key: self.edge_types_map[key])
         counts = [rows[key].shape[0] for key in order]
-        numbers = torch.tensor([self.edge_types_map[key] for key in order], dtype=torch.int64)
-        kind = numbers.repeat_interleave(torch.tensor(counts, dtype=torch.int64)).to(like.device)
-        first = len(self.edge_types) * torch.arange(self.heads, device=like.device)
+        types = torch.tensor([self.edge_types_map[key] for key in order], dtype=torch.int64)
+        row_type = types.repeat_interleave(torch.tensor(counts, dtype=torch.int64))
+        head_offset = len(self.edge_types) * torch.arange(self.heads, device=like.device)
+        index = (head_offset[:, None] + row_type.to(like.device)).flatten()
         x = torch.cat([like.new_empty(0, *like.shape[1:]), *(rows[key] for key in order)])
-        mapped = linear(x.transpose(0, 1).flatten(0, 1), (first[:, None] + kind).flatten())
+        mapped = linear(x.transpose(0, 1).flatten(0, 1), index)
         parts = mapped.unflatten(0, (self.heads, -1)).transpose(0, 1).split(counts)
-        related = dict(zip(order, parts))
+        products = dict(zip(order, parts))
         if scale is not None:
-            related = {key: y * scale[key].view(-1, 1) for key, y in related.items()}
-        return torch.cat([x[:0], *(related[key] for key in rows)])
+            products = {key: y * scale[key].view(-1, 1) for key, y in products.items()}
+        return torch.cat([x[:0], *(products[key] for key in rows)])
 
     def _skip(self, key: NodeType, out: Tensor, x: Tensor) -> Tensor:
-        """Out, or where the widths agree a mixture of it and x."""
+        """Return the gated mixture of out and x if their widths are equal, else out."""
         if out.shape[-1] != x.shape[-1]:
             return out
         alpha = self.skip[key].sigmoid().to(out.dtype)

@@ -1,4 +1,4 @@
-"""HypergraphConv: from nodes to hyperedges and back, with or without attention between them."""
+"""HypergraphConv: aggregates nodes into hyperedges and back, with optional attention."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ MODES = ("node", "edge")
 
 
 class HypergraphConv(AttentionConv):
-    r"""Convolution on a hypergraph, whose edges join any number of nodes.
+    r"""Convolution on a hypergraph, whose hyperedges join any number of nodes.
 
     .. math::
         x'_i = b + \Big\Vert_h \frac{1}{D_i} \sum_{s \ni i} \alpha_{is} \frac{1}{B_s}
         \sum_{j \in s} \alpha_{js} W x_j, \qquad D_i = \sum_{s \ni i} w_s
 
-    with :math:`B_s` the number of nodes in a hyperedge s. Without attention :math:`\alpha = 1`,
+    with the number of nodes :math:`B_s` of a hyperedge s. Without attention :math:`\alpha = 1`,
     else :math:`\alpha_{js} = \mathrm{softmax}\, \mathrm{LeakyReLU}(a \cdot [W x_j, W z_s])` with
-    the features z of the hyperedges: over the nodes of a hyperedge (``attention_mode="node"``) or
-    over the hyperedges of a node (``"edge"``). Takes the arguments and the parameters of
-    ``torch_geometric.nn.HypergraphConv`` and gives its outputs. No tensor of size pairs x channels
-    is formed.
+    the features z of the hyperedges. The softmax runs over the nodes of a hyperedge
+    (``attention_mode="node"``) or over the hyperedges of a node (``"edge"``). Has the arguments
+    and the parameters of ``torch_geometric.nn.HypergraphConv`` and returns the same outputs. No
+    tensor of size pairs x channels is formed.
 
     Args:
-        in_channels: features of a node, and of a hyperedge, d; -1 takes it from the first input.
+        in_channels: number of node and hyperedge features, d; -1 takes it from the first input.
         out_channels: channels per head, c.
-        use_attention: whether pairs have weights.
+        use_attention: whether pairs of node and hyperedge have attention weights.
         attention_mode: ``"node"`` or ``"edge"``.
         heads: number of heads, h; 1 without attention.
-        concat: whether heads are laid side by side, or averaged.
-        negative_slope: slope of the LeakyReLU below zero.
-        dropout: probability of dropping a weight in training.
-        bias: whether a bias is added.
-        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+        concat: whether the heads are concatenated; else they are averaged.
+        negative_slope: slope of the LeakyReLU for negative inputs.
+        dropout: dropout probability of the attention weights in training.
+        bias: whether a learned bias is added to the output.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
 
     Shapes:
         - **input:** x [n, d]; pairs (2, e) of a node and a hyperedge; hyperedge weights [m];
@@ -59,7 +59,7 @@ class HypergraphConv(AttentionConv):
           hyperedges
 
     Raises:
-        TypeError: for other than tensors, or dtypes that differ.
+        TypeError: for inputs that are no tensors, or dtypes that differ.
         ValueError: for a wrong shape or setting, an index out of range, or attention without
             hyperedge features.
 
@@ -91,7 +91,7 @@ class HypergraphConv(AttentionConv):
         if attention_mode not in MODES:
             raise ValueError(f"attention_mode must be one of {MODES}; got {attention_mode!r}")
         if (flow := kwargs.get("flow", "source_to_target")) != "source_to_target":
-            raise ValueError(f"flow must be 'source_to_target', and then back; got {flow!r}")
+            raise ValueError(f"flow must be 'source_to_target'; got {flow!r}")
         check_at_least(-1, in_channels=in_channels)
         settings = {"negative_slope": negative_slope, "dropout": dropout} if use_attention else {}
         super().__init__(
@@ -107,7 +107,7 @@ class HypergraphConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         super().reset_parameters()
         self.lin.reset_parameters()
         glorot(self.att)
@@ -121,7 +121,7 @@ class HypergraphConv(AttentionConv):
         hyperedge_attr: OptTensor = None,
         num_edges: int | None = None,
     ) -> Tensor:
-        """Gather nodes into hyperedges, and these into nodes.
+        """Aggregate nodes into hyperedges, and hyperedges into nodes.
 
         Args:
             x: node features, see Shapes.
@@ -129,51 +129,53 @@ class HypergraphConv(AttentionConv):
                 :class:`gattn.Graph` from n nodes to m hyperedges.
             hyperedge_weight: w, see Shapes; None for ones.
             hyperedge_attr: z, see Shapes.
-            num_edges: number of hyperedges, m; without it read from the features, the weights, or
-                the pairs. Of hyperedges without a node features and weights may be left out.
+            num_edges: number of hyperedges, m; None reads it from the features, the weights or
+                the pairs. Features and weights of trailing hyperedges without nodes are optional.
 
         Returns:
             The new node features.
         """
-        into = _pairs(hyperedge_index, x, hyperedge_weight, hyperedge_attr, num_edges)
+        to_hyperedges = _pairs(hyperedge_index, x, hyperedge_weight, hyperedge_attr, num_edges)
         if hyperedge_weight is not None:
-            hyperedge_weight = _filled(hyperedge_weight, into.num_dst)
+            hyperedge_weight = _pad_rows(hyperedge_weight, to_hyperedges.num_dst)
         if hyperedge_attr is not None:
-            hyperedge_attr = _filled(hyperedge_attr, into.num_dst)
+            hyperedge_attr = _pad_rows(hyperedge_attr, to_hyperedges.num_dst)
         value = split_heads(project(self.lin, x), self.out_channels)
-        back = cached(into, "back", into.transpose)
-        alpha = self._weigh(value, hyperedge_attr, into, back)
-        dtype = acc_dtype(value.dtype)  # of counts, which 16 bits do not hold
+        to_nodes = cached(to_hyperedges, "transposed", to_hyperedges.transpose)
+        alpha = self._attention_weights(value, hyperedge_attr, to_hyperedges, to_nodes)
+        dtype = acc_dtype(value.dtype)  # counts can exceed the integers that 16-bit floats hold
         if hyperedge_weight is None:
-            hyperedge_weight = value.new_ones(into.num_dst, dtype=dtype)
-        of_hyperedge = _inverse(into.in_degree().to(dtype).view(-1, 1))
-        of_node = _inverse(sum_sources(hyperedge_weight.to(dtype).view(-1, 1), back))
-        add_up = self._sum if self.fused else self._sum_edge_by_edge
-        inside = add_up(alpha, value, of_hyperedge, into)
-        out = add_up(alpha, inside, of_node, back)
+            hyperedge_weight = value.new_ones(to_hyperedges.num_dst, dtype=dtype)
+        hyperedge_norm = _inverse(to_hyperedges.in_degree().to(dtype).view(-1, 1))
+        node_norm = _inverse(sum_sources(hyperedge_weight.to(dtype).view(-1, 1), to_nodes))
+        sum_values = self._sum if self.fused else self._sum_edge_by_edge
+        hyperedges = sum_values(alpha, value, hyperedge_norm, to_hyperedges)
+        out = sum_values(alpha, hyperedges, node_norm, to_nodes)
         return add_bias(out.flatten(1) if self.concat else out.mean(1), self.bias)
 
-    def _weigh(
-        self, value: Tensor, hyperedge_attr: OptTensor, into: Graph, back: Graph
+    def _attention_weights(
+        self, value: Tensor, hyperedge_attr: OptTensor, to_hyperedges: Graph, to_nodes: Graph
     ) -> OptTensor:
-        """The weights of all pairs of a node and a hyperedge, [e, h]; None without attention."""
+        """Return the weights of all pairs of node and hyperedge, [e, h]; None without attention."""
         if self.att is None:
             return None
         if hyperedge_attr is None:
             raise ValueError(f"{self} was made with use_attention=True and needs hyperedge_attr")
         key = split_heads(project(self.lin, hyperedge_attr, "hyperedge_attr"), self.out_channels)
-        of_node, of_hyperedge = self.att.chunk(2, dim=-1)
-        (by_node,), (by_hyperedge,) = head_scores(value, of_node), head_scores(key, of_hyperedge)
-        score = F.leaky_relu(edge_sum(by_hyperedge, by_node, into), self.negative_slope)
-        alpha = edge_softmax(score, into if self.attention_mode == "node" else back)
+        node_att, hyperedge_att = self.att.chunk(2, dim=-1)
+        (node_score,) = head_scores(value, node_att)
+        (hyperedge_score,) = head_scores(key, hyperedge_att)
+        score = edge_sum(hyperedge_score, node_score, to_hyperedges)
+        score = F.leaky_relu(score, self.negative_slope)
+        alpha = edge_softmax(score, to_hyperedges if self.attention_mode == "node" else to_nodes)
         if is_recording():
-            record(alpha, into)
+            record(alpha, to_hyperedges)
         return F.dropout(alpha, self.dropout, self.training)
 
     def _sum(self, alpha: OptTensor, value: Tensor, norm: Tensor, graph: Graph) -> Tensor:
-        """The normalised sum of the values by the weights, [n, h, c].
+        """Return the normalised, weighted sums of the values, [n, h, c].
 
-        The weights are normalised, and not the sum, which could outgrow 16 bits.
+        The weights are normalised and not the sums, because sums could overflow 16-bit floats.
         """
         weight = to_edges(norm, graph)
         if alpha is not None:
@@ -193,7 +195,7 @@ class HypergraphConv(AttentionConv):
         )
 
     def message(self, x_j: Tensor, norm_i: Tensor, alpha: OptTensor) -> Tensor:
-        """Weighted values [e, h, c] of the pairs: the edge-by-edge path."""
+        """Return the weighted values [e, h, c] of the pairs (edge-by-edge path only)."""
         out = norm_i.view(-1, 1, 1) * x_j.view(-1, self.heads, self.out_channels)
         return out if alpha is None else alpha.view(-1, self.heads, 1) * out
 
@@ -208,41 +210,40 @@ def _pairs(
     attr: OptTensor,
     count: int | None,
 ) -> Graph:
-    """The graph from n nodes to m hyperedges.
+    """Check the inputs and return the graph from n nodes to m hyperedges.
 
     Raises:
-        TypeError: for other than tensors.
+        TypeError: for inputs that are no tensors.
         ValueError: for a wrong shape or an index out of range.
     """
     check_tensor("x", x)
     if x.dim() != 2:
         raise ValueError(f"x must have shape (n, d); got {tuple(x.shape)}")
-    supplied = {"hyperedge_weight": weight, "hyperedge_attr": attr}
-    reported = {name: tensor.shape[0] for name, tensor in supplied.items() if tensor is not None}
+    tensors = {"hyperedge_weight": weight, "hyperedge_attr": attr}
+    row_counts = {name: tensor.shape[0] for name, tensor in tensors.items() if tensor is not None}
     if isinstance(hyperedge_index, Graph):
         count = hyperedge_index.num_dst
-    elif count is None and reported:
-        count = max(reported.values())
+    elif count is None and row_counts:
+        count = max(row_counts.values())
     elif count is None:
         if torch.compiler.is_exporting():
             raise ValueError(
-                "torch.export fixes what is read from a tensor: give the number of hyperedges, "
-                "num_edges"
+                "torch.export cannot read the number of hyperedges from a tensor: pass num_edges"
             )
         count = int(hyperedge_index[1].max()) + 1 if hyperedge_index.numel() else 0
     pairs = as_graph(hyperedge_index, (x.shape[0], count))
-    for name, rows in reported.items():
+    for name, rows in row_counts.items():
         if rows != count and bool(pairs.in_degree()[rows:].any() if rows < count else rows > count):
-            raise ValueError(f"{name} must have {count} rows, one a hyperedge; got {rows}")
+            raise ValueError(f"{name} must have {count} rows, one per hyperedge; got {rows}")
     return pairs
 
 
-def _filled(rows: Tensor, count: int) -> Tensor:
-    """The rows [count, ...] of all hyperedges, of which the last may have no node and no row."""
+def _pad_rows(rows: Tensor, count: int) -> Tensor:
+    """Append rows of zeros, for trailing hyperedges without nodes, up to ``count`` rows."""
     missing = count - rows.shape[0]
     return torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])]) if missing else rows
 
 
 def _inverse(x: Tensor) -> Tensor:
-    """1 / x, and 0 for 0."""
+    """Return 1 / x, with 0 in place of 1 / 0."""
     return 1 / x.masked_fill(x == 0, torch.inf)

@@ -1,4 +1,7 @@
-"""Messages that are a sum of what both ends and the edge bring: never formed for all edges."""
+"""Messages that are the sum of a source, a destination and an edge term.
+
+They are aggregated without forming a tensor of size edges x channels.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +29,19 @@ from gattn.ops.custom_score.chunked import edgewise
 
 
 class Messages(NamedTuple):
-    """m_ij = v_j + u_i + W a_ij, by its parts."""
+    """The three terms of the messages m_ij = v_j + u_i + W a_ij."""
 
     source: Tensor
-    """v, [m, h, c]."""
+    """Term of the source nodes, v [m, h, c]."""
     destination: Tensor | None
-    """u, [n, h, c]."""
+    """Term of the destination nodes, u [n, h, c]; None for no such term."""
     edge_attr: Tensor | None
-    """a, [e, d]."""
+    """Edge features, a [e, d]; None for no edge term."""
     lin_edge: Linear | None
-    """W, with its bias if it has one."""
+    """Linear map of the edge features, W, with or without a bias."""
 
     def score(self, vector: Tensor, nodes: int) -> GATScore:
-        """LeakyReLU(w . m_ij) into each of n nodes, for w of shape [1, h, c]."""
+        """Return the score LeakyReLU(w . m_ij) for a vector w [1, h, c] and n destinations."""
         (key,) = head_scores(self.source, vector)
         query = key.new_zeros(nodes, key.shape[1])
         if self.destination is not None:
@@ -51,10 +54,13 @@ class Messages(NamedTuple):
         return GATScore(query, key, edge=edge)
 
     def sum(self, score: Score | None, graph: Graph, terms: EdgeTerms) -> Tensor:
-        """The sum of the messages, weighted by the softmax of a score if given: [n, h, c]."""
+        """Return the sums of the messages into each node, [n, h, c].
+
+        The messages are weighted by the softmax of ``score``; None means weights of 1.
+        """
         heads, channels = self.source.shape[1:]
         value, columns, proj = self.source, None, None
-        if self.destination is not None:  # one channel more, for the sum of the weights
+        if self.destination is not None:  # a channel of ones, whose result is the sum of weights
             value = F.pad(value, (0, 1), value=1.0)
         if self.edge_attr is not None:
             columns, weight = features_and_weight(self.lin_edge, self.edge_attr)
@@ -72,55 +78,64 @@ class Messages(NamedTuple):
         return out[..., :channels] + out[..., channels:] * self.destination
 
 
-def opposite_products(there: Messages, back: Messages, graph: Graph) -> Tensor:
-    """m_ij . m_ji with the features of the one edge for both, [e, h].
+def opposite_products(forward: Messages, reverse: Messages, graph: Graph) -> Tensor:
+    """Return the dot products m_ij . m_ji of each edge's two messages, [e, h].
+
+    Both messages use the features of the same edge.
 
     Args:
-        there: the messages along the edges.
-        back: those against them: of nodes j for the parts of i, and the other way round.
+        forward: terms of the messages m_ij along the edges.
+        reverse: terms of the messages m_ji against the edges: destinations have the source terms.
         graph: the edges.
     """
-    if there.edge_attr is None and there.destination is None:
-        return edge_dot(back.source, there.source, graph)
-    at_dst = _given(back.source, there.destination)
-    graph, at_src = graph.fetch_source_rows(*_given(there.source, back.destination))
-    linear = None if there.edge_attr is None else there.lin_edge
-    if torch.compiler.is_compiling():  # which takes no module that is made on the way
+    if forward.edge_attr is None and forward.destination is None:
+        return edge_dot(reverse.source, forward.source, graph)
+    dst_terms = _without_none(reverse.source, forward.destination)
+    graph, src_terms = graph.fetch_source_rows(*_without_none(forward.source, reverse.destination))
+    linear = None if forward.edge_attr is None else forward.lin_edge
+    if torch.compiler.is_compiling():  # torch.compile does not trace a module created here
         source, destination = graph.edge_index
-        rows = [t[destination] for t in at_dst], [t[source] for t in at_src]
-        return _products(*rows, there.edge_attr, linear)
-    ends = ("destination", at_dst), ("source", at_src), ("edge", there.edge_attr)
+        rows = [t[destination] for t in dst_terms], [t[source] for t in src_terms]
+        return _products(*rows, forward.edge_attr, linear)
+    ends = ("destination", dst_terms), ("source", src_terms), ("edge", forward.edge_attr)
     return edgewise(_Products(linear), graph, *ends)
 
 
-def _given(*tensors: Tensor | None) -> list[Tensor]:
+def _without_none(*tensors: Tensor | None) -> list[Tensor]:
     return [tensor for tensor in tensors if tensor is not None]
 
 
 class _Products(Module):
-    """:func:`_products`, and the map that is learned."""
+    """Module form of :func:`_products`, which holds the learned edge map."""
 
     def __init__(self, lin_edge: Linear | None) -> None:
         super().__init__()
         self.lin_edge = lin_edge
 
     def forward(
-        self, of_dst: Sequence[Tensor], of_src: Sequence[Tensor], edge_attr: Tensor | None
+        self, dst_terms: Sequence[Tensor], src_terms: Sequence[Tensor], edge_attr: Tensor | None
     ) -> Tensor:
-        return _products(of_dst, of_src, edge_attr, self.lin_edge)
+        return _products(dst_terms, src_terms, edge_attr, self.lin_edge)
 
 
 def _products(
-    of_dst: Sequence[Tensor],
-    of_src: Sequence[Tensor],
+    dst_terms: Sequence[Tensor],
+    src_terms: Sequence[Tensor],
     edge_attr: Tensor | None,
     lin_edge: Linear | None,
 ) -> Tensor:
-    """m_ij . m_ji of a batch of edges, [b, h]; of an end its v and, if there is one, its u."""
-    there, back = of_src[0], of_dst[0]
-    if len(of_dst) > 1:
-        there, back = there + of_dst[1], back + of_src[1]
+    """Return m_ij . m_ji of a batch of b edges, [b, h].
+
+    Args:
+        dst_terms: the terms v_i and, if there is one, u_i of the destinations, each [b, h, c].
+        src_terms: the terms v_j and, if there is one, u_j of the sources, each [b, h, c].
+        edge_attr: edge features [b, d], or None.
+        lin_edge: linear map of the edge features, or None.
+    """
+    forward, reverse = src_terms[0], dst_terms[0]
+    if len(dst_terms) > 1:
+        forward, reverse = forward + dst_terms[1], reverse + src_terms[1]
     if edge_attr is not None and lin_edge is not None:
-        of_edge = lin_edge(edge_attr).view_as(there)
-        there, back = there + of_edge, back + of_edge
-    return (there * back).sum(-1)
+        edge_term = lin_edge(edge_attr).view_as(forward)
+        forward, reverse = forward + edge_term, reverse + edge_term
+    return (forward * reverse).sum(-1)

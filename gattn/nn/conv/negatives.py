@@ -1,4 +1,4 @@
-"""Negative sampling: pairs of nodes that no edge joins."""
+"""Negative sampling: draws pairs of nodes that are not joined by an edge."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from torch import Tensor
 from gattn.graph import Graph
 
 DENSE_PAIRS = 1 << 16
-"""Up to so many pairs of nodes are listed, beyond they are drawn."""
-TRIES = 3
+"""Largest number of node pairs that are all listed; among more, pairs are drawn at random."""
+MAX_DRAWS = 3
+"""Maximum number of random draws; after them, fewer pairs than requested may be returned."""
 
 
 def sample_non_edges(graph: Graph, count: int, *, symmetric: bool = False) -> Tensor:
@@ -17,11 +18,13 @@ def sample_non_edges(graph: Graph, count: int, *, symmetric: bool = False) -> Te
 
     Args:
         graph: a square graph of n nodes.
-        count: how many pairs to draw.
-        symmetric: whether each edge is there in both directions: one is then looked up.
+        count: number of pairs to draw.
+        symmetric: whether the graph contains the reverse of each edge. Then only one direction
+            is looked up.
 
     Returns:
-        int64 [2, count], without duplicates, in no order; fewer where there are not so many.
+        int64 [2, count] without duplicates, in no particular order; fewer columns if the graph
+        has fewer such pairs.
     """
     n = graph.num_src
     population = n * (n - 1)
@@ -38,45 +41,49 @@ def sample_non_edges(graph: Graph, count: int, *, symmetric: bool = False) -> Te
 def sample_within_graphs(
     graph: Graph, batch: Tensor, count: int, *, symmetric: bool = False
 ) -> Tensor:
-    """Draw pairs inside each graph of a batch, as :func:`sample_non_edges` inside one.
+    """Draw pairs inside each graph of a batch, as :func:`sample_non_edges` does inside one graph.
 
-    By torch's own numbers: those of a forward that a checkpoint computes again come again.
+    The random numbers come from torch's generator, so that a checkpoint that recomputes a forward
+    draws the same pairs again.
 
     Args:
         graph: a square graph of n nodes.
         batch: [n] integers, the graph of each node, in any order.
-        count: how many pairs to draw in each graph.
-        symmetric: whether each edge is there in both directions.
+        count: number of pairs to draw in each graph.
+        symmetric: whether the graph contains the reverse of each edge.
 
     Returns:
-        int64 [2, -], the pairs of each graph one after the other, in the order of the graphs.
+        int64 [2, number of pairs], the pairs of each graph, in the order of the graphs.
     """
     batch = batch.long()
     nodes, sizes = batch.argsort(stable=True), batch.bincount()
-    first = sizes.cumsum(0) - sizes
-    place = torch.empty_like(nodes)
-    place[nodes] = torch.arange(nodes.shape[0], device=nodes.device) - first[batch[nodes]]
+    offsets = sizes.cumsum(0) - sizes
+    local_index = torch.empty_like(nodes)
+    local_index[nodes] = torch.arange(nodes.shape[0], device=nodes.device) - offsets[batch[nodes]]
     edges = graph.edge_index
     edges = edges[:, batch[edges[0]] == batch[edges[1]]]
-    owner = batch[edges[0]]
-    edges = place[edges[:, owner.argsort(stable=True)]]
-    numbers = owner.bincount(minlength=len(sizes)).tolist()
+    edge_batch = batch[edges[0]]
+    edges = local_index[edges[:, edge_batch.argsort(stable=True)]]
+    edge_counts = edge_batch.bincount(minlength=len(sizes)).tolist()
     result = [nodes.new_empty(2, 0)]
-    for pairs, members in zip(edges.split(numbers, 1), nodes.split(sizes.tolist())):
+    for pairs, members in zip(edges.split(edge_counts, 1), nodes.split(sizes.tolist())):
         drawn = sample_non_edges(Graph(pairs, len(members)), count, symmetric=symmetric)
         result.append(members[drawn])
     return torch.cat(result, dim=1)
 
 
 def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
-    """At least ``count`` different pairs without an edge, if a few tries find them."""
+    """Draw distinct pairs without an edge until there are ``count``, at most MAX_DRAWS times.
+
+    Pairs are returned as indices in [0, population), in ascending order.
+    """
     present = min(graph.num_edges * (1 if symmetric else 2), population - 1)
     size = int(1.1 * count / (1 - present / population)) + 16
     size = min(size, 4 * population)
     result = torch.empty(0, dtype=torch.int64, device=graph.device)
-    for _ in range(TRIES):
+    for _ in range(MAX_DRAWS):
         drawn = torch.randint(population, (size,), device=graph.device)
-        drawn = torch.cat([result, drawn]).sort().values  # neighbours in memory are looked up so
+        drawn = torch.cat([result, drawn]).sort().values  # sorted keys make the look-up local
         new = torch.ones_like(drawn, dtype=torch.bool)
         torch.ne(drawn[1:], drawn[:-1], out=new[1:])
         result = drawn[new & _without_edge(drawn, graph, symmetric)]
@@ -86,7 +93,7 @@ def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
 
 
 def _unrank(pairs: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The k-th pair of different nodes."""
+    """Return the two nodes of pairs that are given by their index among all ordered pairs."""
     row = pairs // max(n - 1, 1)
     col = pairs - row * max(n - 1, 1)
     return row, col + (col >= row)
@@ -94,15 +101,16 @@ def _unrank(pairs: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 def _without_edge(pairs: Tensor, graph: Graph, symmetric: bool) -> Tensor:
     row, col = _unrank(pairs, graph.num_src)
-    keys = graph.layout.destinations() * graph.num_src + graph.layout.col
-    there = _contains(keys, row * graph.num_src + col)
+    edge_keys = graph.layout.destinations() * graph.num_src + graph.layout.col
+    has_edge = _contains(edge_keys, row * graph.num_src + col)
     if not symmetric:
-        there |= _contains(keys, col * graph.num_src + row)
-    return ~there
+        has_edge |= _contains(edge_keys, col * graph.num_src + row)
+    return ~has_edge
 
 
-def _contains(sorted_keys: Tensor, requested: Tensor) -> Tensor:
+def _contains(sorted_keys: Tensor, keys: Tensor) -> Tensor:
+    """Return for each key whether it is in ``sorted_keys``."""
     if sorted_keys.numel() == 0:
-        return torch.zeros_like(requested, dtype=torch.bool)
-    place = torch.searchsorted(sorted_keys, requested).clamp_(max=sorted_keys.numel() - 1)
-    return sorted_keys[place] == requested
+        return torch.zeros_like(keys, dtype=torch.bool)
+    position = torch.searchsorted(sorted_keys, keys).clamp_(max=sorted_keys.numel() - 1)
+    return sorted_keys[position] == keys

@@ -1,4 +1,4 @@
-"""PointTransformerConv: attention between points, with a weight for each channel."""
+"""PointTransformerConv: attention between points, with a weight per edge and channel."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ class PointTransformerConv(AttentionConv):
         \gamma(W_{\mathrm{dst}} x_i - W_{\mathrm{src}} x_j + \delta_{ij}), \qquad
         \delta_{ij} = h(p_i - p_j)
 
-    Takes the arguments and the parameters of ``torch_geometric.nn.PointTransformerConv`` and gives
-    its outputs. Without ``attn_nn``, and with a linear map for ``pos_nn``, score and value split
-    into a part of each end: nothing of the size of the edges is formed. With networks, these run
-    some thousand edges at a time, in backward again; the scores [e, c] are stored. A network that
-    may look at more than one edge, such as a batch normalisation in training, is given all edges
-    at once, as PyG gives them: :attr:`slow_path_reason` tells.
+    Has the arguments and the parameters of ``torch_geometric.nn.PointTransformerConv`` and returns
+    the same outputs. Without ``attn_nn`` and with a linear ``pos_nn``, score and value are sums of
+    a source term and a destination term, so no tensor of the size of the edges is formed. Other
+    networks are applied to some thousand edges at a time, and again in backward; their scores
+    [e, c] are stored. A network that may combine several edges, such as batch normalisation in
+    training, is applied to all edges at once, as in PyG, and :attr:`slow_path_reason` names it.
 
     Args:
-        in_channels: features of a point, d, or a pair (source, destination); -1 takes it from the
-            first input.
-        out_channels: features of the result, c.
-        pos_nn: h, from [b, 3] to [b, c]; None for a linear map.
-        attn_nn: gamma, from [b, c] to [b, c]; None for none.
-        add_self_loops: whether each point attends to itself, too.
-        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+        in_channels: number of point features, d, or a pair (source, destination); -1 takes the
+            number from the first input.
+        out_channels: number of output features, c.
+        pos_nn: the network h from [b, 3] to [b, c]; None for a linear map.
+        attn_nn: the network gamma from [b, c] to [b, c]; None for the identity.
+        add_self_loops: whether each point also attends to itself.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
 
     Shapes:
         - **input:** x [n, d], or ([m, d_s], [n, d_t]) if bipartite; positions [n, 3], or
@@ -60,7 +60,7 @@ class PointTransformerConv(AttentionConv):
         - **output:** [n, c]; zeros for a point without edges
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
+        TypeError: if the edges have an unsupported type, or the dtypes differ.
         ValueError: for a wrong shape or an index out of range.
 
     Reference:
@@ -96,7 +96,7 @@ class PointTransformerConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         super().reset_parameters()
         reset(self.pos_nn)
         if self.attn_nn is not None:
@@ -109,8 +109,8 @@ class PointTransformerConv(AttentionConv):
         return ()
 
     def _slow_setting(self) -> str:
-        """Which network may look at more than one edge, in words."""
-        if torch.compiler.is_compiling():  # then they are given all edges anyway
+        """Return the network that may combine several edges, with the reason; "" for none."""
+        if torch.compiler.is_compiling():  # compiled code applies the networks to all edges anyway
             return ""
         networks = {"pos_nn": self.pos_nn, "attn_nn": self.attn_nn}
         reasons = {
@@ -118,8 +118,7 @@ class PointTransformerConv(AttentionConv):
             for name, network in networks.items()
             if network is not None
         }
-        in_words = (f"{name}: {reason}" for name, reason in reasons.items() if reason)
-        return next(in_words, "")
+        return next((f"{name}: {reason}" for name, reason in reasons.items() if reason), "")
 
     def forward(
         self,
@@ -130,95 +129,102 @@ class PointTransformerConv(AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Attend along the edges.
+        """Compute the attention along the edges.
 
         Args:
             x: features of the points, see Shapes.
             pos: positions of the points, see Shapes.
             edge_index: the edges, see Shapes.
             edge_weight: [e], multiplies the message of each edge.
-            attn_bias: [e], is added to the scores of each edge; -inf drops it.
+            attn_bias: [e], added to the scores of each edge; -inf removes the edge.
 
         Returns:
-            The new features.
+            The new features of the points.
         """
         x_src, x_dst = _pair("x", x, self.in_channels)
-        at = _pair("pos", pos, 3)
-        for end, (rows, of) in zip(("source", "destination"), zip(at, (x_src, x_dst))):
-            if rows.shape[0] != of.shape[0]:
+        pos_src, pos_dst = _pair("pos", pos, 3)
+        for end, p, features in (("source", pos_src, x_src), ("destination", pos_dst, x_dst)):
+            if p.shape[0] != features.shape[0]:
                 raise ValueError(
-                    f"pos must have {of.shape[0]} rows, as x of the {end}; got {rows.shape[0]}"
+                    f"pos must have {features.shape[0]} rows, as x of the {end}; got {p.shape[0]}"
                 )
         graph, _ = read_edges(edge_index, None, x_src, x_dst, self_loops=self.add_self_loops)
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
         key, query = project(self.lin_src, x_src), project(self.lin_dst, x_dst)
         value = project(self.lin, x_src)
-        graph, (key, value, at_src) = graph.fetch_source_rows(key, value, at[0])
-        how = self._sum_edge_by_edge
+        graph, (key, value, pos_src) = graph.fetch_source_rows(key, value, pos_src)
+        sum_values = self._sum_edge_by_edge
         if self.fused:
             is_linear = self.attn_nn is None and is_plain(self.pos_nn)
-            how = self._sum_of_nodes if is_linear else self._sum_of_edges
-        return how(query, key, value, (at_src, at[1]), graph, terms)
+            sum_values = self._sum_node_terms if is_linear else self._sum_in_chunks
+        return sum_values(query, key, value, (pos_src, pos_dst), graph, terms)
 
-    def _sum_of_nodes(
-        self, query: Tensor, key: Tensor, value: Tensor, at: PairTensor, graph: Graph,
+    def _sum_node_terms(
+        self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
         terms: EdgeTerms,
     ) -> Tensor:  # fmt: skip
-        """With delta_ij = d_i - d_j: a head for each channel, of the nodes' own scores."""
-        from_dst, from_src = self._offsets(*at, value)
-        of_dst, of_src = infinite_as_nan(query + from_dst), infinite_as_nan(-(key + from_src))
-        score = GATScore(of_dst, of_src, negative_slope=1.0)
-        pair = torch.stack([value - from_src, torch.ones_like(from_src)], dim=-1)
-        out, mass = attend_with_score(score, pair, graph, terms=terms)[0].unbind(-1)
-        return (out + mass * from_dst).to(value.dtype)
+        """Return the sums for a linear pos_nn, where delta_ij = d_i - d_j.
 
-    def _offsets(self, at_src: Tensor, at_dst: Tensor, like: Tensor) -> PairTensor:
-        """d_i and d_j, whose difference is delta_ij: from the middle, lest digits cancel."""
+        Each channel is a head, whose score is a sum of a source and a destination term.
+        """
+        d_dst, d_src = self._position_terms(*pos, value)
+        query_score, key_score = infinite_as_nan(query + d_dst), infinite_as_nan(-(key + d_src))
+        score = GATScore(query_score, key_score, negative_slope=1.0)
+        value_and_one = torch.stack([value - d_src, torch.ones_like(d_src)], dim=-1)
+        out = attend_with_score(score, value_and_one, graph, terms=terms)[0]
+        values, weight_sum = out.unbind(-1)
+        return (values + weight_sum * d_dst).to(value.dtype)
+
+    def _position_terms(self, pos_src: Tensor, pos_dst: Tensor, like: Tensor) -> PairTensor:
+        """Return d_i and d_j of the destinations and sources, with delta_ij = d_i - d_j.
+
+        Positions are taken relative to their mean, so that the difference loses fewer digits.
+        """
         linear = cast(Linear, self.pos_nn)
         weight, bias = linear.weight, linear.bias
-        for rows in (at_src, at_dst):
+        for rows in (pos_src, pos_dst):
             check_features("pos", rows, weight.shape[1], weight)
         wide = acc_dtype(like.dtype)
-        middle = at_src.detach().to(wide).nanmean(0).nan_to_num(0.0, 0.0, 0.0)
+        mean = pos_src.detach().to(wide).nanmean(0).nan_to_num(0.0, 0.0, 0.0)
         with torch.autocast(like.device.type, enabled=False):
-            of_src = F.linear(at_src.to(wide) - middle, weight.to(wide))
-            of_dst = F.linear(
-                at_dst.to(wide) - middle, weight.to(wide), None if bias is None else bias.to(wide)
+            d_src = F.linear(pos_src.to(wide) - mean, weight.to(wide))
+            d_dst = F.linear(
+                pos_dst.to(wide) - mean, weight.to(wide), None if bias is None else bias.to(wide)
             )
-        return of_dst, of_src
+        return d_dst, d_src
 
-    def _sum_of_edges(
-        self, query: Tensor, key: Tensor, value: Tensor, at: PairTensor, graph: Graph,
+    def _sum_in_chunks(
+        self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
         terms: EdgeTerms,
     ) -> Tensor:  # fmt: skip
-        """With networks on the edges, chunk by chunk."""
-        apart = edge_sum(at[1], -at[0], graph)
-        ends = ("destination", query), ("source", key), ("edge", apart)
-        parts = _Networks(self.pos_nn, self.attn_nn)
-        if torch.compiler.is_compiling():  # which takes no module that is made on the way
+        """Return the sums for any networks, which are applied to chunks of the edges."""
+        difference = edge_sum(pos[1], -pos[0], graph)
+        ends = ("destination", query), ("source", key), ("edge", difference)
+        networks = _Networks(self.pos_nn, self.attn_nn)
+        if torch.compiler.is_compiling():  # torch.compile does not trace a module created here
             source, destination = graph.edge_index
-            offset = self.pos_nn(apart)
+            offset = self.pos_nn(difference)
             alpha = edge_softmax(
                 terms.biased(_scores(query[destination], key[source], offset, self.attn_nn)), graph
             )
-            built = (value[source] + offset).unsqueeze(-1)
-            return aggregate(terms.weighted(alpha), built, graph.incidence()).squeeze(-1)
-        alpha = edge_softmax(terms.biased(edgewise(parts.scores, graph, *ends)), graph)
+            messages = (value[source] + offset).unsqueeze(-1)
+            return aggregate(terms.weighted(alpha), messages, graph.incidence()).squeeze(-1)
+        alpha = edge_softmax(terms.biased(edgewise(networks.scores, graph, *ends)), graph)
         if is_recording():
             record(alpha, graph)
-        ends = ("source", value), ("edge", apart)
+        ends = ("source", value), ("edge", difference)
         return edgewise(
-            parts.messages, graph, *ends, weight=("edge", terms.weighted(alpha))
+            networks.messages, graph, *ends, weight=("edge", terms.weighted(alpha))
         ).squeeze(-1)
 
     def _sum_edge_by_edge(
-        self, query: Tensor, key: Tensor, value: Tensor, at: PairTensor, graph: Graph,
+        self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
         terms: EdgeTerms,
     ) -> Tensor:  # fmt: skip
-        self.note_edge_by_edge(None, graph)
+        self.record_edge_by_edge(None, graph)
         # propagate_type: (query: Tensor, key: Tensor, value: Tensor, pos: PairTensor)
         with self.bind_terms(terms):
-            return self.propagate(graph.edge_index, query=query, key=key, value=value, pos=at)
+            return self.propagate(graph.edge_index, query=query, key=key, value=value, pos=pos)
 
     def message(
         self,
@@ -231,26 +237,26 @@ class PointTransformerConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weighted values [e, c] of the edges: the edge-by-edge path."""
+        """Return the weighted values [e, c] of the edges (edge-by-edge path only)."""
         offset = self.pos_nn(pos_i - pos_j)
         score = _scores(query_i, key_j, offset, self.attn_nn)
         return self.softmax(score, index, ptr, size_i) * (value_j + offset)
 
 
 class _Networks(Module):
-    """What a batch of edges brings, by the networks of a layer."""
+    """Scores and messages of a batch of edges, computed by the networks of a layer."""
 
     def __init__(self, pos_nn: Network, attn_nn: Network | None) -> None:
         super().__init__()
         self.pos_nn, self.attn_nn = pos_nn, attn_nn
 
-    def scores(self, query: Tensor, key: Tensor, apart: Tensor) -> Tensor:
-        """gamma(q_i - k_j + delta_ij), [b, c]."""
-        return _scores(query, key, self.pos_nn(apart), self.attn_nn)
+    def scores(self, query: Tensor, key: Tensor, difference: Tensor) -> Tensor:
+        """Return gamma(q_i - k_j + delta_ij), [b, c], for differences of positions [b, 3]."""
+        return _scores(query, key, self.pos_nn(difference), self.attn_nn)
 
-    def messages(self, value: Tensor, apart: Tensor) -> Tensor:
-        """v_j + delta_ij, a head for each channel: [b, c, 1]."""
-        return (value + self.pos_nn(apart)).unsqueeze(-1)
+    def messages(self, value: Tensor, difference: Tensor) -> Tensor:
+        """Return v_j + delta_ij with each channel as a head, [b, c, 1]."""
+        return (value + self.pos_nn(difference)).unsqueeze(-1)
 
 
 def _scores(query: Tensor, key: Tensor, offset: Tensor, attn_nn: Network | None) -> Tensor:
@@ -259,10 +265,10 @@ def _scores(query: Tensor, key: Tensor, offset: Tensor, attn_nn: Network | None)
 
 
 def _pair(name: str, x: Tensor | PairTensor, channels: object) -> PairTensor:
-    """Rows of the source and of the destination; one tensor serves as both."""
+    """Check and return the rows of the sources and of the destinations, from a tensor or pair."""
     pair = (x, x) if isinstance(x, Tensor) else tuple(x)
     if len(pair) != 2:
-        raise ValueError(f"{name} must be a tensor or a pair; got {len(pair)} of them")
+        raise ValueError(f"{name} must be a tensor or a pair of tensors; got {len(pair)} tensors")
     for rows in pair:
         check_tensor(name, rows)
         if rows.dim() != 2:

@@ -1,4 +1,4 @@
-"""ResGatedGraphConv: a gate for each channel of each edge."""
+"""ResGatedGraphConv: graph convolution with a gate per edge and channel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gattn.nn.common.features import (
 )
 from gattn.nn.common.recording import is_recording, record
 from gattn.nn.conv.base import AttentionConv
-from gattn.nn.conv.row_wise import acts_by_number
+from gattn.nn.conv.row_wise import is_elementwise
 from gattn.ops.custom_score.chunked import edgewise
 
 
@@ -41,31 +41,34 @@ class ResGatedGraphConv(AttentionConv):
         x'_i = W_{\mathrm{skip}} x_i + b + \sum_{j \in N(i)}
         \sigma(W_k [x_i, e_{ij}] + W_q [x_j, e_{ij}]) \odot W_v [x_j, e_{ij}]
 
-    Takes the arguments and the parameters of ``torch_geometric.nn.ResGatedGraphConv`` and gives its
-    outputs. Nodes are projected once, not once per edge, and gates are formed some thousand edges
-    at a time, in backward again: no tensor of size edges x channels is stored.
+    Has the arguments and the parameters of ``torch_geometric.nn.ResGatedGraphConv`` and returns
+    the same outputs. Nodes are projected once, not once per edge. Gates are computed for some
+    thousand edges at a time and recomputed in backward, so no tensor of size edges x channels is
+    stored.
 
     Args:
-        in_channels: features of a node, d, or a pair (source, destination); -1 takes it from the
-            first input.
-        out_channels: features of the result, c.
-        act: the gate, a function of [e, c]. A function or module of torch that acts on every number
-            by itself, such as ``torch.tanh``, runs fused, any other edge by edge.
-        edge_dim: features of an edge; None where there are none.
-        root_weight: whether the skip is added.
-        bias: whether a bias is added.
-        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+        in_channels: number of node features, d, or a pair (source, destination); -1 takes the
+            number from the first input.
+        out_channels: number of output features, c.
+        act: activation function of the gate, applied to [e, c]. With an elementwise function or
+            module of torch, such as ``torch.tanh``, the layer runs fused; with any other, edge by
+            edge.
+        edge_dim: number of edge features; None for a layer without edge features.
+        root_weight: whether the skip connection is added.
+        bias: whether a learned bias is added to the output.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
 
     Shapes:
         - **input:** x [n, d], or ([m, d_s], [n, d_t]) if bipartite, or [b, n, d] for b sets of
           features on one set of edges; edges as pairs (2, e), an adjacency [n, m] or a
           :class:`gattn.Graph`; edge features [e, edge_dim] or [e]
-        - **output:** [n, c]; [b, n, c] with a batch; for a node without edges the skip and the bias
+        - **output:** [n, c]; [b, n, c] with a batch; a node without edges gets the skip connection
+          and the bias
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
-        ValueError: for a wrong shape, an index out of range, or edge features without edge_dim or
-            the reverse.
+        TypeError: if the edges have an unsupported type, or the dtypes differ.
+        ValueError: for a wrong shape, an index out of range, edge features without edge_dim, or
+            edge_dim without edge features.
 
     Reference:
         Bresson and Laurent, "Residual gated graph convnets" (2017).
@@ -95,18 +98,18 @@ class ResGatedGraphConv(AttentionConv):
         self.act = act
         self.root_weight = root_weight
         source, destination = channel_pair(in_channels)
-        of_source, of_destination = (
+        source_width, destination_width = (
             width if width == -1 else width + (edge_dim or 0) for width in (source, destination)
         )
-        self.lin_key = Linear(of_destination, out_channels)
-        self.lin_query = Linear(of_source, out_channels)
-        self.lin_value = Linear(of_source, out_channels)
+        self.lin_key = Linear(destination_width, out_channels)
+        self.lin_query = Linear(source_width, out_channels)
+        self.lin_value = Linear(source_width, out_channels)
         self.lin_skip = Linear(destination, out_channels, bias=False) if root_weight else None
         self.bias = Parameter(torch.empty(out_channels)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         super().reset_parameters()
         for linear in (self.lin_key, self.lin_query, self.lin_value, self.lin_skip):
             if linear is not None:
@@ -114,9 +117,9 @@ class ResGatedGraphConv(AttentionConv):
         zeros(self.bias)
 
     def _slow_setting(self) -> str:
-        if acts_by_number(self.act):
+        if is_elementwise(self.act):
             return ""
-        return f"its act, {self.act}, is not known to act on every number by itself"
+        return f"its act, {self.act}, is not known to be elementwise"
 
     @property
     def _edge_maps(self) -> tuple[str, ...]:
@@ -130,7 +133,7 @@ class ResGatedGraphConv(AttentionConv):
         *,
         edge_weight: OptTensor = None,
     ) -> Tensor:
-        """Sum along the edges, through the gates.
+        """Sum the gated values of the neighbours.
 
         Args:
             x: node features, see Shapes.
@@ -145,14 +148,14 @@ class ResGatedGraphConv(AttentionConv):
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst)
         edge_attr = self._checked(edge_attr)
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, None)
-        self._take_widths(x_src, x_dst)
-        add_up = self._sum if self.fused else self._sum_edge_by_edge
-        out = merge_heads(add_up(x_src, x_dst, edge_attr, graph, terms), 1, x_src, concat=True)
+        self._initialise_lazy_maps(x_src, x_dst)
+        sum_values = self._sum if self.fused else self._sum_edge_by_edge
+        out = merge_heads(sum_values(x_src, x_dst, edge_attr, graph, terms), 1, x_src, concat=True)
         residual = None if self.lin_skip is None else skip(self.lin_skip, x_dst)
         return add_bias(out, self.bias, residual)
 
-    def _take_widths(self, x_src: Tensor, x_dst: Tensor) -> None:
-        """Make the weights of maps that wait for the width of a node and an edge beside it."""
+    def _initialise_lazy_maps(self, x_src: Tensor, x_dst: Tensor) -> None:
+        """Create the weights of lazy linear maps, for the width of node and edge features."""
         for linear, x in (
             (self.lin_key, x_dst),
             (self.lin_query, x_src),
@@ -164,9 +167,9 @@ class ResGatedGraphConv(AttentionConv):
     def _sum(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """The sum of the gated values, [n, 1, c]; b heads for b sets of features."""
+        """Return the sums of the gated values, [n, 1, c], or [n, b, c] for b sets of features."""
         key, query, value = (
-            as_heads(self._of_nodes(linear, x))
+            as_heads(self._project_nodes(linear, x))
             for linear, x in (
                 (self.lin_key, x_dst),
                 (self.lin_query, x_src),
@@ -177,19 +180,20 @@ class ResGatedGraphConv(AttentionConv):
         weight = terms.weighted(value.new_ones(graph.num_edges, value.shape[1]))
         maps = None if self.edge_dim is None else (self.lin_key, self.lin_query, self.lin_value)
         message = _Message(self.act, maps, self.edge_dim or 0)
-        if torch.compiler.is_compiling():  # which takes no module that is made on the way
+        if torch.compiler.is_compiling():  # torch.compile does not trace a module created here
             source, destination = graph.edge_index
-            built = message(key[destination], edge_attr, (query[source], value[source]))
-            return aggregate(weight, built, graph.incidence())
+            messages = message(key[destination], edge_attr, (query[source], value[source]))
+            return aggregate(weight, messages, graph.incidence())
         ends = ("destination", key), ("edge", edge_attr)
         if is_recording():
-            gates = edgewise(_Learned(message, message.gates), graph, *ends, ("source", query))
+            gates = _WithParameters(message, message.gates)
+            gates = edgewise(gates, graph, *ends, ("source", query))
             record(gates.flatten(1), graph)
         ends = *ends, ("source", (query, value))
-        return edgewise(_Learned(message, message), graph, *ends, weight=("edge", weight))
+        return edgewise(_WithParameters(message, message), graph, *ends, weight=("edge", weight))
 
-    def _of_nodes(self, linear: Linear, x: Tensor) -> Tensor:
-        """The part of a map that reads the node, with its bias."""
+    def _project_nodes(self, linear: Linear, x: Tensor) -> Tensor:
+        """Multiply node features by the node columns of a linear map, and add its bias."""
         if self.edge_dim is None:
             return project(linear, x)
         check_features("x", x, linear.weight.shape[1] - self.edge_dim, linear.weight)
@@ -198,7 +202,7 @@ class ResGatedGraphConv(AttentionConv):
     def _sum_edge_by_edge(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        self.note_edge_by_edge(None, graph)
+        self.record_edge_by_edge(None, graph)
         key, query, value = x_dst, x_src, x_src
         if self.edge_dim is None:
             key, query, value = self.lin_key(key), self.lin_query(query), self.lin_value(value)
@@ -210,7 +214,7 @@ class ResGatedGraphConv(AttentionConv):
             )
 
     def message(self, k_i: Tensor, q_j: Tensor, v_j: Tensor, edge_attr: OptTensor) -> Tensor:
-        """Gated values [e, c] of the edges: the edge-by-edge path."""
+        """Return the gated values [e, c] of the edges (edge-by-edge path only)."""
         if edge_attr is not None:
             if k_i.dim() == 3:
                 edge_attr = edge_attr.unsqueeze(1).expand(-1, k_i.shape[1], -1)
@@ -220,7 +224,7 @@ class ResGatedGraphConv(AttentionConv):
         return self.act(k_i + q_j) * v_j
 
     def _checked(self, edge_attr: OptTensor) -> OptTensor:
-        """Edge features [e, edge_dim], or none where the layer was made without."""
+        """Check the edge features and return them as [e, edge_dim]; None without edge_dim."""
         if (edge_attr is None) != (self.edge_dim is None):
             expected = "takes no" if self.edge_dim is None else "needs"
             raise ValueError(
@@ -234,38 +238,39 @@ class ResGatedGraphConv(AttentionConv):
 
 
 class _Message(NamedTuple):
-    """What a batch of edges brings, from the projected nodes at their ends, [b, 1, c]."""
+    """Gated messages of a batch of b edges, from the projected nodes at their ends, [b, 1, c]."""
 
     act: Callable[[Tensor], Tensor]
     maps: tuple[Linear, Linear, Linear] | None
-    """W_k, W_q and W_v, whose last columns read the edge."""
+    """Linear maps W_k, W_q and W_v, whose last columns multiply edge features; None without edge
+    features."""
     edge_dim: int
 
     def gates(self, key: Tensor, edge_attr: Tensor | None, query: Tensor) -> Tensor:
-        """act(k_i + q_j + (W_k + W_q) a_ij)."""
+        """Return the gates act(k_i + q_j + (W_k + W_q) a_ij), [b, 1, c]."""
         score = key + query
         if edge_attr is not None and self.maps is not None:
-            to_gate = self._of_edge(self.maps[0]) + self._of_edge(self.maps[1])
-            score = score + F.linear(edge_attr, to_gate).unsqueeze(1)
+            edge_weight = self._edge_columns(self.maps[0]) + self._edge_columns(self.maps[1])
+            score = score + F.linear(edge_attr, edge_weight).unsqueeze(1)
         return self.act(score)
 
     def __call__(
         self, key: Tensor, edge_attr: Tensor | None, source: tuple[Tensor, Tensor]
     ) -> Tensor:
-        """The gates times v_j + W_v a_ij."""
+        """Return the messages gate * (v_j + W_v a_ij), [b, 1, c]."""
         query, value = source
         gates = self.gates(key, edge_attr, query)
         if edge_attr is not None and self.maps is not None:
-            value = value + F.linear(edge_attr, self._of_edge(self.maps[2])).unsqueeze(1)
+            value = value + F.linear(edge_attr, self._edge_columns(self.maps[2])).unsqueeze(1)
         return gates * value
 
-    def _of_edge(self, linear: Linear) -> Tensor:
-        """The part of a map that reads the edge."""
+    def _edge_columns(self, linear: Linear) -> Tensor:
+        """Return the columns of a weight that multiply edge features, [c, edge_dim]."""
         return linear.weight[:, linear.weight.shape[1] - self.edge_dim :]
 
 
-class _Learned(Module):
-    """A function of edges, and what of it is learned."""
+class _WithParameters(Module):
+    """Module form of a function of edges, which holds the linear maps that the function uses."""
 
     def __init__(self, message: _Message, function: Callable[..., Tensor]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""RGATConv: attention over edges of several relations, each with its own projection."""
+"""RGATConv: attention over edges of several relations, with a projection per relation."""
 
 from __future__ import annotations
 
@@ -39,44 +39,44 @@ class RGATConv(AttentionConv):
         x'_i = b + \Big\Vert_h \sum_{r} \sum_{j \in N_r(i)} \alpha_{ij} W_r x_j, \qquad
         \alpha_{ij} = \mathrm{softmax}\, s(q W_r x_i, k W_r x_j, e W_e a_{ij})
 
-    with s the LeakyReLU of the sum (``"additive-self-attention"``) or the product of its
-    arguments (``"multiplicative-self-attention"``), and the softmax over all edges into i
-    (``"across-relation"``) or over those of one relation (``"within-relation"``). Takes the
-    arguments and the parameters of ``torch_geometric.nn.RGATConv`` and gives its outputs. A node
-    is projected once per relation, not once per edge.
+    The score s is the LeakyReLU of the sum of its arguments (``"additive-self-attention"``) or
+    their product (``"multiplicative-self-attention"``). The softmax runs over all edges into i
+    (``"across-relation"``) or over the edges of one relation (``"within-relation"``). Has the
+    arguments and the parameters of ``torch_geometric.nn.RGATConv`` and returns the same outputs. A
+    node is projected once per relation, not once per edge.
 
     Args:
-        in_channels: features of a node, d.
+        in_channels: number of node features, d.
         out_channels: channels per head, c.
         num_relations: number of relations, r.
-        num_bases: W_r are mixtures of so many matrices.
-        num_blocks: W_r are block-diagonal, of so many blocks.
-        mod: how the cardinality of a neighbourhood is kept: ``"additive"``, ``"scaled"``,
-            ``"f-additive"``, ``"f-scaled"``; None does not keep it. ``"f-additive"`` adds one to
-            each weight above zero, so not to one that underflows: on the kernels below the
-            smallest normal number, in PyG below the smallest subnormal one, e^-708 and e^-745 in
-            fp64.
+        num_bases: number of basis matrices; each W_r is a linear combination of them.
+        num_blocks: number of blocks of block-diagonal W_r.
+        mod: cardinality preservation, which makes the sum depend on the number of neighbours:
+            ``"additive"``, ``"scaled"``, ``"f-additive"``, ``"f-scaled"``, or None for none.
+            ``"f-additive"`` adds one to each weight above zero, but not to a weight that
+            underflows to zero. In the kernels this is a weight below the smallest normal number
+            (e^-708 in fp64), in PyG one below the smallest subnormal number (e^-745).
         attention_mechanism: ``"across-relation"`` or ``"within-relation"``.
         attention_mode: ``"additive-self-attention"`` or ``"multiplicative-self-attention"``.
         heads: number of heads, h.
-        dim: scores per head; above 1 in the multiplicative mode only.
-        concat: whether heads are laid side by side, or averaged.
-        negative_slope: slope of the LeakyReLU below zero.
-        dropout: probability of dropping a weight in training, without mod only.
-        edge_dim: features of an edge; None where there are none. A forward without edge_attr
-            leaves the edges' term out of the score, as PyG's does.
-        bias: whether a bias is added.
-        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+        dim: number of scores per head; more than 1 in the multiplicative mode only.
+        concat: whether the heads are concatenated; else they are averaged.
+        negative_slope: slope of the LeakyReLU for negative inputs.
+        dropout: dropout probability of the attention weights in training; 0 if mod is set.
+        edge_dim: number of edge features; None for a layer without edge features. Without
+            edge_attr in forward, the score has no edge term, as in PyG.
+        bias: whether a learned bias is added to the output.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
 
     Shapes:
         - **input:** x [n, d]; edges as pairs (2, e), an adjacency [n, n] (its values are the
           relations) or a :class:`gattn.Graph`; edge types [e] in [0, num_relations); edge
           features [e, edge_dim] or [e]
         - **output:** [n, h * c] or, in the multiplicative mode, [n, h * dim * c]; without the
-          factor h where ``concat=False``; the bias for a node without edges
+          factor h if ``concat=False``; the bias for a node without edges
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
+        TypeError: if the edges have an unsupported type, or the dtypes differ.
         ValueError: for a wrong shape or option, or an index or type out of range.
 
     Reference:
@@ -162,7 +162,7 @@ class RGATConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         super().reset_parameters()
         if self.num_bases is not None:
             glorot(self.basis)
@@ -191,23 +191,23 @@ class RGATConv(AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Any:
-        """Attend along the edges of all relations.
+        """Compute the attention along the edges of all relations.
 
         Args:
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
             edge_type: the relation of each edge, see Shapes.
             edge_attr: edge features, see Shapes.
-            size: (n, n).
-            return_attention_weights: True or False to return the weights, too, as in PyG; None
-                not to.
+            size: (n, n), the number of nodes twice, as PyG's layer takes it; optional.
+            return_attention_weights: True or False returns the attention weights, too, as in PyG;
+                None returns the features alone.
             edge_weight: [e], multiplies the message of each edge.
-            attn_bias: [e] or [e, h * dim], is added to the score of each edge; -inf drops it.
+            attn_bias: [e] or [e, h * dim], added to the score of each edge; -inf removes the edge.
 
         Returns:
-            The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
-            alpha [e, h * dim] before dropout and mod, in the order of the given edges or, for a
-            sparse adjacency, of its entries.
+            The new node features. With ``return_attention_weights``, ``(out, (edge_index, alpha))``
+            with the attention weights alpha [e, h * dim] before dropout and mod, in the order of
+            the caller's edges or of the entries of a sparse adjacency.
         """
         if x.dim() != 2:
             raise ValueError(
@@ -216,7 +216,7 @@ class RGATConv(AttentionConv):
         if edge_type is None:
             edge_type = sparse_values(edge_index, torch.int64)
         if edge_type is None:
-            raise ValueError("edge_type must be given, or be the values of a sparse adjacency")
+            raise ValueError("edge_type is required unless edges are a sparse adjacency; got None")
         graph, edge_attr = read_edges(edge_index, edge_attr, x, x, size)
         edge_type = edge_rows(edge_index, edge_type, "edge_type", 1)
         terms = read_terms(
@@ -243,7 +243,7 @@ class RGATConv(AttentionConv):
         return self.update(out), alpha
 
     def _project(self, x: Tensor) -> Tensor:
-        """W_r x_i for every node and relation: [n, r, h * c]."""
+        """Return the projections W_r x_i of all nodes by all relations, [n, r, h * c]."""
         if self.num_blocks is not None:
             blocks = x.unflatten(-1, (self.num_blocks, -1))
             return torch.einsum("nbd,rbde->nrbe", blocks, self.weight).flatten(2)
@@ -251,13 +251,13 @@ class RGATConv(AttentionConv):
         return (x @ weight.flatten(1)).unflatten(-1, weight.shape[1:])
 
     def _weight(self) -> Tensor:
-        """W_r: [r, d, h * c]."""
+        """Return the matrices W_r of all relations, [r, d, h * c]."""
         if self.num_bases is None:
             return self.weight
         return torch.einsum("rb,bde->rde", self.att, self.basis)
 
     def _score(self, projected: Tensor, edge_attr: OptTensor, typed: TypedGraph) -> Tensor:
-        """s for every edge: [e, h * dim]."""
+        """Return the score s of every edge, [e, h * dim]."""
         width = self.heads * self.dim
         scores = infinite_as_nan(projected @ torch.cat([self.q, self.k], dim=1))
         query, key = scores.split(width, dim=-1)
@@ -270,7 +270,10 @@ class RGATConv(AttentionConv):
         return score if edge is None else score * edge
 
     def _edge_term(self, edge_attr: Tensor) -> Tensor:
-        """e W_e a_ij: [e, h * dim], by one thin product."""
+        """Return the edge terms e W_e a_ij of the score, [e, h * dim].
+
+        The small matrix e W_e is formed first, so that W_e a_ij is not formed for all edges.
+        """
         if self.lin_edge is None or self.e is None:
             raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
         edge_attr = as_columns(edge_attr)
@@ -280,7 +283,10 @@ class RGATConv(AttentionConv):
         return infinite_as_nan(F.linear(columns, self.e.t() @ weight))
 
     def _keep_cardinality(self, alpha: Tensor) -> Tensor:
-        """The weight of each edge from alpha, but for what is constant around a node."""
+        """Apply the part of ``mod`` that acts on single weights, or dropout without ``mod``.
+
+        The factors of "scaled" and "f-scaled", and the sum of "additive", are applied later.
+        """
         if self.mod == "f-additive":
             return torch.where(alpha > 0, alpha + 1, alpha)
         return F.dropout(alpha, self.dropout, self.training) if self.mod is None else alpha
@@ -288,8 +294,8 @@ class RGATConv(AttentionConv):
     def _sum(
         self, weight: Tensor, value: Tensor, typed: TypedGraph, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """Sum over the edges: [n, h, c], in the multiplicative mode [n, h, dim, c]."""
-        if self.dim > 1:  # heads of value serve in turn: the scores of a head go last
+        """Return the weighted sums, [n, h, c]; in the multiplicative mode [n, h, dim, c]."""
+        if self.dim > 1:  # aggregate repeats the value's h heads, so order weights as (dim, h)
             weight = weight.unflatten(1, (self.heads, self.dim)).transpose(1, 2).flatten(1)
         out = aggregate(terms.weighted(weight), value, typed.from_pairs)
         if self.mod == "additive":
@@ -325,7 +331,7 @@ class RGATConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weighted values of the edges: the edge-by-edge path."""
+        """Return the weighted values of the edges (edge-by-edge path only)."""
         edges = torch.arange(edge_type.shape[0], device=edge_type.device)
         projected_i, value = (self._project(x)[edges, edge_type] for x in (x_i, x_j))
         query, key = projected_i @ self.q, value @ self.k
@@ -342,15 +348,17 @@ class RGATConv(AttentionConv):
         else:
             alpha = self.softmax(score, index, ptr, size_i)
         self._alpha = alpha
-        return self._weigh(alpha, value, index, size_i)
+        return self._weighted_values(alpha, value, index, size_i)
 
     def update(self, aggr_out: Tensor) -> Tensor:
-        """The heads side by side or averaged, and the bias."""
+        """Concatenate or average the heads, and add the bias."""
         out = aggr_out.flatten(1) if self.concat else aggr_out.mean(1).flatten(1)
         return add_bias(out, self.bias)
 
-    def _weigh(self, alpha: Tensor, value: Tensor, index: Tensor, nodes: int | None) -> Tensor:
-        """The values of the edges by their weights, with the cardinality kept."""
+    def _weighted_values(
+        self, alpha: Tensor, value: Tensor, index: Tensor, nodes: int | None
+    ) -> Tensor:
+        """Return the weighted values of the edges, with the cardinality preservation of mod."""
         shape = (self.heads,) if self.attention_mode == MODES[0] else (self.heads, self.dim)
         value = value.unflatten(-1, (self.heads, *(1,) * (len(shape) - 1), -1))
         out = self._keep_cardinality(alpha).unflatten(1, shape).unsqueeze(-1) * value
@@ -373,4 +381,4 @@ def _check_options(mechanism: str, mode: str, dim: int, dropout: float, mod: str
     if mod is not None and mod not in MODS:
         raise ValueError(f"mod must be None or one of {MODS}; got {mod!r}")
     if dropout > 0 and mod is not None:
-        raise ValueError(f"dropout must be 0 where mod is given; got {dropout}")
+        raise ValueError(f"dropout must be 0 if mod is set; got {dropout}")

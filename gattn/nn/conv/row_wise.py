@@ -1,4 +1,7 @@
-"""Whether a function gives each row, or each number, a result of it alone: rows come in chunks."""
+"""Checks whether a function acts on each row, or on each element, independently.
+
+Only such a function may be applied to the edges in chunks.
+"""
 
 from __future__ import annotations
 
@@ -27,39 +30,42 @@ _FUNCTIONS = (
     F.logsigmoid, F.mish, F.relu, F.relu6, F.selu, F.sigmoid, F.silu, F.softplus, F.softshrink,
     F.softsign, F.tanh, F.tanhshrink,
 )  # fmt: skip
-"""What acts on every number by itself, without a parameter."""
+"""Activation functions of torch that act elementwise and have no parameters."""
 _CONTAINERS = nn.Sequential, nn.ModuleList, MLP, BatchNorm
 _PLAIN = Linear, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.PReLU, *_MODULES
-_IN_EVALUATION = nn.BatchNorm1d, nn.Dropout
-"""In training they look at all rows, or draw random numbers."""
+_ROW_WISE_IN_EVALUATION = nn.BatchNorm1d, nn.Dropout
+"""Modules that act row by row in evaluation only.
+
+In training they compute statistics over all rows, or draw random numbers.
+"""
 
 
-def acts_by_number(act: Callable[[Tensor], Tensor]) -> bool:
-    """Whether a function is one of torch's that act on every number by itself."""
+def is_elementwise(act: Callable[[Tensor], Tensor]) -> bool:
+    """Return whether a function is one of torch's elementwise activation functions."""
     if isinstance(act, Module):
         return type(act) in _MODULES and not has_local_hooks(act)
-    return any(act is recognized for recognized in _FUNCTIONS)
+    return any(act is function for function in _FUNCTIONS)
 
 
 def why_not_row_wise(network: object) -> str:
-    """Which part of a network may look at more than one row, in words; empty where none does."""
+    """Return why a network may combine several rows; an empty string if it acts row by row."""
     if not isinstance(network, Module):
-        return f"{network} may look at more than one row"
+        return f"{network} may combine several rows"
     if any(isinstance(parameter, UninitializedParameter) for parameter in network.parameters()):
         return f"{type(network).__name__} takes its widths from its first input"
     for module in network.modules():
         if not _is_row_wise(module):
-            return f"{type(module).__name__} may look at more than one row"
+            return f"{type(module).__name__} may combine several rows"
     return ""
 
 
 def _is_row_wise(module: Module) -> bool:
-    kind = type(module)
+    cls = type(module)
     if not is_untouched(module):
         return False
-    if kind in _IN_EVALUATION:
-        is_by_batch = kind is nn.BatchNorm1d and module.running_mean is None
-        return not module.training and not is_by_batch
+    if cls in _ROW_WISE_IN_EVALUATION:
+        uses_batch_statistics = cls is nn.BatchNorm1d and module.running_mean is None
+        return not module.training and not uses_batch_statistics
     if isinstance(module, MLP) and module.training and any(cast("list[float]", module.dropout)):
         return False
-    return kind in _CONTAINERS or kind in _PLAIN
+    return cls in _CONTAINERS or cls in _PLAIN

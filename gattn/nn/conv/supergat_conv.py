@@ -1,4 +1,4 @@
-"""SuperGATConv: attention that is taught to tell edges from pairs without one."""
+"""SuperGATConv: attention with a self-supervised loss that separates edges from non-edges."""
 
 from __future__ import annotations
 
@@ -41,35 +41,36 @@ class SuperGATConv(AttentionConv):
         \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}(s_{ij}), \qquad v = W x
 
     with :math:`s_{ij} = (a_l \cdot v_j + a_r \cdot v_i)\, \sigma(v_i \cdot v_j)` for
-    ``attention_type="MX"`` and :math:`s_{ij} = v_i \cdot v_j / \sqrt{c}` for ``"SD"``. Takes the
-    arguments and the parameters of ``torch_geometric.nn.SuperGATConv`` and gives its outputs.
+    ``attention_type="MX"`` and :math:`s_{ij} = v_i \cdot v_j / \sqrt{c}` for ``"SD"``. Has the
+    arguments and the parameters of ``torch_geometric.nn.SuperGATConv`` and returns the same
+    outputs.
 
     Args:
-        in_channels: features of a node, d; -1 takes it from the first input.
+        in_channels: number of node features, d; -1 takes it from the first input.
         out_channels: channels per head, c.
         heads: number of heads, h.
-        concat: whether heads are laid side by side, or averaged.
-        negative_slope: slope of the LeakyReLU below zero.
-        dropout: probability of dropping a weight in training.
-        add_self_loops: whether each node attends to itself: loops in the input are replaced by
-            one loop per node.
-        bias: whether a bias is added.
+        concat: whether the heads are concatenated; else they are averaged.
+        negative_slope: slope of the LeakyReLU for negative inputs.
+        dropout: dropout probability of the attention weights in training.
+        add_self_loops: whether each node also attends to itself: self-loops in the input are
+            replaced by one self-loop per node.
+        bias: whether a learned bias is added to the output.
         attention_type: ``"MX"`` or ``"SD"``.
-        neg_sample_ratio: negative pairs drawn per edge.
-        edge_sample_ratio: share of the edges that the attention loss sees.
-        is_undirected: whether every edge is there in both directions; negative pairs are then
-            checked in one.
-        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+        neg_sample_ratio: number of negative pairs per edge of the attention loss.
+        edge_sample_ratio: fraction of the edges that the attention loss uses.
+        is_undirected: whether the graph contains the reverse of each edge; negative pairs are
+            then looked up in one direction only.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
 
     Shapes:
         - **input:** x [n, d], dense or ``torch.sparse`` CSR, or dense [b, n, d] for b sets of
           features on one set of edges; edges as pairs (2, e), an adjacency [n, n] or a
           :class:`gattn.Graph`
-        - **output:** [n, h * c], or [n, c] with ``concat=False``; [b, n, -] with a batch; the
-          bias for a node without edges
+        - **output:** [n, h * c], or [n, c] with ``concat=False``; [b, n, h * c] or [b, n, c] with
+          a batch; the bias for a node without edges
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
+        TypeError: if the edges have an unsupported type, or the dtypes differ.
         ValueError: for a wrong shape, setting, ratio or attention_type, or an index out of range.
 
     Reference:
@@ -88,9 +89,9 @@ class SuperGATConv(AttentionConv):
     """
 
     att_x: OptTensor
-    """Logits [edges and negative pairs, h] of the last training forward."""
+    """Logits of the last training forward, [number of edges and negative pairs, h]."""
     att_y: OptTensor
-    """1 for those that are edges, 0 for the others."""
+    """Labels of these logits: 1 for edges, 0 for negative pairs."""
 
     def __init__(
         self,
@@ -125,16 +126,16 @@ class SuperGATConv(AttentionConv):
         self.edge_sample_ratio = edge_sample_ratio
         self.is_undirected = is_undirected
         self.lin = glorot_linear(in_channels, heads * out_channels)
-        mixed = attention_type == "MX"
-        self.att_l = Parameter(torch.empty(1, heads, out_channels)) if mixed else None
-        self.att_r = Parameter(torch.empty(1, heads, out_channels)) if mixed else None
+        is_mixed = attention_type == "MX"
+        self.att_l = Parameter(torch.empty(1, heads, out_channels)) if is_mixed else None
+        self.att_r = Parameter(torch.empty(1, heads, out_channels)) if is_mixed else None
         self.att_x = self.att_y = None
         total = heads * out_channels if concat else out_channels
         self.bias = Parameter(torch.empty(total)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         super().reset_parameters()
         self.lin.reset_parameters()
         glorot(self.att_l)
@@ -142,7 +143,7 @@ class SuperGATConv(AttentionConv):
         zeros(self.bias)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What the last training forward left belongs to its autograd graph: it is not copied.
+        # The stored logits belong to the last forward's autograd graph, which cannot be copied.
         return {**self.__dict__, "att_x": None, "att_y": None}
 
     def forward(
@@ -155,15 +156,15 @@ class SuperGATConv(AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Tensor:
-        """Attend along the edges and, in training, compare them with pairs that have none.
+        """Compute the attention along the edges and, in training, the logits of negative pairs.
 
         Args:
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
-            neg_edge_index: the pairs (2, -) to compare with; None draws them.
-            batch: [n], the graph of each node: pairs are drawn inside each.
+            neg_edge_index: the negative pairs (2, number of pairs); None draws them.
+            batch: [n], the graph of each node; negative pairs are drawn inside each graph.
             edge_weight: [e], multiplies the message of each edge.
-            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+            attn_bias: [e] or [e, h], added to the score of each edge; -inf removes the edge.
 
         Returns:
             The new node features.
@@ -182,7 +183,7 @@ class SuperGATConv(AttentionConv):
 
     def _attend(self, value: Tensor, logits: OptTensor, graph: Graph, terms: EdgeTerms) -> Tensor:
         if logits is None or not self.fused:
-            self.note_edge_by_edge(None, graph)
+            self.record_edge_by_edge(None, graph)
             # propagate_type: (x: Tensor)
             with self.bind_terms(terms):
                 return self.propagate(graph.edge_index, x=value)
@@ -190,7 +191,7 @@ class SuperGATConv(AttentionConv):
         return attend_with_score(score, value, graph, terms=terms, dropout=self.dropout_now())[0]
 
     def message(self, edge_index_i: Tensor, x_i: Tensor, x_j: Tensor, size_i: int | None) -> Tensor:
-        """Weighted values [e, h, c] of the edges: the edge-by-edge path."""
+        """Return the weighted values [e, h, c] of the edges (edge-by-edge path only)."""
         alpha = self.get_attention(edge_index_i, x_i, x_j, num_nodes=size_i)
         alpha = F.dropout(alpha, self.dropout, self.training)
         return x_j * alpha.unsqueeze(-1)
@@ -203,7 +204,15 @@ class SuperGATConv(AttentionConv):
         num_nodes: int | None,
         return_logits: bool = False,
     ) -> Tensor:
-        """Weights, or logits, of edges whose values x_i and x_j [e, h, c] are written out."""
+        """Return the attention weights [e, h], or the logits, from gathered values x_i and x_j.
+
+        Args:
+            edge_index_i: destination of each edge, [e].
+            x_i: values of the destinations, [e, h, c].
+            x_j: values of the sources, [e, h, c].
+            num_nodes: number of destinations.
+            return_logits: whether to return the logits of the attention loss.
+        """
         logits = (x_i * x_j).sum(-1)
         score = logits / math.sqrt(self.out_channels)
         if return_logits:
@@ -215,28 +224,31 @@ class SuperGATConv(AttentionConv):
         return self.softmax(score, edge_index_i, size=num_nodes)
 
     def get_attention_loss(self) -> Tensor:
-        r"""Cross entropy of telling edges from negative pairs, after a training forward.
+        r"""Return the binary cross entropy of edges and negative pairs in the last forward.
 
         .. math::
             -\frac{1}{|E| + |E^-|} \Big(\sum_{E} \log \sigma(\bar s_{ij})
             + \sum_{E^-} \log(1 - \sigma(\bar s_{ij}))\Big)
 
-        with the logits' mean over heads; 0 in eval mode.
+        with the logits' mean over the heads. The loss is 0 in eval mode.
+
+        Raises:
+            RuntimeError: if there was no forward in training mode.
         """
         if not self.training:
             return torch.tensor([0], device=next(self.parameters()).device)
         if self.att_x is None or self.att_y is None:
-            raise RuntimeError("the attention loss follows a forward in training mode; none came")
+            raise RuntimeError("the attention loss needs a forward in training mode before it")
         return F.binary_cross_entropy_with_logits(self.att_x.mean(-1), self.att_y)
 
     def positive_sampling(self, edge_index: Tensor) -> Tensor:
-        """Edges that the attention loss sees: a share ``edge_sample_ratio`` of those given."""
+        """Draw the edges for the attention loss, each with probability ``edge_sample_ratio``."""
         return dropout_edge(edge_index, 1.0 - self.edge_sample_ratio, training=self.training)[0]
 
     def negative_sampling(
         self, edge_index: Tensor, num_nodes: int, batch: OptTensor = None
     ) -> Tensor:
-        """Pairs without an edge in either direction, for the attention loss."""
+        """Draw pairs without an edge in either direction, for the attention loss."""
         return self._draw_negatives(as_graph(edge_index, num_nodes), batch)
 
     def _draw_negatives(self, graph: Graph, batch: OptTensor) -> Tensor:
@@ -246,12 +258,12 @@ class SuperGATConv(AttentionConv):
         return sample_within_graphs(graph, batch, count, symmetric=self.is_undirected)
 
     def _logits(self, value: Tensor, graph: Graph) -> Tensor:
-        """v_i . v_j, scaled for SD: [e, h]."""
+        """Return the logits of the attention loss, [e, h]: v_i . v_j, over sqrt(c) for "SD"."""
         logits = edge_dot(value, value, graph)
         return logits if self.attention_type == "MX" else logits / math.sqrt(self.out_channels)
 
     def _scores(self, value: Tensor, logits: Tensor, graph: Graph) -> Tensor:
-        """s_ij: [e, h]."""
+        """Return the scores s_ij before the LeakyReLU, [e, h], from the logits."""
         if self.att_l is None or self.att_r is None:
             return logits
         att_r, att_l = head_scores(value, self.att_r, self.att_l)
@@ -260,7 +272,7 @@ class SuperGATConv(AttentionConv):
     def _supervise(
         self, logits: Tensor, value: Tensor, graph: Graph, neg_edge_index: Tensor
     ) -> None:
-        """Keep the logits of edges and of negative pairs for the attention loss."""
+        """Store the logits and labels of edges and negative pairs for the attention loss."""
         if self.edge_sample_ratio < 1:
             dropped = 1.0 - self.edge_sample_ratio
             logits = logits[dropout_edge(graph.edge_index, dropped)[1]]

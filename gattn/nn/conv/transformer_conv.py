@@ -12,7 +12,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 
 from gattn.graph import Graph
-from gattn.nn.common.edge_inputs import given_weights, read_edges
+from gattn.nn.common.edge_inputs import input_edges_with_weights, read_edges
 from gattn.nn.common.features import (
     channel_pair,
     is_plain,
@@ -35,35 +35,36 @@ class TransformerConv(AttentionConv):
         \alpha_{ij} = \mathrm{softmax}_j
         \frac{W_q x_i \cdot (W_k x_j + W_e e_{ij})}{\sqrt{c}}
 
-    With ``beta=True`` the two terms (s the skip, o the attention) are gated:
+    With ``beta=True`` the skip connection s and the attention's output o are gated:
     :math:`x'_i = \beta_i s_i + (1 - \beta_i) o_i` with
-    :math:`\beta_i = \sigma(w \cdot [o_i, s_i, o_i - s_i])`. Takes the arguments and the parameters
-    of ``torch_geometric.nn.TransformerConv`` and gives its outputs. No tensor of size edges x
-    channels is formed: the edge term is factored.
+    :math:`\beta_i = \sigma(w \cdot [o_i, s_i, o_i - s_i])`. Has the arguments and the parameters of
+    ``torch_geometric.nn.TransformerConv`` and returns the same outputs. No tensor of size
+    edges x channels is formed, because W_e is applied to queries and to sums of edge features.
 
     Args:
-        in_channels: features of a node, d, or a pair (source, destination); -1 takes it from the
-            first input.
+        in_channels: number of node features, d, or a pair (source, destination); -1 takes the
+            number from the first input.
         out_channels: channels per head, c.
         heads: number of heads, h.
-        concat: whether heads are laid side by side, or averaged.
-        beta: whether the skip and the attention are gated.
-        dropout: probability of dropping a weight in training.
-        edge_dim: features of an edge; None where there are none.
+        concat: whether the heads are concatenated; else they are averaged.
+        beta: whether the skip connection and the attention are gated.
+        dropout: dropout probability of the attention weights in training.
+        edge_dim: number of edge features; None for a layer without edge features.
         bias: whether the projections have a bias.
-        root_weight: whether the skip is added; without it there is no gate.
-        **kwargs: of ``torch_geometric.nn.MessagePassing``.
+        root_weight: whether the skip connection is added; without it there is no gate.
+        **kwargs: arguments of ``torch_geometric.nn.MessagePassing``.
 
     Shapes:
         - **input:** x [n, d], or ([m, d_s], [n, d_t]) if bipartite, dense or ``torch.sparse``
           CSR, or dense [b, n, d] for b sets of features on one set of edges; edges as pairs
           (2, e), an adjacency [n, m] or a :class:`gattn.Graph`; edge features [e, edge_dim] or [e]
-        - **output:** [n, h * c], or [n, c] with ``concat=False``; [b, n, -] with a batch
+        - **output:** [n, h * c], or [n, c] with ``concat=False``; [b, n, h * c] or [b, n, c] with
+          a batch
 
     Raises:
-        TypeError: for edges of another type, or dtypes that differ.
-        ValueError: for a wrong shape, an index out of range, or edge features without edge_dim or
-            the reverse.
+        TypeError: if the edges have an unsupported type, or the dtypes differ.
+        ValueError: for a wrong shape, an index out of range, edge features without edge_dim, or
+            edge_dim without edge features.
 
     Reference:
         Shi et al., "Masked label prediction: unified message passing model for semi-supervised
@@ -110,7 +111,7 @@ class TransformerConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
+        """Reinitialise all learnable parameters."""
         super().reset_parameters()
         projections = self.lin_key, self.lin_query, self.lin_value
         for linear in (*projections, self.lin_edge, self.lin_skip, self.lin_beta):
@@ -127,20 +128,21 @@ class TransformerConv(AttentionConv):
         edge_weight: OptTensor = None,
         attn_bias: OptTensor = None,
     ) -> Any:
-        """Attend along the edges.
+        """Compute the attention along the edges.
 
         Args:
             x: node features, see Shapes.
             edge_index: the edges, see Shapes.
             edge_attr: edge features, see Shapes.
-            return_attention_weights: True or False to return the weights, too, as in PyG; None
-                not to.
+            return_attention_weights: True or False returns the attention weights, too, as in PyG;
+                None returns the features alone.
             edge_weight: [e], multiplies the message of each edge.
-            attn_bias: [e] or [e, h], is added to the score of each edge; -inf drops it.
+            attn_bias: [e] or [e, h], added to the score of each edge; -inf removes the edge.
 
         Returns:
-            The new node features; asked for the weights, ``(out, (edge_index, alpha))`` with
-            alpha [e, h] before dropout, in the order of the given edges.
+            The new node features. With ``return_attention_weights``, ``(out, (edge_index, alpha))``
+            with the attention weights alpha [e, h] before dropout, in the order of the caller's
+            edges.
         """
         x_src, x_dst = node_pair(x)
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst)
@@ -150,12 +152,14 @@ class TransformerConv(AttentionConv):
         key = split_heads(project(self.lin_key, x_src), self.out_channels)
         value = split_heads(project(self.lin_value, x_src), self.out_channels)
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
-        nodes, want_any = Nodes(query, key, value), isinstance(return_attention_weights, bool)
-        out, alpha = self.attend(nodes, edge_attr, graph, want_any, terms=terms)
+        nodes, needs_weights = Nodes(query, key, value), isinstance(return_attention_weights, bool)
+        out, alpha = self.attend(nodes, edge_attr, graph, needs_weights, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)
         if self.root_weight:
             out = self._add_skip(out, skip(self.lin_skip, x_dst))
-        return out if alpha is None else (out, given_weights(edge_index, graph, alpha, x_src))
+        if alpha is None:
+            return out
+        return out, input_edges_with_weights(edge_index, graph, alpha, x_src)
 
     def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> DotScore:
         assert nodes.query is not None
@@ -182,7 +186,7 @@ class TransformerConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Weighted values [e, h, c] of the edges: the edge-by-edge path."""
+        """Return the weighted values [e, h, c] of the edges (edge-by-edge path only)."""
         if edge_attr is not None:
             edge_value = self.edge_values(edge_attr, key_j.shape[1])
             key_j, value_j = key_j + edge_value, value_j + edge_value
@@ -191,7 +195,10 @@ class TransformerConv(AttentionConv):
         return value_j * F.dropout(alpha, self.dropout, self.training).unsqueeze(-1)
 
     def _add_skip(self, out: Tensor, skip: Tensor) -> Tensor:
-        """out + skip, or gated: w . [o, s, o - s] is (w1 + w3) . o + (w2 - w3) . s."""
+        """Add the skip connection, or mix both by the gate.
+
+        The gate's logit w . [o, s, o - s] is computed as (w1 + w3) . o + (w2 - w3) . s.
+        """
         if self.lin_beta is None:
             return out + skip
         if not is_plain(self.lin_beta):

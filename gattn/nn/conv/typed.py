@@ -1,4 +1,4 @@
-"""Graphs with types: several edge sets as one, and nodes taken apart by the type of their edges."""
+"""Graphs with node or edge types: joins edge sets, and splits nodes by the type of their edges."""
 
 from __future__ import annotations
 
@@ -16,86 +16,96 @@ from gattn.nn.common.segments import lay_out
 
 
 class TypedGraph(NamedTuple):
-    """The edges between pairs of a node and a type: pair number i * types + t."""
+    """Two graphs whose nodes are pairs of a node i and an edge type t, numbered i * types + t."""
 
     from_pairs: Graph
-    """Each edge from the pair of its source and its type, to its destination."""
+    """Graph with the edges from (source, edge type) to the destination."""
     between_pairs: Graph
-    """Each edge from the pair of its source and its type, to that of its destination."""
+    """Graph with the edges from (source, edge type) to (destination, edge type)."""
 
 
 def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
-    """Take nodes apart by the type of their edges, in the caller's edge order.
+    """Return the graph with one copy of each node per edge type, in the caller's edge order.
 
-    The last result is kept with the graph, for the very tensor of types.
+    The result for the last tensor of edge types is cached with the graph.
     """
     check_tensor("edge_type", edge_type)
 
     def build() -> TypedGraph:
-        kind = checked_types("edge_type", edge_type, graph.num_edges, types)
+        type_index = checked_types("edge_type", edge_type, graph.num_edges, types)
         source, destination = graph.edge_index
-        pairs, m, n = source * types + kind, graph.num_src * types, graph.num_dst * types
+        pairs, m, n = source * types + type_index, graph.num_src * types, graph.num_dst * types
         return TypedGraph(
             lay_out(pairs, destination, (m, graph.num_dst)),
-            lay_out(pairs, destination * types + kind, (m, n)),
+            lay_out(pairs, destination * types + type_index, (m, n)),
         )
 
     return cached_last(graph, "typed", (edge_type, types), build)
 
 
-def join_graphs(graphs: list[Graph], first: list[int], num_dst: int, like: Tensor) -> Graph:
-    """One graph of all edges: the sources one graph after the other, destinations from ``first``.
+def join_graphs(graphs: list[Graph], offsets: list[int], num_dst: int, like: Tensor) -> Graph:
+    """Return one graph with the edges of all graphs, one graph after the other.
 
-    The result is kept with the first graph, for the very same others.
+    The sources of the graphs are numbered consecutively. Destination i of graph k becomes
+    ``offsets[k] + i``, so that graphs may share destinations. The result is cached with the first
+    graph.
     """
 
     def build() -> Graph:
-        none = torch.empty(2, 0, dtype=torch.int64, device=like.device)
-        pairs, num_src = [none], 0
-        for graph, start in zip(graphs, first):
+        empty = torch.empty(2, 0, dtype=torch.int64, device=like.device)
+        pairs, num_src = [empty], 0
+        for graph, offset in zip(graphs, offsets):
             source, destination = graph.edge_index
-            pairs.append(torch.stack([source + num_src, destination + start]))
+            pairs.append(torch.stack([source + num_src, destination + offset]))
             num_src += graph.num_src
         source, destination = torch.cat(pairs, dim=1)
         return lay_out(source, destination, (num_src, num_dst))
 
     if not graphs:
         return build()
-    return cached_last(graphs[0], "joined", (*graphs[1:], *first, num_dst), build)
+    return cached_last(graphs[0], "joined", (*graphs[1:], *offsets, num_dst), build)
 
 
-def map_by_type(linear: HeteroLinear, x: Tensor, kind: Tensor) -> Tensor:
-    """Each row by the map of its type; traced, where nothing may be read back, by those of all."""
+def map_by_type(linear: HeteroLinear, x: Tensor, row_type: Tensor) -> Tensor:
+    """Apply to each row the linear map of its type, [n, c].
+
+    Under torch.compile the number of rows of each type cannot be read back, so all maps are
+    applied to every row and the result of the row's type is selected.
+    """
     is_readable = type(linear) is HeteroLinear and is_untouched(linear)
     if not (torch.compiler.is_compiling() and is_readable):
-        return linear(x, kind)
+        return linear(x, row_type)
     mapped = torch.einsum("nd,tdc->ntc", x, linear.weight)
     mapped = mapped if linear.bias is None else mapped + linear.bias
-    return mapped[torch.arange(x.shape[0], device=x.device), kind]
+    return mapped[torch.arange(x.shape[0], device=x.device), row_type]
 
 
-def checked_types(name: str, kind: Any, rows: int, types: int | None) -> Tensor:
-    """The type of each row as int64 [rows], in [0, types), or not negative for types None.
+def checked_types(name: str, type_index: Any, rows: int, types: int | None) -> Tensor:
+    """Check the type of each row and return the types as int64 [rows].
 
-    The range is read once for the very tensor of types; compiled code asserts it.
+    Types must be in [0, types), or just non-negative if ``types`` is None. The range is read from
+    the device once per tensor; compiled code asserts it.
 
     Raises:
         TypeError: for anything but a tensor of integers.
         ValueError: for a wrong shape, or a type out of range.
     """
-    check_tensor(name, kind)
-    if kind.is_floating_point() or kind.is_complex():
-        raise TypeError(f"{name} must hold integers; got {kind.dtype}")
-    if kind.shape != (rows,):
-        raise ValueError(f"{name} must have shape ({rows},); got {tuple(kind.shape)}")
+    check_tensor(name, type_index)
+    if type_index.is_floating_point() or type_index.is_complex():
+        raise TypeError(f"{name} must hold integers; got {type_index.dtype}")
+    if type_index.shape != (rows,):
+        raise ValueError(f"{name} must have shape ({rows},); got {tuple(type_index.shape)}")
     if torch.compiler.is_compiling():
-        inside = (kind >= 0).all() if types is None else ((kind >= 0) & (kind < types)).all()
-        torch._assert_async(inside, f"{name} must be {_range(types)}")
-    elif rows > 0 and not kind.is_meta:
-        low, high = cached(kind, "range", lambda: tuple(int(end) for end in kind.aminmax()))
+        is_valid = type_index >= 0
+        is_valid = is_valid if types is None else is_valid & (type_index < types)
+        torch._assert_async(is_valid.all(), f"{name} must be {_range(types)}")
+    elif rows > 0 and not type_index.is_meta:
+        low, high = cached(
+            type_index, "range", lambda: tuple(int(bound) for bound in type_index.aminmax())
+        )
         if low < 0 or (types is not None and high >= types):
             raise ValueError(f"{name} must be {_range(types)}; got {low} to {high}")
-    return kind.long()
+    return type_index.long()
 
 
 def _range(types: int | None) -> str:

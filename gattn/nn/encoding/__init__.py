@@ -1,1 +1,1 @@
-"""Encodings of positions and structure, and score biases from relative positions."""
+"""Encodings of positions and of graph structure, and score biases from relative positions."""

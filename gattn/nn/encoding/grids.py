@@ -1,4 +1,4 @@
-"""Images and volumes as sets of cells, and back: attention on h x w x c data."""
+"""Conversion between images or volumes and rows of cells, for attention on grids."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from torch import Tensor
 
 
 def grid_to_nodes(x: Tensor, *, channels_first: bool = False) -> Tensor:
-    r"""Lay out the cells of images or volumes as rows.
+    r"""Convert images or volumes to one row per cell.
 
     .. math:: [b, h, w, c] \to [b\, h\, w, c]
 
-    Cell (row r, column s) of image b is row ``(b * h + r) * w + s``, as :func:`gattn.graphs.grid`
-    numbers nodes.
+    The cell in row r and column s of image b becomes row ``(b * h + r) * w + s``, in the order of
+    the nodes of :func:`gattn.graphs.grid`.
 
     Args:
-        x: [b, *shape, c] with one, two or three axes of cells; with ``channels_first``
-            [b, c, *shape], as convolutions take it.
-        channels_first: where the channels stand.
+        x: images or volumes [b, *shape, c] with one, two or three axes of cells; with
+            ``channels_first`` [b, c, *shape], as for convolutions.
+        channels_first: whether the channels are dimension 1 and not the last dimension.
 
     Returns:
-        [b * prod(shape), c].
+        The rows, [b * prod(shape), c].
 
     Raises:
         ValueError: for fewer than three dimensions.
@@ -38,24 +38,24 @@ def grid_to_nodes(x: Tensor, *, channels_first: bool = False) -> Tensor:
 
 
 def nodes_to_grid(rows: Tensor, like: Tensor, *, channels_first: bool = False) -> Tensor:
-    r"""Put rows back into the images or volumes whose cells they are.
+    r"""Convert rows of cells back to images or volumes.
 
     .. math:: [b\, h\, w, c'] \to [b, h, w, c']
 
-    In attention the result has a row per query: it takes the spatial size of the query, whatever
-    that of the keys, and the channels of the values.
+    The result of an attention has one row per query, so it has the spatial size of the queries
+    and the channels of the values.
 
     Args:
-        rows: [b * prod(shape), c'], in the order of :func:`grid_to_nodes`.
-        like: the query, [b, *shape, c]; with ``channels_first`` [b, c, *shape]. Only its shape is
-            read.
-        channels_first: where the channels stand, in both.
+        rows: rows [b * prod(shape), c'], in the order of :func:`grid_to_nodes`.
+        like: the queries, [b, *shape, c]; with ``channels_first`` [b, c, *shape]. Only its shape
+            is read.
+        channels_first: whether the channels are dimension 1, in ``like`` and in the result.
 
     Returns:
-        [b, *shape, c'], or with ``channels_first`` [b, c', *shape].
+        Images or volumes [b, *shape, c'], or with ``channels_first`` [b, c', *shape].
 
     Raises:
-        ValueError: for a number of rows that is not that of the cells.
+        ValueError: if the number of rows differs from the number of cells.
 
     Reference:
         Wang et al., "Non-local neural networks" (CVPR 2018).

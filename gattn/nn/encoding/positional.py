@@ -1,4 +1,4 @@
-"""Encodings of where a node stands: in a sequence, on a grid, or in the structure of its graph."""
+"""Positional encodings of nodes: in a sequence, on a grid, or from the structure of a graph."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from gattn.structure.waves import waves
 
 
 class SinusoidalEncoding(Module):
-    r"""Sines and cosines of a position, on one axis or on several.
+    r"""Encoding of a position by sines and cosines, on one or several axes.
 
     .. math:: p_{2t} = \sin(x\, T^{-2t/d}), \qquad p_{2t+1} = \cos(x\, T^{-2t/d})
 
-    On a grid every axis has its own channels / axes of the channels.
+    With several axes, the channels are divided equally among the axes, and d is the number of
+    channels of one axis.
 
     Args:
-        channels: channels in all.
-        axes: axes of a position: 1 for sequences, 2 for images, 3 for volumes.
-        max_period: T, the longest period over 2 pi, in the unit of the position.
+        channels: total number of channels.
+        axes: number of axes of a position: 1 for sequences, 2 for images, 3 for volumes.
+        max_period: T, the longest period divided by 2 pi, in the unit of the position.
 
     Shapes:
         - **input:** position [n], or [n, axes]
         - **output:** [n, channels]
 
     Raises:
-        ValueError: for axes < 1, where channels are not a multiple of 2 * axes, or for a position
-            of another shape.
+        ValueError: for axes < 1, if channels is not a multiple of 2 * axes, or for a position of
+            a wrong shape.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017).
@@ -62,10 +63,11 @@ class SinusoidalEncoding(Module):
         """Encode positions.
 
         Args:
-            position: [n], or [n, axes] for several axes; integers or floats.
+            position: positions [n], or [n, axes] for several axes; integers or floats.
 
         Returns:
-            [n, channels], in the dtype of position where it is floating, else the default one.
+            The encodings [n, channels], in the dtype of position if it is a floating-point dtype,
+            else in the default dtype.
         """
         if self.axes == 1 and position.dim() == 1:
             position = position.unsqueeze(1)
@@ -80,20 +82,20 @@ class SinusoidalEncoding(Module):
 
 
 class LearnedEncoding(Module):
-    r"""A learned vector for every position, or for anything else that is counted.
+    r"""Learned vector for every position, or for any other index.
 
     .. math:: p = W_x
 
     Args:
         num_positions: number of positions.
-        channels: channels of a vector.
+        channels: number of channels of a vector.
 
     Shapes:
         - **input:** position [n] in [0, num_positions)
         - **output:** [n, channels]
 
     Raises:
-        ValueError: for a negative number of either, or a position out of range.
+        ValueError: for negative num_positions or channels, or a position out of range.
 
     Reference:
         Gehring et al., "Convolutional sequence to sequence learning" (ICML 2017).
@@ -114,17 +116,17 @@ class LearnedEncoding(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all vectors anew."""
+        """Reinitialise the learned vectors at random."""
         torch.nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, position: Tensor) -> Tensor:
-        """Look up positions.
+        """Return the learned vectors of positions.
 
         Args:
             position: [n] integers in [0, num_positions).
 
         Returns:
-            [n, channels].
+            The encodings of the nodes, [n, channels].
 
         Raises:
             ValueError: for a position out of range.
@@ -136,20 +138,20 @@ class LearnedEncoding(Module):
 
 
 class LaplacianEncoding(Module):
-    r"""A projection of the eigenvectors of each graph's Laplacian.
+    r"""Encoding of nodes by a projection of the eigenvectors of each graph's Laplacian.
 
     .. math:: p_i = W (s \odot u_i), \qquad s \in \{-1, 1\}^k
 
-    The sign of an eigenvector carries no meaning. It is fixed (see
-    :func:`gattn.structure.laplacian_eigenvectors`), and in training drawn at random for each
-    forward pass, so that the model learns to do without it.
+    The sign of an eigenvector is arbitrary. It is fixed by a rule (see
+    :func:`gattn.structure.laplacian_eigenvectors`). In training the signs s are drawn at random in
+    each forward, so that the model does not depend on them; in evaluation s is 1.
 
     Args:
         k: number of eigenvectors.
-        channels: channels of the encoding.
+        channels: number of channels of the encoding.
 
     Shapes:
-        - **input:** a graph of n nodes, or a batch of graphs as one
+        - **input:** a graph of n nodes, which may be a batch of graphs
         - **output:** [n, channels]
 
     Raises:
@@ -176,19 +178,19 @@ class LaplacianEncoding(Module):
         self.lin = Linear(k, channels)
 
     def reset_parameters(self) -> None:
-        """Draw the projection anew."""
+        """Reinitialise the projection at random."""
         self.lin.reset_parameters()
 
     def forward(self, edges: Any, num_nodes: int | None = None) -> Tensor:
-        """Encode the nodes of a graph, or of a batch of them.
+        """Encode the nodes of a graph or of a batch of graphs.
 
         Args:
-            edges: the graph, or anything it is made from; the eigenvectors are computed once per
-                :class:`gattn.Graph` or ``edge_index`` tensor.
-            num_nodes: number of nodes, n; may be left out where the edges carry it.
+            edges: a :class:`gattn.Graph`, or edges in any format it accepts. The eigenvectors are
+                computed once per :class:`gattn.Graph` or ``edge_index`` tensor.
+            num_nodes: number of nodes, n; optional if the edges contain it.
 
         Returns:
-            [n, channels].
+            The encodings of the nodes, [n, channels].
         """
         graph = as_graph(edges, num_nodes)
         vectors = cached(
@@ -197,17 +199,17 @@ class LaplacianEncoding(Module):
         return self.encode(vectors.to(dtype_of(self.lin)))
 
     def encode(self, eigenvectors: Tensor) -> Tensor:
-        """Encode eigenvectors that a transform stored.
+        """Encode eigenvectors that a transform has stored.
 
         Args:
-            eigenvectors: [n, k].
+            eigenvectors: eigenvectors of the Laplacian, [n, k].
 
         Returns:
-            [n, channels].
+            The encodings of the nodes, [n, channels].
         """
         if self.training:
-            coin = torch.rand(self.k, device=eigenvectors.device) < 0.5
-            eigenvectors = torch.where(coin, -eigenvectors, eigenvectors)
+            flip = torch.rand(self.k, device=eigenvectors.device) < 0.5
+            eigenvectors = torch.where(flip, -eigenvectors, eigenvectors)
         return self.lin(eigenvectors)
 
     def __repr__(self) -> str:
@@ -215,16 +217,16 @@ class LaplacianEncoding(Module):
 
 
 class RandomWalkEncoding(Module):
-    r"""A projection of the probabilities of a random walk to be back at its start.
+    r"""Encoding of nodes by a projection of the return probabilities of random walks.
 
     .. math:: p_i = W \bigl[(D^{-1} A)^t_{ii}\bigr]_{t = 1 \dots K}
 
     Args:
         steps: number of steps, K.
-        channels: channels of the encoding.
+        channels: number of channels of the encoding.
 
     Shapes:
-        - **input:** a graph of n nodes, or a batch of graphs as one
+        - **input:** a graph of n nodes, which may be a batch of graphs
         - **output:** [n, channels]
 
     Raises:
@@ -251,34 +253,34 @@ class RandomWalkEncoding(Module):
         self.lin = Linear(steps, channels)
 
     def reset_parameters(self) -> None:
-        """Draw the projection anew."""
+        """Reinitialise the projection at random."""
         self.lin.reset_parameters()
 
     def forward(self, edges: Any, num_nodes: int | None = None) -> Tensor:
-        """Encode the nodes of a graph, or of a batch of them.
+        """Encode the nodes of a graph or of a batch of graphs.
 
         Args:
-            edges: the graph, or anything it is made from; the probabilities are computed once per
-                :class:`gattn.Graph` or ``edge_index`` tensor.
-            num_nodes: number of nodes, n; may be left out where the edges carry it.
+            edges: a :class:`gattn.Graph`, or edges in any format it accepts. The probabilities
+                are computed once per :class:`gattn.Graph` or ``edge_index`` tensor.
+            num_nodes: number of nodes, n; optional if the edges contain it.
 
         Returns:
-            [n, channels].
+            The encodings of the nodes, [n, channels].
         """
         graph = as_graph(edges, num_nodes)
-        result = cached(
+        probabilities = cached(
             graph, ("walk", self.steps), lambda: return_probabilities(graph, steps=self.steps)
         )
-        return self.encode(result.to(dtype_of(self.lin)))
+        return self.encode(probabilities.to(dtype_of(self.lin)))
 
     def encode(self, probabilities: Tensor) -> Tensor:
-        """Encode probabilities that a transform stored.
+        """Encode return probabilities that a transform has stored.
 
         Args:
-            probabilities: [n, steps].
+            probabilities: return probabilities of each node, [n, steps].
 
         Returns:
-            [n, channels].
+            The encodings of the nodes, [n, channels].
         """
         return self.lin(probabilities)
 
@@ -287,18 +289,18 @@ class RandomWalkEncoding(Module):
 
 
 class DegreeEncoding(Module):
-    r"""A learned vector for every degree.
+    r"""Learned vector for every node degree.
 
     .. math:: p_i = W^{\mathrm{in}}_{\min(\deg^{\mathrm{in}}_i, D)}
         \;(+\; W^{\mathrm{out}}_{\min(\deg^{\mathrm{out}}_i, D)})
 
     Args:
-        max_degree: D, the largest degree told apart from those above.
-        channels: channels of the encoding.
-        directed: whether the edges out of a node have vectors of their own.
+        max_degree: D; all degrees of D and above have the same vector.
+        channels: number of channels of the encoding.
+        directed: whether a second vector is added for the number of edges out of the node.
 
     Shapes:
-        - **input:** a graph of n nodes, or a batch of graphs as one
+        - **input:** a graph of n nodes, which may be a batch of graphs
         - **output:** [n, channels]
 
     Raises:
@@ -325,20 +327,20 @@ class DegreeEncoding(Module):
         self.out_of = LearnedEncoding(max_degree + 1, channels) if directed else None
 
     def reset_parameters(self) -> None:
-        """Draw all vectors anew."""
+        """Reinitialise the learned vectors at random."""
         self.into.reset_parameters()
         if self.out_of is not None:
             self.out_of.reset_parameters()
 
     def forward(self, edges: Any, num_nodes: int | None = None) -> Tensor:
-        """Encode the nodes of a graph, or of a batch of them.
+        """Encode the nodes of a graph or of a batch of graphs.
 
         Args:
-            edges: the graph, or anything it is made from.
-            num_nodes: number of nodes, n; may be left out where the edges carry it.
+            edges: a :class:`gattn.Graph`, or edges in any format it accepts.
+            num_nodes: number of nodes, n; optional if the edges contain it.
 
         Returns:
-            [n, channels].
+            The encodings of the nodes, [n, channels].
         """
         graph = as_graph(edges, num_nodes)
         out = self.encode(graph.in_degree())
@@ -347,13 +349,13 @@ class DegreeEncoding(Module):
         return out
 
     def encode(self, degree: Tensor) -> Tensor:
-        """Encode degrees that a transform stored.
+        """Encode in-degrees that a transform has stored.
 
         Args:
             degree: [n] integers >= 0.
 
         Returns:
-            [n, channels].
+            The encodings of the nodes, [n, channels].
         """
         return self.into(degree.clamp(max=self.max_degree))
 

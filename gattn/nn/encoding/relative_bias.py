@@ -1,4 +1,4 @@
-"""A learned bias per edge, looked up by what lies between its two ends."""
+"""Learned score biases of edges, by the type of an edge, a distance or a path."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from gattn.structure import path_features, path_lengths
 
 
 class RelativeBias(Module):
-    r"""A number per head for every kind of edge, to be added to the scores of attention.
+    r"""Learned score bias for every kind of edge and every head.
 
     .. math:: \alpha_{ij} = \mathrm{softmax}_j (\tau\, q_i \cdot k_j + b_{r(i, j), h})
 
-    What tells the kinds r apart is the caller's: the type of a bond
-    (``RelativeBias(num_types, heads)(edge_type)``), the offset on a grid
-    (:func:`gattn.graphs.grid_offsets`), the distance in a sequence (:func:`token_offsets`), or the
-    length of the shortest path (:class:`ShortestPathBias`).
+    The caller chooses the kinds r of edges. They can be bond types
+    (``RelativeBias(num_types, heads)(edge_type)``), offsets on a grid
+    (:func:`gattn.graphs.grid_offsets`), distances in a sequence (:func:`token_offsets`), or
+    lengths of shortest paths (:class:`ShortestPathBias`).
 
     Args:
-        num_kinds: number of kinds.
-        heads: heads, h.
+        num_kinds: number of kinds of edges.
+        heads: number of heads, h.
 
     Shapes:
         - **input:** kinds [e] in [0, num_kinds)
@@ -60,17 +60,17 @@ class RelativeBias(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set all to zero: attention starts unbiased."""
+        """Set all biases to zero."""
         torch.nn.init.zeros_(self.weight)
 
     def forward(self, kind: Tensor) -> Tensor:
-        """Look up the bias of every edge.
+        """Return the bias of every edge.
 
         Args:
             kind: [e] integers in [0, num_kinds), in the caller's edge order.
 
         Returns:
-            [e, heads].
+            The biases [e, heads], in the same order.
 
         Raises:
             ValueError: for a kind out of range.
@@ -82,20 +82,21 @@ class RelativeBias(Module):
 
 
 class ShortestPathBias(Module):
-    r"""A number per head for every length of the shortest path between the ends of an edge.
+    r"""Learned score bias by the length of the shortest path between the ends of an edge.
 
     .. math:: b_{ij} = w_{\min(d(j \to i),\, L + 1)}
 
     Args:
-        max_length: L, the longest path told apart from no path at all.
-        heads: heads, h.
+        max_length: L; longer paths have the same bias as no path.
+        heads: number of heads, h.
 
     Shapes:
-        - **input:** the graph to walk on and the graph of attention, both of the same n nodes
+        - **input:** the graph that contains the paths and the graph of attention, both with the
+          same n nodes
         - **output:** [e, heads]
 
     Raises:
-        ValueError: for max_length < 0, heads < 1 or graphs of different nodes.
+        ValueError: for max_length < 0, heads < 1 or graphs with different numbers of nodes.
 
     Reference:
         Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
@@ -116,21 +117,22 @@ class ShortestPathBias(Module):
         self.bias = RelativeBias(max_length + 2, heads)
 
     def reset_parameters(self) -> None:
-        """Set all to zero: attention starts unbiased."""
+        """Set all biases to zero."""
         self.bias.reset_parameters()
 
     def forward(self, edges: Any, over: Graph) -> Tensor:
-        """Bias of every edge of the graph that attention runs on.
+        """Return the bias of every edge of the graph that attention runs on.
 
-        Lengths that a transform stored (:class:`gattn.transforms.AddShortestPaths`) go to
-        ``self.bias`` straight away.
+        For path lengths that :class:`gattn.transforms.AddShortestPaths` has stored, call
+        ``self.bias`` instead.
 
         Args:
-            edges: the graph to walk on, or anything it is made from.
-            over: the graph that attention runs on, of the same nodes.
+            edges: the graph that contains the paths, in any format that :class:`gattn.Graph`
+                accepts.
+            over: the graph that attention runs on, with the same nodes.
 
         Returns:
-            [e, heads], in the order of the caller's edges of ``over``.
+            The biases [e, heads], in the order of the caller's edges of ``over``.
         """
         return self.bias(path_lengths(edges, over, self.max_length))
 
@@ -139,26 +141,27 @@ class ShortestPathBias(Module):
 
 
 class PathFeatureBias(Module):
-    r"""A number per head from the features of the edges on the shortest path between two nodes.
+    r"""Learned score bias from the edge features along the shortest path between two nodes.
 
     .. math:: c_{ij} = \frac{1}{d_{ij}} \sum_{t=1}^{d_{ij}} w_t \cdot f_{ijt}
 
-    f are the features of :func:`gattn.structure.path_features`, such as those of bonds, and d the
-    length of the path from j to i; where none of at most L steps leads, the bias is 0.
+    Here f are the features of :func:`gattn.structure.path_features`, such as bond features, and
+    :math:`d_{ij}` is the length of the path from j to i. The bias is 0 if there is no path of at
+    most L edges.
 
     Args:
-        max_length: L, the longest path that is followed.
-        edge_dim: features of an edge, d.
-        heads: heads, h.
+        max_length: L, the largest length of a path.
+        edge_dim: number of edge features.
+        heads: number of heads, h.
 
     Shapes:
-        - **input:** the graph to walk on, of e' edges, the graph of attention, both of the same n
-          nodes, and edge features [e', edge_dim]
+        - **input:** the graph that contains the paths, with e' edges, the graph of attention with
+          the same n nodes, and edge features [e', edge_dim]
         - **output:** [e, heads]
 
     Raises:
-        ValueError: for max_length < 1, edge_dim < 1, heads < 1, graphs of different nodes, or
-            features of another shape.
+        ValueError: for max_length < 1, edge_dim < 1, heads < 1, graphs with different numbers of
+            nodes, or features of a wrong shape.
 
     Reference:
         Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
@@ -180,35 +183,37 @@ class PathFeatureBias(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set all to zero: attention starts unbiased."""
+        """Set all biases to zero."""
         torch.nn.init.zeros_(self.weight)
 
     def forward(self, edges: Any, over: Graph, edge_attr: Tensor) -> Tensor:
-        """Bias of every edge of the graph that attention runs on.
+        """Return the bias of every edge of the graph that attention runs on.
 
         Args:
-            edges: the graph to walk on, or anything it is made from.
-            over: the graph that attention runs on, of the same nodes.
+            edges: the graph that contains the paths, in any format that :class:`gattn.Graph`
+                accepts.
+            over: the graph that attention runs on, with the same nodes.
             edge_attr: features of ``edges``, in the caller's order.
 
         Returns:
-            [e, heads], in the order of the caller's edges of ``over``.
+            The biases [e, heads], in the order of the caller's edges of ``over``.
         """
         check_features("edge_attr", edge_attr, self.edge_dim, self.weight)
         return self.weigh(*path_features(edges, over, edge_attr, self.max_length))
 
     def weigh(self, length: Tensor, features: Tensor) -> Tensor:
-        """The bias where paths are known: those that a transform stored.
+        """Return the biases for path lengths and features that a transform has stored.
 
         Args:
-            length: [e] integers, as :class:`gattn.transforms.AddShortestPaths` stores them.
-            features: [e, max_length, edge_dim].
+            length: path lengths, [e] integers, as :class:`gattn.transforms.AddShortestPaths`
+                stores them.
+            features: features of the edges of each path, [e, max_length, edge_dim].
 
         Returns:
-            [e, heads].
+            The biases [e, heads].
 
         Raises:
-            ValueError: for features of another shape.
+            ValueError: for features of a wrong shape.
         """
         if features.shape != (length.shape[0], self.max_length, self.edge_dim):
             expected = (length.shape[0], self.max_length, self.edge_dim)
@@ -222,19 +227,19 @@ class PathFeatureBias(Module):
 
 
 def token_offsets(graph: Graph, max_offset: int) -> Tensor:
-    r"""How many tokens lie between the ends of each edge of a sequence, as a kind of edge.
+    r"""Return the clipped offset between the ends of each edge of a sequence, as a kind of edge.
 
     .. math:: r(i, j) = \mathrm{clip}(j - i, -w, w) + w
 
     Args:
-        graph: a graph of sequences, such as :func:`gattn.graphs.causal` makes.
-        max_offset: w, the largest offset told apart from those beyond.
+        graph: a graph of sequences, such as the result of :func:`gattn.graphs.causal`.
+        max_offset: w, the largest offset; larger ones are clipped to it.
 
     Returns:
-        [e] int64 in [0, 2 w], in the order of the caller's edges.
+        The offsets [e] int64 in [0, 2 w], in the order of the caller's edges.
 
     Raises:
-        TypeError: for other than a graph and an int.
+        TypeError: if graph is no Graph or max_offset is no int.
         ValueError: for max_offset < 0.
 
     Reference:
@@ -254,7 +259,7 @@ def token_offsets(graph: Graph, max_offset: int) -> Tensor:
 
 
 def look_up(table: Tensor, index: Tensor, name: str) -> Tensor:
-    """Rows of a table, with one clear error for an index that it does not hold."""
+    """Return rows of a table [n, c] by index, and raise one clear error for an invalid index."""
     if index.numel() > 0 and not torch.compiler.is_compiling():
         low, high = (int(bound) for bound in index.aminmax())
         if low < 0 or high >= table.shape[0]:

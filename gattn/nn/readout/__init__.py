@@ -1,1 +1,1 @@
-"""Readouts: one output for each graph of a batch, whatever the order of its nodes."""
+"""Readouts: one output per graph of a batch, which does not depend on the order of the nodes."""

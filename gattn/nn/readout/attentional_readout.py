@@ -1,4 +1,4 @@
-"""Readout by a gate: a network scores each node, the softmax over the graph weighs it."""
+"""AttentionalReadout: sum of node features, weighted by the softmax of a gate network."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch_geometric.nn.inits import reset
 from gattn.functional import edge_softmax
 from gattn.graph import Graph
 from gattn.nn.attention.learned_query import segment_attention
-from gattn.nn.common.segments import members
+from gattn.nn.common.segments import segment_index
 from gattn.nn.readout.base import SegmentReadout
 
 
 class AttentionalReadout(SegmentReadout):
-    r"""Sum up each graph with weights that a network gives to its nodes.
+    r"""Sum the nodes of each graph with weights from a gate network.
 
     .. math:: r_g = \sum_{j \in g} \mathrm{softmax}_{j \in g}(\mathrm{gate}(x_j))
         \odot \mathrm{nn}(x_j)
@@ -24,20 +24,20 @@ class AttentionalReadout(SegmentReadout):
     ``torch_geometric.nn.AttentionalAggregation``; the softmax and the sum are one operator.
 
     Args:
-        gate_nn: a network from [n, in_channels] to [n, h]: h = 1 weighs nodes, h = out_channels
-            weighs every feature on its own, and an h in between gives equal blocks of features
-            one weight each.
-        nn: a network from [n, in_channels] to [n, out_channels]; None for the nodes themselves.
-            A ``torch_geometric.nn.MLP`` (here and in the gate) is told the graph of each node.
+        gate_nn: a network from [n, in_channels] to [n, h]. With h = 1 a node has one weight, with
+            h = out_channels every feature has its own weight, and with another h each of h equal
+            blocks of features has its own weight.
+        nn: a network from [n, in_channels] to [n, out_channels]; None for the identity. A
+            ``torch_geometric.nn.MLP`` (here and in the gate) also gets the graph of each node.
 
     Shapes:
-        - **input:** x [n, in_channels]; index [n], in any order, or ptr [g + 1]
+        - **input:** x [n, in_channels]; index [n] in any order, or ptr [g + 1]
         - **output:** [g, out_channels]; zeros for a graph without nodes
-        - **weights:** [n, h] for a gate of width h; they sum to one over each graph
+        - **weights:** [n, h] for a gate of width h; they sum to 1 over each graph
 
     Raises:
-        TypeError: for a list or an array in the place of a tensor.
-        ValueError: where h does not divide out_channels, or x is not two-dimensional.
+        TypeError: if an input is a list or an array and no tensor.
+        ValueError: if h does not divide out_channels, or x is not two-dimensional.
 
     Reference:
         Li et al., "Gated graph sequence neural networks" (ICLR 2016); Li et al., "Graph matching
@@ -56,26 +56,27 @@ class AttentionalReadout(SegmentReadout):
 
     def __init__(self, gate_nn: Module, nn: Module | None = None) -> None:
         super().__init__()
-        self.gate_mlp, self.gate_nn = _sort_out(gate_nn)
-        self.mlp, self.nn = _sort_out(nn)
+        self.gate_mlp, self.gate_nn = _split_mlp(gate_nn)
+        self.mlp, self.nn = _split_mlp(nn)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         for module in (self.gate_mlp, self.gate_nn, self.mlp, self.nn):
             reset(module)
 
-    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+    def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         gate = _apply(self.gate_mlp, self.gate_nn, x, segments)
         value = _apply(self.mlp, self.nn, x, segments)
         heads = gate.shape[1]
         if heads == 0 or value.shape[1] % heads:
             raise ValueError(
-                f"the width of the gate must divide {value.shape[1]}, the features; got {heads}"
+                f"the width of the gate must divide {value.shape[1]}, the number of features; got "
+                f"{heads}"
             )
-        gate = gate.to(value.dtype)  # under autocast a network gives another dtype than the nodes
+        gate = gate.to(value.dtype)  # under autocast a network's output may have another dtype
         return segment_attention(gate, value.unflatten(-1, (heads, -1)), segments, 0.0).flatten(1)
 
-    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+    def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         return edge_softmax(_apply(self.gate_mlp, self.gate_nn, x, segments), segments)
 
     def __repr__(self) -> str:
@@ -85,12 +86,15 @@ class AttentionalReadout(SegmentReadout):
         )
 
 
-def _sort_out(module: Module | None) -> tuple[MLP | None, Module | None]:
-    """(mlp, other): kept under different names, as PyG keeps them in its checkpoints."""
+def _split_mlp(module: Module | None) -> tuple[MLP | None, Module | None]:
+    """Return (module, None) for an MLP of PyG, else (None, module).
+
+    PyG's layer stores the two kinds under different names, which its checkpoints contain.
+    """
     return (module, None) if isinstance(module, MLP) else (None, module)
 
 
 def _apply(mlp: MLP | None, other: Module | None, x: Tensor, segments: Graph) -> Tensor:
     if mlp is not None:
-        return mlp(x, batch=members(segments), batch_size=segments.num_dst)
+        return mlp(x, batch=segment_index(segments), batch_size=segments.num_dst)
     return x if other is None else other(x)

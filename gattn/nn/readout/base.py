@@ -1,4 +1,4 @@
-"""What readouts on segments share: how they read their sets, and how they are called."""
+"""Base class of the readouts that run on segments."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from gattn.nn.common.segments import Readout, segment_graph
 
 
 class SegmentReadout(Readout):
-    """A readout on the graph with one edge from each row to the set that holds it.
+    """Readout on the graph with one edge from each row to the set that contains it.
 
-    It says by ``_read`` what it makes of the sets, and by ``_weigh`` how much each row counts.
+    A subclass implements ``_reduce``, which computes the output of the sets, and ``_weights``,
+    which computes the attention weights of the rows.
     """
 
     def forward(
@@ -23,23 +24,23 @@ class SegmentReadout(Readout):
         dim: int = -2,
         max_num_elements: int | None = None,
     ) -> Tensor:
-        """Sum up the nodes of each graph.
+        """Reduce the nodes of each graph to one row.
 
         Args:
-            x: [n, d], the nodes.
+            x: node features, [n, d].
             index: [n], the graph of each node, in any order.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
+            ptr: [g + 1], the index of each graph's first node, in place of index.
             dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
-            dim: the dimension of the nodes: 0 or -2.
-            max_num_elements: the most nodes of any graph. Nothing is padded: only a
+            dim: dimension of the nodes: 0 or -2.
+            max_num_elements: largest number of nodes of a graph. Only a
                 :class:`SetTransformerReadout` under ``torch.compile`` needs it, to bound the
-                number of edges inside the graphs beforehand.
+                number of edges within the graphs.
 
         Returns:
             One row per graph, see Shapes; zeros for a graph without nodes.
         """
         segments = segment_graph(x, index, ptr, dim_size, dim)
-        return self._read(x, segments, max_num_elements)
+        return self._reduce(x, segments, max_num_elements)
 
     def attention_weights(
         self,
@@ -50,26 +51,26 @@ class SegmentReadout(Readout):
         dim: int = -2,
         max_num_elements: int | None = None,
     ) -> Tensor:
-        """Weight of each node in its graph's result, before dropout.
+        """Return the attention weight of each node in its graph, before dropout.
 
         Args:
-            x: [n, d], the nodes.
+            x: node features, [n, d].
             index: [n], the graph of each node, in any order.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
+            ptr: [g + 1], the index of each graph's first node, in place of index.
             dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
-            dim: the dimension of the nodes: 0 or -2.
-            max_num_elements: as in :meth:`forward`.
+            dim: dimension of the nodes: 0 or -2.
+            max_num_elements: largest number of nodes of a graph, as in :meth:`forward`.
 
         Returns:
             One row per node, see Shapes.
         """
         segments = segment_graph(x, index, ptr, dim_size, dim)
-        return self._weigh(x, segments, max_num_elements)
+        return self._weights(x, segments, max_num_elements)
 
-    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
-        """One row per set; no set has more than ``width`` rows, where that is told."""
+    def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        """Return one row per set; no set has more than ``width`` rows, unless that is None."""
         raise NotImplementedError
 
-    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
-        """How much each row counts."""
+    def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        """Return the attention weights of the rows; arguments as in ``_reduce``."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""GraphMultisetTransformer: nodes pooled into a few, these into one, on segments."""
+"""GraphMultisetTransformer: pools the nodes of a graph in two steps, with attention between."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from torch.nn import ModuleList
 from gattn.graph import Graph
 from gattn.nn.attention.set_attention import PoolingByMultiheadAttention, SetAttentionBlock
 from gattn.nn.common.checks import check_at_least, check_input
-from gattn.nn.common.segments import among_points, of_points, zero_empty
+from gattn.nn.common.segments import among_points, points_to_segments, zero_empty
 from gattn.nn.readout.base import SegmentReadout
 
 
 class GraphMultisetTransformer(SegmentReadout):
-    r"""Sum up each graph by pooling its nodes into k, and after attention among these into one.
+    r"""Pool the nodes of each graph to k vectors, apply attention among them, and pool to one.
 
     .. math:: y_g = \mathrm{PMA}_1(\mathrm{SAB}(\mathrm{PMA}_k(X_g)))
 
-    The arguments, the parameters and, but for graphs without nodes, the results are those of
-    ``torch_geometric.nn.GraphMultisetTransformer``. Nothing is padded and the index need not be
+    The arguments, the parameters and the results, except for graphs without nodes, are those of
+    ``torch_geometric.nn.GraphMultisetTransformer``. Nothing is padded, and the index need not be
     sorted.
 
     Args:
-        channels: features of a node and of the result; divisible by heads.
-        k: nodes after the first pooling.
-        num_encoder_blocks: attention blocks among these.
-        heads: heads, h.
-        layer_norm: whether to normalise.
-        dropout: probability of dropping a weight in training.
+        channels: number of node and output features; must be divisible by heads.
+        k: number of vectors after the first pooling.
+        num_encoder_blocks: number of attention blocks among these vectors.
+        heads: number of heads, h.
+        layer_norm: whether to apply layer normalisation.
+        dropout: dropout probability of the attention weights in training.
 
     Shapes:
         - **input:** x [n, channels]; index [n], in any order, or ptr [g + 1]
-        - **output:** [g, channels]; exact zeros for a graph without nodes
-        - **weights:** [n, k, heads], of the first pooling; for each of the k and each head they
-          sum to one over each graph
+        - **output:** [g, channels]; zeros for a graph without nodes
+        - **weights:** [n, k, heads], of the first pooling; for each of the k vectors and each head
+          they sum to 1 over each graph
 
     Raises:
-        TypeError: for a list or an array in the place of a tensor.
-        ValueError: where heads do not divide channels, or x is not two-dimensional.
+        TypeError: if an input is a list or an array and no tensor.
+        ValueError: if heads does not divide channels, or x is not two-dimensional.
 
     Reference:
         Baek, Kang and Hwang, "Accurate learning of graph representations with graph multiset
@@ -78,19 +78,19 @@ class GraphMultisetTransformer(SegmentReadout):
         self.pma2 = PoolingByMultiheadAttention(channels, 1, *shared)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         for block in (self.pma1, *self.encoders, self.pma2):
             block.reset_parameters()  # type: ignore[operator]
 
-    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+    def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         check_input("x", x, self.channels, self.pma1.lin)
         points = self.pma1(x, segments).flatten(0, 1)
         for encoder in self.encoders:
             points = encoder(points, among_points(segments, self.k))
-        out = self.pma2(points, of_points(segments, self.k)).squeeze(1)
+        out = self.pma2(points, points_to_segments(segments, self.k)).squeeze(1)
         return zero_empty(out, segments)
 
-    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+    def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         return self.pma1.attention_weights(x, segments)
 
     def __repr__(self) -> str:

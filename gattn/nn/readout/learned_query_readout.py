@@ -1,4 +1,4 @@
-"""Readout by learned queries: each graph's nodes are attended by k vectors of the model."""
+"""LearnedQueryReadout: attention of k learned queries to the nodes of each graph."""
 
 from __future__ import annotations
 
@@ -25,42 +25,44 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class LearnedQueryReadout(SegmentReadout):
-    r"""Sum up each graph by k learned queries that attend over its nodes.
+    r"""Pool each graph by the attention of k learned queries to its nodes.
 
     .. math::
         o_{gq} = W_o \Big\Vert_h \sum_{j \in g} \alpha_{jqh} W_v^{(h)} x_j, \qquad
         \alpha_{jqh} = \mathrm{softmax}_{j \in g}
         \frac{q_{qh} \cdot W_k^{(h)} x_j}{\sqrt{c}}
 
-    The queries do not depend on the input, so the result does not depend on the order of the
-    nodes, and the score of a node is a thin product: :math:`q \cdot W_k x = (W_k^\top q) \cdot x`.
-    The softmax runs over each graph's own nodes: nothing is padded and nothing leaks. (A bias in
-    the key would shift all scores of a query alike: there is none. One in the value would pass
-    through the weights, which sum to one, and is that of W_o.)
+    The queries do not depend on the input. So the result does not depend on the order of the
+    nodes, and the score of a node is computed without the key:
+    :math:`q \cdot W_k x = (W_k^\top q) \cdot x`. The softmax runs over the nodes of one graph,
+    without padding. Keys have no bias, because it would shift all scores of a query by the same
+    number. Values have no bias, because the weights sum to 1, so it would have the same effect as
+    the bias of W_o.
 
     Args:
-        in_channels: features of a node, d.
-        out_channels: features of the result per query; divisible by heads.
+        in_channels: number of node features, d.
+        out_channels: number of output features per query; must be divisible by heads.
         num_queries: number of learned queries, k.
-        heads: heads of each query, h, of c = out_channels / h channels.
-        concat: whether the queries of a graph are laid side by side in the result.
-        dropout: probability of dropping a weight in training.
+        heads: number of heads per query, h, each with c = out_channels / h channels.
+        concat: whether the results of the queries are concatenated.
+        dropout: dropout probability of the attention weights in training.
         ff_channels: hidden width of a residual feed-forward layer
             :math:`o + W_2 \mathrm{ReLU}(W_1 o)` after the attention; None for no such layer.
-        layer_norm: whether to normalise after the attention and after the feed-forward layer.
+        layer_norm: whether to apply layer normalisation after the attention and after the
+            feed-forward layer.
         bias: whether W_o has a bias.
 
     Shapes:
-        - **input:** x [n, in_channels]; index [n], in any order, or ptr [g + 1]
+        - **input:** x [n, in_channels]; index [n] in any order, or ptr [g + 1]
         - **output:** [g, num_queries * out_channels] or, with ``concat=False``,
-          [g, num_queries, out_channels]; exact zeros for a graph without nodes
+          [g, num_queries, out_channels]; zeros for a graph without nodes
         - **weights:** [n, num_queries, heads]; for each query and head they sum to one over each
           graph
 
     Raises:
-        TypeError: for a list or an array in the place of a tensor.
-        ValueError: where heads do not divide out_channels, for num_queries < 1 or a dropout that
-            is no probability, or where x is not two-dimensional.
+        TypeError: if an input is a list or an array and no tensor.
+        ValueError: if heads does not divide out_channels, for num_queries < 1 or a dropout that
+            is no probability, or if x is not two-dimensional.
 
     Reference:
         Lee et al., "Set Transformer" (ICML 2019), pooling by attention; Buterez et al., "Graph
@@ -115,7 +117,7 @@ class LearnedQueryReadout(SegmentReadout):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         torch.nn.init.xavier_uniform_(self.query)
         for linear in (self.lin_key, self.lin_value):
             redraw(linear, torch.nn.init.xavier_uniform_)
@@ -123,7 +125,7 @@ class LearnedQueryReadout(SegmentReadout):
             if module is not None:
                 module.reset_parameters()
 
-    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+    def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         out = self.lin_out(self._pool(x, segments))
         if self.norm is not None:
             out = self.norm(out)
@@ -132,11 +134,11 @@ class LearnedQueryReadout(SegmentReadout):
         out = zero_empty(out, segments)
         return out.flatten(1) if self.concat else out
 
-    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+    def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         return edge_softmax(self._score(x), segments).view(-1, self.num_queries, self.heads)
 
     def _pool(self, x: Tensor, segments: Graph) -> Tensor:
-        """Values summed with the weights: [g, k, h c]."""
+        """Return the weighted sums of the values of each graph and query, [g, k, h * c]."""
         dropout = self.dropout if self.training else 0.0
         if is_product(self.lin_value):
             weight = self.lin_value.weight.unflatten(0, (self.heads, -1))
@@ -146,7 +148,7 @@ class LearnedQueryReadout(SegmentReadout):
         return out.view(segments.num_dst, self.num_queries, -1)
 
     def _score(self, x: Tensor) -> Tensor:
-        """q . W_k x / sqrt(c): [n, k h], query by query."""
+        """Return the scores q . W_k x / sqrt(c), [n, k * h], query by query."""
         if not is_plain(self.lin_key):
             query = self.query.unflatten(1, (self.heads, -1))
             key = self.lin_key(x).unflatten(1, (self.heads, -1)) * query.shape[-1] ** -0.5
@@ -164,7 +166,7 @@ class LearnedQueryReadout(SegmentReadout):
 
 
 class _FeedForward(torch.nn.Module):
-    """o + W_2 ReLU(W_1 o), normalised where asked."""
+    """Residual layer o + W_2 ReLU(W_1 o), with optional layer normalisation."""
 
     def __init__(self, channels: int, hidden: int, layer_norm: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Several readouts of the same nodes, laid side by side."""
+"""MultiReadout: concatenation of several readouts of the same nodes."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from torch_geometric.nn.resolver import aggregation_resolver
 
 from gattn.functional import aggregate
 from gattn.graph import Graph
-from gattn.nn.common.segments import Readout, members
+from gattn.nn.common.segments import Readout, segment_index
 from gattn.nn.readout.base import SegmentReadout
 
 
 class MultiReadout(Readout):
-    r"""Sum up each graph by several readouts and concatenate what they give.
+    r"""Apply several readouts to each graph and concatenate their results.
 
     .. math:: y_g = \Big\Vert_r \mathrm{readout}_r(X_g)
 
-    A learned query beats a plain sum on many tasks and loses on others: both, side by side, let
-    the model choose.
+    A readout by learned queries is better than a sum on many tasks and worse on others. With both,
+    the model can learn which one to use.
 
     Args:
-        readouts: modules that are PyG ``Aggregation``s, or names: ``"sum"`` (or ``"add"``) and
-            ``"mean"`` run on gattn's deterministic operator, any other is resolved by PyG
-            (``"max"``, ``"std"``, ...).
+        readouts: PyG ``Aggregation`` modules, or names. ``"sum"`` (or ``"add"``) and ``"mean"``
+            run on gattn's deterministic operator; any other name, such as ``"max"`` or ``"std"``,
+            is resolved by PyG.
 
     Shapes:
         - **input:** x [n, in_channels]; index [n], or ptr [g + 1]
         - **output:** [g, out_1 + out_2 + ...]
 
     Raises:
-        TypeError: for a list or an array in the place of a tensor.
-        ValueError: for no readout at all, or a name that PyG does not know.
+        TypeError: if an input is a list or an array and no tensor.
+        ValueError: for an empty list of readouts, or a name that PyG does not know.
 
     Reference:
         Buterez et al., "Graph neural networks with adaptive readouts" (NeurIPS 2022); Corso et
@@ -59,7 +59,7 @@ class MultiReadout(Readout):
         self.readouts = ModuleList(_resolve(readout) for readout in readouts)
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         for readout in self.readouts:
             readout.reset_parameters()  # type: ignore[operator]
 
@@ -72,22 +72,22 @@ class MultiReadout(Readout):
         dim: int = -2,
         max_num_elements: int | None = None,
     ) -> Tensor:
-        """Sum up the nodes of each graph.
+        """Reduce the nodes of each graph to one row.
 
         Args:
-            x: [n, in_channels], the nodes.
+            x: node features, [n, in_channels].
             index: [n], the graph of each node, in any order that the readouts allow.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
+            ptr: [g + 1], the index of each graph's first node, in place of index.
             dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
-            dim: the dimension of the nodes: 0 or -2.
-            max_num_elements: handed to a :class:`SetTransformerReadout`, which needs it under
-                ``torch.compile``.
+            dim: dimension of the nodes: 0 or -2.
+            max_num_elements: largest number of nodes of a graph, which a
+                :class:`SetTransformerReadout` needs under ``torch.compile``.
 
         Returns:
-            [g, out_1 + out_2 + ...].
+            The concatenated results, [g, out_1 + out_2 + ...].
         """
         if index is None and ptr is None and dim_size is None:
-            dim_size = 1  # PyG's aggregations would read it from the device
+            dim_size = 1  # without it, PyG's aggregations read the size from the device
         if max_num_elements is None:
             outs = [readout(x, index, ptr, dim_size, dim) for readout in self.readouts]
         else:
@@ -105,25 +105,25 @@ class MultiReadout(Readout):
         dim_size: int | None = None,
         dim: int = -2,
     ) -> list[Tensor]:
-        """Weight of each node in each readout.
+        """Return the weights of the nodes in each readout.
 
         Args:
-            x: [n, in_channels], the nodes.
+            x: node features, [n, in_channels].
             index: [n], the graph of each node.
-            ptr: [g + 1], where each graph's nodes begin, instead of index.
+            ptr: [g + 1], the index of each graph's first node, in place of index.
             dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
-            dim: the dimension of the nodes: 0 or -2.
+            dim: dimension of the nodes: 0 or -2.
 
         Returns:
-            One tensor per readout, as its own ``attention_weights`` gives it; for a sum and a
-            mean [n, 1], the factor of the node.
+            One tensor per readout, the result of its ``attention_weights``; for a sum or a mean,
+            the factor of each node, [n, 1].
 
         Raises:
             TypeError: for a readout that is no weighted sum, such as PyG's ``"max"``.
         """
         for readout in self.readouts:
             if not hasattr(readout, "attention_weights"):
-                raise TypeError(f"{readout} gives no weight per node; leave it out")
+                raise TypeError(f"{readout} has no method attention_weights; leave it out")
         return [
             readout.attention_weights(x, index, ptr, dim_size, dim)  # type: ignore[operator]
             for readout in self.readouts
@@ -134,19 +134,19 @@ class MultiReadout(Readout):
 
 
 class _LinearReadout(SegmentReadout):
-    """Sum or mean of the nodes of each graph, in a fixed order."""
+    """Sum or mean of the nodes of each graph, added in a fixed order."""
 
     def __init__(self, mean: bool) -> None:
         super().__init__()
         self.mean = mean
 
-    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
-        return aggregate(self._weigh(x, segments, width), x.unsqueeze(1), segments).squeeze(1)
+    def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+        return aggregate(self._weights(x, segments, width), x.unsqueeze(1), segments).squeeze(1)
 
-    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+    def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         if not self.mean:
             return x.new_ones(x.shape[0], 1)
-        size = segments.in_degree()[members(segments)].unsqueeze(1)
+        size = segments.in_degree()[segment_index(segments)].unsqueeze(1)
         return size.double().reciprocal().to(x.dtype)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Set2Set: a query for each graph that an LSTM moves from step to step."""
+"""Set2Set: repeated attention with a query per graph that an LSTM updates."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class Set2Set(SegmentReadout):
-    r"""Sum up each graph by attention from a query that an LSTM moves.
+    r"""Pool each graph by repeated attention, with a query that an LSTM updates.
 
     .. math::
         q_t = \mathrm{LSTM}([q_{t-1}, r_{t-1}]), \qquad
         r_t = \sum_{j \in g} \mathrm{softmax}_{j \in g} (q_t \cdot x_j)\, x_j, \qquad
         y_g = [q_T, r_T]
 
-    The arguments, the parameters and the results are those of ``torch_geometric.nn.Set2Set``;
-    product, softmax and sum are one operator.
+    The arguments, the parameters and the results are those of ``torch_geometric.nn.Set2Set``. The
+    dot product, the softmax and the sum are computed by one operator.
 
     Args:
-        in_channels: features of a node, d.
+        in_channels: number of node features, d.
         processing_steps: number of steps, T.
-        **kwargs: of ``torch.nn.LSTM``, but for ``batch_first``, ``bidirectional`` and
-            ``proj_size``: it reads one query of the width of x for each graph.
+        **kwargs: arguments of ``torch.nn.LSTM``, except ``batch_first``, ``bidirectional`` and
+            ``proj_size``.
 
     Shapes:
         - **input:** x [n, d]; index [n], in any order, or ptr [g + 1]
-        - **output:** [g, 2 d]; for a graph without nodes the query, which is the same for all such,
-          and zeros
-        - **weights:** [n, 1], those of the last step; they sum to one over each graph
+        - **output:** [g, 2 d]; a graph without nodes gets the query, which is the same for all
+          empty graphs, and d zeros
+        - **weights:** [n, 1], of the last step; they sum to 1 over each graph
 
     Raises:
-        TypeError: for a list or an array in the place of a tensor.
-        ValueError: where x is not two-dimensional, or for an option that the LSTM cannot have.
+        TypeError: if an input is a list or an array and no tensor.
+        ValueError: if x is not two-dimensional, or for an argument that the LSTM cannot have here.
 
     Reference:
         Vinyals, Bengio and Kudlur, "Order matters: sequence to sequence for sets" (ICLR 2016).
@@ -69,20 +69,20 @@ class Set2Set(SegmentReadout):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters of the LSTM anew."""
+        """Reinitialise the parameters of the LSTM at random."""
         self.lstm.reset_parameters()
 
-    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+    def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         return self._steps(x, segments, want_weights=False)[0]
 
-    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+    def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         weights = self._steps(x, segments, want_weights=True)[1]
         return x.new_zeros(x.shape[0], 1) if weights is None else weights
 
     def _steps(
         self, x: Tensor, segments: Graph, want_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """[q_T, r_T] and the weights of the last step."""
+        """Return [q_T, r_T] of each graph, [g, 2 d], and the attention weights of the last step."""
         check_features("x", x, self.in_channels, self.lstm.weight_ih_l0)
         value = x.unsqueeze(1)
         memory = x.new_zeros(segments.num_dst, self.out_channels)

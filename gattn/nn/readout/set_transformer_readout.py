@@ -1,4 +1,4 @@
-"""Readout by a Set Transformer that runs on segments, without padding."""
+"""SetTransformerReadout: readout by a Set Transformer, without padding."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class SetTransformerReadout(SegmentReadout):
-    r"""Sum up each graph by a Set Transformer over its nodes.
+    r"""Pool each graph by a Set Transformer over its nodes.
 
     .. math::
         y_g = \mathrm{SAB}_{\mathrm{dec}}(\mathrm{PMA}(\mathrm{SAB}_{\mathrm{enc}}(X_g)))
 
-    The constructor, the parameters and, but for graphs without nodes, the results are those of
-    ``torch_geometric.nn.SetTransformerAggregation``, whose ``state_dict`` loads here. The
-    encoder runs on the complete graph of every set and the pooling on the segments: nothing is
-    padded, the index need not be sorted, and NaN in the input comes out as NaN.
+    The constructor, the parameters and the results, except for graphs without nodes, are those of
+    ``torch_geometric.nn.SetTransformerAggregation``, whose ``state_dict`` can be loaded. The
+    encoder runs on the complete graph of each set, without padding. The index need not be sorted,
+    and NaN in the input of a graph gives NaN in its output.
 
     Args:
-        channels: features of a node and of the result; divisible by heads.
-        num_seed_points: learned seeds, k.
-        num_encoder_blocks: attention blocks among the nodes.
-        num_decoder_blocks: attention blocks among the seeds.
-        heads: heads, h.
-        concat: whether the seeds are laid side by side in the result, or averaged.
-        layer_norm: whether to normalise.
-        dropout: probability of dropping a weight in training.
-        num_induced_points: learned points through which the encoder blocks attend, at a cost
-            linear in the size of the graphs; None for attention among all nodes.
+        channels: number of node and output features; must be divisible by heads.
+        num_seed_points: number of learned seeds, k.
+        num_encoder_blocks: number of attention blocks among the nodes.
+        num_decoder_blocks: number of attention blocks among the seeds.
+        heads: number of heads, h.
+        concat: whether the results of the seeds are concatenated; else they are averaged.
+        layer_norm: whether to apply layer normalisation.
+        dropout: dropout probability of the attention weights in training.
+        num_induced_points: number of learned points through which the encoder blocks attend, at a
+            cost linear in the size of the graphs; None for attention among all nodes.
 
     Shapes:
         - **input:** x [n, channels]; index [n], in any order, or ptr [g + 1]
         - **output:** [g, num_seed_points * channels] or, with ``concat=False``, [g, channels];
-          exact zeros for a graph without nodes
+          zeros for a graph without nodes
         - **weights:** [n, num_seed_points, heads], of the encoded nodes; for each seed and head
-          they sum to one over each graph
+          they sum to 1 over each graph
 
     Raises:
-        TypeError: for a list or an array in the place of a tensor.
-        ValueError: where heads do not divide channels, or x is not two-dimensional.
+        TypeError: if an input is a list or an array and no tensor.
+        ValueError: if heads does not divide channels, or x is not two-dimensional.
 
     Reference:
         Lee et al., "Set Transformer" (ICML 2019); Buterez et al., "Graph neural networks with
@@ -103,16 +103,16 @@ class SetTransformerReadout(SegmentReadout):
         )
 
     def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
+        """Reinitialise all learnable parameters."""
         for block in (*self.encoders, self.pma, *self.decoders):
             block.reset_parameters()  # type: ignore[operator]
 
-    def _read(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+    def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         seeds = self.pma(self._encode(x, segments, width), segments)
         seeds = zero_empty(self._decode(seeds, segments), segments)
         return seeds.flatten(1) if self.concat else seeds.mean(1)
 
-    def _weigh(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
+    def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         return self.pma.attention_weights(self._encode(x, segments, width), segments)
 
     def _encode(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:

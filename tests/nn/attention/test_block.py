@@ -166,7 +166,7 @@ def test_reset_and_errors():
     x = _rows().float()
     with pytest.raises(ValueError, match=r"norm must be one of .*; got 'mid'"):
         TransformerBlock(8, norm="mid")
-    with pytest.raises(ValueError, match="memory and memory_graph go with a block"):
+    with pytest.raises(ValueError, match="memory and memory_graph are required for a block"):
         block(x, graphs.complete(SIZES))
-    with pytest.raises(ValueError, match="memory and memory_graph go with a block"):
+    with pytest.raises(ValueError, match="memory and memory_graph are required for a block"):
         TransformerBlock(8)(x, graphs.complete(SIZES), memory=x)

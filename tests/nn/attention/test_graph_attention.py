@@ -217,7 +217,7 @@ def test_bad_input_gets_one_clear_error():
         ),
         (
             lambda: GraphAttention(6, score=lambda q, k, e: q[:, 0])(x, x, x, graph),
-            r"score must give shape \(16, 1\); got \(16, 6\)",
+            r"score must return shape \(16, 1\); got \(16, 6\)",
         ),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -240,6 +240,6 @@ def test_layers_of_a_model_share_the_features_of_loops(layer, monkeypatch):
 def test_features_of_loops_that_wrap_others_are_formed_each_time(kept):
     graph, edge_attr = kept
     wrapped = TwoTensor(edge_attr, 2 * edge_attr)
-    assert not edge_inputs.keeps_loop_features(wrapped, graph)
+    assert not edge_inputs.caches_loop_features(wrapped, graph)
     found = with_loop_features(wrapped, graph, 0.0)
     torch.testing.assert_close(found.b, 2 * with_loop_features(edge_attr, graph, 0.0))

@@ -277,7 +277,7 @@ def test_an_equation_that_would_not_see_them_is_an_error():
 
     layer, x = Mine(6, 4, 2).double(), _draw(5, 6)
     layer(x, PAIRS, edge_weight=_draw(8))
-    with pytest.raises(ValueError, match="equations that know nothing of attn_bias"):
+    with pytest.raises(ValueError, match="overrides methods that ignore attn_bias"):
         layer(x, PAIRS, edge_weight=_draw(8), attn_bias=_draw(8))
     assert layer(x, PAIRS).shape == (5, 8)
 

@@ -168,10 +168,12 @@ def test_outside_the_context_nothing_listens():
 
 
 def test_nothing_recorded_is_an_error_that_says_why():
-    nothing = pytest.raises(RuntimeError, match=r"of this Linear: it holds no layer of gattn\.nn")
+    nothing = pytest.raises(
+        RuntimeError, match=r"of this Linear was recorded: it contains no layer of gattn\.nn"
+    )
     with nothing, record_attention(torch.nn.Linear(2, 2)):
         pass
-    silent = pytest.raises(RuntimeError, match="of this GATConv: it was not called")
+    silent = pytest.raises(RuntimeError, match="of this GATConv was recorded: it was not called")
     with silent, record_attention(gattn.nn.GATConv(2, 2)):
         pass
     with pytest.raises(KeyError, match="mine"), record_attention(gattn.nn.GATConv(2, 2)):
@@ -179,7 +181,9 @@ def test_nothing_recorded_is_an_error_that_says_why():
 
 
 def test_only_a_module_is_recorded():
-    wrong = pytest.raises(TypeError, match=r"torch module; got NodeClassifier .* by attention")
+    wrong = pytest.raises(
+        TypeError, match=r"torch module; got NodeClassifier .* attention for nodes"
+    )
     with wrong, record_attention(NodeClassifier()):
         pass
 
@@ -194,7 +198,9 @@ def test_edge_by_edge_weights_are_told_where_there_are_any():
     torch.testing.assert_close(recorded[0].weights, recorded[1].weights)
     silent = gattn.nn.SuperGATConv(6, 3)
     silent.register_message_forward_hook(lambda *_: None)
-    told = pytest.raises(RuntimeError, match=r"cannot tell its weights here.*a hook on message")
+    told = pytest.raises(
+        RuntimeError, match=r"cannot record its attention weights.*a hook on message"
+    )
     with told, record_attention(silent):
         silent.eval()(x, EDGES)
 

@@ -81,7 +81,7 @@ def test_gradients_by_transforms(build, form, monkeypatch):
 
 def test_an_index_that_is_mapped_over_gets_one_clear_error():
     readout, x = LearnedQueryReadout(6, 8), torch.randn(7, 6)
-    with pytest.raises(ValueError, match=r"index and ptr must be made outside of .*torch.func"):
+    with pytest.raises(ValueError, match=r"index and ptr must be created outside of .*torch.func"):
         torch.func.vmap(lambda index: readout(x, index, dim_size=4))(torch.stack([INDEX, INDEX]))
 
 

@@ -99,9 +99,9 @@ def test_edges_cached_in_inference_mode_serve_training(kind, beside_pyg):
 
 def test_bad_input_gets_one_clear_error():
     x, edge_index = torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 0]])
-    with pytest.raises(ValueError, match="is computed where normalize is set"):
+    with pytest.raises(ValueError, match="must be None with normalize=True"):
         FAConv(6)(x, x, edge_index, torch.ones(3))
-    with pytest.raises(ValueError, match="must be given where normalize is not set"):
+    with pytest.raises(ValueError, match="is required with normalize=False"):
         FAConv(6, normalize=False)(x, x, edge_index)
     with pytest.raises(TypeError, match="has no softmax: attn_bias must hold numbers; got a mask"):
         FAConv(6)(x, x, edge_index, attn_bias=torch.ones(3) > 0)

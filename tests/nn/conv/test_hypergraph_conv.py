@@ -47,7 +47,7 @@ def test_a_graph_from_nodes_to_hyperedges():
     ("options", "given", "message"),
     [
         ({"attention_mode": "both"}, {}, "attention_mode must be one of"),
-        ({"flow": "target_to_source"}, {}, "flow must be 'source_to_target', and then back"),
+        ({"flow": "target_to_source"}, {}, "flow must be 'source_to_target'; got"),
         ({"use_attention": True}, {}, "needs hyperedge_attr"),
         ({}, {"hyperedge_weight": torch.ones(3), "num_edges": 4}, "must have 4 rows"),
     ],

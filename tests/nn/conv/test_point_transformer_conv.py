@@ -44,11 +44,14 @@ def test_a_width_that_comes_with_the_input(beside_pyg):
 
 def test_a_network_that_looks_at_all_edges_is_given_all(beside_pyg):
     pair = beside_pyg.pair("PointTransformerConv", 6, 4, **_networks("batch_norm"))
-    assert pair[1].slow_path_reason == "pos_nn: BatchNorm1d may look at more than one row"
+    assert pair[1].slow_path_reason == "pos_nn: BatchNorm1d may combine several rows"
     x, pos = beside_pyg.draw(4, 6), beside_pyg.draw(4, 3)
     beside_pyg.check(*pair, x, pos, EDGES)
     assert pair[1].eval().fused
-    assert "may look at more" in PointTransformerConv(6, 4, attn_nn=torch.softmax).slow_path_reason
+    assert (
+        "may combine several rows"
+        in PointTransformerConv(6, 4, attn_nn=torch.softmax).slow_path_reason
+    )
     lazy = PointTransformerConv(6, 4, attn_nn=nn.LazyLinear(4))
     assert lazy.slow_path_reason == "attn_nn: LazyLinear takes its widths from its first input"
 

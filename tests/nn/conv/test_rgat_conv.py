@@ -107,7 +107,7 @@ def test_bad_input_gets_one_clear_error():
     x, edge_index, kinds = torch.randn(3, 4), torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 1])
     layer = RGATConv(4, 2, 2)
     for call, message in [
-        (lambda: layer(x, edge_index), "edge_type must be given"),
+        (lambda: layer(x, edge_index), "edge_type is required"),
         (lambda: layer(x, edge_index, kinds + 1), r"edge_type must be in \[0, 2\); got 1 to 2"),
         (lambda: layer(x, edge_index, kinds[:1]), r"edge_type must have shape \(2,\)"),
         (lambda: layer(x, edge_index, kinds, torch.ones(2, 3)), "takes no edge_attr"),

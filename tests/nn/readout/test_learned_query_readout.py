@@ -140,17 +140,17 @@ def test_without_index_all_nodes_are_one_graph():
 def test_both_orders_of_projecting_and_summing_agree(heads, monkeypatch):
     readout = _readout(num_queries=2, heads=heads, dropout=0.5)
     x, index = _batch()
-    monkeypatch.setattr(learned_query, "FEW", 0)
+    monkeypatch.setattr(learned_query, "MIN_CHANNELS_PER_SCORE", 0)
     torch.manual_seed(0)
     summed_first = readout(x, index, dim_size=6)
-    monkeypatch.setattr(learned_query, "FEW", 100)
+    monkeypatch.setattr(learned_query, "MIN_CHANNELS_PER_SCORE", 100)
     torch.manual_seed(0)
     torch.testing.assert_close(readout(x, index, dim_size=6), summed_first)
 
 
 @pytest.mark.parametrize("few", [0, 100])
 def test_gradients(few, monkeypatch):
-    monkeypatch.setattr(learned_query, "FEW", few)
+    monkeypatch.setattr(learned_query, "MIN_CHANNELS_PER_SCORE", few)
     readout = _readout(num_queries=2, ff_channels=5, layer_norm=True)
     x, index = _batch()
     names = [name for name, _ in readout.named_parameters()]
@@ -195,7 +195,7 @@ def test_low_precision_stays_in_its_dtype(dtype):
 
 @pytest.mark.parametrize("few", [0, 100])
 def test_autocast(few, monkeypatch):
-    monkeypatch.setattr(learned_query, "FEW", few)
+    monkeypatch.setattr(learned_query, "MIN_CHANNELS_PER_SCORE", few)
     readout = _readout().float()
     x, index = _batch(dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -43,7 +43,7 @@ def test_weights_of_every_member():
     assert torch.equal(ones, torch.ones(6, 1, dtype=torch.float64))
     torch.testing.assert_close(share.flatten(), x.new_tensor([1 / 3] * 3 + [0.5, 0.5, 1.0]))
     assert torch.equal(learned, query.attention_weights(x, index, dim_size=4))
-    with pytest.raises(TypeError, match=r"MaxAggregation\(\) gives no weight per node"):
+    with pytest.raises(TypeError, match=r"MaxAggregation\(\) has no method attention_weights"):
         MultiReadout(["max"]).attention_weights(x, index)
 
 

@@ -101,9 +101,9 @@ def test_errors():
         ValueError, match=r"x must have shape \(n, 6\) .* got \(5, 2, 3\) with dim 0"
     ):
         SoftmaxAggregation(learn=True, channels=6)(torch.randn(5, 2, 3), dim=0)
-    with pytest.raises(ValueError, match="semi_grad must be off where t is learned"):
+    with pytest.raises(ValueError, match="semi_grad must be off if t is learned"):
         SoftmaxAggregation(learn=True, semi_grad=True)
-    with pytest.raises(ValueError, match="channels must be 1 where t is not learned"):
+    with pytest.raises(ValueError, match="channels must be 1 if t is not learned"):
         SoftmaxAggregation(channels=6)
     with pytest.raises(ValueError, match="x must have 4 features"):
         SoftmaxAggregation(learn=True, channels=4)(torch.randn(3, 6), torch.zeros(3).long())
