@@ -340,7 +340,7 @@ def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
     """Return the constructor arguments of a gattn layer, read from PyG's layer.
 
     PyG's layers store most arguments under their names. Widths that only a submodule stores may be
-    arbitrary if a user replaced the submodule, because the submodule itself is taken over.
+    arbitrary if a user replaced the submodule, because the new layer gets this submodule.
     """
     settings: dict[str, Any] = dict(vars(theirs))
     if kind is gattn.nn.GATEConv:
@@ -392,7 +392,7 @@ def _rebuild(theirs: Module, build: Callable[[Any], Module]) -> Module:
 
 
 def _why_not(module: Any) -> str:
-    """Return why attention is not replaced; empty if it can be, and for other modules."""
+    """Return why an attention module is not replaced; empty if it can be, or has no attention."""
     kind = type(module)
     if _is_ours(module):
         return _unusual_attention(module)

@@ -146,7 +146,10 @@ def draw_network(
 
 
 def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64], Sequence[str]]:
-    """Return colours as numbers, and the names of classes; different texts are sorted classes."""
+    """Return colours as numbers, and the names of classes.
+
+    If the colours are texts, the classes are the different texts in sorted order.
+    """
     values = array(colour)
     if values.dtype.kind not in "UO":
         return values.astype(np.float64), names

@@ -157,8 +157,8 @@ _FIELDS = (
         "seed",
         "edge_offset",
     ),
-    *("offsets", "first_destination", "num_known", "numbers", "edge_index", "sources", "edges"),
-    *("new_nodes", "num_new"),
+    *("offsets", "first_destination", "num_sources", "batch_index", "edge_index", "sources"),
+    *("edges", "new_nodes", "num_new"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Linear attention: a product of feature maps replaces the softmax; linear cost in the nodes."""
+"""Linear attention, whose cost is linear in the nodes: feature maps replace the softmax."""
 
 from __future__ import annotations
 
