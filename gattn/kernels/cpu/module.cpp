@@ -61,7 +61,7 @@ void run(std::size_t number, const nb::bytes& packed) {
   if (number >= kernels.size()) throw nb::index_error("there is no kernel with this index");
   const Kernel& kernel = kernels[number];
   if (packed.size() != kernel.size)
-    throw nb::value_error((std::string(kernel.name) + " has_extra " + std::to_string(kernel.size) +
+    throw nb::value_error((std::string(kernel.name) + " takes " + std::to_string(kernel.size) +
                            " bytes of arguments; got " + std::to_string(packed.size()))
                               .c_str());
   const void* args = packed.data();
