@@ -1,4 +1,4 @@
-"""Graph attention for PyTorch: one operator on some graph."""
+"""Graph attention for PyTorch: layers, functions and models on any graph."""
 
 from gattn import data, functional, graphs, models, nn, transforms
 from gattn.conversion import ConversionReport, conversion_report, convert

@@ -97,7 +97,7 @@ REBUILT: dict[type[Module], Callable[[Any], Module]] = {
     pyg.GraphMultisetTransformer: _multiset,
     pyg.SetTransformerAggregation: _set_transformer,
 }
-"""PyG aggregations and functions that build the gattn readout with the same parameters."""
+"""PyG aggregations, each with a function that builds the gattn readout with its parameters."""
 
 UNSUPPORTED = frozenset(
     {
@@ -122,7 +122,7 @@ UNSUPPORTED = frozenset(
 CONDITIONAL: dict[str, Callable[[Any], bool]] = {
     "JumpingKnowledge": lambda theirs: theirs.mode == "lstm",
 }
-"""Unsupported modules that use attention only with some settings, and a test for these."""
+"""Unsupported modules that use attention only with some settings, with a test of the settings."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def convert(model: _Model) -> _Model:
         The model.
 
     Raises:
-        TypeError: model is no module.
+        TypeError: model is not a ``torch.nn.Module``.
 
     Warns:
         UserWarning: nothing in the model runs on gattn; the message lists its modules.
@@ -220,7 +220,7 @@ def conversion_report(model: Module) -> ConversionReport:
         model: any module, converted or not.
 
     Returns:
-        The report; before :func:`convert`, it lists what that would and would not replace.
+        The report; before :func:`convert`, it lists which layers it would replace and which not.
 
     Example:
         >>> import torch, torch_geometric.nn as pyg
@@ -248,7 +248,8 @@ def conversion_report(model: Module) -> ConversionReport:
         else:
             seen[kind.__name__] += 1
             continue
-        part_path = "attn" if isinstance(module, _GPS) else ""  # report its local layer, too
+        # Of a GPSConv, only the global attention is a part; its local layer has an entry, too.
+        part_path = "attn" if isinstance(module, _GPS) else ""
         wholes.append(f"{path}.{part_path}" if path else part_path)
     report.seen.update(seen)
     return report
@@ -260,7 +261,7 @@ _OURS = (
     gattn.nn.GraphMultisetTransformer,
     gattn.nn.SetTransformerReadout,
 )
-"""Classes that replace PyG's."""
+"""Classes of gattn that replace classes of PyG."""
 _NEW = (
     gattn.nn.GraphAttention,
     gattn.nn.LearnedQueryReadout,
@@ -290,6 +291,7 @@ def _replace(module: Module, done: dict[Module, Module]) -> Module:
 
 
 def _twin(module: Module) -> Module:
+    """Return the gattn module for a PyG module, or the module itself if there is none."""
     kind = type(module)
     if _why_not(module):
         return module
@@ -316,12 +318,12 @@ def _adopt(theirs: Module, kind: type[Module]) -> Module:
         absent = {key: None for key, value in state[name].items() if value is None}
         state[name] = {**absent, **source[name]}
         for key in source[name]:
-            state.pop(key, None)  # a plain attribute would hide the registered one
+            state.pop(key, None)  # a plain attribute would hide the registered parameter
     state["_non_persistent_buffers_set"] = source["_non_persistent_buffers_set"]
     copied = (*_COPIED_SETTINGS, *pyg_internals.INITIAL_VALUES)
     state.update({key: source[key] for key in copied if key in source})
     of_pyg = (*pyg_internals.CLASS_STATE, *pyg_internals.BOUND)
-    for key, value in source.items():  # attributes that a user added
+    for key, value in source.items():  # keep attributes that the user added
         if not key.startswith("_") and key not in of_pyg and not hasattr(twin, key):
             state[key] = value
     _share_hooks(theirs, twin)
@@ -338,7 +340,7 @@ def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
     """Return the constructor arguments of a gattn layer, read from PyG's layer.
 
     PyG's layers store most arguments under their names. Widths that only a submodule stores may be
-    arbitrary if a user replaced the submodule, because the submodule itself is taken over.
+    arbitrary if a user replaced the submodule, because the new layer gets this submodule.
     """
     settings: dict[str, Any] = dict(vars(theirs))
     if kind is gattn.nn.GATEConv:
@@ -346,7 +348,7 @@ def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
         edge = max(getattr(theirs.lin1, "in_features", source) - source, 0)
         settings.update(in_channels=source, out_channels=out, edge_dim=edge)
     elif kind is gattn.nn.GPSConv:
-        settings.update(conv=None, norm=None)  # these children are taken over
+        settings.update(conv=None, norm=None)  # these children are copied from PyG's layer
     elif kind is gattn.nn.GeneralConv:
         settings.update(
             l2_normalize=theirs.normalize_l2, bias=getattr(theirs.lin_msg, "bias", None) is not None
@@ -390,7 +392,7 @@ def _rebuild(theirs: Module, build: Callable[[Any], Module]) -> Module:
 
 
 def _why_not(module: Any) -> str:
-    """Return why attention is not replaced; empty if it can be, and for other modules."""
+    """Return why an attention module is not replaced; empty if it can be, or has no attention."""
     kind = type(module)
     if _is_ours(module):
         return _unusual_attention(module)
@@ -419,6 +421,7 @@ def _overrides(kind: type, known_base: type) -> str:
 
 
 def _unusual(module: Any) -> str:
+    """Return why an instance of a PyG layer cannot be replaced; empty if it can."""
     if overrides := pyg_internals.overridden(type(module)):
         return overrides
     replaced = [
@@ -429,7 +432,7 @@ def _unusual(module: Any) -> str:
     ]
     if replaced:
         return f"its {', '.join(replaced)} was replaced on the instance"
-    if type(module) in SAME_ATTRIBUTES:  # all of their parts must be gattn's
+    if type(module) in SAME_ATTRIBUTES:  # replaced only if all of its submodules are
         for path, part in module.named_modules():
             if part is not module and (reason := _why_not(part)):
                 return f"its {path} is not replaced: {reason}"

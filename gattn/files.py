@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders: complete, or not at all."""
+"""Atomic writes of files and folders: after a failure, the old content is unchanged."""
 
 from __future__ import annotations
 

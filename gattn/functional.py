@@ -1,4 +1,4 @@
-"""The operators as functions: attention over the edges of a :class:`gattn.Graph`."""
+"""Functions that compute attention over the edges of a :class:`gattn.Graph`."""
 
 from gattn.ops.attention.dot_product import dot_product_attention, dot_product_attention_weights
 from gattn.ops.attention.gat import gat_attention, gat_attention_weights

@@ -1,4 +1,4 @@
-"""Explain which path each attention layer of a model takes, and why it is slow."""
+"""Report of the execution path that each attention layer of a model takes, and why it is slow."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ FUSED = "fused"
 DENSE = "dense"
 NOT_CALLED = "not called"
 _SMALL = 1 << 16
-"""Elements of a new floating-point tensor above which the dry run gives it no memory."""
+"""Maximum number of elements of a new floating-point tensor for which the dry run has memory."""
 _FASTEST_FIRST = (DENSE, FUSED)
 
 
 @dataclass(frozen=True)
 class PathRecord:
-    """The path of one layer in one forward.
+    """Execution path of one layer in one forward.
 
     Args:
         module: name of the layer in ``model.named_modules()``; "" for the model itself.
-        layer: its class.
-        operator: the operators that it calls, in order; "" where it calls none.
-        backend: what runs them: ``"cpu"``, ``"triton"``, ``"reference"`` or ``"torch"``.
+        layer: class name of the layer.
+        operator: names of the operators that the layer calls, in order; "" if it calls none.
+        backend: backend of the operators: ``"cpu"``, ``"triton"``, ``"reference"`` or ``"torch"``.
         path: ``"fused"``, ``"dense"`` (torch's dense attention), ``"edge by edge"``,
             ``"reference"``, ``"custom score, ..."``, ``"PyG"`` or ``"not called"``.
-        reason: why it is not fused, or what is copied, and what to change; "" where nothing is.
+        reason: why the path is slow or what it copies, and what to change; "" if it is fast.
 
     Example:
         >>> from gattn import PathRecord
@@ -59,10 +59,10 @@ class PathRecord:
 
 @dataclass(frozen=True)
 class PathReport:
-    """The paths of all attention layers of a model; as text, a table.
+    """Execution paths of all attention layers of a model; prints as a table.
 
     Args:
-        records: one for each layer, in the order of ``model.named_modules()``.
+        records: one record for each layer, in the order of ``model.named_modules()``.
 
     Example:
         >>> from gattn import PathRecord, PathReport
@@ -75,7 +75,7 @@ class PathReport:
 
     @property
     def slow(self) -> tuple[PathRecord, ...]:
-        """The records that name something to change."""
+        """Records with a reason: layers that a change could make faster."""
         return tuple(record for record in self.records if record.reason)
 
     def __str__(self) -> str:
@@ -103,18 +103,18 @@ def explain_path(model: Module, *inputs: Any, **kwargs: Any) -> PathReport:
 
     Args:
         model: any module, in the mode (training or not) in which it is to run.
-        *inputs: what ``model`` is called with.
-        **kwargs: likewise.
+        *inputs: positional arguments of ``model``.
+        **kwargs: keyword arguments of ``model``.
 
     Returns:
         A :class:`PathReport`, which prints as a table; without records if the model has no
         attention layer.
 
     Raises:
-        TypeError: if ``model`` is no module.
-        ValueError: if the model has parameters whose shape its first forward decides.
-        RuntimeError: if the forward reads the values of floating-point tensors, which this one
-            does not compute.
+        TypeError: if ``model`` is not a ``torch.nn.Module``.
+        ValueError: if the model has lazy parameters, whose shape is set by the first forward.
+        RuntimeError: if the forward reads values of floating-point tensors, because these are not
+            computed here.
 
     Example:
         >>> import torch, gattn
@@ -132,7 +132,7 @@ def explain_path(model: Module, *inputs: Any, **kwargs: Any) -> PathReport:
         if is_lazy(parameter):
             raise ValueError(f"{name} has no shape yet: call the model once, then explain its path")
     layers = {name: module for name, module in model.named_modules() if _is_layer(module)}
-    # Read before hooks of ours are registered.
+    # The reasons are read before hooks are registered, because hooks may change them.
     settings = {name: getattr(layer, "slow_path_reason", "") for name, layer in layers.items()}
     calls = _dry_run(model, layers, inputs, kwargs)
     records = {}
@@ -158,7 +158,7 @@ def explain_path(model: Module, *inputs: Any, **kwargs: Any) -> PathReport:
 
 
 def _is_layer(module: Module) -> bool:
-    """Return True for a layer of gattn.nn, or of a class derived from one."""
+    """Return True for a layer of gattn.nn or gattn.models, or of a subclass of one."""
     return any(
         kind.__module__.startswith(("gattn.nn.", "gattn.models.")) for kind in type(module).__mro__
     )
@@ -169,7 +169,7 @@ def _attends(module: Module) -> bool:
 
 
 def _summarize(name: str, kind: str, events: list[PathEvent], slow_path_reason: str) -> PathRecord:
-    """Join the events of a layer: its path is the slowest of them."""
+    """Join the events of a layer to one record with the slowest path of the events."""
     events = [event._replace(operator=_public_name(event.operator)) for event in events]
     unique = list(dict.fromkeys(events))
     is_custom = any(event.path.startswith("custom") for event in unique)
@@ -193,7 +193,7 @@ def _rank(path: str) -> int:
 def _dry_run(
     model: Module, layers: dict[str, Module], inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, list[PathEvent]]:
-    """Run the forward on tensors without memory; events of the layers that were called."""
+    """Run the forward on tensors without memory; return the events of each called layer."""
     calls: dict[str, list[PathEvent]] = {}
     running: list[str] = []
     mode = _DryMode(torch_internals.fake_mode())
@@ -224,7 +224,7 @@ def _hooked(
     calls: dict[str, list[PathEvent]],
     events: list[PathEvent],
 ) -> Iterator[None]:
-    """Attribute events to the innermost of the layers that is running."""
+    """Register hooks that assign each event to the innermost running layer."""
 
     def flush() -> None:
         if running:
@@ -241,7 +241,8 @@ def _hooked(
 
     def end(module: Module, inputs: Any, output: Any) -> None:
         flush()
-        if output is not None:  # else the layer raised, and its name goes into the message
+        # Without an output, the layer raised an exception, and the message needs its name.
+        if output is not None:
             running.pop()
 
     handles = []
@@ -281,14 +282,14 @@ def _unchanged(model: Module) -> Iterator[None]:
 
 
 class _DryMode(TorchDispatchMode):
-    """Computes integers and booleans, but only the shapes of floating-point tensors."""
+    """Dispatch mode that computes integers and booleans, but only the shapes of float tensors."""
 
     def __init__(self, fake_mode: Any) -> None:
         super().__init__()
         self.fake_mode = fake_mode
 
     def without_memory(self, leaf: Any) -> Any:
-        """An input of the model in which floating-point tensors have no memory."""
+        """Replace floating-point tensors in an input of the model by tensors without memory."""
         if isinstance(leaf, BaseData):
             return copy.copy(leaf).apply(self.without_memory)
         if not isinstance(leaf, Tensor) or not _is_dense_float(leaf):
@@ -313,7 +314,7 @@ class _DryMode(TorchDispatchMode):
             return func(*args, **kwargs)
 
     def _is_small(self, func: Any, args: Any, kwargs: Any) -> bool:
-        """Return True if a factory makes no large floating-point tensor."""
+        """Return True if a function creates no large floating-point tensor."""
         with self.fake_mode:
             shape = func(*args, **kwargs)
         return not isinstance(shape, Tensor) or not (
@@ -322,13 +323,13 @@ class _DryMode(TorchDispatchMode):
 
 
 def _is_dense_float(tensor: Tensor) -> bool:
-    """Return True for strided floating-point or complex numbers."""
+    """Return True for a dense tensor of floating-point or complex numbers."""
     is_float = tensor.is_floating_point() or tensor.is_complex()
     return is_float and tensor.layout == torch.strided
 
 
 def _report_operator(name: str, args: tuple[Any, ...]) -> None:
-    """Add the event of an operator on a compiled backend."""
+    """Report an operator that runs on a compiled backend."""
     if name not in OPERATORS:
         return
     backend, reason = args[-1], ""
@@ -342,12 +343,12 @@ def _report_operator(name: str, args: tuple[Any, ...]) -> None:
         if strided:
             reason = (
                 f"{_public_name(name)} copies {' and '.join(strided)}, whose rows are strided, "
-                "before its GPU kernel: hand over contiguous tensors"
+                "before its GPU kernel: pass contiguous tensors"
             )
     path_trace.report(name, backend, FUSED, reason)
 
 
 def _public_name(operator: str) -> str:
-    """Name of the function in :mod:`gattn.functional`, where the operator is the kernel of one."""
+    """Return the function of :mod:`gattn.functional` that calls this operator, else its name."""
     stem = operator.removesuffix("_forward")
     return operator if stem == operator else f"{stem}_attention"

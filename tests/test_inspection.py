@@ -7,7 +7,7 @@ import torch_geometric.nn as pyg
 import gattn
 from gattn import explain_path, graphs, nn
 from gattn.ops.custom_score import edge_function
-from gattn.ops.custom_score.chunks import CHUNK, FEW, WORTH
+from gattn.ops.custom_score.chunks import CHUNK, MAX_CHUNKS_AT_ONCE, MIN_COMPILED_CHUNKS
 from gattn.ops.registration.backend import select
 from tests.layers import LAYERS
 
@@ -92,8 +92,16 @@ def test_reference_says_what_forces_it(monkeypatch):
     ("count", "path", "reason"),
     [
         (100, "all edges at once", "on all 100 edges: up to 32,768 edges, autograd stores"),
-        (FEW * CHUNK + 1, "chunked and uncompiled", "torch compiles it from 65,536 edges on"),
-        (WORTH * CHUNK, "chunked and compiled", "own_score runs in plain PyTorch on 16,384 edges"),
+        (
+            MAX_CHUNKS_AT_ONCE * CHUNK + 1,
+            "chunked and uncompiled",
+            "torch compiles it from 65,536 edges on",
+        ),
+        (
+            MIN_COMPILED_CHUNKS * CHUNK,
+            "chunked and compiled",
+            "own_score runs in plain PyTorch on 16,384 edges",
+        ),
     ],
 )
 def test_own_score_by_number_of_edges(count, path, reason, monkeypatch):
@@ -106,7 +114,7 @@ def test_own_score_by_number_of_edges(count, path, reason, monkeypatch):
 
 
 def test_own_score_that_torch_cannot_compile(monkeypatch):
-    graph = gattn.Graph(edges(WORTH * CHUNK), NODES)
+    graph = gattn.Graph(edges(MIN_COMPILED_CHUNKS * CHUNK), NODES)
     model, x = OnGraph(score=own_score), torch.randn(NODES, 8)
     monkeypatch.setattr(edge_function, "_has_compiler", lambda: False)
     record = only(explain_path(model, x, graph))

@@ -237,7 +237,7 @@ def test_layer_that_fails_is_the_cause():
     def fails(x, edge_index):
         raise IndexError("no nodes")
 
-    with pytest.raises(AssertionError, match="on 'no nodes' came IndexError") as caught:
+    with pytest.raises(AssertionError, match="'no nodes' raised IndexError") as caught:
         assert_permutation_equivariant(fails, 3)
     assert isinstance(caught.value.__cause__, IndexError)
 

@@ -1,7 +1,7 @@
-"""Draw molecules, networks and attention matrices, as bytes of SVG or PNG files.
+"""Pictures of molecules, networks and attention matrices, as bytes of SVG or PNG files.
 
-RDKit, matplotlib and networkx, which ``pip install "gattn[draw]"`` installs, are imported at the
-first picture.
+The functions need RDKit, matplotlib and networkx, which ``pip install "gattn[draw]"`` installs.
+These are imported when the first picture is drawn.
 """
 
 from gattn.draw.matrix import attention_matrix, draw_matrix

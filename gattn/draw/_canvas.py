@@ -1,6 +1,6 @@
-"""A picture of RDKit drawings with text in any alphabet.
+"""Picture that consists of RDKit drawings and text in any alphabet.
 
-RDKit writes ASCII only, so text is added as SVG elements, or by Pillow in a PNG.
+RDKit can write only ASCII, so text is added as SVG elements, or by Pillow in a PNG.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Anchor: TypeAlias = Literal["start", "middle", "end"]
 _PNG_ZOOM = 2.0
 """Pixels of a PNG per unit of length, enough for print and high-resolution screens."""
 _SMALLEST = 9.0
-"""Smallest font size: text that is still too long is cut."""
+"""Minimum font size; text that is still too wide is truncated."""
 _FAMILY = "DejaVu Sans, Verdana, Arial, sans-serif"
 _PILLOW_ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 
@@ -45,16 +45,16 @@ class _Text:
 
 @dataclass(eq=False)
 class Canvas:
-    """A picture, measured in pixels of an SVG.
+    """Picture whose lengths are measured in pixels of an SVG.
 
     Attributes:
         width: width of the picture.
         height: height of the picture.
         panel: width and height of the panel of one molecule.
         format: "svg" or "png".
-        palette: colours.
-        drawer: drawer of RDKit, which measures in output pixels.
-        zoom: output pixels per unit.
+        palette: colours of the picture.
+        drawer: drawer of RDKit, whose lengths are in output pixels.
+        zoom: number of output pixels per pixel of an SVG.
     """
 
     width: int
@@ -100,14 +100,14 @@ class Canvas:
             self.drawer.DrawEllipse(*ends, rawCoords=True)
 
     def write(
-        self, text: str, x: float, y: float, *, size: float = 12.0, room: float,
+        self, text: str, x: float, y: float, *, size: float = 12.0, max_width: float,
         anchor: Anchor = "middle", bold: bool = False,
     ) -> None:  # fmt: skip
-        """Write a line of text with baseline y; shrink or cut text wider than ``room``."""
+        """Write a line of text with baseline y; shrink or truncate it to ``max_width``."""
         if not (text := _printable(text)):
             return
-        size = max(size * min(1.0, room / _length(text, size, bold)), _SMALLEST)
-        self._texts.append(_Text(_cut(text, size, room, bold), x, y, size, anchor, bold))
+        size = max(size * min(1.0, max_width / _length(text, size, bold)), _SMALLEST)
+        self._texts.append(_Text(_cut(text, size, max_width, bold), x, y, size, anchor, bold))
 
     def finish(self) -> bytes:
         """Finish the picture and return the bytes of its file."""
@@ -147,7 +147,7 @@ class Canvas:
 
 
 def _printable(text: str) -> str:
-    """Join lines, and remove the characters that XML forbids."""
+    """Join the lines of a text, and remove the characters that XML forbids."""
     return re.sub(r"[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+", " ", text).strip()
 
 
@@ -155,10 +155,10 @@ def _length(text: str, size: float, bold: bool) -> float:
     return _font(100.0, bold).getlength(text) * size / 100
 
 
-def _cut(text: str, size: float, room: float, bold: bool) -> str:
-    if _length(text, size, bold) <= room * 1.001:
+def _cut(text: str, size: float, max_width: float, bold: bool) -> str:
+    if _length(text, size, bold) <= max_width * 1.001:
         return text
-    while text and _length(f"{text}…", size, bold) > room:
+    while text and _length(f"{text}…", size, bold) > max_width:
         text = text[:-1]
     return f"{text}…"
 

@@ -1,4 +1,4 @@
-"""Colours of weights: orange above zero and outlined blue below it, green where none is signed."""
+"""Colours of weights: orange for positive, blue with an outline for negative, green if unsigned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Colour: TypeAlias = "tuple[float, float, float]"
 
 @dataclass(frozen=True)
 class Palette:
-    """The colours of a picture.
+    """Colours of a picture.
 
     Orange and blue can be told apart with every common colour blindness, and letters in ``ink`` are
     readable on all colours. In greyscale print the outline marks the negative weights.
@@ -20,9 +20,9 @@ class Palette:
     Attributes:
         ground: background of the picture.
         ink: bonds, letters and text.
-        positive: the largest weight above zero.
-        negative: the largest weight below zero.
-        unsigned: the largest of weights that are never negative, such as attention.
+        positive: colour of the largest positive weight.
+        negative: colour of the most negative weight.
+        unsigned: colour of the largest weight if weights cannot be negative, as for attention.
         outline: line around the disc of a negative weight.
     """
 
@@ -34,9 +34,9 @@ class Palette:
     outline: Colour
 
     def disc(self, weight: float, *, signed: bool = True) -> Colour:
-        """Return the colour of a weight from -1 to 1, or of an unsigned one from 0 to 1.
+        """Return the colour of a weight from -1 to 1, or of an unsigned weight from 0 to 1.
 
-        The colour of a small weight is close to the background, but can be told from it.
+        The colour of a small weight is close to the background, but still distinguishable from it.
         """
         strong = self.unsigned if not signed else self.positive if weight > 0 else self.negative
         share = _FAINTEST + (1 - _FAINTEST) * min(abs(weight), 1.0)

@@ -1,4 +1,4 @@
-"""Spring layout of a network, in a rectangle of its own for each connected component."""
+"""Spring layout of a network, with a separate rectangle for each connected component."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["lay_out"]
 
 
 class Rectangle(NamedTuple):
-    """A rectangle: the coordinates of its lower left corner, its width and its height."""
+    """Rectangle with the coordinates of its lower left corner, its width and its height."""
 
     x: float
     y: float
@@ -34,7 +34,7 @@ def lay_out(pairs: NDArray[np.int64], nodes: int) -> NDArray[np.float64]:
     """Compute positions of the nodes of a network in a square.
 
     A spring layout pushes unconnected nodes far away, so that one node without an edge would leave
-    little room for all others. Each connected component gets a rectangle of its own instead, whose
+    little space for all others. Therefore each connected component gets a separate rectangle, whose
     area is proportional to its number of nodes.
 
     Args:

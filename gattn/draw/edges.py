@@ -1,4 +1,4 @@
-"""Check the edges and weights that pictures of networks and matrices take."""
+"""Conversion and checks of the edges and weights for pictures of networks and matrices."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Numbers: TypeAlias = "ArrayLike | Tensor"
 
 
 def array(numbers: Numbers) -> NDArray:
-    """Convert to a NumPy array, from any device and without the gradient."""
+    """Convert numbers or a tensor on any device to a NumPy array, without gradients."""
     return np.asarray(numbers.detach().cpu() if isinstance(numbers, Tensor) else numbers)
 
 
 def read_edges(edge_index: Numbers) -> NDArray[np.int64]:
-    """Convert edges to an array [2, e] of integers from 0 on.
+    """Convert edges to an array [2, e] of non-negative integers.
 
     Raises:
         ValueError: another shape, a number that is not an integer, or a negative number.
@@ -28,7 +28,7 @@ def read_edges(edge_index: Numbers) -> NDArray[np.int64]:
     if pairs.ndim != 2 or len(pairs) != 2:
         raise ValueError(f"edge_index must have shape (2, e); got {pairs.shape}")
     if pairs.size and (pairs.dtype.kind not in "iu" or pairs.min() < 0):
-        raise ValueError("edge_index must hold the numbers of nodes, integers from 0 on")
+        raise ValueError("edge_index must contain node indices, integers from 0 on")
     return pairs.astype(np.int64)
 
 

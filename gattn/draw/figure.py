@@ -1,4 +1,4 @@
-"""The style of all plots, and their rendering as PNG."""
+"""Style of all plots, and their rendering as PNG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draw attention as a matrix with a row for each query and a column for each key."""
+"""Pictures of attention as a matrix with a row for each query and a column for each key."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["attention_matrix", "draw_matrix"]
 
 NAMED = 40
-"""Most rows or columns that are named: more names would overlap."""
+"""Maximum number of rows or columns with names; more names would overlap."""
 LONGEST = 12
-"""Most characters of a name that are shown."""
+"""Maximum number of characters of a name; longer names are truncated."""
 
 
 def attention_matrix(
@@ -34,8 +34,8 @@ def attention_matrix(
         size: numbers of sources and of destinations, (m, n).
 
     Returns:
-        [n, m] float64, with the weight of the edge from j to i in row i and column j: the sum where
-        there are several edges, and NaN where there is none.
+        [n, m] float64, with the weight of the edge from j to i in row i and column j. The weights
+        of several edges are added; without an edge the value is NaN.
 
     Raises:
         ValueError: shapes that do not fit, a node beyond the size, a weight that is not finite.
@@ -62,14 +62,14 @@ def draw_matrix(
     edge_index: Numbers, weights: Numbers, size: tuple[int, int] | None = None, *,
     queries: Sequence[str] = (), keys: Sequence[str] = (), title: str = "", dark: bool = False,
 ) -> bytes:  # fmt: skip
-    """Draw attention as a matrix of queries and keys, grey where there is no edge.
+    """Draw attention as a matrix of queries and keys; pairs without an edge are grey.
 
     Args:
         edge_index: [2, e] sources (keys) and destinations (queries).
         weights: [e], or [e, h], whose mean over heads is drawn.
         size: numbers of sources and of destinations, (m, n); None to read them from the edges.
-        queries: [n] names of the rows, such as words; empty for no names. More than 40 are not
-            written.
+        queries: [n] names of the rows, such as words; empty for no names. If there are more than
+            40 rows, the names are omitted.
         keys: [m] names of the columns.
         title: line above the matrix.
         dark: use colours for a dark page.
@@ -111,7 +111,8 @@ def draw_matrix(
         axes.set_title(line(title))
         axes.figure.colorbar(image, ax=axes, shrink=0.7)
 
-    tall = 0.75 * WIDTH * size[1] / max(size[0], 1) + 0.8  # leaves room for scale and names
+    # The matrix takes about 3/4 of the width; 0.8 inches are for the names and the title.
+    tall = 0.75 * WIDTH * size[1] / max(size[0], 1) + 0.8
     return render(draw, dark=dark, height=min(max(tall, 2.2), 2 * WIDTH))
 
 

@@ -1,4 +1,4 @@
-"""Draw molecules with a weight on every atom, all on one scale."""
+"""Pictures of molecules with a weight on every atom, all on one scale."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["DRAWN_ATOMS", "Weights", "draw_grid", "draw_molecule", "shared_scale
 
 Weights: TypeAlias = "Sequence[float] | np.ndarray | Tensor"
 Drawable: TypeAlias = "str | Mol"
-"""A SMILES or an RDKit molecule."""
+"""Molecule to draw: a SMILES or an RDKit molecule."""
 
 DRAWN_ATOMS = 300
-"""Most atoms of a molecule: larger pictures cannot be read, and their layout takes seconds."""
+"""Maximum number of atoms; larger pictures are unreadable, and their layout takes seconds."""
 
 _ANGSTROM = 30.0
 """Pixels per Angstrom; a molecule that is larger than its panel is scaled down."""
@@ -43,7 +43,7 @@ def draw_molecule(
     size: tuple[int, int] | None = None, format: PictureFormat = "svg", dark: bool = False,
     signed: bool = True,
 ) -> bytes:  # fmt: skip
-    """Draw a molecule with a disc on each atom, whose area and colour show the weight.
+    """Draw a molecule with a disc on each atom; area and colour of the disc show the weight.
 
     Weights above zero are orange, weights below zero blue with an outline, so that the sign can be
     read with colour blindness and in greyscale print. Unsigned weights, such as attention, are
@@ -63,8 +63,8 @@ def draw_molecule(
             many); None to fit the molecule.
         format: "svg" or "png".
         dark: use colours for a dark page.
-        signed: False for weights that are never negative, such as attention: they have one colour,
-            and the numbers of the legend no sign.
+        signed: False for weights that cannot be negative, such as attention: all discs have one
+            colour, and the numbers of the legend have no sign.
 
     Returns:
         The bytes of the picture file.
@@ -102,8 +102,8 @@ def draw_grid(
         titles: k titles.
         lines: k lists of lines below the molecules.
         label: name and unit of the weights.
-        columns: molecules per row.
-        size: width and height of a molecule's panel.
+        columns: number of molecules per row.
+        size: width and height of a molecule's panel, in pixels of an SVG.
         format: "svg" or "png".
         dark: use colours for a dark page.
         signed: as in :func:`draw_molecule`.
@@ -128,7 +128,7 @@ def draw_grid(
     for name, entries in {"weights": weights, "titles": titles, "lines": lines}.items():
         if entries is not None and len(entries) != len(mols):
             raise ValueError(
-                f"{name} must have one entry a molecule, {len(mols)}; got {len(entries)}"
+                f"{name} must have one entry per molecule, {len(mols)}; got {len(entries)}"
             )
     if weights is not None:
         weights = _on_all_atoms(weights, molecules, mols)
@@ -145,7 +145,7 @@ def shared_scale(weights: Sequence[Weights]) -> float:
         weights: one list per molecule; infinite weights and NaN are ignored.
 
     Returns:
-        A number above 0; 1.0 where all weights are zero.
+        A number above 0; 1.0 if all weights are zero or there are none.
 
     Example:
         >>> shared_scale([[0.1, -0.234], [0.0]])
@@ -186,12 +186,12 @@ def _draw(
     canvas = Canvas(columns * size[0], rows * cell + below, size, format, palette)
     for place, mol in enumerate(mols):
         x, y = place % columns * size[0], place // columns * cell
-        centre, room = x + size[0] / 2, size[0] - _MARGIN
-        canvas.write(titles[place], centre, y + 17, size=13, room=room, bold=True)
+        centre, max_width = x + size[0] / 2, size[0] - _MARGIN
+        canvas.write(titles[place], centre, y + 17, size=13, max_width=max_width, bold=True)
         canvas.place(x, y + top)
         _molecule(canvas, mol, np.zeros(0) if values is None else values[place] / scale, signed)
         for number, line in enumerate(lines[place]):
-            canvas.write(line, centre, y + top + size[1] + _LINE * number + 11, room=room)
+            canvas.write(line, centre, y + top + size[1] + _LINE * number + 11, max_width=max_width)
     if values is not None:
         beyond = any((np.abs(one) > scale * (1 + 1e-9)).any() for one in values)
         lowest = -2 if any((one < 0).any() for one in values) else 0
@@ -202,9 +202,11 @@ def _draw(
 def _checked(weights: Weights, mol: Mol, signed: bool) -> np.ndarray:
     values = _array(weights)
     if len(values) != mol.GetNumAtoms():
-        raise ValueError(f"weights must be ({mol.GetNumAtoms()},), one an atom; got {values.shape}")
+        raise ValueError(
+            f"weights must be ({mol.GetNumAtoms()},), one per atom; got {values.shape}"
+        )
     if not np.isfinite(values).all():
-        raise ValueError("weights must be finite; got NaN or an infinite one")
+        raise ValueError("weights must be finite; got NaN or an infinite weight")
     if not signed and (values < 0).any():
         raise ValueError(f"weights must be at least 0 with signed=False; got {values.min():g}")
     return values
@@ -213,16 +215,16 @@ def _checked(weights: Weights, mol: Mol, signed: bool) -> np.ndarray:
 def _on_all_atoms(
     weights: Sequence[Weights], molecules: Sequence[Drawable], mols: Sequence[Mol]
 ) -> list[Weights]:
-    """Add zeros for the hydrogen atoms of a SMILES that the weights leave out."""
-    spread: list[Weights] = []
+    """Add zeros for the hydrogen atoms of a SMILES for which there are no weights."""
+    padded_weights: list[Weights] = []
     for values, molecule, mol in zip(weights, molecules, mols):
         atoms = plain_atoms(mol, molecule) if isinstance(molecule, str) else []
         if len(atoms) == len(values) < mol.GetNumAtoms():
             padded = np.zeros(mol.GetNumAtoms())
             padded[atoms] = _array(values)
             values = padded
-        spread.append(values)
-    return spread
+        padded_weights.append(values)
+    return padded_weights
 
 
 def _with_coordinates(molecule: Drawable) -> Mol:
@@ -232,17 +234,17 @@ def _with_coordinates(molecule: Drawable) -> Mol:
         raise ValueError(f"at most {DRAWN_ATOMS} atoms can be drawn; got {mol.GetNumAtoms()}")
     from rdkit.Chem.Draw import rdMolDraw2D
 
-    flat = mol.GetNumConformers() > 0 and not mol.GetConformer().Is3D()
-    ready = rdMolDraw2D.PrepareMolForDrawing(mol, addChiralHs=False, forceCoords=not flat)
-    if not flat:
-        _separate_components(ready)
-    return ready
+    is_flat = mol.GetNumConformers() > 0 and not mol.GetConformer().Is3D()
+    copy = rdMolDraw2D.PrepareMolForDrawing(mol, addChiralHs=False, forceCoords=not is_flat)
+    if not is_flat:
+        _separate_components(copy)
+    return copy
 
 
 def _separate_components(mol: Mol) -> None:
-    """Move the components of a salt into rows, the largest first, with room for labels and discs.
+    """Move the components of a salt into rows, the largest first, with space for labels and discs.
 
-    RDKit packs components so closely that an ion lies on the other one.
+    RDKit places components so closely that ions overlap.
     """
     from rdkit.Chem import GetMolFrags
     from rdkit.Geometry import Point3D
@@ -259,7 +261,7 @@ def _separate_components(mol: Mol) -> None:
         if x and x + size[0] > widest:
             x, y, height = 0.0, y - height, 0.0
         low, high = positions[atoms].min(0), positions[atoms].max(0)
-        # y is the top of the row; a component lower than the first of its row is centred in it.
+        # y is the top of the row. A component of less height than its row is centred vertically.
         down = (max(height, size[1]) - size[1]) / 2
         move = np.array([x, y - down]) - np.array([low[0], high[1]])
         for atom in atoms:
@@ -280,7 +282,7 @@ def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray, signed: bool) -> No
     """Draw a molecule into its panel, with weights as multiples of the scale."""
     shown = {i: w for i, w in enumerate(weights.tolist()) if abs(w) >= _SMALLEST_SHARE}
     options = canvas.drawer.drawOptions()
-    options.setAtomPalette({-1: canvas.palette.ink})  # colours are for the weights
+    options.setAtomPalette({-1: canvas.palette.ink})  # only weights are coloured, not elements
     options.prepareMolsBeforeDrawing = False
     options.atomHighlightsAreCircles = True
     options.fixedBondLength = _ANGSTROM * canvas.zoom
@@ -304,8 +306,8 @@ def _outline(canvas: Canvas, mol: Mol, discs: Sequence[tuple[int, float]]) -> No
     canvas.drawer.SetLineWidth(round(canvas.zoom))
     canvas.drawer.SetColour(canvas.palette.outline)
     for atom, r in discs:
-        place = mol.GetConformer().GetAtomPosition(atom)
-        ends = [Point2D(place.x + d, place.y + d) for d in (-r, r)]
+        centre = mol.GetConformer().GetAtomPosition(atom)
+        ends = [Point2D(centre.x + d, centre.y + d) for d in (-r, r)]
         canvas.drawer.DrawEllipse(*ends)
     canvas.drawer.SetFillPolys(True)
 
@@ -313,7 +315,7 @@ def _outline(canvas: Canvas, mol: Mol, discs: Sequence[tuple[int, float]]) -> No
 def _legend(
     canvas: Canvas, scale: float, label: str, beyond: bool, halves: range, signed: bool
 ) -> None:
-    """Draw discs with their weights, which are multiples of half the scale, and the label."""
+    """Draw the legend: discs with their weights, in steps of half the scale, and the label."""
     middle, step = canvas.width / 2, min(58.0, canvas.width / 6)
     centre = (halves[0] + halves[-1]) / 2
     y = canvas.height - _LEGEND + 16
@@ -325,5 +327,5 @@ def _legend(
             canvas.disc(x, y, radius(weight) * _ANGSTROM, fill, outline)
         relation = {-2: "≤ ", 2: "≥ "}.get(half, "") if beyond else ""
         number = f"{weight * scale:{'+' if signed else ''}.3g}" if weight else "0"
-        canvas.write(f"{relation}{number}".replace("-", "−"), x, y + 29, size=11, room=step)
-    canvas.write(label, middle, y + 44, size=11, room=canvas.width - _MARGIN)
+        canvas.write(f"{relation}{number}".replace("-", "−"), x, y + 29, size=11, max_width=step)
+    canvas.write(label, middle, y + 44, size=11, max_width=canvas.width - _MARGIN)

@@ -1,4 +1,4 @@
-"""Draw networks: nodes in the colour of their class, edges as thick as their attention.
+"""Pictures of networks: colours show the classes of nodes, line widths the weights of edges.
 
 The two directions of an edge have different weights: the half of a line next to a node shows the
 weight of the edge into this node.
@@ -23,18 +23,19 @@ if TYPE_CHECKING:
 __all__ = ["draw_network", "sample_network"]
 
 NODES = 250
-"""Most nodes of a picture in which edges can be told apart."""
+"""Maximum number of nodes of a picture in which single edges are visible."""
 PALETTE = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255",
 )  # fmt: skip
 """Colours for colour-blind readers (Okabe and Ito 2008, and two of Tol's)."""
 MARKERS = "os^"
-"""Shapes of nodes: every eight classes, where the colours repeat, the next shape."""
+"""Shapes of nodes: the colours repeat after eight classes, then with the next shape."""
 LOOKS = len(PALETTE) * len(MARKERS)
+"""Number of different combinations of a colour and a shape."""
 THIN = 0.2
-"""Line width of an edge of weight 0."""
+"""Line width of an edge with weight 0."""
 BESIDE = 16
-"""Longest class name for a legend of two columns, in characters."""
+"""Maximum number of characters of a class name for which the legend has two columns."""
 
 
 def sample_network(edges: Numbers, nodes: int, *, most: int = NODES) -> NDArray[np.int64]:
@@ -46,8 +47,9 @@ def sample_network(edges: Numbers, nodes: int, *, most: int = NODES) -> NDArray[
         most: number of nodes to choose.
 
     Returns:
-        The chosen nodes in ascending order: breadth first from the node of highest degree, then
-        from the next one that is not chosen, until there are enough. All nodes if there are fewer.
+        The chosen nodes in ascending order. The search runs breadth first from the node of highest
+        degree, then from the next node that is not chosen, until there are ``most`` nodes. If the
+        network has no more than ``most`` nodes, all are returned.
 
     Example:
         >>> sample_network([[0, 1, 3], [1, 2, 4]], 5, most=3).tolist()
@@ -68,10 +70,10 @@ def sample_network(edges: Numbers, nodes: int, *, most: int = NODES) -> NDArray[
         while queue and len(chosen) < most:
             node = queue.pop(0)
             chosen.append(node)
-            near = np.unique(both[1, first[node] : first[node + 1]])
-            near = near[~seen[near]]
-            seen[near] = True
-            queue += near.tolist()
+            neighbours = np.unique(both[1, first[node] : first[node + 1]])
+            neighbours = neighbours[~seen[neighbours]]
+            seen[neighbours] = True
+            queue += neighbours.tolist()
         if len(chosen) == most:
             break
     return np.sort(np.array(chosen, np.int64))
@@ -82,21 +84,21 @@ def draw_network(
     names: Sequence[str] = (), *, labels: Sequence[str] = (), most: int = NODES, title: str = "",
     dark: bool = False,
 ) -> bytes:  # fmt: skip
-    """Draw a network, its nodes laid out by springs and its edges as thick as they weigh.
+    """Draw a network with a spring layout; the line width of an edge shows its weight.
 
-    Each connected component has a rectangle of its own, whose area is proportional to its number of
-    nodes. The half of a line at its second node is as thick as the weight; the other half is thin,
-    or as thick as the opposite edge.
+    Each connected component has a separate rectangle, whose area is proportional to its number of
+    nodes. The half of a line next to the destination shows the weight of the edge. The other half
+    shows the weight of the opposite edge, and is thin if there is none.
 
     Args:
-        edge_index: [2, e] pairs of nodes; self-loops are left out.
+        edge_index: [2, e] pairs of nodes; self-loops are not drawn.
         weights: [e] from 0 to 1, or [e, h], whose mean over heads is drawn; None for 1.
         colour: [n] class of each node, as a text or an index into names, or a number; None to give
             all nodes one colour.
-        names: names of the classes; empty if the colours are texts or numbers. More than 24 classes
-            have no legend.
+        names: names of the classes; empty if the colours are texts or numbers. With more than 24
+            classes, there is no legend.
         labels: [n] texts beside the nodes; empty for no texts.
-        most: number of nodes to draw, which :func:`sample_network` chooses.
+        most: maximum number of nodes to draw, which :func:`sample_network` chooses.
         title: line above the picture.
         dark: use colours for a dark page.
 
@@ -104,8 +106,8 @@ def draw_network(
         The bytes of a PNG file.
 
     Raises:
-        ValueError: shapes that do not fit, a node beyond the colours, a class beyond the names,
-            names beside texts.
+        ValueError: for shapes that do not fit, a node without a colour, a class without a name, or
+            names together with texts as colours.
         ImportError: matplotlib or networkx is not installed.
 
     Example:
@@ -144,7 +146,10 @@ def draw_network(
 
 
 def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64], Sequence[str]]:
-    """Return colours as numbers and the names of classes; texts are classes, sorted."""
+    """Return colours as numbers, and the names of classes.
+
+    If the colours are texts, the classes are the different texts in sorted order.
+    """
     values = array(colour)
     if values.dtype.kind not in "UO":
         return values.astype(np.float64), names
@@ -168,7 +173,7 @@ def _check(
 def _among(
     pairs: NDArray[np.int64], strength: NDArray[np.float64], chosen: NDArray[np.int64], nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the edges among the chosen nodes, renumbered and without self-loops."""
+    """Return the edges between chosen nodes, with new node indices and without self-loops."""
     index = np.full(nodes, -1)
     index[chosen] = np.arange(len(chosen))
     renumbered = index[pairs]

@@ -1,6 +1,7 @@
-"""64-bit checksum of a tensor, which detects changes of cached inputs.
+"""64-bit checksum of a tensor, which detects that a cached input has changed.
 
-It depends on each value and its position. It reads the tensor once, at memory bandwidth.
+The checksum depends on each value and its position. The computation reads the tensor once, at
+memory bandwidth.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from gattn.kernels import cpu
 _WIDE = (torch.int32, torch.int64)
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _ROWS = 8
-"""Maximum number of rows of a sliced tensor that are summed in place; more are copied first."""
+"""Maximum number of rows of a sliced tensor that are read one by one; other slices are copied."""
 _MULTIPLIER, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 _weights: dict[torch.device, Tensor] = {}
 
@@ -37,10 +38,10 @@ def checksum(t: Tensor) -> int:
 
 
 def weighted_sum(t: Tensor) -> Tensor:
-    """Sum the values times an odd random weight of each position, modulo 2**64: [] int64.
+    """Sum each value times an odd random weight of its position, modulo 2**64: [] int64.
 
-    Floats are summed by their bits. Used for tensors on a device, without waiting for the result,
-    and without the C++ kernels.
+    Floats are reinterpreted as integers. This function serves tensors on a GPU, where the result
+    need not be awaited, and installations without the C++ kernels.
     """
     if t.is_complex():
         t = torch.view_as_real(t.resolve_conj())

@@ -26,7 +26,7 @@ def can_add(rows: Tensor, total: Tensor) -> bool:
 
 
 def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Allocate uninitialised memory like a tensor; large CPU tensors use huge pages."""
+    """Allocate an uninitialised tensor like another one; large CPU tensors use huge pages."""
     if type(like) in _REAL and cpu.serves(like.device):
         return cpu.empty(like, *shape, dtype=dtype)
     return like.new_empty(shape, dtype=dtype)
@@ -39,8 +39,8 @@ def gather_rows(table: Tensor, index: Tensor, out: Tensor) -> Tensor:
         actual = f"{tuple(out.shape)} of {out.dtype}"
         raise ValueError(f"out must be contiguous, {shape} of {table.dtype}; got {actual}")
     width, element = math.prod(table.shape[1:]), table.element_size()
-    wide = index.dtype == torch.int64
-    values = [table, index, out, wide, index.numel(), width, element]
+    is_int64 = index.dtype == torch.int64
+    values = [table, index, out, is_int64, index.numel(), width, element]
     _launcher("gather_rows", "table index out is_int64 count width element")(values)
     return out
 
@@ -50,32 +50,33 @@ def add_rows(
     index: Tensor,
     total: Tensor,
     hubs: Tensor | None = None,
-    apart: Tensor | None = None,
+    hub_sums: Tensor | None = None,
     *,
     is_sorted: bool = False,
 ) -> None:
     """Add each of ``rows``, [b, ...], to row ``index`` of ``total``, [n, ...], in order.
 
-    If many rows have the same index, some are summed separately, because a long fp32 sum would lose
-    the last summands: an index ~k means row ``hubs[k]``, for which rows are first summed in
-    ``apart[k]``, and the sum is then added. ``apart``, [k, ...], is zero before and after. With
-    ``is_sorted`` rows with the same index are adjacent. The sums have the same bits with any number
-    of threads. ``total`` and ``apart`` are contiguous, on a CPU and in the accumulation dtype of
-    the rows; ``hubs`` has the dtype of ``index``.
+    If many rows have the same index, a long fp32 sum would lose the last summands. For such a row
+    of ``total``, a hub, the summands of this call are first added in a separate sum: an index ~k
+    means the row ``hubs[k]``, whose separate sum is ``hub_sums[k]``. ``hub_sums``, [k, ...], must
+    be zero at the call, and is zero afterwards. With ``is_sorted``, rows with the same index are
+    adjacent. The sums have the same bits with any number of threads. ``total`` and ``hub_sums``
+    are contiguous CPU tensors in the accumulation dtype of the rows; ``hubs`` has the dtype of
+    ``index``.
     """
     if total.dtype != acc_dtype(rows.dtype) or not total.is_contiguous():
         raise ValueError(f"total must be contiguous, of {acc_dtype(rows.dtype)}; got {total.dtype}")
-    if (hubs is None) != (apart is None):
-        raise ValueError("hubs and apart must be passed together")
+    if (hubs is None) != (hub_sums is None):
+        raise ValueError("hubs and hub_sums must be passed together")
     count, width = index.numel(), math.prod(rows.shape[1:])
-    wide, num_hubs = index.dtype == torch.int64, 0 if hubs is None else hubs.shape[0]
-    values = [rows, index, total, hubs, apart, wide, is_sorted, count, width, num_hubs]
+    is_int64, num_hubs = index.dtype == torch.int64, 0 if hubs is None else hubs.shape[0]
+    values = [rows, index, total, hubs, hub_sums, is_int64, is_sorted, count, width, num_hubs]
     _launcher(
-        "add_rows", "rows index total hubs apart is_int64 is_sorted count width num_hubs",
-        ("hubs", "apart"),
+        "add_rows", "rows index total hubs hub_sums is_int64 is_sorted count width num_hubs",
+        ("hubs", "hub_sums"),
     )(values)  # fmt: skip
 
 
 @functools.cache
 def _launcher(kernel: str, fields: str, absent: tuple[str, ...] = ()) -> cpu.Launcher:
-    return cpu.Launcher(kernel, {name: at for at, name in enumerate(fields.split())}, absent)
+    return cpu.Launcher(kernel, {name: i for i, name in enumerate(fields.split())}, absent)

@@ -17,8 +17,9 @@ def threshold(dropout: float) -> int:
 def keep(seed: Tensor, num_edges: int, heads: int, dropout: float) -> Tensor:
     """Return the dropout mask of edge weights: [e, h] bool, a function of (seed, edge, head).
 
-    ``seed`` is [2] int64: the key, and the canonical number of the first edge. The latter is not 0
-    in a part of a larger graph, so that the part draws the mask of the larger graph.
+    ``seed`` is [2] int64: the key, and the CSR position of the first edge in the whole graph. If
+    the graph is a part of a larger one, this position is not 0, and the part gets its part of the
+    larger graph's mask.
     """
     key, edge_offset = seed[:1], seed[1:]
     counter = torch.arange(num_edges * heads, device=seed.device, dtype=torch.int64)
@@ -29,8 +30,8 @@ def keep(seed: Tensor, num_edges: int, heads: int, dropout: float) -> Tensor:
 def keep_numbers(seed: Tensor, count: int, dropout: float) -> Tensor:
     """Return the dropout mask of ``count`` values: [count] bool.
 
-    The four words at counter 256 b + k belong to the values k, 256 + k, 512 + k and 768 + k of the
-    b-th block of 1,024. ``seed`` is [2] int64: the key, and the number of the first value.
+    The four 32-bit words at counter 256 b + k belong to the values k, 256 + k, 512 + k and 768 + k
+    of block b of 1,024 values. ``seed`` is [2] int64: the key, and the index of the first value.
     """
     number = torch.arange(count, device=seed.device) + seed[1:]
     counter = number // 1024 * 256 + number % 256
@@ -45,6 +46,7 @@ def philox(key: Tensor, counter: Tensor) -> Tensor:
 
 
 def _words(key: Tensor, counter: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the four 32-bit words at each 64-bit counter, each as int64 in [0, 2**32)."""
     key0, key1 = key & _LOW, (key >> 32) & _LOW
     c0, c1 = counter & _LOW, (counter >> 32) & _LOW
     c2, c3 = torch.zeros_like(c0), torch.zeros_like(c0)

@@ -1,4 +1,4 @@
-"""PyTorch reference of every operator; also the fallback and the path for exports.
+"""Reference of every operator in plain PyTorch, which also serves as fallback and for exports.
 
 Autograd can differentiate each function to any order. The functions read and write tensors of size
 edges x channels, which the fused kernels avoid. Edge inputs and outputs are in the caller's order;
@@ -26,9 +26,9 @@ def gat_attention(
     negative_slope: float,
     dropout: float,
 ) -> Tensor:
-    """out_i = sum_j w_ij softmax_j(LeakyReLU(a_i + b_j + c_ij) + bias_ij) v_j.
+    """Compute out_i = sum_j w_ij softmax_j(LeakyReLU(a_i + b_j + c_ij) + bias_ij) v_j: [n, h, c].
 
-    a, b and c are scalars per head, w is one per edge.
+    a, b and c are scalars per head, w_ij is one number per edge.
     """
     score = _gat_score(query_score, key_score, edge_score, layout, negative_slope)
     return _attend(_biased(score, attn_bias, layout), value, edge_weight, layout, seed, dropout)
@@ -47,7 +47,10 @@ def dot_product_attention(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """out_i = sum_j w_ij softmax_j(scale q_i . (k_j + W a_ij) + bias_ij) (v_j + W a_ij)."""
+    """Compute out_i = sum_j w_ij softmax_j(scale q_i . (k_j + W a_ij) + bias_ij) (v_j + W a_ij).
+
+    The result is [n, h, c_v].
+    """
     score = _dot_product_score(query, key, edge_attr, edge_proj, layout, scale)
     score, projected = _biased(score, attn_bias, layout), _project(edge_attr, edge_proj, layout)
     return _attend(score, value, edge_weight, layout, seed, dropout, projected)
@@ -68,9 +71,9 @@ def gatv2_attention(
     negative_slope: float,
     dropout: float,
 ) -> Tensor:
-    """out_i = sum_j w_ij softmax_j(u . act(q_i + k_j + W a_ij) + bias_ij) v_j.
+    """Compute out_i = sum_j w_ij softmax_j(u . act(q_i + k_j + W a_ij) + bias_ij) v_j: [n, h, c_v].
 
-    u is the ``weight`` of the score, w_ij the ``edge_weight``; value None means key.
+    u is the ``weight`` of the score and w_ij the ``edge_weight``. If value is None, v is k.
     """
     edges = edge_attr, edge_proj
     score = _gatv2_score(query, key, weight, *edges, layout, activation, negative_slope)
@@ -88,35 +91,41 @@ def gatv2_score(
     activation: str,
     negative_slope: float,
 ) -> Tensor:
-    """w . act(q_i + k_j + W a_ij) for every edge and head, in the caller's order: [e, h]."""
+    """Compute w . act(q_i + k_j + W a_ij) for every edge and head, in the caller's order: [e, h].
+
+    w is the ``weight``.
+    """
     edges = edge_attr, edge_proj
     score = _gatv2_score(query, key, weight, *edges, layout, activation, negative_slope)
     return _to_caller(score, layout).to(query.dtype)
 
 
 def edge_softmax(score: Tensor, layout: Layout) -> Tensor:
-    """Softmax of [e, h] scores over the edges into each destination, in the caller's order."""
+    """Compute the softmax of scores [e, h] over the edges into each destination: [e, h].
+
+    Scores and result are in the caller's order.
+    """
     alpha = _softmax(_to_acc(score)[layout.perm.long()], layout)
     return _to_caller(alpha, layout).to(score.dtype)
 
 
 def aggregate(weight: Tensor, value: Tensor, layout: Layout, transposed: bool = False) -> Tensor:
-    """out_i = sum_j w_ij v_j, with weights [e, h] in the caller's order.
+    """Compute out_i = sum_j w_ij v_j, with weights [e, h] in the caller's order: [n, h, c].
 
-    Transposed, it is the sum over the edges out of a node: out_j = sum_i w_ij v_i.
+    If ``transposed``, the sum runs over the edges out of each source: out_j = sum_i w_ij v_i.
     """
     layout = layout.transpose() if transposed else layout
     return _sum(_to_acc(weight)[layout.perm.long()], value, layout)
 
 
 def edge_dot(query: Tensor, key: Tensor, layout: Layout) -> Tensor:
-    """q_i . k_j for every edge and head, in the caller's order: [e, h]."""
+    """Compute q_i . k_j for every edge and head, in the caller's order: [e, h]."""
     score = _dot_product_score(query, key, None, None, layout, 1.0)
     return _to_caller(score, layout).to(query.dtype)
 
 
 def node_scores(value: Tensor, vectors: Tensor) -> Tensor:
-    """s_tjh = v_jh . a_th for every node, of features [m, h, c] and vectors [t, h, c]."""
+    """Compute s_tjh = v_jh . a_th for features v [m, h, c] and vectors a [t, h, c]: [t, m, h]."""
     return torch.einsum("mhc,thc->tmh", value, vectors)
 
 
@@ -141,7 +150,7 @@ def _gat_score(
     layout: Layout,
     negative_slope: float,
 ) -> Tensor:
-    """LeakyReLU(a_i + b_j + c_ij) in CSR order: [e, h]."""
+    """Compute LeakyReLU(a_i + b_j + c_ij) for every edge in CSR order: [e, h]."""
     score = _to_acc(query_score)[layout.destinations()] + _to_acc(key_score)[layout.col.long()]
     if edge_score is not None:
         score = score + _to_acc(edge_score)[layout.perm.long()]
@@ -156,7 +165,7 @@ def _dot_product_score(
     layout: Layout,
     scale: float,
 ) -> Tensor:
-    """scale q_i . (k_j + W a_ij) in CSR order: [e, h]."""
+    """Compute scale q_i . (k_j + W a_ij) for every edge in CSR order: [e, h]."""
     keys = _repeat_heads(_to_acc(key)[layout.col.long()], query.shape[1])
     projected = _project(edge_attr, edge_proj, layout)
     if projected is not None:
@@ -174,7 +183,7 @@ def _gatv2_score(
     activation: str,
     negative_slope: float,
 ) -> Tensor:
-    """w . act(q_i + k_j + W a_ij) in CSR order: [e, h]; w is [h, c]."""
+    """Compute w . act(q_i + k_j + W a_ij) for every edge in CSR order: [e, h]; w is [h, c]."""
     hidden = _to_acc(query)[layout.destinations()] + _to_acc(key)[layout.col.long()]
     projected = _project(edge_attr, edge_proj, layout)
     if projected is not None:
@@ -189,24 +198,27 @@ def _biased(score: Tensor, attn_bias: Tensor | None, layout: Layout) -> Tensor:
 
 
 def _to_acc(x: Tensor) -> Tensor:
-    """Convert to the accumulation dtype."""
+    """Convert a tensor to its accumulation dtype."""
     return x.to(acc_dtype(x.dtype))
 
 
 def _project(edge_attr: Tensor | None, edge_proj: Tensor | None, layout: Layout) -> Tensor | None:
-    """W a_ij in CSR order: [e, h, c], from a [e, d] and W [h, c, d]."""
+    """Compute W a_ij for every edge in CSR order: [e, h, c], from a [e, d] and W [h, c, d]."""
     if edge_attr is None or edge_proj is None:
         return None
     return torch.einsum("ed,hcd->ehc", _to_acc(edge_attr)[layout.perm.long()], _to_acc(edge_proj))
 
 
 def _repeat_heads(x: Tensor, heads: int) -> Tensor:
-    """Repeat the heads of x in turn: [e, heads, c]."""
+    """Repeat all heads of x until there are ``heads``: [e, heads, c]; head i is head i mod h_x."""
     return x if x.shape[1] == heads else x.repeat(1, heads // x.shape[1], 1)
 
 
 def _softmax(score: Tensor, layout: Layout) -> Tensor:
-    """Softmax over rows of CSR-ordered scores; a row of only -inf gives zeros, NaN stays NaN."""
+    """Compute the softmax over each row of scores in CSR order: [e, h].
+
+    If all scores of a row are -inf, the result is zero; NaN stays NaN.
+    """
     row = layout.destinations()
     index = row[:, None].expand_as(score)
     empty = score.new_full((num_rows(layout.rowptr), score.shape[1]), -torch.inf)
@@ -226,6 +238,7 @@ def _attend(
     dropout: float,
     edge_value: Tensor | None = None,
 ) -> Tensor:
+    """Sum the values, and optional values of edges, with softmax, dropout and edge weights."""
     alpha = _drop(_softmax(score, layout), seed, dropout)
     if edge_weight is not None:
         alpha = alpha * _to_acc(edge_weight)[layout.perm.long()].unsqueeze(1)
@@ -242,7 +255,10 @@ def _drop(alpha: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
 
 
 def _sum(alpha: Tensor, value: Tensor, layout: Layout, edge_value: Tensor | None = None) -> Tensor:
-    """out_i = sum_j alpha_ij v_j; the h_v heads of value are repeated for the h heads of alpha."""
+    """Compute out_i = sum_j alpha_ij (v_j + x_ij), where x_ij is the optional ``edge_value``.
+
+    The h_v heads of value are repeated for the h heads of alpha.
+    """
     values = _repeat_heads(_to_acc(value)[layout.col.long()], alpha.shape[1])
     if edge_value is not None:
         values = values + edge_value

@@ -1,8 +1,9 @@
-"""One hop of neighbour sampling: draw some or all edges into each destination, uniformly.
+"""Neighbour sampling for one hop: uniform draws of some or all edges into each destination.
 
-Edge e of a batch is drawn by the counter-based generator with the key (seed, e), so that the sample
-does not depend on the number of threads. Without replacement, k of d edges take k draws by Floyd's
-algorithm: Bentley, Floyd, "Programming pearls: a sample of brilliance" (CACM 1987).
+The random number for edge e of a batch is that of the counter-based generator with the key seed and
+the counter e, so that the sample does not depend on the number of threads. Without replacement,
+Floyd's algorithm draws k of d edges with k random numbers: Bentley, Floyd, "Programming pearls: a
+sample of brilliance" (CACM 1987).
 
 The C++ kernel and the PyTorch reference in this file give the same bits.
 """
@@ -29,9 +30,9 @@ class Draw(NamedTuple):
     replace: bool
     """Whether to draw with replacement."""
     seed: int
-    """Key of the random generator, below 2**63."""
+    """Key of the random generator; must be below 2**63."""
     edge_offset: int
-    """Number of edges that earlier hops of the batch drew."""
+    """Number of edges that earlier hops have drawn for the same batch."""
 
 
 class Hop(NamedTuple):
@@ -40,19 +41,19 @@ class Hop(NamedTuple):
     offsets: Tensor
     """[f + 1] int64: offset of the first edge of each destination."""
     edge_index: Tensor
-    """[2, e] int64: source and destination as positions in the batch."""
+    """[2, e] int64: source and destination of each edge as positions in the batch."""
     source: Tensor
-    """[e] int32: the sources again, in the dtype of a layout."""
+    """[e] int32: source of each edge as in ``edge_index``, in the dtype of a layout."""
     edges: Tensor
-    """[e] int64: the caller's position of each edge."""
+    """[e] int64: index of each edge in the caller's edge order."""
     nodes: Tensor
-    """[k] int64: sources that are new in the batch, in order of discovery."""
+    """[k] int64: sources that were not in the batch before, in order of discovery."""
 
 
 def sample_hop(
     layout: Layout, nodes: Tensor, batch_index: Tensor, draw: Draw, batch_range: tuple[int, int]
 ) -> Hop:
-    """Draw edges into nodes, and assign batch positions to new sources.
+    """Draw edges into ``nodes``, and assign batch positions to new sources.
 
     Args:
         layout: layout on a CPU; the by-source half is not read.
@@ -63,8 +64,11 @@ def sample_hop(
         batch_range: batch position of the first destination (the others follow it), and number of
             sources in the batch.
 
+    Returns:
+        The drawn edges; without edges, all tensors except the offsets are empty.
+
     Raises:
-        ValueError: the batch has 2**31 edges.
+        ValueError: if the batch has 2**31 edges or more.
     """
     hop = _cpu_hop if cpu.serves(nodes.device) else reference_hop
     return hop(layout, nodes, batch_index, draw, batch_range)
@@ -81,22 +85,22 @@ def reference_hop(
     row = owners(offsets, total)
     position = begin[row] + _positions(degree, offsets, row, draw)
     source = layout.col[position].long()
-    discovered = source[batch_index[source] < 0]  # with repeats
+    discovered = source[batch_index[source] < 0]  # a source may occur several times
     count = discovered.numel()
     first = discovered.new_full((num_rows(layout.colptr),), count)
     first.scatter_reduce_(0, discovered, torch.arange(count), "amin")
     new = discovered[first[discovered] == torch.arange(count)]
     first_dst, num_src = batch_range
     batch_index[new] = torch.arange(num_src, num_src + new.numel(), dtype=torch.int32)
-    number = batch_index[source]
-    order = stable_argsort(number)
+    batch_source = batch_index[source]
+    order = stable_argsort(batch_source)
     order = order[stable_argsort(row[order])]
-    edge_index = torch.stack([number[order].long(), row + first_dst])
-    return Hop(offsets, edge_index, number[order], layout.perm[position[order]].long(), new)
+    edge_index = torch.stack([batch_source[order].long(), row + first_dst])
+    return Hop(offsets, edge_index, batch_source[order], layout.perm[position[order]].long(), new)
 
 
 def _counts(degree: Tensor, draw: Draw) -> Tensor:
-    """Return the number of edges to draw for destinations of these degrees."""
+    """Return the number of edges to draw for destinations with these degrees: [f]."""
     if draw.num_neighbors < 0:
         return degree
     if draw.replace:
@@ -105,7 +109,7 @@ def _counts(degree: Tensor, draw: Draw) -> Tensor:
 
 
 def _positions(degree: Tensor, offsets: Tensor, row: Tensor, draw: Draw) -> Tensor:
-    """Position of each drawn edge among the edges of its destination, [e]."""
+    """Draw edges; return the position of each among all edges of its destination: [e]."""
     edge = torch.arange(row.numel())
     position = edge - offsets[row]
     if draw.num_neighbors < 0:
@@ -113,14 +117,15 @@ def _positions(degree: Tensor, offsets: Tensor, row: Tensor, draw: Draw) -> Tens
     drawn = philox(torch.tensor(draw.seed), edge + draw.edge_offset)
     if draw.replace:
         return (drawn * degree[row]) >> 32
-    some = (degree > draw.num_neighbors).nonzero().squeeze(1)
-    chosen = degree.new_full((some.numel(), draw.num_neighbors), -1)
+    # Floyd's algorithm, for all destinations that have more edges than are drawn.
+    sampled = (degree > draw.num_neighbors).nonzero().squeeze(1)
+    chosen = degree.new_full((sampled.numel(), draw.num_neighbors), -1)
     for y in range(draw.num_neighbors):
-        top = degree[some] - draw.num_neighbors + y
-        candidate = (drawn[offsets[some] + y] * (top + 1)) >> 32
+        top = degree[sampled] - draw.num_neighbors + y
+        candidate = (drawn[offsets[sampled] + y] * (top + 1)) >> 32
         repeated = (chosen == candidate[:, None]).any(1)
         chosen[:, y] = torch.where(repeated, top, candidate)
-        position[offsets[some] + y] = chosen[:, y]
+        position[offsets[sampled] + y] = chosen[:, y]
     return position
 
 
@@ -137,7 +142,7 @@ def _checked_total(offsets: Tensor, draw: Draw) -> int:
 @functools.cache
 def _launcher(kernel: str) -> cpu.Launcher:
     absent = () if kernel == "sample_edges" else _FIELDS[9:]
-    positions = {name: at for at, name in enumerate(_FIELDS) if name not in absent}
+    positions = {name: i for i, name in enumerate(_FIELDS) if name not in absent}
     return cpu.Launcher(kernel, positions, absent)
 
 
@@ -152,8 +157,8 @@ _FIELDS = (
         "seed",
         "edge_offset",
     ),
-    *("offsets", "first_destination", "num_known", "numbers", "edge_index", "sources", "edges"),
-    *("new_nodes", "num_new"),
+    *("offsets", "first_destination", "num_sources", "batch_index", "edge_index", "sources"),
+    *("edges", "new_nodes", "num_new"),
 )
 
 

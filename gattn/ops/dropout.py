@@ -1,4 +1,4 @@
-"""Dropout of single numbers, such as features, by the generator of attention dropout."""
+"""Dropout of features and of edge weights by the random generator of attention dropout."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from gattn.ops.registration.shapes import Out
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    r"""Dropout that stores no mask: backward draws it again.
+    r"""Apply dropout without storing the mask: backward draws it again.
 
     .. math:: y = \frac{m}{1 - p} x, \qquad m \sim \mathrm{Bernoulli}(1 - p)
 
-    On a CPU torch draws one number after the other; here they are drawn by the generator of
-    attention dropout, many at a time. Elsewhere this is torch's own.
+    On a CPU, torch draws one random number after the other. This function uses the counter-based
+    generator of attention dropout, which draws many at a time. On other devices it calls
+    torch.nn.functional.dropout.
 
     Args:
-        x: dense, [*].
-        p: probability of dropping a number.
+        x: dense tensor [*].
+        p: probability of dropping an element.
 
     Returns:
         [*], contiguous on a CPU.
@@ -37,9 +38,10 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 
 def dropout_of_weights(weight: Tensor, graph: Graph, p: float) -> Tensor:
-    r"""Dropout of the weights [e, h] of edges in the layout's order, on every device.
+    r"""Apply dropout to edge weights [e, h], which are in CSR order, on any device.
 
-    As in fused attention those of a part of a graph are dropped as in the whole of it.
+    As in fused attention, the mask of an edge depends on its index in the whole graph, so that a
+    part of a graph has the same mask as the whole graph.
     """
     heads = weight.shape[1]
     seed = checks.new_seed(p, weight.device, graph.edge_offset * heads)
@@ -52,7 +54,7 @@ def dropout_of_weights(weight: Tensor, graph: Graph, p: float) -> Tensor:
 def _dropout_gradients(
     operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
-    """The same mask on the gradient."""
+    """Apply the mask of forward to the gradient."""
     return {"x": operator.overload(grad, saved["seed"], saved["dropout"], saved["backend"])}
 
 

@@ -1,4 +1,4 @@
-"""Building blocks over edges: softmax of any score, weighted sums, and dot products."""
+"""Functions on edges: softmax of a score, weighted sums at destinations, and dot products."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gattn.ops.registration.shapes import Out
 
 
 def edge_softmax(score: Tensor, graph: Graph, *, backend: str | None = None) -> Tensor:
-    r"""Softmax of a score over the edges into each destination, per head.
+    r"""Compute the softmax of a score over the edges into each destination, per head.
 
     .. math:: \alpha_{ij} = \frac{\exp s_{ij}}{\sum_{k \in N(i)} \exp s_{ik}}
 
@@ -28,8 +28,8 @@ def edge_softmax(score: Tensor, graph: Graph, *, backend: str | None = None) -> 
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
-        [e, h] in the caller's edge order and the dtype of score; edges whose whole
-        neighbourhood is -inf get zero.
+        [e, h] in the caller's edge order and the dtype of score. If all edges into a destination
+        have the score -inf, their weights are zero.
 
     Raises:
         TypeError: for a dtype that is not floating.
@@ -52,22 +52,28 @@ def edge_softmax(score: Tensor, graph: Graph, *, backend: str | None = None) -> 
 
 
 def to_edges(rows: Tensor, graph: Graph) -> Tensor:
-    """The row of each edge's destination, [e, d] of [n, d]; its gradients are summed in order."""
+    """Gather the row of each edge's destination: [n, d] to [e, d].
+
+    Backward sums gradients over edges in a fixed order, which torch's indexing does not guarantee.
+    """
     return sum_sources(rows, cached(graph, "to edges", lambda: graph.incidence().transpose()))
 
 
 def sum_incoming(rows: Tensor, graph: Graph) -> Tensor:
-    """Sum of the rows of the edges into each destination: [n, d] of [e, d]."""
+    """Sum the rows of the edges into each destination: [e, d] to [n, d]."""
     return sum_sources(rows, graph.incidence())
 
 
 def sum_sources(rows: Tensor, graph: Graph) -> Tensor:
-    """Sum of the rows of the sources of each destination: [n, d] of [m, d]."""
+    """Sum the rows of the sources of each destination: [m, d] to [n, d]."""
     return aggregate(rows.new_ones(graph.num_edges, 1), rows.unsqueeze(1), graph).squeeze(1)
 
 
 def sum_laid_out(rows: Tensor, layout: Layout) -> Tensor:
-    """The same of any rows, [n, ...] of [m, ...], along the edges of a layout."""
+    """Sum the rows of the sources of each destination of a layout: [m, ...] to [n, ...].
+
+    Rows may have any shape, and may be complex.
+    """
     if rows.is_complex():
         parts = torch.view_as_real(rows.resolve_conj())
         return torch.view_as_complex(sum_laid_out(parts, layout))
@@ -84,7 +90,8 @@ def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, backend: str | Non
 
     Args:
         weight: w, [e, h] in the caller's edge order; fp32, fp64, bf16 or fp16.
-        value: v, [m, h_v, c] in the same dtype; its h_v heads serve the h heads in turn.
+        value: v, [m, h_v, c] in the same dtype; h_v divides h, and head i uses the values of head i
+            modulo h_v.
         graph: the edges, from m sources to n destinations.
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
@@ -114,18 +121,19 @@ def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, backend: str | Non
 
 
 def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, backend: str | None = None) -> Tensor:
-    r"""Dot product of the query and the key at the two ends of each edge, per head.
+    r"""Compute the dot product of the query and the key at the ends of each edge, per head.
 
     .. math:: s_{ij} = q_i \cdot k_j
 
     Args:
         query: q, [n, h, c]; fp32, fp64, bf16 or fp16.
-        key: k, [m, h_k, c] in the same dtype; its h_k heads serve the h heads in turn.
+        key: k, [m, h_k, c] in the same dtype; h_k divides h, and head i uses the keys of head i
+            modulo h_k.
         graph: the edges, from m sources to n destinations.
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
-        [e, h] in the caller's edge order.
+        [e, h] in the caller's edge order; no rows without edges.
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
@@ -152,13 +160,18 @@ def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, backend: str | None = 
 def _aggregate_gradients(
     operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
-    """Dot products at the edges, and sums over the edges turned round."""
+    """Return the gradients of ``aggregate``.
+
+    That of the weights is a dot product for each edge; that of the values is a weighted sum over
+    the edges in reverse direction.
+    """
     weight, value, layout = saved["weight"], saved["value"], saved["layout"]
     transposed, backend = saved["transposed"], saved["backend"]
     result = {}
     if "weight" in requested:
         query, key = (value, grad) if transposed else (grad, value)
-        if 0 < query.shape[1] < key.shape[1]:  # of the two, key may have the fewer heads
+        # edge_dot accepts fewer heads of key than of query, but not the reverse.
+        if 0 < query.shape[1] < key.shape[1]:
             query = query.repeat(1, key.shape[1] // query.shape[1], 1)
         result["weight"] = _dot.overload(query, key, layout, backend)
     if "value" in requested:
@@ -170,7 +183,11 @@ def _aggregate_gradients(
 def _dot_gradients(
     operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
-    """Sums over the edges into a node, and over those out of it."""
+    """Return the gradients of ``edge_dot``.
+
+    That of the query is a weighted sum over the edges into each destination; that of the key is
+    one over the edges out of each source.
+    """
     query, key, layout, backend = (saved[n] for n in ("query", "key", "layout", "backend"))
     result = {}
     if "query" in requested:
@@ -182,7 +199,7 @@ def _dot_gradients(
 
 
 def _fold_heads(x: Tensor, heads: int) -> Tensor:
-    """Sum the heads that one grouped head served: [n, h, c] to [n, heads, c]."""
+    """Sum the heads that used the same head of a grouped value: [n, h, c] to [n, heads, c]."""
     if x.shape[1] == heads:
         return x
     return x.reshape(x.shape[0], x.shape[1] // heads, heads, *x.shape[2:]).sum(1)

@@ -1,4 +1,4 @@
-"""Scalars per node and head, from features by fixed vectors: what additive scores are made of."""
+"""Scores of nodes: dot products of features with learned vectors, as in additive attention."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gattn.ops.registration.shapes import Out
 
 
 def node_scores(value: Tensor, vectors: Tensor, *, backend: str | None = None) -> Tensor:
-    r"""Dot product of each node's features with each of t vectors, per head.
+    r"""Compute the dot product of each node's features with each of t vectors, per head.
 
     .. math:: s_{tih} = \langle v_{ih}, a_{th} \rangle
 
     Args:
         value: v, [m, h, c]; fp32, fp64, bf16 or fp16.
         vectors: a, [t, h, c] in the same dtype.
-        backend: force a backend; all but ``"cpu"`` take plain PyTorch.
+        backend: force a backend: ``"cpu"`` runs the C++ kernel, the others run plain PyTorch.
 
     Returns:
         [t, m, h].

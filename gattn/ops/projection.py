@@ -1,12 +1,12 @@
-"""Dense products, sums and stacked rows whose large results lie in huge pages.
+"""Linear maps, sums and concatenations that write large results into huge pages on a CPU.
 
-On a CPU, fresh memory costs a fault per page: for the features of a large graph as much as the
-product that fills it, and once more when rows are gathered from it. Small tensors, other devices
-and traced code take torch's own functions.
+Newly allocated memory causes a page fault for each page. For the features of a large graph, these
+faults take as much time as the matrix product, and small pages slow down a later gather. Huge pages
+avoid this. For small tensors, other devices and traced code, torch's functions run unchanged.
 
-On x86 torch multiplies fp32 by MKL, which on AMD processors leaves half of the vector unit idle.
-There large products go to oneDNN, which torch has, too, in blocks of rows of one size: oneDNN
-compiles a kernel for every new shape. On Intel's processors MKL is the faster one.
+On x86, torch uses MKL for fp32 products. On AMD processors MKL uses only half of the vector unit,
+so large products use oneDNN, which torch also contains. oneDNN compiles a kernel for each new
+shape: the rows are therefore split into blocks of one size. On Intel processors MKL is faster.
 """
 
 from __future__ import annotations
@@ -26,41 +26,48 @@ from gattn.kernels import cpu
 from gattn.ops.registration.operator import is_transformed
 
 LARGE = 1 << 20
-"""Elements of a result from which it is placed by hand."""
+"""Minimum number of elements of a result that is written into huge pages."""
 BLOCK = 1 << 19
-"""Elements of a block of rows that oneDNN computes at once; they stay in the cache."""
+"""Number of elements of a block of rows that oneDNN computes in one call; it fits the cache."""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b, for x [n, d] and W [c, d]."""
-    if x.dim() == 2 and _placed(x, x.shape[0] * weight.shape[0], weight, bias):
+    """Compute x W^T + b, for x [n, d], W [c, d] and b [c]: [n, c]."""
+    if x.dim() == 2 and _uses_huge_pages(x, x.shape[0] * weight.shape[0], weight, bias):
         return _Linear.apply(x, weight, bias)
     return F.linear(x, weight, bias)
 
 
 def add(x: Tensor, bias: Tensor) -> Tensor:
-    """x + b, for x [n, c] and b [c]."""
-    if x.dim() == 2 and bias.dim() == 1 and _placed(x, x.numel(), bias):
+    """Compute x + b, for x [n, c] and b [c]: [n, c]."""
+    if x.dim() == 2 and bias.dim() == 1 and _uses_huge_pages(x, x.numel(), bias):
         return _Add.apply(x, bias)
     return x + bias
 
 
 def fork(x: Tensor) -> tuple[Tensor, Tensor]:
-    """x for two uses, [n, c]: the sum of their gradients is placed, which autograd's own is not."""
-    if x.dim() == 2 and x.requires_grad and _placed(x, x.numel()):
+    """Return x, [n, c], twice, for two uses.
+
+    Backward adds the two gradients in huge pages, which autograd's own sum does not do.
+    """
+    if x.dim() == 2 and x.requires_grad and _uses_huge_pages(x, x.numel()):
         return _Fork.apply(x)
     return x, x
 
 
 def stack(x: Tensor, index: Tensor | None, below: Tensor) -> Tensor:
-    """The rows of x [e, d] at these positions, each named once, or all; then those of another."""
+    """Concatenate rows of x, [e, d], and the rows ``below``.
+
+    ``index`` selects rows of x, each at most once; None selects all.
+    """
     rows = (x if index is None else index).shape[0] + below.shape[0]
-    if x.dim() == 2 and _placed(x, rows * x.shape[1], below):
+    if x.dim() == 2 and _uses_huge_pages(x, rows * x.shape[1], below):
         return _Stack.apply(x, index, below)
     return torch.cat([x if index is None else x[index], below])
 
 
-def _placed(x: Tensor, elements: int, *others: Tensor | None) -> bool:
+def _uses_huge_pages(x: Tensor, elements: int, *others: Tensor | None) -> bool:
+    """Return True if a result of this many elements should be written into huge pages."""
     return (
         not torch.compiler.is_compiling()
         and elements >= LARGE
@@ -86,7 +93,7 @@ class _Linear(torch.autograd.Function):
         wants_x, wants_weight, wants_bias = ctx.needs_input_grad
         grad_x = grad_weight = grad_bias = None
         if wants_x:
-            if torch.is_grad_enabled():  # without an output of our own, to be differentiated again
+            if torch.is_grad_enabled():  # autograd cannot differentiate a product with out=
                 grad_x = grad @ weight
             else:
                 grad_x = _product(grad, weight.t(), None, cpu.empty(grad, *x.shape))
@@ -98,16 +105,16 @@ class _Linear(torch.autograd.Function):
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
-    """x W^T + b into out, by oneDNN as far as whole blocks go."""
+    """Write x W^T + b to out: whole blocks of rows by oneDNN if it is faster, the rest by mm."""
     rows = BLOCK // max(weight.shape[0], 1)
     fits = weight.shape[1] == x.shape[1] > 0 and (bias is None or bias.shape == out.shape[1:])
     onednn = _onednn(x) if rows and fits else None
     done = 0 if onednn is None else x.shape[0] // rows * rows
     if onednn is not None and done:
-        # oneDNN reads no strides
+        # oneDNN does not support strided weights.
         weight, bias = weight.contiguous(), None if bias is None else bias.contiguous()
-        for part, to in zip(x[:done].split(rows), out[:done].split(rows)):
-            to.copy_(onednn(part, weight, bias))
+        for block, target in zip(x[:done].split(rows), out[:done].split(rows)):
+            target.copy_(onednn(block, weight, bias))
     if bias is None:
         torch.mm(x[done:], weight.t(), out=out[done:])
     else:
@@ -116,7 +123,7 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Ten
 
 
 def _onednn(x: Tensor) -> Callable[..., Tensor] | None:
-    """oneDNN's product, where torch has it, may use it, and would take a slower one for fp32."""
+    """Return oneDNN's matrix product if it is available, enabled and faster for x; else None."""
     if x.dtype == torch.float32 and torch.backends.mkldnn.enabled and _mkl_is_slow():
         return torch_internals.onednn_linear()
     return None
@@ -124,15 +131,15 @@ def _onednn(x: Tensor) -> Callable[..., Tensor] | None:
 
 @functools.cache
 def _mkl_is_slow() -> bool:
-    """Whether torch multiplies by MKL on a processor of AMD's, and has oneDNN."""
+    """Return True if torch uses MKL on an AMD processor and also contains oneDNN."""
     has_both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
     return has_both and "AuthenticAMD" in _processor()
 
 
 def _processor() -> str:
-    """What the system says of the processor; Windows says it in its name."""
-    described = Path("/proc/cpuinfo")
-    return described.read_text() if described.exists() else platform.processor()
+    """Return the system's description of the processor, which contains the vendor's name."""
+    cpuinfo = Path("/proc/cpuinfo")
+    return cpuinfo.read_text() if cpuinfo.exists() else platform.processor()
 
 
 class _Add(torch.autograd.Function):

@@ -1,8 +1,8 @@
-"""Features in a sparse matrix, and their dropout.
+"""Linear map and dropout of features in a sparse matrix.
 
-A sparse matrix of features is a graph, too: each entry an edge from a feature to a node. So its
-product is one more weighted sum over edges, laid out once for forward and backward and for every
-step, and in the same order whatever the number of threads.
+A sparse matrix of features is also a graph: each entry is an edge from a feature to a node. Its
+product with a dense matrix is a weighted sum over these edges. The graph's layout is computed once
+for all steps of a training, and the sum has the same order for any number of threads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPARSE = (torch.sparse_coo, torch.sparse_csr)
 
 
 def is_sum_over_edges(x: Tensor, weight: Tensor) -> bool:
-    """Whether :func:`sparse_linear` takes these: torch's own product serves the rest."""
+    """Return True if :func:`sparse_linear` supports x; otherwise use torch's sparse product."""
     return (
         x.layout in _SPARSE
         and x.dim() == weight.dim() == 2
@@ -42,13 +42,13 @@ def is_sum_over_edges(x: Tensor, weight: Tensor) -> bool:
 
 
 def _in_eager(function: _F) -> _F:
-    """Keep torch.compile out: it cannot take the values of a sparse tensor."""
+    """Exclude a function from torch.compile, which cannot read the values of a sparse tensor."""
     return torch.compiler.disable(function)  # pyright: ignore[reportReturnType]
 
 
 @_in_eager
 def sparse_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    r"""A linear map of sparse features.
+    r"""Apply a linear map to sparse features.
 
     .. math:: y_i = \sum_{j : x_{ij} \text{ stored}} x_{ij} W_{\cdot j} + b
 
@@ -60,14 +60,17 @@ def sparse_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
     Returns:
         [n, c], dense.
     """
-    words = weight.t().unsqueeze(1)
-    out = aggregate(x.values().unsqueeze(1), words, as_graph(x)).squeeze(1)
+    rows = weight.t().unsqueeze(1)
+    out = aggregate(x.values().unsqueeze(1), rows, as_graph(x)).squeeze(1)
     return out if bias is None else out + bias
 
 
 @_in_eager
 def sparse_dropout(x: Tensor, p: float) -> Tensor:
-    """Dropout of the entries of a COO, CSR or CSC matrix, whose graph stays the same."""
+    """Apply dropout to the entries of a COO, CSR or CSC matrix [n, d].
+
+    Dropped entries are stored as zeros, so that the result has the same graph.
+    """
     x = x.coalesce() if x.layout == torch.sparse_coo else x
     output = _with_values(x, dropout(x.values(), p))
     cache.share(x, output)
@@ -75,14 +78,14 @@ def sparse_dropout(x: Tensor, p: float) -> Tensor:
 
 
 def _with_values(x: Tensor, values: Tensor) -> Tensor:
-    """A sparse matrix of the same entries with other values."""
+    """Return a sparse matrix with the sparsity pattern of x and other values."""
     options = {"size": x.shape, "check_invariants": False}
     if x.layout == torch.sparse_coo:
         return torch.sparse_coo_tensor(x.indices(), values, is_coalesced=True, **options)
-    rows = x.layout == torch.sparse_csr
+    is_csr = x.layout == torch.sparse_csr
     return torch.sparse_compressed_tensor(
-        x.crow_indices() if rows else x.ccol_indices(),
-        x.col_indices() if rows else x.row_indices(),
+        x.crow_indices() if is_csr else x.ccol_indices(),
+        x.col_indices() if is_csr else x.row_indices(),
         values,
         layout=x.layout,
         **options,

@@ -1,12 +1,13 @@
-"""Tools to test attention layers with: awkward graphs, and checks of what every layer must keep.
+"""Tests of attention layers: graphs with special cases, and checks of invariances.
 
-The checks take any callable, so that a layer of your own is tested as gattn's are:
+The checks accept any callable, so that they test your layers as well as gattn's:
 
-* a layer is called as ``layer(x, edge_index)`` and gives one row per destination node;
-* a readout is called as ``readout(x, index, dim_size=num_graphs)`` and gives one row per graph.
+* a layer is called as ``layer(x, edge_index)`` and returns one row per destination node;
+* a readout is called as ``readout(x, index, dim_size=num_graphs)`` and returns one row per graph.
 
-Each check tries the awkward graphs and a few random ones, returns the worst case it found, and
-raises an ``AssertionError`` that holds it (``error.args[0]``) where that is out of tolerance.
+Each check runs on the awkward graphs and a few random ones, and returns the case with the largest
+error. If this error exceeds the tolerance, it raises an ``AssertionError`` with the case as
+``error.args[0]``.
 """
 
 from gattn.testing.cases import AwkwardGraph, awkward_graphs, random_graphs

@@ -1,4 +1,4 @@
-"""Small graphs on which layers go wrong, each with a name."""
+"""Small named graphs with the special cases that layers often do not handle."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gattn.graph import Graph
 
 @dataclass(frozen=True)
 class AwkwardGraph:
-    """A named graph, or batch of graphs, to try a layer on.
+    """Named graph, or batch of graphs, on which a layer is tested.
 
     Args:
-        name: what is awkward about it.
+        name: the special case of this graph, such as "one hub".
         edge_index: (source, destination) pairs, [2, e].
         size: (num_src, num_dst).
-        index: the graph that each source node belongs to, [num_src], ascending.
-        num_graphs: number of graphs, g; some may hold no node.
+        index: graph of each source node, [num_src], ascending.
+        num_graphs: number of graphs, g; a graph may have no node.
         bipartite: whether sources and destinations are different nodes.
 
     Example:
@@ -37,21 +37,21 @@ class AwkwardGraph:
     bipartite: bool = False
 
     def graph(self) -> Graph:
-        """The edges laid out."""
+        """Return the edges as a :class:`gattn.Graph`."""
         return Graph(self.edge_index, self.size)
 
 
 def awkward_graphs(
     *, dtype: torch.dtype = torch.int64, device: torch.device | str = "cpu"
 ) -> list[AwkwardGraph]:
-    """List the graphs that layers stumble over: empty, lonely, crowded, doubled, lopsided.
+    """Return graphs with special cases: no nodes, no edges, hubs, multi-edges, empty graphs.
 
     Args:
-        dtype: of edge_index and index, int32 or int64.
-        device: where the tensors are.
+        dtype: dtype of edge_index and index, int32 or int64.
+        device: device of the tensors.
 
     Returns:
-        Named graphs, always in the same order with the same edges; the bipartite ones last.
+        Named graphs, always in the same order with the same edges; bipartite graphs are last.
 
     Example:
         >>> from gattn.testing import awkward_graphs
@@ -92,12 +92,12 @@ def random_graphs(count: int = 4, *, seed: int = 0, bipartite: bool = False) -> 
     """Draw batches of random graphs with multi-edges, loops, isolated nodes and empty graphs.
 
     Args:
-        count: how many.
-        seed: of their generator.
+        count: number of batches.
+        seed: seed of the random generator.
         bipartite: whether sources and destinations are different nodes.
 
     Returns:
-        The batches; their graphs hold 0 to 12 nodes each, and the edges are in no order.
+        ``count`` batches of graphs with 0 to 12 nodes; the edges are in random order.
 
     Example:
         >>> from gattn.testing import random_graphs

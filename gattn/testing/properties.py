@@ -1,4 +1,4 @@
-"""What every attention layer and readout must keep, checked on awkward and random graphs."""
+"""Checks of the invariances of attention layers and readouts, on awkward and random graphs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from gattn.testing.cases import AwkwardGraph, awkward_graphs, random_graphs
 
 @dataclass(frozen=True)
 class WorstCase:
-    """The largest deviation that a check found; ``str`` of it is the report.
+    """Case with the largest error of a check; ``str`` returns a readable report.
 
     Args:
-        rule: what was checked.
-        case: the graph it was found on.
-        error: largest absolute difference, over one plus the largest expected absolute value;
-            infinite where shapes differ or a value is not finite.
-        tolerance: largest error allowed.
-        detail: where it was found, and the two values.
+        rule: property that was checked, such as "permutation equivariance".
+        case: graph on which the error occurred.
+        error: largest absolute difference, divided by one plus the largest expected absolute value;
+            infinite if shapes differ or a value is not finite.
+        tolerance: largest error that is accepted.
+        detail: position of the error, with the expected and the actual value.
 
     Example:
         >>> from gattn.testing import WorstCase, awkward_graphs
@@ -41,7 +41,7 @@ class WorstCase:
 
     @property
     def holds(self) -> bool:
-        """Whether even the worst case is within tolerance."""
+        """Return True if the error is within the tolerance."""
         return self.error <= self.tolerance
 
     def __str__(self) -> str:
@@ -65,28 +65,28 @@ def assert_permutation_equivariant(
     tolerance: float = 1e-10,
     seed: int = 0,
 ) -> WorstCase:
-    r"""Check that numbering the nodes otherwise only numbers the outputs otherwise.
+    r"""Check that a permutation of the nodes permutes the outputs of a layer, and nothing else.
 
     .. math:: f(P X, P A P^\top) = P f(X, A)
 
     Args:
         layer: called as ``layer(x, edge_index)``, for a pair of ``in_channels`` with
-            ``x = (x_src, x_dst)``; gives [num_dst, ...]. A ``torch.nn.Module`` is copied first,
-            converted to ``dtype`` and put in eval mode; another callable is used as it is.
+            ``x = (x_src, x_dst)``; returns [num_dst, ...]. A ``torch.nn.Module`` is copied,
+            converted to ``dtype`` and set to eval mode; any other callable is called unchanged.
         in_channels: width of x, or (d_src, d_dst) for a bipartite layer.
-        edge_dim: width of the edge features, given as ``edge_attr=``; None for a layer without.
-        batch: give the graph of each node as ``batch=``, for a layer with global attention.
-        cases: graphs to try; None means :func:`awkward_graphs` and :func:`random_graphs`.
-        dtype: of the features.
-        tolerance: largest relative error allowed.
-        seed: of the features and permutations.
+        edge_dim: width of the edge features, passed as ``edge_attr=``; None for no edge features.
+        batch: pass the graph of each node as ``batch=``, for a layer with global attention.
+        cases: graphs to test; None means :func:`awkward_graphs` and :func:`random_graphs`.
+        dtype: dtype of the features.
+        tolerance: largest relative error that is accepted.
+        seed: seed of the features and permutations.
 
     Returns:
-        The worst case found.
+        The case with the largest error.
 
     Raises:
-        AssertionError: where it is out of tolerance, holding the :class:`WorstCase`; or where the
-            layer raises on one of the cases, which is then its cause.
+        AssertionError: if the largest error exceeds the tolerance, with the :class:`WorstCase` as
+            argument; or if the layer raises an exception on a case, with this exception as cause.
 
     Reference:
         Zaheer et al., "Deep sets" (NeurIPS 2017).
@@ -137,21 +137,28 @@ def assert_permutation_invariant(
     tolerance: float = 1e-10,
     seed: int = 0,
 ) -> WorstCase:
-    r"""Check that a readout does not depend on the order in which the nodes stand.
+    r"""Check that a readout does not depend on the order of the nodes.
 
     .. math:: r(P X) = r(X)
 
     Args:
-        readout: called as ``readout(x, index, dim_size=num_graphs)``; gives [num_graphs, ...].
+        readout: called as ``readout(x, index, dim_size=num_graphs)``; returns [num_graphs, ...].
             Modules are converted as in :func:`assert_permutation_equivariant`.
         in_channels: width of x.
-        sorted_index: permute only inside each graph, for a readout that needs ascending index.
-        cases: graphs to try; None means :func:`awkward_graphs` and :func:`random_graphs`.
-        dtype: of the features.
-        tolerance: largest relative error allowed.
-        seed: of the features and permutations.
+        sorted_index: permute only inside each graph, for a readout that needs an ascending index.
+        cases: graphs to test; None means :func:`awkward_graphs` and :func:`random_graphs`.
+        dtype: dtype of the features.
+        tolerance: largest relative error that is accepted.
+        seed: seed of the features and permutations.
 
-    Returns, raises and refers as :func:`assert_permutation_equivariant` does.
+    Returns:
+        The case with the largest error.
+
+    Raises:
+        AssertionError: as :func:`assert_permutation_equivariant`.
+
+    Reference:
+        Zaheer et al., "Deep sets" (NeurIPS 2017).
 
     Example:
         >>> import torch
@@ -189,7 +196,7 @@ def assert_batch_independent(
     tolerance: float = 1e-10,
     seed: int = 0,
 ) -> WorstCase:
-    r"""Check that a graph gives the same alone as in a batch beside any other graphs.
+    r"""Check that the output for a graph does not depend on the other graphs in its batch.
 
     .. math:: f(X_1 \cup X_2) = f(X_1) \cup f(X_2)
 
@@ -199,14 +206,18 @@ def assert_batch_independent(
             :func:`assert_permutation_equivariant`.
         in_channels: width of x.
         readout: whether module is a readout.
-        edge_dim: width of the edge features, given as ``edge_attr=``; None for a layer without.
-        batch: give the graph of each node as ``batch=``, for a layer with global attention.
-        cases: batches to try; None means :func:`awkward_graphs` and :func:`random_graphs`.
-        dtype: of the features.
-        tolerance: largest relative error allowed; 0 asks for the same bits.
-        seed: of the features.
+        edge_dim: width of the edge features, passed as ``edge_attr=``; None for no edge features.
+        batch: pass the graph of each node as ``batch=``, for a layer with global attention.
+        cases: batches to test; None means :func:`awkward_graphs` and :func:`random_graphs`.
+        dtype: dtype of the features.
+        tolerance: largest relative error that is accepted; 0 requires the same bits.
+        seed: seed of the features.
 
-    Returns and raises as :func:`assert_permutation_equivariant` does.
+    Returns:
+        The case with the largest error.
+
+    Raises:
+        AssertionError: as :func:`assert_permutation_equivariant`.
 
     Reference:
         Buterez et al., "Graph neural networks with adaptive readouts" (NeurIPS 2022).
@@ -254,21 +265,25 @@ def assert_edge_order_independent(
     tolerance: float = 1e-10,
     seed: int = 0,
 ) -> WorstCase:
-    r"""Check that the order in which the edges are given does not matter.
+    r"""Check that a layer does not depend on the order of the edges.
 
     Args:
-        layer: as of :func:`assert_permutation_equivariant`.
+        layer: as for :func:`assert_permutation_equivariant`.
         in_channels: width of x, or (d_src, d_dst) for a bipartite layer.
-        edge_dim: width of the edge features, given as ``edge_attr=``; None for a layer without.
-        batch: give the graph of each node as ``batch=``, for a layer with global attention.
-        cases: graphs to try; None means :func:`awkward_graphs` and :func:`random_graphs`.
-        dtype: of the features.
-        tolerance: largest relative error allowed; 0 asks for the same bits, which a layer gives
-            that sorts its edges before it sums over them (multi-edges with different features
-            excepted: nothing tells which comes first).
-        seed: of the features and orders.
+        edge_dim: width of the edge features, passed as ``edge_attr=``; None for no edge features.
+        batch: pass the graph of each node as ``batch=``, for a layer with global attention.
+        cases: graphs to test; None means :func:`awkward_graphs` and :func:`random_graphs`.
+        dtype: dtype of the features.
+        tolerance: largest relative error that is accepted; 0 requires the same bits. A layer that
+            sorts its edges before it sums over them can fulfil this, except for multi-edges with
+            different features, whose order is not defined.
+        seed: seed of the features and orders.
 
-    Returns, raises and refers as :func:`assert_permutation_equivariant` does.
+    Returns:
+        The case with the largest error.
+
+    Raises:
+        AssertionError: as :func:`assert_permutation_equivariant`.
 
     Example:
         >>> import torch
@@ -297,7 +312,7 @@ def assert_edge_order_independent(
 
 
 class _Worst:
-    """Collects deviations and remembers the largest."""
+    """Collector of the errors of a check, which keeps the case with the largest one."""
 
     def __init__(self, rule: str, tolerance: float) -> None:
         self.rule, self.tolerance = rule, tolerance
@@ -309,7 +324,7 @@ class _Worst:
                 out = function(*args)
         except Exception as error:
             raise AssertionError(
-                f"{self.rule} cannot be checked: on {case.name!r} came {error!r}"
+                f"{self.rule} cannot be checked: {case.name!r} raised {error!r}"
             ) from error
         if not isinstance(out, Tensor):
             raise AssertionError(f"the output must be a tensor; got {type(out).__name__}")
@@ -327,18 +342,19 @@ class _Worst:
 
     def conclude(self) -> WorstCase:
         if self.worst is None:
-            raise ValueError("cases must hold at least one graph; got none")
+            raise ValueError("cases must contain at least one graph; got none")
         if not self.worst.holds:
             raise AssertionError(self.worst)
         return self.worst
 
 
 def _deviation(got: Tensor, expected: Tensor) -> tuple[float, str]:
+    """Return the largest relative error, and its position with both values."""
     if got.shape != expected.shape:
         detail = f"expected shape {tuple(expected.shape)}, got {tuple(got.shape)}"
         return float("inf"), detail
     if got.numel() == 0:
-        return 0.0, "with nothing to compare"
+        return 0.0, "the outputs are empty"
     scale = 1 + expected.abs().nan_to_num(posinf=0.0).max()
     error = ((got - expected).abs() / scale).nan_to_num(nan=float("inf"))
     position = tuple(int(i) for i in torch.unravel_index(error.argmax(), error.shape))
@@ -358,8 +374,8 @@ def _cases(
     if cases is not None:
         return list(cases)
     bipartite = not isinstance(in_channels, int)
-    chosen = [case for case in awkward_graphs() if case.bipartite == bipartite]
-    return chosen + random_graphs(bipartite=bipartite)
+    candidates = [case for case in awkward_graphs() if case.bipartite == bipartite]
+    return candidates + random_graphs(bipartite=bipartite)
 
 
 def _features(
@@ -369,11 +385,11 @@ def _features(
     dtype: torch.dtype,
     generator: torch.Generator,
 ) -> tuple[Any, Tensor | None]:
-    """(x, edge_attr) of a case; x is a pair for a bipartite layer."""
+    """Draw x and edge_attr for a case; x is a pair for a bipartite layer."""
 
     def draw(*shape: int) -> Tensor:
-        drawn = torch.randn(*shape, generator=generator, dtype=torch.float64)
-        return drawn.to(case.edge_index.device, dtype)
+        values = torch.randn(*shape, generator=generator, dtype=torch.float64)
+        return values.to(case.edge_index.device, dtype)
 
     widths = (in_channels,) if isinstance(in_channels, int) else in_channels
     if len(widths) == 1 and case.bipartite:
@@ -399,7 +415,7 @@ def _call_readout(readout: Callable[..., Tensor], x: Tensor, case: AwkwardGraph)
 def _relabellings(
     case: AwkwardGraph, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Orders of the sources and of the destinations; the same one where these are the same."""
+    """Yield permutations of the sources and of the destinations; equal unless bipartite."""
     source = list(_orders(case.size[0], case.edge_index, generator))
     if case.bipartite:
         return zip(source, _orders(case.size[1], case.edge_index, generator))
@@ -407,7 +423,7 @@ def _relabellings(
 
 
 def _orders(count: int, like: Any, generator: torch.Generator) -> Iterator[Tensor]:
-    """The reverse order and two at random."""
+    """Yield permutations of 0 to count - 1: the reverse order and two random ones."""
     device = (like if isinstance(like, Tensor) else like[0]).device
     yield torch.arange(count, device=device).flip(0)
     for _ in range(2):
@@ -415,16 +431,16 @@ def _orders(count: int, like: Any, generator: torch.Generator) -> Iterator[Tenso
 
 
 def _split(case: AwkwardGraph) -> Iterator[tuple[AwkwardGraph, Tensor, Tensor]]:
-    """Each graph of a batch on its own, with the nodes and the edges that it holds."""
+    """Yield each graph of a batch as a case, with the indices of its nodes and edges."""
     source, destination = case.edge_index.long()
     for number in range(case.num_graphs):
         nodes = (case.index == number).nonzero().squeeze(1)
         edges = (case.index[source] == number).nonzero().squeeze(1)
-        place = torch.zeros_like(case.index, dtype=torch.int64)
-        place[nodes] = torch.arange(len(nodes), device=nodes.device)
+        local = torch.zeros_like(case.index, dtype=torch.int64)
+        local[nodes] = torch.arange(len(nodes), device=nodes.device)
         part = AwkwardGraph(
             f"{case.name}, graph {number} alone",
-            torch.stack([place[source[edges]], place[destination[edges]]]).to(case.index.dtype),
+            torch.stack([local[source[edges]], local[destination[edges]]]).to(case.index.dtype),
             (len(nodes), len(nodes)),
             torch.zeros_like(case.index[nodes]),
         )

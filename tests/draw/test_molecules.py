@@ -214,7 +214,7 @@ def test_the_shared_scale_is_a_round_percentile(weights, scale):
         (lambda: draw_molecule("C" * (DRAWN_ATOMS + 1)), f"max_atoms={DRAWN_ATOMS}"),
         (lambda: draw_molecule(Chem.MolFromSmiles("C" * 301)), "at most 300 atoms"),
         (lambda: draw_grid(["C"], columns=0), "columns must be at least 1"),
-        (lambda: draw_grid(["C", "C"], [[0.1]]), "weights must have one entry a molecule, 2"),
+        (lambda: draw_grid(["C", "C"], [[0.1]]), "weights must have one entry per molecule, 2"),
         (lambda: draw_grid(["C", "C"], titles=["a"]), "titles must have one entry"),
     ],
 )
@@ -266,5 +266,5 @@ def test_weights_may_leave_out_deuterium():
     assert set(discs(draw_molecule(text, [0.5, -1.0], scale=1.0))) == {1, 4}
     assert set(discs(draw_molecule(text, [1.0] * 5, scale=1.0))) == set(range(5))
     assert set(discs(draw_grid([text, "CO"], [[0.5, -1.0], [1.0, 1.0]]))) == {0, 1, 4}
-    with pytest.raises(ValueError, match=r"weights must be \(5,\), one an atom; got \(3,\)"):
+    with pytest.raises(ValueError, match=r"weights must be \(5,\), one per atom; got \(3,\)"):
         draw_molecule(text, [1.0, 2.0, 3.0])

@@ -453,7 +453,7 @@ def test_a_padded_batch_of_several_lengths_is_told_what_to_do():
     x, graph = torch.randn(3, 9, 4, 8), graphs.causal([9, 4, 6])
     with pytest.raises(ValueError, match=r"padded batch of 3 sequences: .* gattn.graphs.pack\(x"):
         gattn.nn.TransformerBlock(32, heads=4)(x.flatten(2), graph)
-    with pytest.raises(ValueError, match=r"\(3, 9, 4, 8\); gattn.graphs.pack takes the padding"):
+    with pytest.raises(ValueError, match=r"\(3, 9, 4, 8\); gattn.graphs.pack removes the padding"):
         gattn.functional.dot_product_attention(x, x, x, graph)
 
 

@@ -95,7 +95,7 @@ def test_rows_of_hubs_are_summed_apart(index_dtype, is_sorted):
 
 
 def test_hubs_need_a_room():
-    with pytest.raises(ValueError, match="hubs and apart must be passed together"):
+    with pytest.raises(ValueError, match="hubs and hub_sums must be passed together"):
         add_rows(torch.ones(1, 1), torch.tensor([~0]), torch.zeros(2, 1), torch.tensor([1]))
 
 

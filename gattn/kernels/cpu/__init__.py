@@ -1,8 +1,9 @@
-"""Launcher of the C++ kernels: packs the pointers and sizes of tensors into a kernel's arguments.
+"""Launcher of the C++ kernels: packs pointers and sizes of tensors into a kernel's arguments.
 
-It names no kernel: each declares its fields in C++, and its operator in ``gattn.ops`` assigns a
-value to each field by name. Inputs may be slices of wider rows (any row stride). Operators allocate
-the outputs; kernels allocate only scratch memory.
+Each kernel declares the fields of its arguments in C++, and its operator in ``gattn.ops`` assigns a
+value to each field by name; this module is the same for all kernels. Inputs may have any row
+stride, such as slices of wider rows. Operators allocate the outputs; kernels allocate only scratch
+memory.
 """
 
 from __future__ import annotations
@@ -31,23 +32,27 @@ except ModuleNotFoundError as error:
     _sources = Path(__file__).parents[3]
     if (_sources / "pyproject.toml").exists():
         _reason += (
-            f"; gattn is imported from the source folder {_sources}: if pip installed another, "
-            "start Python in another folder, or install with pip install -e ."
+            f"; gattn is imported from the source folder {_sources}: if pip installed another "
+            "copy, start Python in another folder, or install with pip install -e ."
         )
-except ImportError as error:  # built, but for other machines or another Python
+except ImportError as error:  # the extension was built for another machine or Python version
     _kernels = None
     _reason = str(error)
 
 if _kernels is not None and not any(
     name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ
 ):
-    _kernels.keep_freed_memory()  # unless the user configures malloc
+    # Large blocks that are freed and allocated again would cause page faults. If the user
+    # configures malloc by the environment, its settings stay unchanged.
+    _kernels.keep_freed_memory()
 
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
-_LARGE = 1 << 20  # elements from which new memory uses huge pages
+_LARGE = 1 << 20
+"""Minimum number of elements of a new tensor that uses huge pages."""
 _CODES = {"pointer": "Q", "rows": "Qq", "int": "q", "float": "d"}
+"""Format code of module ``struct`` by kind of a field; rows are a pointer and a stride."""
 _LAYOUT = (*Layout._fields[:6], "n", "m", "e", "is_int64")
-
+"""Names of the fields of a layout, in the order of the C++ struct."""
 
 _KERNELS: dict[str, tuple[int, list[tuple[str, str]]]] = (
     {}
@@ -79,14 +84,14 @@ def share_fields(kernel: str, other: str) -> bool:
 
 
 def _fields(kernel: str) -> tuple[int, list[tuple[str, str]]]:
-    """Return the number of a kernel, and the names and kinds of its fields."""
+    """Return the index of a kernel in the extension, and the names and kinds of its fields."""
     if kernel not in _KERNELS:
         raise TypeError(f"there is no C++ kernel {kernel}: it has {', '.join(_KERNELS)}")
     return _KERNELS[kernel]
 
 
 class Launcher:
-    """Runs one kernel on a list of values whose order is fixed at construction."""
+    """Callable that runs one kernel on a list of values; its order is fixed at construction."""
 
     def __init__(
         self, kernel: str, positions: Mapping[str, int], absent: Collection[str] = ()
@@ -95,9 +100,9 @@ class Launcher:
 
         Args:
             kernel: name of the kernel.
-            positions: position of each value in the list, by field name; "layout" provides all
-                fields of a layout.
-            absent: names of fields that may have no value; they are zero or null.
+            positions: position of each value in the list, by field name; the value "layout" sets
+                all fields of a layout.
+            absent: names of fields that may have no value; these are zero or null.
         """
         number, fields = _fields(kernel)
         codes, slots = "", {}
@@ -113,8 +118,8 @@ class Launcher:
             raise TypeError(f"the C++ kernel {kernel} needs a value for its field {missing}")
 
         def of_kind(*kinds: str) -> tuple[tuple[int, int, str], ...]:
-            fields = ((*slots[n], at, n) for n, at in positions.items() if n in slots)
-            return tuple((slot, at, n) for slot, kind, at, n in fields if kind in kinds)
+            fields = ((*slots[n], i, n) for n, i in positions.items() if n in slots)
+            return tuple((slot, i, n) for slot, kind, i, n in fields if kind in kinds)
 
         self._run = functools.partial(_kernels.run, number)
         self._pack = struct.Struct("=" + codes).pack
@@ -124,7 +129,7 @@ class Launcher:
         self._dtype = slots["dtype"][0] if "dtype" in slots else None
         self._layout = positions.get("layout")
         first = slots["rowptr"][0] if "rowptr" in slots else 0
-        self._of_layout = slice(first, first + len(_LAYOUT))
+        self._layout_slots = slice(first, first + len(_LAYOUT))
 
     def __call__(self, values: list[Any]) -> None:
         """Run the kernel in the dtype of the first value, which all tensors of rows must have.
@@ -136,29 +141,29 @@ class Launcher:
         if self._dtype is not None:
             packed[self._dtype] = _DTYPES[dtype]
         if self._layout is not None:
-            packed[self._of_layout] = _layout(values[self._layout])
-        for slot, at, name in self._rows:
-            t = values[at]
+            packed[self._layout_slots] = _layout(values[self._layout])
+        for slot, position, name in self._rows:
+            t = values[position]
             if t is not None:
-                if t.dtype != dtype:  # the kernel would read it as the wrong type
+                if t.dtype != dtype:  # the kernel would read the values as the wrong type
                     raise TypeError(f"{name} must be {dtype}; got {t.dtype}")
                 if not t.is_contiguous():
-                    values[at] = t = _inner_contiguous(t)
+                    values[position] = t = _inner_contiguous(t)
                 packed[slot] = t.data_ptr()
                 packed[slot + 1] = t.stride(0)
-        for slot, at, _ in self._pointers:
-            t = values[at]
+        for slot, position, _ in self._pointers:
+            t = values[position]
             if t is not None:
                 if not t.is_contiguous():
-                    values[at] = t = t.contiguous()
+                    values[position] = t = t.contiguous()
                 packed[slot] = t.data_ptr()
-        for slot, at, _ in self._numbers:
-            packed[slot] = values[at]
+        for slot, position, _ in self._numbers:
+            packed[slot] = values[position]
         self._run(self._pack(*packed))
 
 
 def _layout(layout: list[Tensor] | Layout) -> list[int]:
-    """Return the values of the layout's fields."""
+    """Return the values of the fields of a layout, in the order of ``_LAYOUT``."""
     rowptr, col, perm, colptr, row, csr2csc, *_ = layout
     return [
         rowptr.data_ptr(), col.data_ptr(), perm.data_ptr(),
@@ -168,7 +173,7 @@ def _layout(layout: list[Tensor] | Layout) -> list[int]:
 
 
 def _inner_contiguous(t: Tensor) -> Tensor:
-    """Return the tensor, or a contiguous copy unless the elements of each row are contiguous."""
+    """Return the tensor if the elements of each row are contiguous, otherwise a copy."""
     expected = 1
     for size, stride in zip(reversed(t.shape[1:]), reversed(t.stride()[1:])):
         if size != 1 and stride != expected:
@@ -178,7 +183,7 @@ def _inner_contiguous(t: Tensor) -> Tensor:
 
 
 def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout | None:
-    """Sort edges as :func:`gattn.layout.layout.build`; None if an index is out of range."""
+    """Sort edges as :func:`gattn.layout.layout.build` does; None if an index is out of range."""
     edges = source.numel()
     source, destination = source.contiguous(), destination.contiguous()
     dtype = index_dtype(num_src, num_dst, edges)
@@ -189,7 +194,7 @@ def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int
 
 
 def lay_out_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
-    """Build the layout of sorted edges, as :func:`gattn.layout.layout.from_rows`."""
+    """Build the layout of sorted edges as :func:`gattn.layout.layout.from_rows` does."""
     rowptr, col, perm = rowptr.contiguous(), col.contiguous(), perm.contiguous()
     sizes = num_src + 1, col.numel(), col.numel()
     layout = without_stats(rowptr, col, perm, *(empty(col, size) for size in sizes))
@@ -205,9 +210,14 @@ def checksum(t: Tensor) -> int:
 
 
 def row_gather(table: Tensor, layout: list[Tensor]) -> float:
-    """Sum the fp32 rows [m, channels] of the sources of all edges: the speed limit of gathers."""
+    """Sum the fp32 rows [m, channels] of the sources of all edges.
+
+    Benchmarks use this kernel to measure the maximum speed of a gather.
+    """
     if table.dtype != torch.float32 or layout[0].dtype != torch.int32:
-        raise TypeError(f"needs float32 rows and int32 edges; got {table.dtype}, {layout[0].dtype}")
+        raise TypeError(
+            f"rows must be float32 and edges int32; got {table.dtype} and {layout[0].dtype}"
+        )
     total = torch.zeros((), dtype=torch.float64, device="cpu")
     positions = {"table": 0, "layout": 1, "channels": 2, "out": 3}
     Launcher("row_gather", positions)([table, layout, table.shape[1], total])
@@ -215,7 +225,7 @@ def row_gather(table: Tensor, layout: list[Tensor]) -> float:
 
 
 def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Allocate uninitialised memory; if it is large, in huge pages where the system allows."""
+    """Allocate an uninitialised tensor; a large one uses huge pages if the system supports them."""
     t = like.new_empty(shape, dtype=dtype)
     if t.numel() >= _LARGE and _kernels is not None:
         _kernels.advise_huge(t.data_ptr(), t.nbytes)

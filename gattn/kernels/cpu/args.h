@@ -1,11 +1,12 @@
-// Passing of arguments from Python. A family declares its argument struct as a list of fields:
+// Arguments of the kernels. Each C++ file of kernels (a family) declares its argument struct as a
+// list of fields, and exports a table of its kernels:
 //
 //   #define EXAMPLE_FIELDS(FIELD) GATTN_LAYOUT_FIELDS(FIELD) FIELD(Rows, value) FIELD(void*, out)
 //   GATTN_ARGS(ExampleArgs, EXAMPLE_FIELDS);
 //
-// and exports a table of its kernels. The names and kinds of the fields go to Python with it, which
-// packs their values in this order: 8 bytes each, 16 for Rows, so that there is no padding. Absent
-// tensors are null pointers.
+// The table contains the names and kinds of the fields. Python packs the values in this order: 8
+// bytes for each field, 16 for Rows, so that the struct has no padding. Absent tensors are null
+// pointers.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +53,7 @@ template <class T> consteval const char* kind_of() {
     static constexpr Field fields[] = {FIELDS(GATTN_FIELD)}; \
   }
 
-// Fields that several families share.
+// Fields that several families have in common.
 // clang-format off
 #define GATTN_LAYOUT_FIELDS(FIELD)                                               \
   FIELD(const void*, rowptr) FIELD(const void*, col) FIELD(const void*, perm)    \

@@ -1,23 +1,25 @@
-// Forward of any attention: one walk over the rows, each gathered row read once. It serves
-// gat.cpp, dot_product.cpp and gatv2.cpp. The derivation is in docs/kernels.md.
+// Forward of attention with any score, for gat.cpp, dot_product.cpp and gatv2.cpp: one walk over
+// the destinations, in which each gathered row is read once. docs/kernels.md derives it.
 //
-// Edges are processed in blocks with an online softmax: the running maximum is updated with the
-// block's maximum, the sums so far are rescaled, and the block's values are added:
+// Edges are processed in blocks with an online softmax. The running maximum is updated with the
+// maximum of the block, the sums are rescaled, and the values of the block are added:
 //
 //   m' = max(m, max s)    l = l exp(m - m') + sum exp(s - m')    acc = acc exp(m - m') + sum w v
 //
-// with w = exp(s - m') after dropout and times the edge's own weight. At the end out = acc / l. A
-// Score fills a block's scores, to which the bias of each edge is added, and may sum more beside
-// the values:
-//   A; void prepare(); void begin(row); void scores(first, count, A* s)   s is [count, lanes]
-//   void expect(row)     prefetch the memory of a row that is processed soon
-//   values_ahead         prefetch distance of values; smaller if the score also gathers rows
-//   i64 extra_size()     extra sums per head beside the values (plus one more, the mass)
-//   bool takes(row)      whether this row has extra sums
-//   void take(A* extra, A* mass, first, count, before, after, rows, value_offset)   add a block to
-//                        them, with the weights before and after dropout and the edges' own
-//   void end(A* acc, const A* extra, const A* mass, const A* inverse, row)   write them, or add to
-//                        the row's output before it is written
+// with w = exp(s - m') after dropout, times the edge weight. At the end out = acc / l. A Score
+// computes the scores of a block, to which this file adds the bias of each edge. It may compute
+// extra sums in addition to the sum of the values:
+//   A; void prepare(); void begin(row)
+//   void scores(first, count, A* s)   compute the scores of a block, [count, lanes]
+//   void prefetch_row(row)            prefetch the memory of a row that is processed soon
+//   value_prefetch_distance           prefetch distance of values, smaller if scores gather, too
+//   i64 extra_size()                  number of extra sums per head, without the mass
+//   bool has_extra(row)               whether this row has extra sums
+//   void accumulate_extra(A* extra, A* mass, first, count, before, after, rows, value_offset)
+//                                     add a block to the extra sums and to the mass, with the
+//                                     weights before and after dropout and edge weights
+//   void end(A* acc, const A* extra, const A* mass, const A* inverse, row)
+//                                     write the extra sums, or add to the output of the row
 #pragma once
 
 #include "edge_terms.h"
@@ -25,18 +27,18 @@
 
 namespace gattn::GATTN_ISA {
 
-constexpr i64 ahead = 16;  // rows between asking for a gathered row and using it
+constexpr i64 prefetch_distance = 16;  // number of edges between prefetch and use of a gathered row
 
 // Functions that do not depend on the number of channels are compiled once and called for each
-// block: template instances for every channel count dominate the compile time.
+// block, because template instances for every number of channels dominate the compile time.
 
-// The maximum to subtract; 0 if all scores are -inf.
+// The number to subtract before exp: the maximum of the scores, or 0 if all scores are -inf.
 template <class A> inline A safe_max(A m) { return m == -infinity<A> ? A(0) : m; }
 
-// 1 / sum; 0 for a row without edges.
+// 1 / sum, or 0 for a sum of zero, as in a row without edges.
 template <class A> inline A safe_inverse(A sum) { return sum == 0 ? A(0) : 1 / sum; }
 
-// Values that forward saved for a row: the subtracted maximum and 1 / sum, [lanes].
+// Read the softmax statistics that forward saved for a row: the maximum and 1 / sum, [lanes].
 template <class A> inline void load_softmax(A* shift, A* inverse, const A* row_max,
                                             const A* row_sum, i64 row, i64 heads, i64 lanes) {
   load_heads(shift, row_max + row * heads, heads, lanes);
@@ -44,8 +46,8 @@ template <class A> inline void load_softmax(A* shift, A* inverse, const A* row_m
   for_lanes(lanes, [=](i64 x) { inverse[x] = safe_inverse(inverse[x]); });
 }
 
-// Raise the running maxima m to at least `other`; factor[x] is the scale for the sums so far.
-// Returns whether any factor is not 1.
+// Raise the running maxima m to at least `other`, and rescale the sums l and mass. factor[x] is the
+// factor by which other sums must be rescaled. Returns whether any factor is not 1.
 template <class A>
 inline bool softmax_raise(A* m, A* l, A* mass, const A* other, A* factor, i64 heads) {
   bool scales = false;
@@ -63,13 +65,14 @@ inline bool softmax_raise(A* m, A* l, A* mass, const A* other, A* factor, i64 he
   return scales;
 }
 
-// One block of the online softmax: scores, [count, lanes], become exp(scores - m) with m the new
-// running maxima, and their sums are added to l. Returns whether earlier sums must be rescaled.
+// Process a block in the online softmax: scores, [count, lanes], are replaced by exp(scores - m),
+// where m are the new running maxima, and their sums are added to l. Returns whether the sums of
+// previous blocks must be rescaled.
 template <class A> [[gnu::noinline]] bool online_softmax_step(A* scores, i64 count, i64 heads,
                                                               i64 lanes, A* m, A* l, A* mass,
                                                               A* factor, A* scratch) {
   reduce_lanes(scratch, -infinity<A>, scores, count, lanes,
-               [](A most, A own) { return own > most ? own : most; });
+               [](A max, A score) { return score > max ? score : max; });
   const bool scales = softmax_raise(m, l, mass, scratch, factor, heads);
   A* shift = scratch;
   for_lanes(lanes, [=](i64 x) { shift[x] = safe_max(m[x]); });
@@ -78,38 +81,39 @@ template <class A> [[gnu::noinline]] bool online_softmax_step(A* scores, i64 cou
     for_lanes(lanes, [=](i64 x) { row[x] -= shift[x]; });
   }
   for_lanes(count * lanes, [=](i64 y) { scores[y] = exp_below(scores[y]); });
-  reduce_lanes(scratch, A(0), scores, count, lanes, [](A all, A own) { return all + own; });
+  reduce_lanes(scratch, A(0), scores, count, lanes, [](A sum, A weight) { return sum + weight; });
   add_lanes(l, scratch, lanes);
   return scales;
 }
 
-// The first block of a row: scores become exp(scores - m) with m their maxima, and l their sums.
+// Process the first block of a row: m are the maxima of the scores, which are replaced by
+// exp(scores - m), and l are the sums of the results.
 template <class A>
 [[gnu::noinline]] void softmax_begin(A* scores, i64 count, i64 lanes, A* m, A* l) {
   reduce_lanes(m, -infinity<A>, scores, count, lanes,
-               [](A most, A own) { return own > most ? own : most; });
+               [](A max, A score) { return score > max ? score : max; });
   for (i64 x = 0; x < lanes; x += lane) {
     A shift[lane], sum[lane];
 #pragma omp simd
     for (i64 k = 0; k < lane; ++k) shift[k] = safe_max(m[x + k]), sum[k] = 0;
     for (i64 t = 0; t < count; ++t) {
-      A* own = scores + t * lanes + x;
+      A* score = scores + t * lanes + x;
 #pragma omp simd
-      for (i64 k = 0; k < lane; ++k) own[k] = exp_below(own[k] - shift[k]);
+      for (i64 k = 0; k < lane; ++k) score[k] = exp_below(score[k] - shift[k]);
 #pragma omp simd
-      for (i64 k = 0; k < lane; ++k) sum[k] += own[k];
+      for (i64 k = 0; k < lane; ++k) sum[k] += score[k];
     }
 #pragma omp simd
     for (i64 k = 0; k < lane; ++k) l[x + k] = sum[k];
   }
 }
 
-// y = exp(y), [count].
+// Replace each number y, [count], by exp(y).
 template <class A> [[gnu::noinline]] void exponentials(A* y, i64 count) {
   for_lanes(count, [=](i64 k) { y[k] = exp_below(y[k]); });
 }
 
-// Offset of head x in a row of values, which may have fewer heads.
+// Compute the offset of each head x in a row of values, which may have fewer heads.
 inline void fill_value_offsets(i64* offsets, i64 heads, i64 value_heads, i64 channels) {
   for (i64 x = 0; x < heads; ++x) offsets[x] = (x % value_heads) * channels;
 }
@@ -145,18 +149,18 @@ template <class Score, class T, class I, int C> struct AttentionForward {
     score.prepare();
   }
 
-  void follow(i64 last) {
-    terms.follow(last);
-    if constexpr (requires { score.follow(last); }) score.follow(last);
+  void set_end(i64 last) {
+    terms.set_end(last);
+    if constexpr (requires { score.set_end(last); }) score.set_end(last);
   }
 
-  void expect(i64 row) const {
-    score.expect(row);
+  void prefetch_row(i64 row) const {
+    score.prefetch_row(row);
     prefetch<1>(out + row * heads * c(), heads * c());
     if (out_acc) prefetch<1>(out_acc + row * heads * c(), heads * c());
   }
 
-  // The running maximum and sum, the mass of a Score, the sums of values, the extra sums.
+  // The parts of a state: running maximum and sum, mass, sums of values, extra sums of the Score.
   struct View {
     A *m, *l, *mass, *acc, *extra;
   };
@@ -171,23 +175,23 @@ template <class Score, class T, class I, int C> struct AttentionForward {
     fill(state + lanes, A(0), state_size() - lanes);
   }
 
-  void edges(A* state, A*, i64 row, i64 first, i64 last) {
+  void add_edges(A* state, A*, i64 row, i64 first, i64 last) {
     const View v = view(state);
-    const bool takes = score.takes(row);
+    const bool has_extra = score.has_extra(row);
     score.begin(row);
     fill(v.mass, A(0), lanes);
-    if (takes) fill(v.extra, A(0), heads * extra_size());
+    if (has_extra) fill(v.extra, A(0), heads * extra_size());
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
-      const bool leads = at == first;
+      const bool is_first = at == first;
       for (i64 t = 0; t < count; ++t) {
         rows[t] = value[col[at + t]];
-        const i64 next = at + t + Score::values_ahead;
+        const i64 next = at + t + Score::value_prefetch_distance;
         if (next < num_edges) prefetch(value[col[next]], value_heads * c());
       }
       score.scores(at, count, scores.data());
       if (terms.bias) terms.add_bias(scores.data(), at, count);
-      if (leads)
+      if (is_first)
         softmax_begin(scores.data(), count, lanes, v.m, v.l);
       else if (online_softmax_step(scores.data(), count, heads, lanes, v.m, v.l, v.mass,
                                    factor.data(), block_sum.data()))
@@ -195,29 +199,29 @@ template <class Score, class T, class I, int C> struct AttentionForward {
       const A* weight = scores.data();
       if (terms.has_factors()) {
         const A* factors = terms.factors(at, count);
-        A* left = weighted.data();
-        for_lanes(count * lanes, [=](i64 y) { left[y] = weight[y] * factors[y]; });
-        weight = left;
+        A* product = weighted.data();
+        for_lanes(count * lanes, [=](i64 y) { product[y] = weight[y] * factors[y]; });
+        weight = product;
       }
       add_rows<C, T>(
-          v.acc, leads, count, heads, c(), [=, this](i64 t) { return weight + t * lanes; },
+          v.acc, is_first, count, heads, c(), [=, this](i64 t) { return weight + t * lanes; },
           [this](i64 t) { return rows[t]; }, [this](i64 x) { return value_offset[x]; });
-      if (takes)
-        score.take(v.extra, v.mass, at, count, scores.data(), weight, rows.data(),
-                   value_offset.data());
+      if (has_extra)
+        score.accumulate_extra(v.extra, v.mass, at, count, scores.data(), weight, rows.data(),
+                               value_offset.data());
     }
   }
 
-  // Merge the states of two splits of a row into the softmax over both.
+  // Merge the states of two splits of a row to the state of the softmax over both.
   void merge(A* into, const A* from) {
     const View v = view(into), w = view(from);
     if (softmax_raise(v.m, v.l, v.mass, w.m, factor.data(), heads)) scale_sums(v);
     for (i64 x = 0; x < heads; ++x) {
-      const A share = exp_below(w.m[x] - safe_max(v.m[x]));
-      v.l[x] += share * w.l[x];
-      axpy<C>(v.acc + x * c(), share, w.acc + x * c(), c());
-      axpy<0>(v.extra + x * extra_size(), share, w.extra + x * extra_size(), extra_size());
-      v.mass[x] += share * w.mass[x];
+      const A scale = exp_below(w.m[x] - safe_max(v.m[x]));
+      v.l[x] += scale * w.l[x];
+      axpy<C>(v.acc + x * c(), scale, w.acc + x * c(), c());
+      axpy<0>(v.extra + x * extra_size(), scale, w.extra + x * extra_size(), extra_size());
+      v.mass[x] += scale * w.mass[x];
     }
   }
 

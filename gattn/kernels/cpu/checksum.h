@@ -1,9 +1,9 @@
 // A 64-bit checksum of memory that depends on every word and its position. It detects whether a
 // tensor has changed since a layout was built from it.
 //
-// The sum, over the words w_i, of f(w_i + i odd) with a non-linear bijection f: every change of one
-// word is detected, and other changes are missed with probability 2^-64. Sums wrap, so that any
-// division among threads and lanes gives the same bits.
+// It is the sum over the words w_i of f(w_i + i odd), with a non-linear bijection f. A change of
+// one word is always detected; other changes are missed with probability 2^-64. Sums are modulo
+// 2^64, so that any division among threads and lanes gives the same bits.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace gattn::GATTN_ISA {
 
-// Read a word at any address and of any type.
+// A word that may be read at any address and from memory of any type.
 typedef std::uint64_t any_word [[gnu::aligned(1), gnu::may_alias]];
 
 constexpr std::uint64_t odd = 0x9E3779B97F4A7C15u;
@@ -23,18 +23,19 @@ inline std::uint64_t scrambled(std::uint64_t word) {
   return word ^ (word >> 32);
 }
 
-// The sum over first <= i < last. Each lane increments the multiple of odd, which saves a
-// multiplication, and has its own sum.
+// The sum over the words first <= i < last. Each lane has a separate sum, and increments its
+// multiple of `odd` instead of computing the product.
 inline std::uint64_t sum_of_words(const any_word* word, std::int64_t first, std::int64_t last) {
   constexpr std::int64_t lanes = 32;
-  std::uint64_t place[lanes], sums[lanes] = {};
-  for (std::int64_t lane = 0; lane < lanes; ++lane) place[lane] = std::uint64_t(first + lane) * odd;
+  std::uint64_t offset[lanes], sums[lanes] = {};
+  for (std::int64_t lane = 0; lane < lanes; ++lane)
+    offset[lane] = std::uint64_t(first + lane) * odd;
   std::int64_t i = first;
   for (; i + lanes <= last; i += lanes) {
 #pragma omp simd
     for (std::int64_t lane = 0; lane < lanes; ++lane) {
-      sums[lane] += scrambled(word[i + lane] + place[lane]);
-      place[lane] += lanes * odd;
+      sums[lane] += scrambled(word[i + lane] + offset[lane]);
+      offset[lane] += lanes * odd;
     }
   }
   std::uint64_t sum = 0;
@@ -44,18 +45,18 @@ inline std::uint64_t sum_of_words(const any_word* word, std::int64_t first, std:
 }
 
 inline std::uint64_t checksum(const void* data, std::int64_t num_bytes) {
-  constexpr std::int64_t piece = 1 << 16;  // words per thread; smaller pieces are slower
+  constexpr std::int64_t chunk = 1 << 16;  // words per thread; smaller chunks are slower
   const auto* word = static_cast<const any_word*>(data);
   const std::int64_t words = num_bytes / 8, rest = num_bytes % 8;
   std::uint64_t last = 0;
   if (rest) std::memcpy(&last, word + words, rest);
   std::uint64_t sum = scrambled(last + std::uint64_t(words) * odd);
-  if (words <= piece) {
+  if (words <= chunk) {
     sum += sum_of_words(word, 0, words);
   } else {
 #pragma omp parallel for schedule(static) reduction(+ : sum)
-    for (std::int64_t first = 0; first < words; first += piece)
-      sum += sum_of_words(word, first, std::min(first + piece, words));
+    for (std::int64_t first = 0; first < words; first += chunk)
+      sum += sum_of_words(word, first, std::min(first + chunk, words));
   }
   return scrambled((sum ^ std::uint64_t(num_bytes)) * odd);
 }

@@ -1,4 +1,4 @@
-// Conversion of the run-time dtype, index type and channel count to template arguments.
+// Dispatch: conversion of dtype, index type and number of channels to template arguments.
 #pragma once
 
 #include "args.h"
@@ -8,9 +8,9 @@
 
 namespace gattn::GATTN_ISA {
 
-// Call function.template operator()<T, I, C>(). Common channel counts of fp32 and bf16 are compiled
-// in, with 32-bit indices; all others use generic loops (C = 0) for both index types, because a
-// template for each would take minutes to compile.
+// Call function.template operator()<T, I, C>(). With 32-bit indices and fp32 or bf16, C is a common
+// number of channels or 0. All other calls use generic loops (C = 0) for both index types, because
+// instances for each combination would take minutes to compile.
 template <class T, class Function>
 void with_channels(bool is_int64, i64 channels, Function&& function) {
 #ifdef GATTN_FIXED_CHANNELS
@@ -36,7 +36,7 @@ void dispatch(Dtype dtype, bool is_int64, i64 channels, Function&& function) {
   }
 }
 
-// Call function.template operator()<T>().
+// Call function.template operator()<T>(), where T is the type for the dtype.
 template <class Function> void dispatch(Dtype dtype, Function&& function) {
   switch (dtype) {
     case Dtype::f32: return function.template operator()<float>();
@@ -46,7 +46,7 @@ template <class Function> void dispatch(Dtype dtype, Function&& function) {
   }
 }
 
-// A tensor of rows.
+// A typed tensor of rows.
 template <class T> struct Table {
   T* data;
   i64 stride;
@@ -57,7 +57,7 @@ template <class T> struct Table {
   explicit operator bool() const { return data != nullptr; }
 };
 
-// The dropout mask for probability p; no mask without a seed.
+// The generator of dropout masks for probability p. Without a seed, there is no dropout.
 template <class A> Mask<A> mask_of(const i64* seed, double p, i64 heads) {
   Dropout dropout{.seed = seed};
   const double threshold = p * 4294967296.0;

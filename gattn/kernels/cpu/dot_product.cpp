@@ -1,21 +1,21 @@
-// Dot-product attention with factored edge features, of TransformerConv, AGNNConv, the
+// Dot-product attention with factored edge features, for TransformerConv, AGNNConv, the
 // learned-query readout and self-attention:
 //
 //   s_ij = scale (q_i . k_j + u_i . a_ij)     u_i = W^T q_i, [h, d]
 //   out_i = O_i + W E_i     O_i = sum_j alpha_ij v_j    E_i = sum_j alpha_ij a_ij, [h, d]
 //
-// The bias, weight and dropout of an edge are those of edge_terms.h: k below is what alpha is
-// multiplied by. Forward reads, per edge, a row of k and one of v (2 h c elements) and d features;
-// per row of the output it multiplies twice with W, which stays in cache. Where there are features
-// and backward may follow, it writes O and E beside out.
+// Bias, weight and dropout of edges are in edge_terms.h. Below, r_ij is dropout times edge weight,
+// the factor of alpha_ij. Forward reads, per edge, a row of k and one of v (2 h c elements) and d
+// features. Per row of the output it multiplies twice by W, which stays in the cache. With edge
+// features and a backward, it also writes O and E.
 //
-// Backward is two walks. Over the edges into each destination, k and v are gathered again, alpha
-// and the score's gradient are formed,
-//   ds_ij = alpha_ij (k_ij (<dO_i, v_j> + (W^T dO_i) . a_ij) - D_i), D_i = <dO_i, O_i + W E_i>
-// dq_i = sum_j ds_ij k_j + W du_i with du_i = sum_j ds_ij a_ij, dW = sum_i q_i du_i^T + dO_i E_i^T,
-// da, db and dw are finished, and k alpha and scale ds are handed over, [e, h] in CSR order. Over
-// the edges out of each source, dk_j = sum_i ds_ij q_i and dv_j = sum_i k_ij alpha_ij dO_i then
-// gather q and dO and compute nothing else. The derivation is in docs/kernels.md.
+// Backward consists of two walks. The walk by destination gathers k and v, and computes alpha and
+//   ds_ij = alpha_ij (r_ij (<dO_i, v_j> + (W^T dO_i) . a_ij) - D_i), D_i = <dO_i, O_i + W E_i>
+//   dq_i = sum_j ds_ij k_j + W du_i with du_i = sum_j ds_ij a_ij
+//   dW = sum_i q_i du_i^T + dO_i E_i^T
+// and the gradients of the edge terms. It writes r alpha and scale ds, [e, h] in CSR order. The
+// walk by source gathers q and dO, and computes dk_j = sum_i ds_ij q_i and dv_j = sum_i r_ij
+// alpha_ij dO_i. The derivation is in docs/kernels.md.
 #include "attention.h"
 #include "multiply_add.h"
 
@@ -40,28 +40,29 @@ namespace {
 // clang-format on
 GATTN_ARGS(DotProductArgs, DOT_PRODUCT_FIELDS);
 
-// What edges with features need and the number of channels does not change: compiled once a type.
+// The following functions on edge features do not depend on the number of channels. They are
+// compiled once for each type.
 
-// W^T x, [h, d], with W [h, c, d].
+// Compute W^T x, [h, d], with W [h, c, d] and x [h, c].
 template <class A>
 [[gnu::noinline]] void to_features(A* to, const A* matrix, const A* x, i64 heads, i64 c, i64 d) {
   fill(to, A(0), heads * d);
   with_features(d, [=]<int D>() { axpy_matrices<D>(to, x, matrix, heads, c, d); });
 }
 
-// to[t][x] += <from_x, rows[t]>: [count, lanes] from [h, d] and a block of rows of features.
+// Add to to[t][x], [count, lanes], the dot product of from_x, [h, d], and the features rows[t].
 template <class T, class A> [[gnu::noinline]] void add_feature_dots(A* to, const A* from,
                                                                     const T* const* rows, i64 count,
                                                                     i64 heads, i64 lanes, i64 d) {
   with_features(d, [=]<int D>() {
     for (i64 t = 0; t < count; ++t)
-      sums_of_heads<D, T, adds>(to + t * lanes, heads, d, [=, row = rows[t]](auto at) {
+      sums_of_heads<D, T, accumulate>(to + t * lanes, heads, d, [=, row = rows[t]](auto at) {
         return at.of(from, at.head * d) * at.of(row, 0);
       });
   });
 }
 
-// to_x += sum over t of weight[t][x] rows[t]: [h, d] from [count, lanes].
+// Add to to_x, [h, d], the sum over t of weight[t][x], [count, lanes], times the features rows[t].
 template <class T, class A> [[gnu::noinline]] void add_feature_rows(A* to, const A* weight,
                                                                     const T* const* rows, i64 count,
                                                                     i64 heads, i64 lanes, i64 d) {
@@ -72,13 +73,13 @@ template <class T, class A> [[gnu::noinline]] void add_feature_rows(A* to, const
   });
 }
 
-// to_x += <from_x, mean_x>, [h] from [h, d].
+// Add the dot product <from_x, mean_x>, of rows [h, d], to to_x, [h].
 template <class A>
 [[gnu::noinline]] void add_head_dots(A* to, const A* from, const A* mean, i64 heads, i64 d) {
-  with_features(d, [=]<int D>() { head_dots<D, adds>(to, from, mean, heads, d); });
+  with_features(d, [=]<int D>() { head_dots<D, accumulate>(to, from, mean, heads, d); });
 }
 
-// to = sum over x of a_x u_x + b_x w_x, [d] from [h] and [h, d].
+// Compute the sum over the heads x of a_x u_x + b_x w_x: [d], with a, b [h] and u, w [h, d].
 template <class A> [[gnu::noinline]] void feature_gradient(A* to, const A* a, const A* u,
                                                            const A* b, const A* w, i64 heads,
                                                            i64 d) {
@@ -89,9 +90,10 @@ template <class A> [[gnu::noinline]] void feature_gradient(A* to, const A* a, co
   });
 }
 
+// Score of dot-product attention, for the walk of attention.h and for backward.
 template <class T, class I, int C> struct DotProductScore {
   using A = acc_t<T>;
-  static constexpr i64 values_ahead = ahead;
+  static constexpr i64 value_prefetch_distance = prefetch_distance;
 
   Edges<I> graph;
   Table<const T> query, key, value, edge_attr, edge_proj;
@@ -99,13 +101,14 @@ template <class T, class I, int C> struct DotProductScore {
   A scale;
   A* edge_out;
 
-  Buffer<A> q, u, projection, transposed;  // W as [h, c, d] and as [h, d, c]
-  Buffer<const T*> attr_rows;              // of a block
-  const A* own_query = nullptr;
+  Buffer<A> q, u;
+  Buffer<A> projection, transposed;  // W as [h, c, d] and as [h, d, c]
+  Buffer<const T*> attr_rows;        // rows of edge features of the current block
+  const A* query_row = nullptr;
 
   i64 extra_size() const { return features; }
-  bool takes(i64) const { return features; }
-  void expect(i64 row) const {
+  bool has_extra(i64) const { return features; }
+  void prefetch_row(i64 row) const {
     prefetch(query[row], heads * width<C>(channels));
     if (edge_out) prefetch<1>(edge_out + row * heads * features, heads * features);
   }
@@ -123,31 +126,30 @@ template <class T, class I, int C> struct DotProductScore {
     }
   }
   void begin(i64 row) {
-    own_query = widened(q.data(), query[row], heads * width<C>(channels));
-    if (features) project(u.data(), own_query);
+    query_row = widened(q.data(), query[row], heads * width<C>(channels));
+    if (features) project(u.data(), query_row);
   }
 
   void project(A* to, const A* x) const {
     to_features(to, projection.data(), x, heads, width<C>(channels), features);
   }
 
-  // to += W x, [h, c].
+  // Add W x to `to`, [h, c].
   void add_from_features(A* to, const A* x) const {
     axpy_matrices<C>(to, x, transposed.data(), heads, features, width<C>(channels));
   }
 
-  // Also of use to backward, which asks for them again.
+  // Compute the scores of a block, in forward and again in backward.
   [[gnu::noinline]] void scores(i64 first, i64 count, A* __restrict s) {
     const i64 c = width<C>(channels);
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t, j = graph.col[at];
-      if (at + ahead < graph.e) {
-        prefetch(key[graph.col[at + ahead]], heads * c);
-        if (features) prefetch(edge_attr[graph.perm[at + ahead]], features);
+      if (at + prefetch_distance < graph.e) {
+        prefetch(key[graph.col[at + prefetch_distance]], heads * c);
+        if (features) prefetch(edge_attr[graph.perm[at + prefetch_distance]], features);
       }
       const T* k = key[j];
-      A* own = s + t * lanes;
-      head_dots<C>(own, own_query, k, heads, c);
+      head_dots<C>(s + t * lanes, query_row, k, heads, c);
     }
     if (features) {
       for (i64 t = 0; t < count; ++t) attr_rows[t] = edge_attr[graph.perm[first + t]];
@@ -157,13 +159,14 @@ template <class T, class I, int C> struct DotProductScore {
     for_lanes(count * lanes, [=](i64 y) { s[y] *= factor; });
   }
 
-  void take(A* sum, A*, i64, i64 count, const A*, const A* after, const T* const*, const i64*) {
+  void accumulate_extra(A* sum, A*, i64, i64 count, const A*, const A* after, const T* const*,
+                        const i64*) {
     add_feature_rows(sum, after, attr_rows.data(), count, heads, lanes, features);
   }
 
   void end(A* acc, const A* sum, const A*, const A* inverse, i64 row) {
     if (!features) return;
-    A* mean = u.data();  // the next row begins with its own
+    A* mean = u.data();  // u is not needed any more: the next row overwrites it
     for (i64 x = 0; x < heads; ++x)
       for (i64 k = 0; k < features; ++k)
         mean[x * features + k] = sum[x * features + k] * inverse[x];
@@ -190,6 +193,7 @@ template <class T, class I, int C> DotProductScore<T, I, C> score_of(const DotPr
   };
 }
 
+// First walk of backward, over the edges into each destination.
 template <class T, class I, int C> struct DotProductBackwardByDestination {
   using A = acc_t<T>;
 
@@ -197,13 +201,13 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   Table<const T> grad_out;
   const A *out, *edge_out, *row_max, *row_sum;
   T *grad_query, *grad_edge_attr;
-  HandedOver<A> handed;
+  EdgeValues<A> edge_values;
   EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, grad_edge_out, grad_attr, delta, shift, inverse, total;
-  const A* own_grad = nullptr;
-  Buffer<A> left, right;  // pairs of rows whose products wait to join dW
-  i64 waiting = 0;
+  const A* grad_row = nullptr;
+  Buffer<A> left, right;  // pairs of rows whose products have not been added to dW yet
+  i64 pending = 0;
 
   i64 heads() const { return score.heads; }
   i64 lanes() const { return score.lanes; }
@@ -220,37 +224,38 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
     delta.resize(lanes()), shift.resize(lanes()), inverse.resize(lanes());
     total.resize(heads() * c());
     if (features())
-      left.resize(most_waiting * heads() * c()), right.resize(most_waiting * heads() * features());
+      left.resize(max_pending * heads() * c()), right.resize(max_pending * heads() * features());
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
-  void expect(i64 row) const {
+  void prefetch_row(i64 row) const {
     prefetch(score.query[row], heads() * c());
     prefetch(grad_out[row], heads() * cv());
     prefetch(out + row * heads() * cv(), heads() * cv());
     if (features()) prefetch(edge_out + row * heads() * features(), heads() * features());
     prefetch<1>(grad_query + row * heads() * c(), heads() * c());
   }
-  void follow(i64 last) { terms.follow(last); }
+  void set_end(i64 last) { terms.set_end(last); }
   void finish(A* shared) {
-    if (features()) join_products(shared);
+    if (features()) flush_products(shared);
     terms.finish();
   }
 
   void begin_row(i64 row) {
     score.begin(row);
-    own_grad = widened(g.data(), grad_out[row], heads() * cv());
-    if (features()) score.project(grad_edge_out.data(), own_grad);
-    // The same sum as for an edge: without dropout the two cancel to the last bit in a row of one.
-    head_dots<C>(delta.data(), own_grad, out + row * heads() * cv(), heads(), cv());
+    grad_row = widened(g.data(), grad_out[row], heads() * cv());
+    if (features()) score.project(grad_edge_out.data(), grad_row);
+    // D is summed in the same order as <dO_i, v_j>. In a row of one edge without dropout, the
+    // difference of the two is then exactly zero.
+    head_dots<C>(delta.data(), grad_row, out + row * heads() * cv(), heads(), cv());
     load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads(), lanes());
-    // (W^T dO_i) . E_i joins D_i.
+    // Add (W^T dO_i) . E_i to D_i.
     if (features())
       add_head_dots(delta.data(), grad_edge_out.data(), edge_out + row * heads() * features(),
                     heads(), features());
   }
 
-  void edges(A* state, A* shared, i64 row, i64 first, i64 last) {
+  void add_edges(A* state, A* shared, i64 row, i64 first, i64 last) {
     A *grad_q = state, *grad_u = state + heads() * c();
     begin_row(row);
     fill(grad_u, A(0), heads() * features());
@@ -267,10 +272,10 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
           [this](i64 x) { return x * c(); });
       for (i64 t = 0; t < count; ++t) {
         const i64 position = at + t;
-        const A* change = ds.data() + t * lanes();
-        handed.store(position, s.data() + t * lanes(), change);
+        const A* grad_score = ds.data() + t * lanes();
+        edge_values.store(position, s.data() + t * lanes(), grad_score);
         if (grad_edge_attr)
-          edge_gradient(change, s.data() + t * lanes(), score.graph.perm[position]);
+          edge_gradient(grad_score, s.data() + t * lanes(), score.graph.perm[position]);
       }
       if (features())
         add_feature_rows(grad_u, ds.data(), score.attr_rows.data(), count, heads(), lanes(),
@@ -279,74 +284,74 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
     if (features()) weight_gradient(shared, grad_u, row, first == score.graph.rowptr[row]);
   }
 
-  // <dO_i, v_j> + <dE_i, a_ij> into ds.
+  // Write <dO_i, v_j> + <dE_i, a_ij> of the edges of a block to ds.
   void inner_products(i64 first, i64 count) {
     const Edges<I>& graph = score.graph;
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t;
-      if (at + ahead < graph.e) {
-        prefetch(score.value[graph.col[at + ahead]], heads() * cv());
+      if (at + prefetch_distance < graph.e) {
+        prefetch(score.value[graph.col[at + prefetch_distance]], heads() * cv());
         if (grad_edge_attr)
-          prefetch<1>(grad_edge_attr + graph.perm[at + ahead] * features(), features());
+          prefetch<1>(grad_edge_attr + graph.perm[at + prefetch_distance] * features(), features());
       }
       const T* v = score.value[graph.col[at]];
-      A* inner = ds.data() + t * lanes();
-      head_dots<C>(inner, own_grad, v, heads(), cv());
+      head_dots<C>(ds.data() + t * lanes(), grad_row, v, heads(), cv());
     }
     if (features())
       add_feature_dots(ds.data(), grad_edge_out.data(), score.attr_rows.data(), count, heads(),
                        lanes(), features());
   }
 
-  // alpha times its factors into s, scale times the score's gradient into ds.
+  // Write alpha times its factors to s, and scale times the gradient of the score to ds.
   void gradients(i64 first, i64 count) {
-    A *flat = s.data(), *inner = ds.data();
-    const A *own_shift = shift.data(), *inv = inverse.data(), *own_delta = delta.data();
+    A *alphas = s.data(), *grads = ds.data();
+    const A *row_shift = shift.data(), *inv = inverse.data(), *row_delta = delta.data();
     const A factor = score.scale;
     for (i64 t = 0; t < count; ++t) {
-      A* exponent = flat + t * lanes();
-      for_lanes(lanes(), [=](i64 x) { exponent[x] -= own_shift[x]; });
+      A* exponent = alphas + t * lanes();
+      for_lanes(lanes(), [=](i64 x) { exponent[x] -= row_shift[x]; });
     }
-    exponentials(flat, count * lanes());
-    if (terms.has_factors()) terms.scale_products(inner, first, count);
+    exponentials(alphas, count * lanes());
+    if (terms.has_factors()) terms.scale_products(grads, first, count);
     for (i64 t = 0; t < count; ++t) {
-      A *p = flat + t * lanes(), *change = ds.data() + t * lanes();
+      A *p = alphas + t * lanes(), *grad_score = ds.data() + t * lanes();
       for_lanes(lanes(), [=](i64 x) {
         p[x] *= inv[x];
-        change[x] = p[x] * (change[x] - own_delta[x]);
+        grad_score[x] = p[x] * (grad_score[x] - row_delta[x]);
       });
     }
-    if (terms.bias.back) terms.store_bias_gradients(inner, first, count);
-    for_lanes(count * lanes(), [=](i64 y) { inner[y] *= factor; });
-    if (terms.has_factors()) terms.scale_weights(flat, first, count);
+    if (terms.bias.gradient) terms.store_bias_gradients(grads, first, count);
+    for_lanes(count * lanes(), [=](i64 y) { grads[y] *= factor; });
+    if (terms.has_factors()) terms.scale_weights(alphas, first, count);
   }
 
-  void edge_gradient(const A* change, const A* weight, i64 edge) {
-    feature_gradient(grad_attr.data(), change, score.u.data(), weight, grad_edge_out.data(),
+  void edge_gradient(const A* grad_score, const A* weight, i64 edge) {
+    feature_gradient(grad_attr.data(), grad_score, score.u.data(), weight, grad_edge_out.data(),
                      heads(), features());
     store(grad_edge_attr + edge * features(), grad_attr.data(), features());
   }
 
-  // dW of these edges; that of E, which is of the whole row, goes with the first ones.
-  void weight_gradient(A* to, const A* grad_u, i64 row, bool leads) {
-    add_product(to, score.own_query, grad_u);
-    if (leads) add_product(to, own_grad, edge_out + row * heads() * features());
+  // Add the terms of dW for some edges of a row. The term of E belongs to the whole row: it is
+  // added with the first edges.
+  void weight_gradient(A* to, const A* grad_u, i64 row, bool is_first) {
+    add_product(to, score.query_row, grad_u);
+    if (is_first) add_product(to, grad_row, edge_out + row * heads() * features());
   }
 
-  // to_x += a_x b_x^T, [h, c, d] from [h, c] and [h, d]: several of them at a time, since to is as
-  // large as many rows.
+  // Add the outer products a_x b_x^T, of a [h, c] and b [h, d], to `to`, [h, c, d]. Several
+  // products are collected and added together, because `to` is much larger than a row.
   void add_product(A* to, const A* a, const A* b) {
-    std::copy_n(a, heads() * c(), left.data() + waiting * heads() * c());
-    std::copy_n(b, heads() * features(), right.data() + waiting * heads() * features());
-    if (++waiting == most_waiting) join_products(to);
+    std::copy_n(a, heads() * c(), left.data() + pending * heads() * c());
+    std::copy_n(b, heads() * features(), right.data() + pending * heads() * features());
+    if (++pending == max_pending) flush_products(to);
   }
 
-  void join_products(A* to) {
+  void flush_products(A* to) {
     const i64 n = c(), d = features();
     for (i64 x = 0; x < heads(); ++x)
       multiply_add(to + x * n * d, left.data() + x * n, 1, heads() * n, right.data() + x * d, n,
-                   waiting, d, heads() * d);
-    waiting = 0;
+                   pending, d, heads() * d);
+    pending = 0;
   }
 
   void end(const A* state, i64 row) {
@@ -360,12 +365,13 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   }
 };
 
+// Second walk of backward, over the edges out of each source.
 template <class T, class I, int C> struct DotProductBackwardBySource {
   using A = acc_t<T>;
 
   Edges<I> graph;
   Table<const T> query, grad_out;
-  HandedOver<A> handed;
+  EdgeValues<A> edge_values;
   T *grad_key, *grad_value;
   i64 heads, channels, value_channels;
 
@@ -376,31 +382,31 @@ template <class T, class I, int C> struct DotProductBackwardBySource {
   void prepare() {}
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
-  void expect(i64 source) const {
+  void prefetch_row(i64 source) const {
     prefetch<1>(grad_key + source * heads * c(), heads * c());
     prefetch<1>(grad_value + source * heads * cv(), heads * cv());
   }
-  void edges(A* state, A*, i64, i64 first, i64 last) const {
+  void add_edges(A* state, A*, i64, i64 first, i64 last) const {
     A *grad_k = state, *grad_v = state + heads * c();
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
-      for (i64 t = 0; t < count; ++t) ask(at + t + ahead);
+      for (i64 t = 0; t < count; ++t) prefetch_edge(at + t + prefetch_distance);
       const auto add_weighted = [&](A* to, const A* first_weight, const Table<const T>& from,
                                     i64 n) {
         add_rows<C, T>(
             to, at == first, count, heads, n,
-            [=, this](i64 t) { return first_weight + graph.csr2csc[at + t] * handed.step(); },
+            [=, this](i64 t) { return first_weight + graph.csr2csc[at + t] * edge_values.step(); },
             [=, this](i64 t) { return from[graph.row[at + t]]; }, [=](i64 x) { return x * n; });
       };
-      add_weighted(grad_k, handed.grad_score(0), query, c());
-      add_weighted(grad_v, handed.weight(0), grad_out, cv());
+      add_weighted(grad_k, edge_values.grad_score(0), query, c());
+      add_weighted(grad_v, edge_values.weight(0), grad_out, cv());
     }
   }
-  void ask(i64 at) const {
+  void prefetch_edge(i64 at) const {
     if (at >= graph.e) return;
     prefetch(query[graph.row[at]], heads * c());
     prefetch(grad_out[graph.row[at]], heads * cv());
-    handed.ask(graph.csr2csc[at]);
+    edge_values.prefetch_edge(graph.csr2csc[at]);
   }
   void end(const A* state, i64 source) const {
     store(grad_key + source * heads * c(), state, heads * c());
@@ -408,7 +414,7 @@ template <class T, class I, int C> struct DotProductBackwardBySource {
   }
 };
 
-// Channel counts that are compiled in serve key and value alike.
+// The number of channels to dispatch on. Fixed numbers of channels hold for both key and value.
 i64 common_channels(const DotProductArgs& args) {
   return args.channels == args.value_channels ? args.channels : 0;
 }
@@ -436,7 +442,7 @@ void dot_product_backward(const DotProductArgs& args) {
         .row_sum = static_cast<const A*>(args.row_sum),
         .grad_query = static_cast<T*>(args.grad_query),
         .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
-        .handed = {numbers.get(), heads},
+        .edge_values = {numbers.get(), heads},
         .terms = terms_of<T, I>(args),
     };
     walk_rows(edges.rowptr, edges.n, 2 * work, by_destination, total.data());
@@ -445,7 +451,7 @@ void dot_product_backward(const DotProductArgs& args) {
         .graph = edges,
         .query = args.query,
         .grad_out = args.grad_out,
-        .handed = by_destination.handed,
+        .edge_values = by_destination.edge_values,
         .grad_key = static_cast<T*>(args.grad_key),
         .grad_value = static_cast<T*>(args.grad_value),
         .heads = heads,

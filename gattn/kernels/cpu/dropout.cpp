@@ -1,8 +1,9 @@
-// Dropout of single numbers: y = x m / (1 - p), with the draw of each number keyed on its place.
+// Dropout of the elements of a tensor: y = x m / (1 - p), where m depends on seed and position.
 //
-// A draw of Philox has four words, and each serves a number: those at counter 256 b + k the numbers
-// k, 256 + k, 512 + k and 768 + k of the b-th 1,024, so that words are stored as they are drawn, by
-// whole vectors. No mask is stored: backward is the same map with the same seed.
+// Philox draws four words at each counter, one for each of four elements. Those at counter 256 b +
+// k belong to the elements k, 256 + k, 512 + k and 768 + k of block b of 1,024 elements, so that
+// each vector of words is used without a permutation. No mask is stored: backward applies the same
+// kernel with the same seed to the gradient.
 #include "dispatch.h"
 #include "rows.h"
 
@@ -20,23 +21,24 @@ GATTN_ARGS(DropoutArgs, DROPOUT_FIELDS);
 
 constexpr i64 quarter = 256, block = 4 * quarter;
 
-// What is left of each number of a block, 0 or 1 / (1 - p).
-template <class A> [[gnu::noinline]] void draw_block(const Dropout& dropout, i64 number, A* kept) {
+// Draw the factors of the elements of block `index`: 0 or 1 / (1 - p).
+template <class A>
+[[gnu::noinline]] void draw_block(const Dropout& dropout, i64 index, A* factors) {
   const std::uint64_t seed = std::uint64_t(dropout.seed[0]);
-  const std::uint64_t first = std::uint64_t(number) * quarter;
+  const std::uint64_t first = std::uint64_t(index) * quarter;
   const std::uint32_t threshold = dropout.threshold;
   const A scale = A(dropout.scale);
-  for (i64 k = 0; k < quarter; k += draws_at_once) {
-    Words drawn;
-    philox(seed, first + k, drawn);
-    const auto keep = [=](A* to, const std::uint32_t* words) {
+  for (i64 k = 0; k < quarter; k += draws_per_call) {
+    Words words;
+    philox(seed, first + k, words);
+    const auto store_factors = [=](A* to, const std::uint32_t* word) {
 #pragma omp simd
-      for (i64 u = 0; u < draws_at_once; ++u) to[u] = words[u] >= threshold ? scale : A(0);
+      for (i64 u = 0; u < draws_per_call; ++u) to[u] = word[u] >= threshold ? scale : A(0);
     };
-    keep(kept + k, drawn.first);
-    keep(kept + quarter + k, drawn.second);
-    keep(kept + 2 * quarter + k, drawn.third);
-    keep(kept + 3 * quarter + k, drawn.fourth);
+    store_factors(factors + k, words.first);
+    store_factors(factors + quarter + k, words.second);
+    store_factors(factors + 2 * quarter + k, words.third);
+    store_factors(factors + 3 * quarter + k, words.fourth);
   }
 }
 
@@ -47,15 +49,15 @@ void dropout(const DropoutArgs& args) {
     T* out = static_cast<T*>(args.out);
     const Dropout dropout = mask_of<A>(args.seed, args.dropout, 1).dropout;
     const i64 start = dropout.seed != nullptr ? dropout.seed[1] : 0, end = start + args.numel;
-#pragma omp parallel for schedule(static) if (args.numel > parallel_work)
-    for (i64 number = start / block; number < (end + block - 1) / block; ++number) {
-      A kept[block];
-      draw_block(dropout, number, kept);
-      const i64 first = std::max(start, number * block), last = std::min(end, (number + 1) * block);
+#pragma omp parallel for schedule(static) if (args.numel > min_parallel_work)
+    for (i64 index = start / block; index < (end + block - 1) / block; ++index) {
+      A factors[block];
+      draw_block(dropout, index, factors);
+      const i64 first = std::max(start, index * block), last = std::min(end, (index + 1) * block);
       const T* from = x + (first - start);
       T* to = out + (first - start);
-      const A* left = kept + (first - number * block);
-      for (i64 y = 0; y < last - first; ++y) to[y] = narrow<T>(wide(from[y]) * left[y]);
+      const A* factor = factors + (first - index * block);
+      for (i64 y = 0; y < last - first; ++y) to[y] = narrow<T>(wide(from[y]) * factor[y]);
     }
   });
 }

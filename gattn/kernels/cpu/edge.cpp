@@ -1,6 +1,6 @@
-// Building blocks over edges, of custom layers and of every layer that returns its weights: softmax
-// of any score, weighted sums (aggregate), dot products. Edge tensors [e, h] are read and written
-// at the caller's positions.
+// Kernels on edges: softmax of scores, weighted sums (aggregate) and dot products. Custom layers
+// use them, and all layers that return their attention weights. Edge tensors [e, h] are in the
+// caller's order.
 #include "attention.h"
 
 namespace gattn::GATTN_ISA {
@@ -42,8 +42,8 @@ GATTN_ARGS(EdgeDotArgs, EDGE_DOT_FIELDS);
 // clang-format on
 GATTN_ARGS(RowGatherArgs, ROW_GATHER_FIELDS);
 
-// A walk that writes per edge and keeps nothing per row. Its work:
-//   void prepare();  void edges(row, first, last)
+// Body of a walk that writes numbers of edges and has no state per row. A Work has the functions
+//   void prepare();  void add_edges(row, first, last)
 template <class T, class Work> struct EdgeWalk {
   using A = acc_t<T>;
 
@@ -55,7 +55,7 @@ template <class T, class Work> struct EdgeWalk {
   void begin(A*) const {}
   void merge(A*, const A*) const {}
   void end(const A*, i64) const {}
-  void edges(A*, A*, i64 row, i64 first, i64 last) { work.edges(row, first, last); }
+  void add_edges(A*, A*, i64 row, i64 first, i64 last) { work.add_edges(row, first, last); }
 };
 
 template <class T, class I, class Work>
@@ -63,7 +63,8 @@ void walk_edges(const Edges<I>& edges, i64 work_per_edge, const Work& work) {
   walk_rows(edges.rowptr, edges.n, work_per_edge, EdgeWalk<T, Work>{work});
 }
 
-// The caller's places of the edges in CSR order: random ones, whose rows are asked for ahead.
+// The caller's index of each edge in CSR order. These indices are random, so that their rows are
+// prefetched.
 template <class I> struct CallerOrder {
   Indices<I> perm;
   i64 num_edges;
@@ -71,11 +72,13 @@ template <class I> struct CallerOrder {
   i64 operator[](i64 at) const { return perm[at]; }
   template <int Use = 0, class T>
   void prefetch_ahead(i64 at, const Table<T>& table, i64 size) const {
-    if (at + ahead < num_edges) prefetch<Use>(table[perm[at + ahead]], size);
+    if (at + prefetch_distance < num_edges)
+      prefetch<Use>(table[perm[at + prefetch_distance]], size);
   }
 };
 
-template <class T, class I> struct SoftmaxStatistics {  // running maximum and sum of exponentials
+// Computes the maximum and the inverse sum of exponentials of each row.
+template <class T, class I> struct SoftmaxStatistics {
   using A = acc_t<T>;
   CallerOrder<I> perm;
   Table<const T> score;
@@ -92,14 +95,14 @@ template <class T, class I> struct SoftmaxStatistics {  // running maximum and s
     state[heads + x] = state[heads + x] * exp_below(state[x] - shift) + l * exp_below(m - shift);
     state[x] = larger;
   }
-  void edges(A* state, A*, i64, i64 first, i64 last) const {
+  void add_edges(A* state, A*, i64, i64 first, i64 last) const {
     begin(state);
     for (i64 at = first; at < last; ++at) {
       perm.prefetch_ahead(at, score, heads);
       const T* s = score[perm[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x) {
-        // A NaN compares false: it stays out of the maximum and reaches the sum.
+        // A comparison with NaN is false, so that NaN does not change the maximum, only the sum.
         const A m = wide(s[x]);
         const A larger = m > state[x] ? m : state[x];
         const A shift = safe_max(larger);
@@ -119,6 +122,7 @@ template <class T, class I> struct SoftmaxStatistics {  // running maximum and s
   }
 };
 
+// Computes the softmax of each edge, given the statistics of its row.
 template <class T, class I> struct SoftmaxWeights {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -128,22 +132,22 @@ template <class T, class I> struct SoftmaxWeights {
   i64 heads;
 
   void prepare() {}
-  void edges(i64 row, i64 first, i64 last) const {
-    const A* own = statistics + row * 2 * heads;
+  void add_edges(i64 row, i64 first, i64 last) const {
+    const A *shift = statistics + row * 2 * heads, *inverse = shift + heads;
     for (i64 at = first; at < last; ++at) {
       perm.prefetch_ahead(at, score, heads), perm.template prefetch_ahead<1>(at, alpha, heads);
       const T* s = score[perm[at]];
       T* to = alpha[perm[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x)
-        to[x] = narrow<T>(exp_below(wide(s[x]) - own[x]) * own[heads + x]);
+        to[x] = narrow<T>(exp_below(wide(s[x]) - shift[x]) * inverse[x]);
     }
   }
 };
 
-// Mean over a row of the gradients, weighted by alpha, per head. The weights are summed, too:
-// rounded to 16 bits they do not quite sum to one, and the gradients of the row's scores would not
-// to zero.
+// Computes for each row and head the mean of the gradients, weighted by alpha. The mean is divided
+// by the sum of alpha. Weights that were rounded to 16 bits do not sum exactly to one, and without
+// the division the gradients of a row would not sum to zero.
 template <class T, class I> struct SoftmaxBackwardMeans {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -160,7 +164,7 @@ template <class T, class I> struct SoftmaxBackwardMeans {
     for (i64 x = 0; x < heads; ++x)
       result[row * heads + x] = state[x] * safe_inverse(state[heads + x]);
   }
-  void edges(A* state, A*, i64, i64 first, i64 last) const {
+  void add_edges(A* state, A*, i64, i64 first, i64 last) const {
     begin(state);
     for (i64 at = first; at < last; ++at) {
       perm.prefetch_ahead(at, alpha, heads), perm.prefetch_ahead(at, grad, heads);
@@ -174,16 +178,17 @@ template <class T, class I> struct SoftmaxBackwardMeans {
   }
 };
 
+// Computes the gradient of the score of each edge, alpha (grad - mean), given the mean of its row.
 template <class T, class I> struct SoftmaxBackward {
   using A = acc_t<T>;
   CallerOrder<I> perm;
   Table<const T> alpha, grad;
-  const A* inner;
+  const A* means;
   Table<T> result;
   i64 heads;
 
   void prepare() {}
-  void edges(i64 row, i64 first, i64 last) const {
+  void add_edges(i64 row, i64 first, i64 last) const {
     for (i64 at = first; at < last; ++at) {
       perm.prefetch_ahead(at, alpha, heads), perm.prefetch_ahead(at, grad, heads),
           perm.template prefetch_ahead<1>(at, result, heads);
@@ -191,12 +196,13 @@ template <class T, class I> struct SoftmaxBackward {
       T* to = result[perm[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x)
-        to[x] = narrow<T>(wide(p[x]) * (wide(g[x]) - inner[row * heads + x]));
+        to[x] = narrow<T>(wide(p[x]) * (wide(g[x]) - means[row * heads + x]));
     }
   }
 };
 
-// One direction of the layout: rows, their neighbours, and the caller's positions.
+// A layout in one direction, by destination or (transposed) by source: the offsets of the rows, the
+// node at the other end of each edge, and the caller's index of each edge.
 template <class I> struct Direction {
   Indices<I> ptr, neighbour, perm, csr2csc;
   i64 rows, num_edges;
@@ -211,16 +217,18 @@ template <class I> struct Direction {
         num_edges(edges.e),
         transposed(transposed) {}
   i64 position(i64 at) const { return transposed ? perm[csr2csc[at]] : perm[at]; }
-  // Ask for what an edge some places ahead reads: a row of each table.
+  // Prefetch the rows of both tables for the edge at a distance of prefetch_distance.
   template <class T> void prefetch_ahead(i64 at, const Table<T>& weight, i64 heads,
                                          const Table<T>& value, i64 size) const {
-    if (at + ahead >= num_edges) return;
-    prefetch(value[neighbour[at + ahead]], size);
-    prefetch(weight[position(at + ahead)], heads);
-    if (transposed && at + 2 * ahead < num_edges) prefetch_index(perm, csr2csc[at + 2 * ahead]);
+    if (at + prefetch_distance >= num_edges) return;
+    prefetch(value[neighbour[at + prefetch_distance]], size);
+    prefetch(weight[position(at + prefetch_distance)], heads);
+    if (transposed && at + 2 * prefetch_distance < num_edges)
+      prefetch_index(perm, csr2csc[at + 2 * prefetch_distance]);
   }
 };
 
+// Computes the weighted sums of values over the edges of each row.
 template <class T, class I, int C> struct Aggregate {
   using A = acc_t<T>;
   Direction<I> direction;
@@ -240,16 +248,16 @@ template <class T, class I, int C> struct Aggregate {
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
-  void expect(i64 row) const { prefetch<1>(out + row * state_size(), state_size()); }
+  void prefetch_row(i64 row) const { prefetch<1>(out + row * state_size(), state_size()); }
   void end(const A* state, i64 row) const { store(out + row * state_size(), state, state_size()); }
-  void edges(A* state, A*, i64, i64 first, i64 last) const {
+  void add_edges(A* state, A*, i64, i64 first, i64 last) const {
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       for (i64 t = 0; t < count; ++t) {
         direction.prefetch_ahead(at + t, weight, heads, value, value_heads * c());
         values[t] = value[direction.neighbour[at + t]];
-        const T* own = weight[direction.position(at + t)];
-        for (i64 x = 0; x < heads; ++x) weights[t * heads + x] = wide(own[x]);
+        const T* edge_weight = weight[direction.position(at + t)];
+        for (i64 x = 0; x < heads; ++x) weights[t * heads + x] = wide(edge_weight[x]);
       }
       add_rows<C, T>(
           state, at == first, count, heads, c(),
@@ -259,6 +267,7 @@ template <class T, class I, int C> struct Aggregate {
   }
 };
 
+// Computes the dot product of query and key for each edge and head.
 template <class T, class I, int C> struct EdgeDot {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -269,11 +278,12 @@ template <class T, class I, int C> struct EdgeDot {
   Buffer<A> q;
 
   void prepare() { q.resize(heads * channels); }
-  void edges(i64 row, i64 first, i64 last) {
+  void add_edges(i64 row, i64 first, i64 last) {
     const i64 c = width<C>(channels);
     load(q.data(), query[row], heads * c);
     for (i64 at = first; at < last; ++at) {
-      if (at + ahead < perm.num_edges) prefetch(key[col[at + ahead]], key_heads * c);
+      if (at + prefetch_distance < perm.num_edges)
+        prefetch(key[col[at + prefetch_distance]], key_heads * c);
       perm.template prefetch_ahead<1>(at, out, heads);
       const T* k = key[col[at]];
       T* to = out[perm[at]];
@@ -310,17 +320,17 @@ void edge_softmax_backward(const EdgeSoftmaxArgs& args) {
     const Edges<I> edges(args);
     const CallerOrder<I> perm{edges.perm, edges.e};
     const i64 heads = args.heads;
-    const auto inner = scratch<A>(args.n * heads);
+    const auto means = scratch<A>(args.n * heads);
     const SoftmaxBackwardMeans<T, I> first{.perm = perm,
                                            .alpha = args.alpha,
                                            .grad = args.grad,
-                                           .result = inner.get(),
+                                           .result = means.get(),
                                            .heads = heads};
     walk_rows(edges.rowptr, edges.n, heads * 2, first);
     const SoftmaxBackward<T, I> second{.perm = perm,
                                        .alpha = args.alpha,
                                        .grad = args.grad,
-                                       .inner = inner.get(),
+                                       .means = means.get(),
                                        .result = {args.grad_score, heads},
                                        .heads = heads};
     walk_edges<T>(edges, heads * 2, second);
@@ -360,7 +370,8 @@ void edge_dot(const EdgeDotArgs& args) {
   });
 }
 
-// The roof of every gather: read the fp32 row of the table that each edge names, and add it up.
+// Sum the fp32 rows of the sources of all edges. Benchmarks use this kernel to measure the maximum
+// speed of a gather.
 void row_gather(const RowGatherArgs& args) {
   double sum = 0;
   with_channels<float>(args.is_int64, args.channels, [&]<class T, class I, int C>() {
@@ -369,13 +380,14 @@ void row_gather(const RowGatherArgs& args) {
     const i64 c = width<C>(args.channels);
 #pragma omp parallel reduction(+ : sum)
     {
-      const Buffer<T> own(c);
+      const Buffer<T> thread_sum(c);
 #pragma omp for schedule(static)
       for (i64 at = 0; at < edges.e; ++at) {
-        if (at + 2 * ahead < edges.e) prefetch(table[edges.col[at + 2 * ahead]], c);
-        axpy<C>(own.data(), T(1), table[edges.col[at]], c);
+        if (at + 2 * prefetch_distance < edges.e)
+          prefetch(table[edges.col[at + 2 * prefetch_distance]], c);
+        axpy<C>(thread_sum.data(), T(1), table[edges.col[at]], c);
       }
-      for (i64 k = 0; k < c; ++k) sum += double(own[k]);
+      for (i64 k = 0; k < c; ++k) sum += double(thread_sum[k]);
     }
   });
   *args.out = sum;

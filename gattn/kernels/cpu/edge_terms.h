@@ -1,17 +1,16 @@
-// Per-edge terms of every family, a block of edges at a time: the caller's bias b and weight w, and
-// the dropout factor r,
+// Edge terms of attention: the caller's bias b and weight w, and the dropout factor r,
 //
 //   alpha_ij = softmax_j(s_ij + b_ij)    out_i = sum_j r_ij w_ij alpha_ij v_j
 //
-// and backward, with ds, the gradient of s + b:
+// and their gradients, where ds is the gradient of s + b:
 //
 //   db_ij = ds_ij    dw_ij = sum over heads of alpha_ij r_ij <dO_i, v_j>
 //
-// None of this depends on the number of channels. b (1 or h elements per edge) and w (one) are
-// gathered into the order of the walk, one window of edges at a time, and their gradients are
-// scattered back, in separate loops: random accesses between the walk's row gathers cost more, and
-// a copy of all edges needs new memory. A gradient overwrites the value in the window, which the
-// walk has read by then.
+// They are processed in blocks of edges, independently of the number of channels. b (1 or h
+// elements per edge) and w (one element) are gathered in the order of the walk, one window of edges
+// at a time, and their gradients are scattered. This happens in separate loops, because random
+// accesses between the gathers of the walk take more time, and a copy of all edges would need
+// memory. A gradient overwrites the value in the window, which the walk no longer needs.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +22,13 @@ namespace gattn::GATTN_ISA {
 
 constexpr i64 block = 32;  // edges per block
 
-// to *= from, [count].
+// Multiply each number of `to` by that of `from`, [count].
 template <class A>
 inline void multiply_lanes(A* __restrict to, const A* __restrict from, i64 count) {
   for_lanes(count, [=](i64 y) { to[y] *= from[y]; });
 }
 
-// The order of edges in a walk: by destination or by source.
+// Order of the edges in a walk: by destination (CSR) or by source (CSC).
 template <class I> struct Walk {
   Edges<I> graph;
   bool by_source;
@@ -39,63 +38,66 @@ template <class I> struct Walk {
   i64 edge(i64 at) const { return graph.perm[position(at)]; }
 };
 
-// Rows of the caller's edges, [e, width], in the order of a walk: the rows of a window are
-// contiguous, and are written back with the values that replaced them.
+// Window on rows of the caller's edges, [e, width]. The rows of the edges in the window are
+// contiguous, in the order of a walk. The walk may replace them by gradients, which are scattered
+// to `gradient` when the window moves.
 template <class T, class I> struct EdgeRows {
-  static constexpr i64 window = split_edges;  // a row that is split also leaves the window
+  static constexpr i64 window = split_edges;  // the maximum number of edges of a row or split
 
   Walk<I> walk;
   Table<const T> from;
-  T* back;  // null if nothing is written back
+  T* gradient;  // null if there is no gradient to write
   i64 width;
 
   Buffer<T> rows;
-  i64 first = 0, used = 0, last = 0;  // the window, and the progress of the walk
-  i64 end = 0;                        // end of the edges that follow
+  i64 first = 0, used = 0, last = 0;  // begin of the window, end of its processed edges, its end
+  i64 end = 0;                        // end of the edges that the walk processes next
 
   explicit operator bool() const { return bool(from); }
   void prepare() {
     if (from) rows.resize(window * width);
   }
 
-  // Rows of edges [at, at + count); valid until the next call.
+  // Return the rows of the edges at, ..., at + count - 1 of the walk; valid until the next call.
   T* of(i64 at, i64 count) {
-    if (at < first || at + count > last) bring(at, count);
+    if (at < first || at + count > last) load_window(at, count);
     used = at + count;
     return rows.data() + (at - first) * width;
   }
 
-  [[gnu::noinline]] void send() {
-    if (back && width == 1)
-      for (i64 at = first; at < used; ++at) back[walk.edge(at)] = rows[at - first];
-    else if (back)
-      for_each([this](i64 edge) { prefetch<1>(back + edge * width, width); },
-               [this](T* own, i64 edge) { copy_heads(back + edge * width, own, width); });
+  // Scatter the gradients of the processed edges, and empty the window.
+  [[gnu::noinline]] void flush() {
+    if (gradient && width == 1)
+      for (i64 at = first; at < used; ++at) gradient[walk.edge(at)] = rows[at - first];
+    else if (gradient)
+      for_each([this](i64 edge) { prefetch<1>(gradient + edge * width, width); },
+               [this](T* row, i64 edge) { copy_heads(gradient + edge * width, row, width); });
     first = used = last = 0;
   }
 
  private:
-  [[gnu::noinline]] void bring(i64 at, i64 count) {
-    send();
+  [[gnu::noinline]] void load_window(i64 at, i64 count) {
+    flush();
     first = at, used = last = std::min(at + window, std::max(end, at + count));
-    // For single numbers the processor prefetches enough by itself.
+    // For one number per edge, out-of-order execution hides the latency without a prefetch.
     if (width == 1)
-      for (i64 own = first; own < last; ++own) rows[own - first] = *from[walk.edge(own)];
+      for (i64 edge = first; edge < last; ++edge) rows[edge - first] = *from[walk.edge(edge)];
     else
       for_each([this](i64 edge) { prefetch(from[edge], width); },
-               [this](T* own, i64 edge) { copy_heads(own, from[edge], width); });
+               [this](T* row, i64 edge) { copy_heads(row, from[edge], width); });
   }
 
-  // Compute and prefetch the addresses of several edges before the first one is used.
-  template <class Ask, class Use> void for_each(const Ask& ask, const Use& use) {
-    constexpr i64 most = 128;
-    i64 edges[most];
-    for (i64 at = first; at < used; at += most) {
-      const i64 count = std::min(most, used - at);
-      T* own = rows.data() + (at - first) * width;
+  // Call use(row, edge) for the edges of the window, in batches whose addresses are prefetched.
+  template <class Prefetch, class Use>
+  void for_each(const Prefetch& prefetch_edge, const Use& use) {
+    constexpr i64 batch = 128;
+    i64 edges[batch];
+    for (i64 at = first; at < used; at += batch) {
+      const i64 count = std::min(batch, used - at);
+      T* row = rows.data() + (at - first) * width;
       for (i64 t = 0; t < count; ++t) edges[t] = walk.edge(at + t);
-      for (i64 t = 0; t < count; ++t) ask(edges[t]);
-      for (i64 t = 0; t < count; ++t) use(own + t * width, edges[t]);
+      for (i64 t = 0; t < count; ++t) prefetch_edge(edges[t]);
+      for (i64 t = 0; t < count; ++t) use(row + t * width, edges[t]);
     }
   }
 };
@@ -106,10 +108,10 @@ template <class T, class I, class Args> EdgeRows<T, I> edge_rows(const Args& arg
   return {{Edges<I>(args), by_source}, from, static_cast<T*>(back), width};
 }
 
-// Values that the walk by destination passes to the walk by source: for each edge alpha times its
-// factors, and the gradient of the score. They are adjacent, because the second walk reads them at
-// random positions. [e, 2, h] in CSR order.
-template <class A> struct HandedOver {
+// Values that the walk by destination writes for the walk by source, [e, 2, h] in CSR order: for
+// each edge alpha times its factors, and the gradient of the score. The two are adjacent in memory,
+// because the second walk reads them at random positions.
+template <class A> struct EdgeValues {
   A* numbers;
   i64 heads;
 
@@ -120,9 +122,10 @@ template <class A> struct HandedOver {
     copy_heads(this->weight(position), weight, heads);
     copy_heads(this->grad_score(position), grad_score, heads);
   }
-  void ask(i64 position) const { prefetch(weight(position), step()); }
+  void prefetch_edge(i64 position) const { prefetch(weight(position), step()); }
 };
 
+// The bias, weight and dropout of edges, for one walk.
 template <class T, class I> struct EdgeTerms {
   using A = acc_t<T>;
 
@@ -132,83 +135,83 @@ template <class T, class I> struct EdgeTerms {
   Mask<A> mask;
 
   Buffer<A> factor, product;
-  const A* drawn = nullptr;  // the factors of the current block
+  const A* block_factors = nullptr;  // the factors of the current block
 
   bool has_factors() const { return mask || weight; }
   void prepare() {
     mask.prepare(block), bias.prepare(), weight.prepare();
     if (weight) factor.resize(block * lanes);
-    if (weight.back) product.resize(block * lanes);
+    if (weight.gradient) product.resize(block * lanes);
   }
 
-  // Announce the edges up to `last`, which the walk processes next.
-  void follow(i64 last) { bias.end = weight.end = last; }
-  // Finish these edges: write their gradients.
-  void finish() { bias.send(), weight.send(); }
+  // Set the end of the edges that the walk processes next.
+  void set_end(i64 last) { bias.end = weight.end = last; }
+  // Write the gradients of the processed edges.
+  void finish() { bias.flush(), weight.flush(); }
 
   // Add the bias of each edge to the scores, [count, lanes].
   [[gnu::noinline]] void add_bias(A* __restrict scores, i64 first, i64 count) {
     const T* rows = bias.of(first, count);
     for (i64 t = 0; t < count; ++t) {
-      const T* own = rows + t * bias.width;
+      const T* row = rows + t * bias.width;
       A* to = scores + t * lanes;
       if (bias.width == heads) {
-        axpy<0>(to, A(1), own, heads);
+        axpy<0>(to, A(1), row, heads);
       } else {
-        const A all = wide(*own);
-        for_lanes(lanes, [=](i64 x) { to[x] += all; });
+        const A common = wide(*row);
+        for_lanes(lanes, [=](i64 x) { to[x] += common; });
       }
     }
   }
 
-  // r w of a block, [count, lanes].
+  // Return the factors r w of a block, [count, lanes].
   [[gnu::noinline]] const A* factors(i64 first, i64 count) {
-    const A* kept = nullptr;
-    if (mask) kept = mask.draw(count, [=, this](i64 t) { return walk.position(first + t); });
-    if (!weight) return kept;
-    const T* each = weight.of(first, count);
+    const A* dropout = nullptr;
+    if (mask) dropout = mask.draw(count, [=, this](i64 t) { return walk.position(first + t); });
+    if (!weight) return dropout;
+    const T* weights = weight.of(first, count);
     for (i64 t = 0; t < count; ++t) {
-      const A own = wide(each[t]);
-      const A* left = kept + t * lanes;
+      const A w = wide(weights[t]);
+      const A* r = dropout + t * lanes;
       A* to = factor.data() + t * lanes;
-      if (kept)
-        for_lanes(lanes, [=](i64 x) { to[x] = own * left[x]; });
+      if (dropout)
+        for_lanes(lanes, [=](i64 x) { to[x] = w * r[x]; });
       else
-        for_lanes(lanes, [=](i64 x) { to[x] = own; });
+        for_lanes(lanes, [=](i64 x) { to[x] = w; });
     }
     return factor.data();
   }
 
-  // <dO_i, v_j> of a block, [count, lanes], times r w.
+  // Multiply <dO_i, v_j> of a block, [count, lanes], by r w.
   [[gnu::noinline]] void scale_products(A* products, i64 first, i64 count) {
-    drawn = factors(first, count);
-    if (weight.back) {
+    block_factors = factors(first, count);
+    if (weight.gradient) {
       std::copy_n(products, count * lanes, product.data());
-      if (mask) multiply_lanes(product.data(), mask.kept.data(), count * lanes);
+      if (mask) multiply_lanes(product.data(), mask.factors.data(), count * lanes);
     }
-    multiply_lanes(products, drawn, count * lanes);
+    multiply_lanes(products, block_factors, count * lanes);
   }
 
-  // alpha of the same block times r w; before that, dw.
+  // Compute dw from alpha, [count, lanes], of the same block, then multiply alpha by r w.
   [[gnu::noinline]] void scale_weights(A* alpha, i64 first, i64 count) {
-    if (weight.back) {
+    if (weight.gradient) {
       T* to = weight.of(first, count);
       for (i64 t = 0; t < count; ++t)
         to[t] = narrow<T>(dot<0>(alpha + t * lanes, product.data() + t * lanes, heads));
     }
-    multiply_lanes(alpha, drawn, count * lanes);
+    multiply_lanes(alpha, block_factors, count * lanes);
   }
 
-  // db from ds, [count, lanes].
+  // Compute db from ds, [count, lanes].
   [[gnu::noinline]] void store_bias_gradients(const A* grad_score, i64 first, i64 count) {
     T* rows = bias.of(first, count);
     for (i64 t = 0; t < count; ++t) {
-      const A* own = grad_score + t * lanes;
+      const A* ds = grad_score + t * lanes;
       T* to = rows + t * bias.width;
       if (bias.width == heads)
-        store(to, own, heads);
+        store(to, ds, heads);
       else
-        *to = narrow<T>(sum_of<0, A>(heads, [=](i64 x) { return own[x]; }));
+        *to = narrow<T>(sum_of<0, A>(heads, [=](i64 x) { return ds[x]; }));
     }
   }
 };

@@ -1,23 +1,22 @@
-// Additive attention, of GATConv and SuperGATConv:
+// Additive attention, for GATConv and SuperGATConv, with the score
 //
 //   s_ij = LeakyReLU(z_ij), z_ij = a_i + b_j + c_ij, scalars per head
 //
-// The bias, weight and dropout of an edge are those of edge_terms.h: p below is alpha, k what it is
-// multiplied by.
+// Bias, weight and dropout of edges are in edge_terms.h. Below, p is alpha, and k is its factor:
+// dropout times edge weight.
 //
-// Forward reads, per edge, one row of value (h_v c elements) and h key scores; it writes n h c
-// and, for backward, O+ - p+ O (`out_pos_centered`), with O+ and p+ the output and the softmax mass
-// over the edges with z > 0.
+// Forward reads, per edge, one row of value (h_v c elements) and h key scores. It writes n h c
+// elements and, for backward, O+ - p+ O (`out_pos_centered`), where O+ and p+ are the output and
+// the sum of the softmax weights over the edges with z > 0.
 //
-// GATBackward in one pass over the edges, of a gradient that sums to zero over a row:
+// Backward uses that the gradients of the scores sum to zero over a row:
 //   ds_ij = p_ij (k_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>
-//   da_i  = (1 - negative_slope) <dO_i, O+_i - p+_i O_i>, without edges; where it is not asked for,
-//           the difference is absent
-// One walk over the edges out of each source gives dv_j and db_j. The derivation is in
-// docs/kernels.md.
+//   da_i  = (1 - negative_slope) <dO_i, O+_i - p+_i O_i>
+// So da needs no pass over the edges. If da is not needed, O+ - p+ O is absent. One walk over the
+// edges out of each source computes dv_j and db_j. The derivation is in docs/kernels.md.
 //
-// A row of few edges, as of an atom, reads their values once more in backward and neither of its
-// own rows, O_i and O+_i - p+_i O_i, of which forward then does not write the second:
+// A row of few edges, as for an atom, does not read O_i and O+_i - p+_i O_i in backward, and
+// forward does not write the latter. Instead, backward reads the values of its edges again:
 //   D_i = sum_j p_ij <dO_i, v_j>   da_i = sum_j ds_ij LeakyReLU'(z_ij)
 #include "attention.h"
 
@@ -42,195 +41,201 @@ namespace {
 // clang-format on
 GATTN_ARGS(GATArgs, ADDITIVE_FIELDS);
 
-// Whether a row has few edges: none has where edges have terms of their own.
-template <class I> struct FewEdges {
-  static constexpr i64 most = 6;
+// Test of whether a row is processed as one of few edges. With edge terms, no row is.
+template <class I> struct ShortRows {
+  static constexpr i64 max_edges = 6;
 
   Indices<I> rowptr;
   bool apply;
 
-  bool operator()(i64 row) const { return apply && rowptr[row + 1] - rowptr[row] <= most; }
+  bool operator()(i64 row) const { return apply && rowptr[row + 1] - rowptr[row] <= max_edges; }
 };
 
-template <class I> FewEdges<I> few_edges(const GATArgs& args) {
+template <class I> ShortRows<I> short_rows(const GATArgs& args) {
   const bool has_terms = args.attn_bias.data || args.edge_weight.data || args.seed;
   return {Edges<I>(args).rowptr, !has_terms && args.value_heads == args.heads};
 }
 
-// b_j + c_ij, to which a_i is added, in forward and in backward: where scores are large, another
-// order is another score.
+// Compute b_j + c_ij, to which a_i is added afterwards. Forward and backward must add in the same
+// order, because large scores would differ by rounding.
 template <class A, class T>
 GATTN_INLINE void load_key_score(A* to, const T* key, const T* edge, i64 heads, i64 lanes) {
   load_heads(to, key, heads, lanes);
   if (edge) axpy<0>(to, A(1), edge, heads);
 }
 
+// Score of additive attention, for the walk of attention.h.
 template <class T, class I, int C> struct GATScore {
   using A = acc_t<T>;
-  static constexpr i64 values_ahead = 2 * ahead;
+  static constexpr i64 value_prefetch_distance = 2 * prefetch_distance;
 
   Edges<I> graph;
   Table<const T> query_score, key_score, value;
   EdgeRows<T, I> edge_score;
   i64 heads, lanes, channels;
   A negative_slope;
-  A* out_pos_centered;  // null where da is not asked for
-  FewEdges<I> has_few;
+  A* out_pos_centered;  // null if da is not needed
+  ShortRows<I> is_short;
 
   Buffer<A> a, positive;
 
-  bool takes(i64 row) const { return out_pos_centered && !has_few(row); }
-  void expect(i64 row) const {
+  bool has_extra(i64 row) const { return out_pos_centered && !is_short(row); }
+  void prefetch_row(i64 row) const {
     const i64 size = heads * width<C>(channels);
-    if (takes(row)) prefetch<1>(out_pos_centered + row * size, size);
+    if (has_extra(row)) prefetch<1>(out_pos_centered + row * size, size);
   }
   i64 extra_size() const { return out_pos_centered ? width<C>(channels) : 0; }
   void prepare() { edge_score.prepare(), a.resize(lanes), positive.resize(block * lanes); }
-  void follow(i64 last) { edge_score.end = last; }
+  void set_end(i64 last) { edge_score.end = last; }
   void begin(i64 row) { load_heads(a.data(), query_score[row], heads, lanes); }
 
   void scores(i64 first, i64 count, A* __restrict s) {
     const A* query = a.data();
-    const A below = negative_slope;
+    const A slope = negative_slope;
     const T* edge = edge_score ? edge_score.of(first, count) : nullptr;
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t;
-      if (at + ahead < graph.e) prefetch(key_score[graph.col[at + ahead]], heads);
-      A *z = s + t * lanes, *above = positive.data() + t * lanes;
+      if (at + prefetch_distance < graph.e)
+        prefetch(key_score[graph.col[at + prefetch_distance]], heads);
+      A *z = s + t * lanes, *is_positive = positive.data() + t * lanes;
       load_key_score(z, key_score[graph.col[at]], edge ? edge + t * heads : nullptr, heads, lanes);
       for_lanes(lanes, [=](i64 x) {
-        const A sum = query[x] + z[x], lowered = below * sum;
-        above[x] = sum > 0 ? A(1) : A(0);
-        z[x] = sum > 0 ? sum : lowered;
+        const A sum = query[x] + z[x], scaled = slope * sum;
+        is_positive[x] = sum > 0 ? A(1) : A(0);
+        z[x] = sum > 0 ? sum : scaled;
       });
     }
   }
 
-  void take(A* plus, A* mass, i64, i64 count, const A* before, const A* after, const T* const* rows,
-            const i64* value_offset) {
+  void accumulate_extra(A* plus, A* mass, i64, i64 count, const A* before, const A* after,
+                        const T* const* rows, const i64* value_offset) {
     const i64 c = width<C>(channels);
-    A* above = positive.data();
+    A* weights = positive.data();
     for (i64 t = 0; t < count; ++t) {
-      const A *share = before + t * lanes, *weight = after + t * lanes;
-      A* own = above + t * lanes;
+      const A *softmax = before + t * lanes, *weight = after + t * lanes;
+      A* is_positive = weights + t * lanes;
       for_lanes(lanes, [=](i64 x) {
-        mass[x] += own[x] * share[x];
-        own[x] *= weight[x];
+        mass[x] += is_positive[x] * softmax[x];
+        is_positive[x] *= weight[x];
       });
     }
     add_rows<C, T>(
-        plus, false, count, heads, c, [=, this](i64 t) { return above + t * lanes; },
+        plus, false, count, heads, c, [=, this](i64 t) { return weights + t * lanes; },
         [=](i64 t) { return rows[t]; }, [=](i64 x) { return value_offset[x]; });
   }
 
   void end(A* out, const A* plus, const A* mass, const A* inverse, i64 row) {
-    if (!takes(row)) return;
+    if (!has_extra(row)) return;
     const i64 c = width<C>(channels);
     for (i64 x = 0; x < heads; ++x) {
-      const A share = mass[x] * inverse[x];
+      const A p_plus = mass[x] * inverse[x];
       A* to = out_pos_centered + (row * heads + x) * c;
 #pragma omp simd
-      for (i64 k = 0; k < c; ++k) to[k] = plus[x * c + k] * inverse[x] - share * out[x * c + k];
+      for (i64 k = 0; k < c; ++k) to[k] = plus[x * c + k] * inverse[x] - p_plus * out[x * c + k];
     }
   }
 };
 
-// What backward needs of a destination, side by side: a, max, 1 / sum, delta = D, each [h]; and da.
+// Computes da, and the terms of a destination that backward reads for each of its edges. The terms
+// are a, the maximum, 1 / sum and delta = D, each [h], adjacent in `packed`.
 template <class T, class I, int C> struct GATRowTerms {
   using A = acc_t<T>;
 
   Edges<I> graph;
   Table<const T> query_score, key_score, edge_score, value, grad_out;
   const A *out, *centered, *row_max, *row_sum;
-  FewEdges<I> has_few;
+  ShortRows<I> is_short;
   i64 heads, lanes, channels;
   A negative_slope;
   A* packed;
   T* grad_query;
 
-  Buffer<A> g, a, inverse, shift, delta, change, z, p, inner;
+  Buffer<A> g, a, inverse, shift, delta, grad_a, z, p, products;
 
   i64 c() const { return width<C>(channels); }
   i64 state_size() const { return 0; }
   i64 shared_size() const { return 0; }
   void prepare() {
     g.resize(heads * c());
-    for (auto* row : {&a, &inverse, &shift, &delta, &change}) row->resize(lanes);
-    for (auto* rows : {&z, &p, &inner}) rows->resize(FewEdges<I>::most * lanes);
+    for (auto* row : {&a, &inverse, &shift, &delta, &grad_a}) row->resize(lanes);
+    for (auto* rows : {&z, &p, &products}) rows->resize(ShortRows<I>::max_edges * lanes);
   }
   void begin(A*) const {}
   void merge(A*, const A*) const {}
-  void expect(i64 row) const {
+  void prefetch_row(i64 row) const {
     const i64 size = heads * c();
     prefetch(grad_out[row], size);
-    if (has_few(row)) return;
+    if (is_short(row)) return;
     prefetch(out + row * size, size);
     if (centered) prefetch(centered + row * size, size);
   }
-  void edges(A*, A*, i64, i64, i64) const {}
+  void add_edges(A*, A*, i64, i64, i64) const {}
 
   void end(const A*, i64 row) {
     load_heads(a.data(), query_score[row], heads, lanes);
     load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads, lanes);
-    if (has_few(row))
-      of_edges(row);
+    if (is_short(row))
+      sum_over_edges(row);
     else
-      of_outputs(row);
+      read_outputs(row);
     const A* const terms[] = {a.data(), shift.data(), inverse.data(), delta.data()};
     for (i64 k = 0; k < 4; ++k) copy_heads(packed + (4 * row + k) * heads, terms[k], heads);
-    store(grad_query + row * heads, change.data(), heads);
+    store(grad_query + row * heads, grad_a.data(), heads);
   }
 
  private:
-  void of_outputs(i64 row) {
-    const T* own = grad_out[row];
-    head_dots<C>(delta.data(), out + row * heads * c(), own, heads, c());
-    fill(change.data(), A(0), lanes);
+  // Compute D and da from O_i and O+_i - p+_i O_i.
+  void read_outputs(i64 row) {
+    const T* grad = grad_out[row];
+    head_dots<C>(delta.data(), out + row * heads * c(), grad, heads, c());
+    fill(grad_a.data(), A(0), lanes);
     if (!centered) return;
-    head_dots<C>(change.data(), centered + row * heads * c(), own, heads, c());
-    scale_by<0>(change.data(), 1 - negative_slope, heads);
+    head_dots<C>(grad_a.data(), centered + row * heads * c(), grad, heads, c());
+    scale_by<0>(grad_a.data(), 1 - negative_slope, heads);
   }
 
-  void of_edges(i64 row) {
-    const A* own = widened(g.data(), grad_out[row], heads * c());
+  // Compute D and da as sums over the edges of a short row.
+  void sum_over_edges(i64 row) {
+    const A* grad = widened(g.data(), grad_out[row], heads * c());
     const i64 first = graph.rowptr[row], count = graph.rowptr[row + 1] - first;
     for (i64 t = 0; t < count; ++t) {
       const i64 j = graph.col[first + t];
       const T* edge = edge_score ? edge_score[graph.perm[first + t]] : nullptr;
-      head_dots<C>(inner.data() + t * lanes, own, value[j], heads, c());
+      head_dots<C>(products.data() + t * lanes, grad, value[j], heads, c());
       load_key_score(z.data() + t * lanes, key_score[j], edge, heads, lanes);
     }
-    for (i64 x = 0; x < lanes; x += lane) sum_edges(x, count);
+    for (i64 x = 0; x < lanes; x += lane) sum_lanes(x, count);
   }
 
-  // D and da of the heads from x on.
-  void sum_edges(i64 x, i64 count) {
-    const A below = negative_slope, *query = a.data() + x, *most = shift.data() + x,
-            *share = inverse.data() + x;
+  // Compute D and da of `lane` heads from x on.
+  void sum_lanes(i64 x, i64 count) {
+    const A slope = negative_slope, *query = a.data() + x, *max = shift.data() + x,
+            *inverse_sum = inverse.data() + x;
     A d[lane] = {}, da[lane] = {};
     for (i64 t = 0; t < count; ++t) {
-      A *sum = z.data() + t * lanes + x, *alpha = p.data() + t * lanes + x;
-      const A* product = inner.data() + t * lanes + x;
+      A *z_t = z.data() + t * lanes + x, *alpha = p.data() + t * lanes + x;
+      const A* product = products.data() + t * lanes + x;
 #pragma omp simd
       for (i64 k = 0; k < lane; ++k) {
-        const A own = query[k] + sum[k], lowered = below * own;
-        sum[k] = own;
-        alpha[k] = exp_below((own > 0 ? own : lowered) - most[k]) * share[k];
+        const A sum = query[k] + z_t[k], scaled = slope * sum;
+        z_t[k] = sum;
+        alpha[k] = exp_below((sum > 0 ? sum : scaled) - max[k]) * inverse_sum[k];
         d[k] += alpha[k] * product[k];
       }
     }
     for (i64 t = 0; centered && t < count; ++t) {
-      const A *sum = z.data() + t * lanes + x, *alpha = p.data() + t * lanes + x,
-              *product = inner.data() + t * lanes + x;
+      const A *z_t = z.data() + t * lanes + x, *alpha = p.data() + t * lanes + x,
+              *product = products.data() + t * lanes + x;
 #pragma omp simd
       for (i64 k = 0; k < lane; ++k)
-        da[k] += alpha[k] * (product[k] - d[k]) * (sum[k] > 0 ? A(1) : below);
+        da[k] += alpha[k] * (product[k] - d[k]) * (z_t[k] > 0 ? A(1) : slope);
     }
 #pragma omp simd
-    for (i64 k = 0; k < lane; ++k) delta[x + k] = d[k], change[x + k] = da[k];
+    for (i64 k = 0; k < lane; ++k) delta[x + k] = d[k], grad_a[x + k] = da[k];
   }
 };
 
+// Computes dv_j, db_j, and the gradients of all edge terms, in one walk by source.
 template <class T, class I, int C> struct GATBackward {
   using A = acc_t<T>;
 
@@ -243,8 +248,8 @@ template <class T, class I, int C> struct GATBackward {
   A negative_slope;
   EdgeTerms<T, I> terms;
 
-  Buffer<A> b, v, z, p, ds, nothing;
-  const A* own_value = nullptr;
+  Buffer<A> b, v, z, p, ds, zeros;
+  const A* value_row = nullptr;
   Buffer<i64> value_offset;
 
   i64 c() const { return width<C>(channels); }
@@ -252,25 +257,25 @@ template <class T, class I, int C> struct GATBackward {
   i64 shared_size() const { return 0; }
   void prepare() {
     b.resize(lanes), v.resize(value_heads * c()), value_offset.resize(heads);
-    terms.prepare(), edge_score.prepare(), nothing.resize(lanes);
+    terms.prepare(), edge_score.prepare(), zeros.resize(lanes);
     for (auto* scratch : {&z, &p, &ds}) scratch->resize(block * lanes);
     fill_value_offsets(value_offset.data(), heads, value_heads, c());
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
-  void expect(i64 source) const {
+  void prefetch_row(i64 source) const {
     prefetch(value[source], value_heads * c());
     prefetch<1>(grad_value + source * value_heads * c(), value_heads * c());
   }
-  void follow(i64 last) {
-    terms.follow(last);
+  void set_end(i64 last) {
+    terms.set_end(last);
     edge_score.end = last;
   }
-  void finish(A*) { terms.finish(), edge_score.send(); }
+  void finish(A*) { terms.finish(), edge_score.flush(); }
 
-  void edges(A* state, A*, i64 source, i64 first, i64 last) {
+  void add_edges(A* state, A*, i64 source, i64 first, i64 last) {
     load_heads(b.data(), key_score[source], heads, lanes);
-    own_value = widened(v.data(), value[source], value_heads * c());
+    value_row = widened(v.data(), value[source], value_heads * c());
     begin(state);
     A *grad_b = state, *grad_v = state + lanes;
     for (i64 at = first; at < last; at += block) {
@@ -278,11 +283,11 @@ template <class T, class I, int C> struct GATBackward {
       scores(at, count);
       if (terms.bias) add_bias(at, count);
       gradients(at, count);
-      T* edge = edge_score.back ? edge_score.of(at, count) : nullptr;
+      T* edge = edge_score.gradient ? edge_score.of(at, count) : nullptr;
       for (i64 t = 0; t < count; ++t) {
-        const A* change = ds.data() + t * lanes;
-        add_lanes(grad_b, change, lanes);
-        if (edge) store(edge + t * heads, change, heads);
+        const A* grad_z = ds.data() + t * lanes;
+        add_lanes(grad_b, grad_z, lanes);
+        if (edge) store(edge + t * heads, grad_z, heads);
       }
       value_gradient(grad_v, at, count);
     }
@@ -301,42 +306,43 @@ template <class T, class I, int C> struct GATBackward {
     }
   }
 
-  // z, the exponent of alpha, and <dO_i, v_j> of a block.
+  // Compute for the edges of a block z, the exponent of alpha (in p), and <dO_i, v_j> (in ds).
   void scores(i64 first, i64 count) {
     const T* edge = edge_score ? edge_score.of(first, count) : nullptr;
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t, i = graph.row[at];
-      if (at + ahead < graph.e) {
-        prefetch(grad_out[graph.row[at + ahead]], heads * c());
-        prefetch(packed + graph.row[at + ahead] * (4 * heads), 4 * heads);
+      if (at + prefetch_distance < graph.e) {
+        prefetch(grad_out[graph.row[at + prefetch_distance]], heads * c());
+        prefetch(packed + graph.row[at + prefetch_distance] * (4 * heads), 4 * heads);
       }
-      const A *own = packed + i * 4 * heads, *key = b.data();
+      const A *row_terms = packed + i * 4 * heads, *key = b.data();
       A *sum = z.data() + t * lanes, *exponent = p.data() + t * lanes,
-        *inner = ds.data() + t * lanes;
+        *product = ds.data() + t * lanes;
       const T* g = grad_out[i];
       const i64* offset = value_offset.data();
-      const A* v_j = own_value;
-      sums_of_heads<C, T>(inner, heads, c(), [=, n = c()](auto at) {
+      const A* v_j = value_row;
+      sums_of_heads<C, T>(product, heads, c(), [=, n = c()](auto at) {
         return at.of(v_j, offset[at.head]) * at.of(g, at.head * n);
       });
-      // The order of forward's sum: where scores are large, another one is another score.
+      // z is added in the order of forward, because large scores would differ by rounding.
       if (edge) {
         for_lanes(lanes, [=](i64 x) { sum[x] = key[x]; });
         axpy<0>(sum, A(1), edge + t * heads, heads);
-        for_lanes(lanes, [=](i64 x) { sum[x] = own[x] + sum[x]; });
+        for_lanes(lanes, [=](i64 x) { sum[x] = row_terms[x] + sum[x]; });
       } else {
-        for_lanes(lanes, [=](i64 x) { sum[x] = own[x] + key[x]; });
+        for_lanes(lanes, [=](i64 x) { sum[x] = row_terms[x] + key[x]; });
       }
-      // With a bias the shift comes after it, as in forward.
-      const A* shift = terms.bias ? nothing.data() : own + heads;
-      const A below = negative_slope;
+      // With a bias, the maximum is subtracted after the bias was added, as in forward.
+      const A* shift = terms.bias ? zeros.data() : row_terms + heads;
+      const A slope = negative_slope;
       for_lanes(lanes, [=](i64 x) {
-        const A lowered = below * sum[x];
-        exponent[x] = (sum[x] > 0 ? sum[x] : lowered) - shift[x];
+        const A scaled = slope * sum[x];
+        exponent[x] = (sum[x] > 0 ? sum[x] : scaled) - shift[x];
       });
     }
   }
 
+  // Add the bias to the exponents, then subtract the maximum of each edge's destination.
   void add_bias(i64 first, i64 count) {
     terms.add_bias(p.data(), first, count);
     for (i64 t = 0; t < count; ++t) {
@@ -346,25 +352,25 @@ template <class T, class I, int C> struct GATBackward {
     }
   }
 
-  // alpha times its factors into p, the gradient of z into ds.
+  // Write alpha times its factors to p, and the gradient of z to ds.
   void gradients(i64 first, i64 count) {
-    A *flat = p.data(), *change = ds.data();
-    exponentials(flat, count * lanes);
-    if (terms.has_factors()) terms.scale_products(change, first, count);
+    A *alphas = p.data(), *grads = ds.data();
+    exponentials(alphas, count * lanes);
+    if (terms.has_factors()) terms.scale_products(grads, first, count);
     for (i64 t = 0; t < count; ++t) {
-      const A* own = packed + graph.row[first + t] * (4 * heads);
-      A *alpha = flat + t * lanes, *grad_score = change + t * lanes;
-      const A *inverse = own + 2 * heads, *delta = own + 3 * heads;
+      const A* row_terms = packed + graph.row[first + t] * (4 * heads);
+      A *alpha = alphas + t * lanes, *grad_score = grads + t * lanes;
+      const A *inverse = row_terms + 2 * heads, *delta = row_terms + 3 * heads;
       for_lanes(lanes, [=](i64 x) {
         const A weight = alpha[x] * inverse[x];
         alpha[x] = weight;
         grad_score[x] = weight * (grad_score[x] - delta[x]);
       });
     }
-    if (terms.bias.back) terms.store_bias_gradients(change, first, count);
-    const A below = negative_slope, *sum = z.data();
-    for_lanes(count * lanes, [=](i64 y) { change[y] *= sum[y] > 0 ? A(1) : below; });
-    if (terms.has_factors()) terms.scale_weights(flat, first, count);
+    if (terms.bias.gradient) terms.store_bias_gradients(grads, first, count);
+    const A slope = negative_slope, *sum = z.data();
+    for_lanes(count * lanes, [=](i64 y) { grads[y] *= sum[y] > 0 ? A(1) : slope; });
+    if (terms.has_factors()) terms.scale_weights(alphas, first, count);
   }
 
   void end(const A* state, i64 source) const {
@@ -387,7 +393,7 @@ void gat_forward(const GATArgs& args) {
         .channels = args.channels,
         .negative_slope = A(args.negative_slope),
         .out_pos_centered = static_cast<A*>(args.out_pos_centered),
-        .has_few = few_edges<I>(args),
+        .is_short = short_rows<I>(args),
     };
     attend<T, I, C>(score, args, args.value, args.value_heads, args.channels);
   });
@@ -396,10 +402,10 @@ void gat_forward(const GATArgs& args) {
 void gat_backward(const GATArgs& args) {
   dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
-    // Lanes beyond the last head may read on into the next node.
+    // The padding lanes of the last node read beyond its terms.
     const auto packed = scratch<A>(args.n * 4 * args.heads + lane);
     const Edges<I> edges(args);
-    const GATRowTerms<T, I, C> of_rows{
+    const GATRowTerms<T, I, C> row_terms{
         .graph = edges,
         .query_score = args.query_score,
         .key_score = args.key_score,
@@ -410,7 +416,7 @@ void gat_backward(const GATArgs& args) {
         .centered = static_cast<const A*>(args.out_pos_centered),
         .row_max = static_cast<const A*>(args.row_max),
         .row_sum = static_cast<const A*>(args.row_sum),
-        .has_few = few_edges<I>(args),
+        .is_short = short_rows<I>(args),
         .heads = args.heads,
         .lanes = lanes_of(args.heads),
         .channels = args.channels,
@@ -418,7 +424,7 @@ void gat_backward(const GATArgs& args) {
         .packed = packed.get(),
         .grad_query = static_cast<T*>(args.grad_query_score),
     };
-    walk_rows(edges.rowptr, edges.n, args.heads * (args.channels + 8), of_rows);
+    walk_rows(edges.rowptr, edges.n, args.heads * (args.channels + 8), row_terms);
     const GATBackward<T, I, C> body{
         .graph = edges,
         .key_score = args.key_score,

@@ -1,10 +1,10 @@
-// Rows of a table by an index, and rows added to those of a table by one.
+// Gather of table rows, and scatter-add of rows.
 //
-// Rows that lie at random places are asked for ahead of their use: waiting for each of some hundred
-// channels in turn takes twice the time. To add, every thread takes some of the columns, in lines
-// of the cache, and all rows in their order, or all rows of some places where those of a place
-// follow one another: nothing is added to at once from two sides, and the sums are the same with
-// any number of threads.
+// Rows at random positions are prefetched: without this, gathering rows of about a hundred channels
+// takes twice the time. In a scatter-add, each thread adds all rows, but only a range of columns
+// that consists of whole cache lines. If rows with the same index are adjacent, each thread adds a
+// range of the rows instead. So no two threads add to the same number, and the sums are the same
+// with any number of threads.
 #include <utility>
 
 #include "dispatch.h"
@@ -26,16 +26,16 @@ GATTN_ARGS(GatherRowsArgs, GATHER_ROWS_FIELDS);
 #define ADD_ROWS_FIELDS(FIELD)                                     \
   FIELD(Dtype, dtype)                                              \
   FIELD(Rows, rows) FIELD(const void*, index) FIELD(void*, total)  \
-  FIELD(const void*, hubs) FIELD(void*, apart)                     \
+  FIELD(const void*, hubs) FIELD(void*, hub_sums)                     \
   FIELD(i64, is_int64) FIELD(i64, is_sorted)                       \
   FIELD(i64, count) FIELD(i64, width) FIELD(i64, num_hubs)
 // clang-format on
 GATTN_ARGS(AddRowsArgs, ADD_ROWS_FIELDS);
 
-constexpr i64 rows_ahead = 16;
-constexpr i64 line = 64;  // bytes of the cache's
+constexpr i64 rows_ahead = 16;  // number of rows between prefetch and use
+constexpr i64 line = 64;        // bytes of a cache line
 
-// out[t] = table[index[t]], of elements of any type.
+// Copy the rows table[index[t]] to out[t]; elements may have any type.
 void gather_rows(const GatherRowsArgs& args) {
   const auto index = indices_of<AnyIndex>(args.index, args.is_int64);
   const i64 bytes = args.width * args.element;
@@ -48,45 +48,45 @@ void gather_rows(const GatherRowsArgs& args) {
   });
 }
 
-// total[index[t]] += rows[t], one t after the other; where the index is ~k, apart[k] instead, which
-// joins total[hubs[k]] at the end, and is cleared.
+// Add rows[t] to total[index[t]], in the order of t. If index[t] is ~k, rows[t] is added to
+// hub_sums[k] instead. At the end hub_sums[k] is added to total[hubs[k]], and set to zero.
 void add_rows(const AddRowsArgs& args) {
   dispatch(args.dtype, [&]<class T>() {
     using A = acc_t<T>;
     const auto index = indices_of<AnyIndex>(args.index, args.is_int64);
     const auto hubs = indices_of<AnyIndex>(args.hubs, args.is_int64);
     const Table<const T> rows(args.rows);
-    const Table<A> total(args.total, args.width), apart(args.apart, args.width);
-    const auto place = [=](i64 i) { return i < 0 ? apart[~i] : total[i]; };
+    const Table<A> total(args.total, args.width), hub_sums(args.hub_sums, args.width);
+    const auto target = [=](i64 i) { return i < 0 ? hub_sums[~i] : total[i]; };
     constexpr i64 step = line / i64(sizeof(A));
-    const i64 count = args.count, width = args.width, pieces = (width + step - 1) / step;
-    // The first row of the share: where the rows of a place begin.
-    const auto cut = [=](i64 share, i64 shares) {
-      i64 t = count * share / shares;
+    const i64 count = args.count, width = args.width, lines = (width + step - 1) / step;
+    // The first row of a thread, with a different index than the last row of the previous thread.
+    const auto first_row = [=](i64 thread, i64 threads) {
+      i64 t = count * thread / threads;
       while (0 < t && t < count && index[t] == index[t - 1]) ++t;
       return t;
     };
-#pragma omp parallel if (count * width > parallel_work && (args.is_sorted || pieces > 1))
+#pragma omp parallel if (count * width > min_parallel_work && (args.is_sorted || lines > 1))
     {
-      const i64 threads = omp_get_num_threads(), own = omp_get_thread_num();
-      const i64 first = pieces * own / threads * step;
-      const i64 last = std::min(pieces * (own + 1) / threads * step, width);
+      const i64 threads = omp_get_num_threads(), thread = omp_get_thread_num();
+      const i64 first = lines * thread / threads * step;
+      const i64 last = std::min(lines * (thread + 1) / threads * step, width);
       const auto add = [&](i64 begin, i64 end, i64 from, i64 to) {
         for (i64 t = begin; from < to && t < end; ++t) {
-          if (t + rows_ahead < end) prefetch<1>(place(index[t + rows_ahead]) + from, to - from);
-          A* sum = place(index[t]);
+          if (t + rows_ahead < end) prefetch<1>(target(index[t + rows_ahead]) + from, to - from);
+          A* sum = target(index[t]);
           const T* row = rows[t];
 #pragma omp simd
           for (i64 y = from; y < to; ++y) sum[y] += wide(row[y]);
         }
       };
       if (args.is_sorted)
-        add(cut(own, threads), cut(own + 1, threads), 0, width);
+        add(first_row(thread, threads), first_row(thread + 1, threads), 0, width);
       else
         add(0, count, first, last);
 #pragma omp barrier
       for (i64 k = 0; k < args.num_hubs; ++k) {
-        for (i64 y = first; y < last; ++y) total[hubs[k]][y] += std::exchange(apart[k][y], A(0));
+        for (i64 y = first; y < last; ++y) total[hubs[k]][y] += std::exchange(hub_sums[k][y], A(0));
       }
     }
   });

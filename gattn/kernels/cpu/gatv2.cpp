@@ -1,17 +1,18 @@
-// MLP attention, of GATv2Conv (LeakyReLU) and Bahdanau's additive score (tanh):
+// Attention with the score of a one-layer perceptron, for GATv2Conv (LeakyReLU) and Bahdanau's
+// additive score (tanh):
 //
 //   s_ij = w . act(z_ij), z_ij = q_i + k_j + W a_ij
 //
-// The bias, weight and dropout of an edge are those of edge_terms.h; k below is what alpha is
-// multiplied by. Forward reads, per edge, a row of k, one of v (none where v is k) and d features.
-// W a is formed a block of edges at a time, in cache.
+// Bias, weight and dropout of edges are in edge_terms.h. Below, r_ij is dropout times edge weight,
+// the factor of alpha_ij. Forward reads, per edge, a row of k, a row of v (unless v is k) and d
+// features. W a is computed for a block of edges at a time, which stays in the cache.
 //
-// Backward is two walks. Over the edges into each destination,
-//   ds_ij = alpha_ij (k_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>,   dz_ij = ds_ij w act'(z_ij)
-// gives dq_i = sum_j dz_ij, dw = sum ds act(z), dW = sum dz a^T and da = W^T dz; k alpha and ds are
-// handed over, [e, h] in CSR order, and of LeakyReLU the signs of z, a bit a channel. Over the
-// edges out of each source dk_j = sum_i dz_ij, for which tanh has z formed again, and dv_j = sum_i
-// k_ij alpha_ij dO_i. The derivation is in docs/kernels.md.
+// Backward consists of two walks. The walk by destination computes
+//   ds_ij = alpha_ij (r_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>,   dz_ij = ds_ij w act'(z_ij)
+//   dq_i = sum_j dz_ij, dw = sum ds act(z), dW = sum dz a^T, da = W^T dz
+// It writes r alpha and ds, [e, h] in CSR order and, for LeakyReLU, the signs of z, one bit for
+// each channel. The walk by source computes dk_j = sum_i dz_ij and dv_j = sum_i r_ij alpha_ij dO_i;
+// for tanh it must compute z again. The derivation is in docs/kernels.md.
 #include "attention.h"
 #include "multiply_add.h"
 
@@ -37,32 +38,34 @@ enum class Activation : i64 { leaky_relu = 0, tanh = 1 };
 // clang-format on
 GATTN_ARGS(GATv2Args, GATV2_FIELDS);
 
-// Of one number, or of a register of them.
+// LeakyReLU of a number or of a vector register.
 template <class Z, class A> inline Z leaky_relu(Z z, A negative_slope) {
   const Z low = negative_slope * z;
   return z > 0 ? z : low;
 }
 
-// The signs of an edge's z: of each 128 channels, bit v of byte i says whether z of channel
-// 16 v + i is above zero. So a vector of bytes has one bit of each for a vector of channels.
+// Bit masks of the signs of an edge's z. For each 128 channels, bit v of byte i is set if z of
+// channel 16 v + i is positive, so that bit v of 16 bytes is the mask of 16 adjacent channels.
 constexpr i64 sign_lanes = 16, signs_together = 8 * sign_lanes;
 
 inline i64 sign_bytes(i64 channels) {
   return (channels + signs_together - 1) / signs_together * sign_lanes;
 }
 
-// Call piece(v, first, n) for the channels that bit v of these bytes is of, n of them.
-template <class Piece> GATTN_INLINE void for_signs(i64 first, i64 channels, const Piece& piece) {
+// Call function(v, k, n) for each bit v, whose n channels begin with channel k.
+template <class Function>
+GATTN_INLINE void for_signs(i64 first, i64 channels, const Function& function) {
   if (first + signs_together <= channels) {
 #pragma GCC unroll 8
     for (int v = 0; v < 8; ++v)
-      piece(v, first + v * sign_lanes, std::integral_constant<i64, sign_lanes>());
+      function(v, first + v * sign_lanes, std::integral_constant<i64, sign_lanes>());
     return;
   }
   for (int v = 0; first < channels; ++v, first += sign_lanes)
-    piece(v, first, std::min(sign_lanes, channels - first));
+    function(v, first, std::min(sign_lanes, channels - first));
 }
 
+// Write the bit masks of the signs of z, [channels].
 template <class A> [[gnu::noinline]] void pack_signs(std::uint8_t* to, const A* z, i64 channels) {
   for (i64 first = 0; first < channels; first += signs_together, to += sign_lanes) {
     int bits[sign_lanes] = {};
@@ -75,8 +78,8 @@ template <class A> [[gnu::noinline]] void pack_signs(std::uint8_t* to, const A* 
   }
 }
 
-// to += change where z is above zero, elsewhere the slope times it.
-template <class A> [[gnu::noinline]] void add_signed(A* __restrict to, const A* __restrict change,
+// Add the gradient to `to`, multiplied by the slope for channels in which z is not positive.
+template <class A> [[gnu::noinline]] void add_signed(A* __restrict to, const A* __restrict grad,
                                                      const std::uint8_t* sign, A negative_slope,
                                                      i64 channels) {
   for (i64 first = 0; first < channels; first += signs_together, sign += sign_lanes) {
@@ -86,17 +89,17 @@ template <class A> [[gnu::noinline]] void add_signed(A* __restrict to, const A* 
     for_signs(first, channels, [&](int v, i64 at, auto n) {
 #pragma omp simd
       for (i64 i = 0; i < n; ++i) {
-        const A own = change[at + i], low = negative_slope * own;
-        to[at + i] += bits[i] & 1 << v ? own : low;
+        const A whole = grad[at + i], scaled = negative_slope * whole;
+        to[at + i] += bits[i] & 1 << v ? whole : scaled;
       }
     });
   }
 }
 
-// With tanh, which costs more than fixed channels would save, there is one form for any number of
-// them.
+// The functions with tanh have a loop for any number of channels, because tanh takes more time than
+// a fixed number of channels would save.
 
-// score_x = <w_x, tanh(z_x)>, of a block: [count, lanes] from [count, h, c].
+// Compute score_x = <w_x, tanh(z_x)> for a block: [count, lanes], with z [count, h, c].
 template <class A> [[gnu::noinline]] void tanh_scores(A* score, const A* w, const A* z, i64 count,
                                                       i64 heads, i64 lanes, i64 channels) {
   for (i64 t = 0; t < count; ++t)
@@ -107,21 +110,21 @@ template <class A> [[gnu::noinline]] void tanh_scores(A* score, const A* w, cons
     }
 }
 
-// z_x = grad_x w_x tanh'(z_x), of one edge.
+// Replace z_x of an edge by the gradient grad_x w_x tanh'(z_x).
 template <class A>
 [[gnu::noinline]] void tanh_gradient(A* z, const A* w, const A* grad, i64 heads, i64 channels) {
   for (i64 x = 0; x < heads; ++x) {
     A* to = z + x * channels;
-    const A *v = w + x * channels, change = grad[x];
+    const A *v = w + x * channels, grad_score = grad[x];
 #pragma omp simd
     for (i64 k = 0; k < channels; ++k) {
       const A y = tanh_of(to[k]);
-      to[k] = change * v[k] * (1 - y * y);
+      to[k] = grad_score * v[k] * (1 - y * y);
     }
   }
 }
 
-// to_x += grad_x tanh(z_x), of one edge.
+// Add grad_x tanh(z_x) of an edge to to_x.
 template <class A>
 [[gnu::noinline]] void add_tanh(A* to, const A* grad, const A* z, i64 heads, i64 channels) {
   for (i64 x = 0; x < heads; ++x) {
@@ -132,52 +135,54 @@ template <class A>
   }
 }
 
-// z and the score of blocks of edges, from either end: `own` is the row that stays, `other` the
-// table that is gathered.
+// Computes z and the score of blocks of edges, in a walk by destination or by source. `row_table`
+// has the features of the walk's rows, and `other` those at the other end of the edges, which are
+// gathered.
 template <class T, class I, int C> struct GATv2Score {
   using A = acc_t<T>;
-  static constexpr i64 values_ahead = ahead;
+  static constexpr i64 value_prefetch_distance = prefetch_distance;
 
   Edges<I> graph;
-  Table<const T> own, other, weight, edge_attr, edge_proj;
+  Table<const T> row_table, other, weight, edge_attr, edge_proj;
   i64 heads, lanes, channels, features;
-  bool tanh;  // only where C = 0
+  bool tanh;  // true only if C = 0
   A negative_slope;
 
-  Buffer<A> own_row, w, z, attr, projection;
-  const A* row_in_hand = nullptr;
-  i64 waiting = 0;  // edges whose z and attr are still needed: those of a block stand behind them
+  Buffer<A> row_buffer, w, z, attr, projection;
+  const A* current_row = nullptr;
+  i64 pending = 0;  // edges whose z and attr are still needed; those of the block follow them
 
   i64 c() const { return width<C>(channels); }
   bool has_tanh() const { return C == 0 && tanh; }
   i64 row_size() const { return heads * c(); }
   i64 extra_size() const { return 0; }
-  bool takes(i64) const { return false; }
-  void expect(i64 row) const { prefetch(own[row], row_size()); }
-  A* z_of(i64 t) const { return z.data() + (waiting + t) * row_size(); }
-  A* attr_of(i64 t) const { return attr.data() + (waiting + t) * features; }
-  void prepare(i64 room = block) {
-    own_row.resize(row_size()), w.resize(row_size()), z.resize(room * row_size());
+  bool has_extra(i64) const { return false; }
+  void prefetch_row(i64 row) const { prefetch(row_table[row], row_size()); }
+  A* z_of(i64 t) const { return z.data() + (pending + t) * row_size(); }
+  A* attr_of(i64 t) const { return attr.data() + (pending + t) * features; }
+  void prepare(i64 capacity = block) {
+    row_buffer.resize(row_size()), w.resize(row_size()), z.resize(capacity * row_size());
     for (i64 x = 0; x < heads; ++x) load(w.data() + x * c(), weight[x], c());
     if (!features) return;
-    attr.resize(room * features), projection.resize(features * row_size());
-    // W as [d, h, c], so that a row of it is as long as z.
+    attr.resize(capacity * features), projection.resize(features * row_size());
+    // W is stored as [d, h, c], so that its rows have the shape of z.
     for (i64 x = 0; x < heads; ++x)
       for (i64 k = 0; k < c(); ++k)
         for (i64 d = 0; d < features; ++d)
           projection[d * row_size() + x * c() + k] = wide(edge_proj[x][k * features + d]);
   }
-  void begin(i64 row) { row_in_hand = widened(own_row.data(), own[row], row_size()); }
+  void begin(i64 row) { current_row = widened(row_buffer.data(), row_table[row], row_size()); }
 
-  // z of a block, from the rows gathered and the caller's edge positions.
+  // Compute z of a block. gathered(t) is the row at the other end of edge t, and position(t) its
+  // index in the caller's order.
   template <class Gather, class Position>
   void hidden(i64 count, const Gather& gathered, const Position& position) {
     for (i64 t = 0; t < count; ++t) {
-      const T* row = gathered(t);
+      const T* other_row = gathered(t);
       A* to = z_of(t);
-      const A* mine = row_in_hand;
+      const A* row = current_row;
 #pragma omp simd
-      for (i64 k = 0; k < row_size(); ++k) to[k] = mine[k] + wide(row[k]);
+      for (i64 k = 0; k < row_size(); ++k) to[k] = row[k] + wide(other_row[k]);
     }
     if (!features) return;
     for (i64 t = 0; t < count; ++t) load(attr_of(t), edge_attr[position(t)], features);
@@ -185,64 +190,64 @@ template <class T, class I, int C> struct GATv2Score {
                  row_size());
   }
 
-  // Forward, backward and the scores alone share it.
+  // Compute the scores of a block, in forward, in backward and for gatv2_score.
   [[gnu::noinline]] void scores(i64 first, i64 count, A* __restrict s) {
     hidden(
         count,
         [&](i64 t) {
           const i64 at = first + t;
-          if (at + ahead < graph.e) {
-            prefetch(other[graph.col[at + ahead]], row_size());
-            if (features) prefetch(edge_attr[graph.perm[at + ahead]], features);
+          if (at + prefetch_distance < graph.e) {
+            prefetch(other[graph.col[at + prefetch_distance]], row_size());
+            if (features) prefetch(edge_attr[graph.perm[at + prefetch_distance]], features);
           }
           return other[graph.col[at]];
         },
         [&](i64 t) { return graph.perm[first + t]; });
     if (has_tanh()) return tanh_scores(s, w.data(), z_of(0), count, heads, lanes, c());
     const A* v = w.data();
-    const A below = negative_slope;
+    const A slope = negative_slope;
     const i64 n = c();
     for (i64 t = 0; t < count; ++t) {
       const A* from = z_of(t);
       sums_of_heads<C, A>(s + t * lanes, heads, n, [=](auto at) {
-        return at.of(v, at.head * n) * leaky_relu(at.of(from, at.head * n), below);
+        return at.of(v, at.head * n) * leaky_relu(at.of(from, at.head * n), slope);
       });
     }
   }
 
-  // dz of one edge into z, in place, from the gradient of its score, [h].
+  // Replace z of edge t of the block by dz, given the gradient of its score, [h].
   void hidden_gradient(i64 t, const A* grad) {
-    A* own_z = z_of(t);
-    if (has_tanh()) return tanh_gradient(own_z, w.data(), grad, heads, c());
-    const A below = negative_slope;
+    A* edge_z = z_of(t);
+    if (has_tanh()) return tanh_gradient(edge_z, w.data(), grad, heads, c());
+    const A slope = negative_slope;
     const i64 n = c();
     for (i64 x = 0; x < heads; ++x) {
-      A* to = own_z + x * n;
-      const A *v = w.data() + x * n, change = grad[x];
+      A* to = edge_z + x * n;
+      const A *v = w.data() + x * n, grad_score = grad[x];
 #pragma omp simd
-      for (i64 k = 0; k < n; ++k) to[k] = change * v[k] * (to[k] > 0 ? A(1) : below);
+      for (i64 k = 0; k < n; ++k) to[k] = grad_score * v[k] * (to[k] > 0 ? A(1) : slope);
     }
   }
 
-  // grad_x w_x of one edge, [h, c], where its z would stand.
+  // Write grad_x w_x of one edge, [h, c], to the first row of z.
   void weighted_gradient(const A* grad) {
     const i64 n = c();
     for (i64 x = 0; x < heads; ++x) {
       A* to = z.data() + x * n;
-      const A *v = w.data() + x * n, change = grad[x];
-      for_channels<C>(n, [=](i64 k) { to[k] = change * v[k]; });
+      const A *v = w.data() + x * n, grad_score = grad[x];
+      for_channels<C>(n, [=](i64 k) { to[k] = grad_score * v[k]; });
     }
   }
 
-  void take(A*, A*, i64, i64, const A*, const A*, const T* const*, const i64*) {}
+  void accumulate_extra(A*, A*, i64, i64, const A*, const A*, const T* const*, const i64*) {}
   void end(A*, const A*, const A*, const A*, i64) {}
 };
 
 template <class T, class I, int C>
-GATv2Score<T, I, C> score_of(const GATv2Args& args, const Rows& own, const Rows& other) {
+GATv2Score<T, I, C> score_of(const GATv2Args& args, const Rows& row_table, const Rows& other) {
   return {
       .graph = Edges<I>(args),
-      .own = own,
+      .row_table = row_table,
       .other = other,
       .weight = args.weight,
       .edge_attr = args.edge_attr,
@@ -256,6 +261,7 @@ GATv2Score<T, I, C> score_of(const GATv2Args& args, const Rows& own, const Rows&
   };
 }
 
+// First walk of backward, over the edges into each destination.
 template <class T, class I, int C> struct GATv2BackwardByDestination {
   using A = acc_t<T>;
 
@@ -265,13 +271,13 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
   i64 value_channels;
   const A *row_max, *row_sum;
   T *grad_query, *grad_edge_attr;
-  HandedOver<A> handed;
+  EdgeValues<A> edge_values;
   std::uint8_t* signs;  // null with tanh
   EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, delta, shift, inverse, grad_attr, transposed;
-  const A* own_grad = nullptr;
-  Buffer<i64> waiting_edge;  // the caller's positions of those that wait
+  const A* grad_row = nullptr;
+  Buffer<i64> pending_edges;  // the caller's index of each pending edge
 
   i64 heads() const { return score.heads; }
   i64 lanes() const { return score.lanes; }
@@ -281,34 +287,34 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
   // Sums over all rows: dw, then dW as [d, h c].
   i64 shared_size() const { return score.row_size() * (1 + score.features); }
   void prepare() {
-    constexpr i64 room = most_waiting + block;
-    score.prepare(room), terms.prepare();
+    constexpr i64 capacity = max_pending + block;
+    score.prepare(capacity), terms.prepare();
     s.resize(block * lanes()), ds.resize(block * lanes()), g.resize(heads() * cv());
     delta.resize(lanes()), shift.resize(lanes()), inverse.resize(lanes());
     if (!grad_edge_attr) return;
     const i64 size = score.row_size(), n = score.features;
-    waiting_edge.resize(room), grad_attr.resize(room * n), transposed.resize(size * n);
+    pending_edges.resize(capacity), grad_attr.resize(capacity * n), transposed.resize(size * n);
     for (i64 k = 0; k < n; ++k)
       for (i64 y = 0; y < size; ++y) transposed[y * n + k] = score.projection[k * size + y];
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
-  void expect(i64 row) const {
-    score.expect(row);
+  void prefetch_row(i64 row) const {
+    score.prefetch_row(row);
     prefetch(grad_out[row], heads() * cv());
     prefetch(out + row * heads() * cv(), heads() * cv());
     prefetch<1>(grad_query + row * state_size(), state_size());
   }
-  void follow(i64 last) { terms.follow(last); }
+  void set_end(i64 last) { terms.set_end(last); }
   void finish(A* shared) {
-    join_products(shared);
+    flush_products(shared);
     terms.finish();
   }
   void end(const A* state, i64 row) const {
     store(grad_query + row * state_size(), state, state_size());
   }
 
-  void edges(A* state, A* shared, i64 row, i64 first, i64 last) {
+  void add_edges(A* state, A* shared, i64 row, i64 first, i64 last) {
     begin_row(row), begin(state);
     const i64 size = score.row_size();
     for (i64 at = first; at < last; at += block) {
@@ -317,100 +323,105 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
       if (terms.bias) terms.add_bias(s.data(), at, count);
       gradients(at, count);
       for (i64 t = 0; t < count; ++t) {
-        const A* change = ds.data() + t * lanes();
-        handed.store(at + t, s.data() + t * lanes(), change);
-        weight_gradient(shared, t, change);
+        const A* grad_score = ds.data() + t * lanes();
+        edge_values.store(at + t, s.data() + t * lanes(), grad_score);
+        weight_gradient(shared, t, grad_score);
         if (signs) pack_signs(signs + (at + t) * sign_bytes(size), score.z_of(t), size);
-        score.hidden_gradient(t, change);
+        score.hidden_gradient(t, grad_score);
         add(state, score.z_of(t), size);
       }
-      if (score.features) wait(shared, at, count);
+      if (score.features) append_pending(shared, at, count);
     }
   }
 
-  // dW and da need the dz of a block: they are formed of several short rows at a time.
-  void wait(A* shared, i64 first, i64 count) {
+  // Keep dz of a block for the products in dW and da, which are computed for several short rows
+  // together.
+  void append_pending(A* shared, i64 first, i64 count) {
     if (grad_edge_attr)
-      for (i64 t = 0; t < count; ++t) waiting_edge[score.waiting + t] = score.graph.perm[first + t];
-    score.waiting += count;
-    if (score.waiting >= most_waiting) join_products(shared);
+      for (i64 t = 0; t < count; ++t)
+        pending_edges[score.pending + t] = score.graph.perm[first + t];
+    score.pending += count;
+    if (score.pending >= max_pending) flush_products(shared);
   }
 
-  void join_products(A* shared) {
-    const i64 size = score.row_size(), n = score.features, count = score.waiting;
+  void flush_products(A* shared) {
+    const i64 size = score.row_size(), n = score.features, count = score.pending;
     if (grad_edge_attr) edge_gradients(count);
     multiply_add(shared + size, score.attr.data(), 1, n, score.z.data(), n, count, size, size);
-    score.waiting = 0;
+    score.pending = 0;
   }
 
   void begin_row(i64 row) {
     score.begin(row);
-    own_grad = widened(g.data(), grad_out[row], heads() * cv());
-    head_dots<C>(delta.data(), own_grad, out + row * heads() * cv(), heads(), cv());
+    grad_row = widened(g.data(), grad_out[row], heads() * cv());
+    head_dots<C>(delta.data(), grad_row, out + row * heads() * cv(), heads(), cv());
     load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads(), lanes());
   }
 
-  // alpha times its factors into s, the score's gradient into ds.
+  // Write alpha times its factors to s, and the gradient of the score to ds.
   void gradients(i64 first, i64 count) {
     const Edges<I>& graph = score.graph;
-    A *flat = s.data(), *products = ds.data();
-    const A *own_shift = shift.data(), *inv = inverse.data(), *own_delta = delta.data();
+    A *alphas = s.data(), *products = ds.data();
+    const A *row_shift = shift.data(), *inv = inverse.data(), *row_delta = delta.data();
     for (i64 t = 0; t < count; ++t) {
       const i64 at = first + t;
-      if (at + ahead < graph.e) {
-        prefetch(value[graph.col[at + ahead]], heads() * cv());
+      if (at + prefetch_distance < graph.e) {
+        prefetch(value[graph.col[at + prefetch_distance]], heads() * cv());
         if (grad_edge_attr)
-          prefetch<1>(grad_edge_attr + graph.perm[at + ahead] * score.features, score.features);
+          prefetch<1>(grad_edge_attr + graph.perm[at + prefetch_distance] * score.features,
+                      score.features);
       }
       const T* v = value[graph.col[at]];
-      A *inner = ds.data() + t * lanes(), *exponent = flat + t * lanes();
-      head_dots<C>(inner, own_grad, v, heads(), cv());
-      for_lanes(lanes(), [=](i64 x) { exponent[x] -= own_shift[x]; });
+      A *product = ds.data() + t * lanes(), *exponent = alphas + t * lanes();
+      head_dots<C>(product, grad_row, v, heads(), cv());
+      for_lanes(lanes(), [=](i64 x) { exponent[x] -= row_shift[x]; });
     }
-    exponentials(flat, count * lanes());
+    exponentials(alphas, count * lanes());
     if (terms.has_factors()) terms.scale_products(products, first, count);
     for (i64 t = 0; t < count; ++t) {
-      A *p = flat + t * lanes(), *change = ds.data() + t * lanes();
+      A *p = alphas + t * lanes(), *grad_score = ds.data() + t * lanes();
       for_lanes(lanes(), [=](i64 x) {
         p[x] *= inv[x];
-        change[x] = p[x] * (change[x] - own_delta[x]);
+        grad_score[x] = p[x] * (grad_score[x] - row_delta[x]);
       });
     }
-    if (terms.bias.back) terms.store_bias_gradients(products, first, count);
-    if (terms.has_factors()) terms.scale_weights(flat, first, count);
+    if (terms.bias.gradient) terms.store_bias_gradients(products, first, count);
+    if (terms.has_factors()) terms.scale_weights(alphas, first, count);
   }
 
-  void weight_gradient(A* to, i64 t, const A* change) {
+  // Add ds act(z) of edge t of the block to dw.
+  void weight_gradient(A* to, i64 t, const A* grad_score) {
     const A* z = score.z_of(t);
-    const A below = score.negative_slope;
+    const A slope = score.negative_slope;
     const i64 n = c();
-    if (score.has_tanh()) return add_tanh(to, change, z, heads(), n);
+    if (score.has_tanh()) return add_tanh(to, grad_score, z, heads(), n);
     for (i64 x = 0; x < heads(); ++x) {
-      const A factor = change[x];
+      const A factor = grad_score[x];
 #pragma omp simd
-      for (i64 k = 0; k < n; ++k) to[x * n + k] += factor * leaky_relu(z[x * n + k], below);
+      for (i64 k = 0; k < n; ++k) to[x * n + k] += factor * leaky_relu(z[x * n + k], slope);
     }
   }
 
-  // W^T dz of the edges that wait.
+  // Compute da = W^T dz of the pending edges.
   void edge_gradients(i64 count) {
     const i64 size = score.row_size(), n = score.features;
     fill(grad_attr.data(), A(0), count * n);
     multiply_add(grad_attr.data(), score.z.data(), size, 1, transposed.data(), count, size, n, n);
     for (i64 t = 0; t < count; ++t)
-      store(grad_edge_attr + waiting_edge[t] * n, grad_attr.data() + t * n, n);
+      store(grad_edge_attr + pending_edges[t] * n, grad_attr.data() + t * n, n);
   }
 };
 
+// Second walk of backward, over the edges out of each source.
 template <class T, class I, int C> struct GATv2BackwardBySource {
   using A = acc_t<T>;
 
   GATv2Score<T, I, C> score;
   Table<const T> grad_out;
   i64 value_channels;
-  HandedOver<A> handed;
-  const std::uint8_t* signs;  // null with tanh: then z is formed again
-  T *grad_key, *grad_value;   // grad_value is null where value is key: dv joins dk
+  EdgeValues<A> edge_values;
+  const std::uint8_t* signs;  // null with tanh, for which z is computed again
+  T *grad_key, *grad_value;   // grad_value is null if value is key: dv is then added to dk
 
   i64 c() const { return score.c(); }
   i64 cv() const { return C ? C : value_channels; }
@@ -421,48 +432,48 @@ template <class T, class I, int C> struct GATv2BackwardBySource {
   void prepare() { score.prepare(); }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
-  void expect(i64 source) const {
-    if (!signs) score.expect(source);
+  void prefetch_row(i64 source) const {
+    if (!signs) score.prefetch_row(source);
     prefetch<1>(grad_key + source * key_size(), key_size());
     if (grad_value) prefetch<1>(grad_value + source * value_size(), value_size());
   }
 
-  void edges(A* state, A*, i64 source, i64 first, i64 last) {
+  void add_edges(A* state, A*, i64 source, i64 first, i64 last) {
     const Edges<I>& graph = score.graph;
     A *grad_k = state, *grad_v = grad_value ? state + key_size() : state;
     score.begin(source), begin(state);
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
-      for (i64 t = 0; t < count; ++t) ask(at + t + ahead);
-      if (!signs) form_hidden(at, count);
+      for (i64 t = 0; t < count; ++t) prefetch_edge(at + t + prefetch_distance);
+      if (!signs) compute_hidden(at, count);
       for (i64 t = 0; t < count; ++t) {
         const i64 position = graph.csr2csc[at + t];
-        const A* change = handed.grad_score(position);
+        const A* grad_score = edge_values.grad_score(position);
         if (signs) {
-          score.weighted_gradient(change);
+          score.weighted_gradient(grad_score);
           add_signed(grad_k, score.z_of(0), signs + position * sign_bytes(key_size()),
                      score.negative_slope, key_size());
         } else {
-          score.hidden_gradient(t, change);
+          score.hidden_gradient(t, grad_score);
           add(grad_k, score.z_of(t), key_size());
         }
       }
       add_rows<C, T>(
           grad_v, false, count, score.heads, cv(),
-          [=, this](i64 t) { return handed.weight(score.graph.csr2csc[at + t]); },
+          [=, this](i64 t) { return edge_values.weight(score.graph.csr2csc[at + t]); },
           [=, this](i64 t) { return grad_out[score.graph.row[at + t]]; },
           [this](i64 x) { return x * cv(); });
     }
   }
 
-  [[gnu::noinline]] void form_hidden(i64 first, i64 count) {
+  [[gnu::noinline]] void compute_hidden(i64 first, i64 count) {
     const Edges<I>& graph = score.graph;
     score.hidden(
         count, [&](i64 t) { return score.other[graph.row[first + t]]; },
         [&](i64 t) { return graph.perm[graph.csr2csc[first + t]]; });
   }
 
-  void ask(i64 at) const {
+  void prefetch_edge(i64 at) const {
     const Edges<I>& graph = score.graph;
     if (at >= graph.e) return;
     if (signs) {
@@ -470,12 +481,13 @@ template <class T, class I, int C> struct GATv2BackwardBySource {
     } else {
       if (score.features) {
         prefetch(score.edge_attr[graph.perm[graph.csr2csc[at]]], score.features);
-        if (at + ahead < graph.e) prefetch_index(graph.perm, graph.csr2csc[at + ahead]);
+        if (at + prefetch_distance < graph.e)
+          prefetch_index(graph.perm, graph.csr2csc[at + prefetch_distance]);
       }
       prefetch(score.other[graph.row[at]], key_size());
     }
     prefetch(grad_out[graph.row[at]], value_size());
-    handed.ask(graph.csr2csc[at]);
+    edge_values.prefetch_edge(graph.csr2csc[at]);
   }
 
   void end(const A* state, i64 source) const {
@@ -484,7 +496,7 @@ template <class T, class I, int C> struct GATv2BackwardBySource {
   }
 };
 
-// Scores alone, at the caller's positions.
+// Computes the scores of all edges and heads, in the caller's order.
 template <class T, class I, int C> struct GATv2ScoreWalk {
   using A = acc_t<T>;
 
@@ -497,9 +509,9 @@ template <class T, class I, int C> struct GATv2ScoreWalk {
   void prepare() { score.prepare(), s.resize(block * score.lanes); }
   void begin(A*) const {}
   void merge(A*, const A*) const {}
-  void expect(i64 row) const { score.expect(row); }
+  void prefetch_row(i64 row) const { score.prefetch_row(row); }
   void end(const A*, i64) const {}
-  void edges(A*, A*, i64 row, i64 first, i64 last) {
+  void add_edges(A*, A*, i64 row, i64 first, i64 last) {
     score.begin(row);
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
@@ -511,7 +523,8 @@ template <class T, class I, int C> struct GATv2ScoreWalk {
   }
 };
 
-// The channels to dispatch on: those compiled in serve key and value alike, and not tanh.
+// The number of channels to dispatch on. Fixed numbers of channels hold for both key and value, and
+// are not used with tanh.
 i64 common_channels(const GATv2Args& args) {
   const bool common = args.channels == args.value_channels && args.activation != Activation::tanh;
   return common ? args.channels : 0;
@@ -523,7 +536,7 @@ i64 work_per_edge(const GATv2Args& args) {
   return args.heads * (args.channels * (2 + args.features) + args.value_channels + 8);
 }
 
-// The sum of dW, [d, h c], as the parameter stands: [h, c, d].
+// Write dW, which is summed as [d, h c], in the shape of the parameter, [h, c, d].
 template <class T, class A> void store_transposed(T* to, const A* from, i64 features, i64 size) {
   for (i64 y = 0; y < size; ++y)
     for (i64 k = 0; k < features; ++k) to[y * features + k] = narrow<T>(from[k * size + y]);
@@ -555,7 +568,7 @@ void gatv2_backward(const GATv2Args& args) {
         .row_sum = static_cast<const A*>(args.row_sum),
         .grad_query = static_cast<T*>(args.grad_query),
         .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
-        .handed = {numbers.get(), heads},
+        .edge_values = {numbers.get(), heads},
         .signs = has_signs ? signs.get() : nullptr,
         .terms = terms_of<T, I>(args),
     };
@@ -566,7 +579,7 @@ void gatv2_backward(const GATv2Args& args) {
         .score = score_of<T, I, C>(args, args.key, args.query),
         .grad_out = args.grad_out,
         .value_channels = args.value_channels,
-        .handed = by_destination.handed,
+        .edge_values = by_destination.edge_values,
         .signs = by_destination.signs,
         .grad_key = static_cast<T*>(args.grad_key),
         .grad_value = static_cast<T*>(args.grad_value),

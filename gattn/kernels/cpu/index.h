@@ -1,4 +1,4 @@
-// Indices of a layout, 32 or 64 bits wide.
+// Index arrays of a layout, with 32-bit or 64-bit indices.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@
 
 namespace gattn::GATTN_ISA {
 
-// Index type of loops that are compiled once for both widths: checked at each read of an index.
+// Index type of loops that are compiled once for both widths; each read checks the width.
 struct AnyIndex {};
 
+// Index array whose width is known only at run time.
 struct AnyIndices {
   const void* data = nullptr;
   bool is_int64 = false;
@@ -36,7 +37,7 @@ inline void prefetch_index(const AnyIndices& indices, i64 k) {
   __builtin_prefetch(static_cast<const char*>(indices.data) + k * (indices.is_int64 ? 8 : 4));
 }
 
-// The layout with its index type restored.
+// The layout in a kernel's arguments, with its index type as a template parameter.
 template <class I> struct Edges {
   Indices<I> rowptr, col, perm, colptr, row, csr2csc;
   i64 n, m, e;

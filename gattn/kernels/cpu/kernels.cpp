@@ -1,4 +1,4 @@
-// All kernels of one instruction set: the tables of the families, one line a family.
+// Table of all kernels of one instruction set, joined from the tables of the families.
 #include <vector>
 
 #include "args.h"

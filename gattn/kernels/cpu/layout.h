@@ -1,4 +1,4 @@
-// Layout-building: three stable counting sorts, linear in nodes and edges.
+// Construction of a layout by three stable counting sorts, in time linear in nodes and edges.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,8 @@ namespace gattn {
 
 using i64 = std::int64_t;
 
-// Stable counting sort of positions 0 .. e by key: ptr [size + 1] and the order [e].
+// Stable counting sort by key of the positions 0 to e - 1. Writes the offset of each key, ptr
+// [size + 1], and the sorted positions, order [e].
 template <class I, class Key, class Item>
 void counting_sort(i64 e, i64 size, const Key& key, const Item& item, I* ptr, I* order) {
   std::vector<I> next(size + 1, 0);
@@ -22,8 +23,8 @@ void counting_sort(i64 e, i64 size, const Key& key, const Item& item, I* ptr, I*
   }
 }
 
-// Compressed columns from compressed rows with known column offsets; the edges of each column are
-// in the order of the rows.
+// Convert CSR to CSC with known column offsets. The edges of each column are in the order of the
+// rows.
 template <class I> void fill_columns(const I* rowptr, const I* col, const I* colptr, i64 m, i64 n,
                                      I* row, I* csr2csc) {
   std::vector<I> next(colptr, colptr + m);
@@ -35,7 +36,7 @@ template <class I> void fill_columns(const I* rowptr, const I* col, const I* col
     }
 }
 
-// The same, and also the offsets: [m + 1].
+// Convert CSR to CSC, and compute the column offsets colptr [m + 1].
 template <class I>
 void build_columns(const I* rowptr, const I* col, i64 m, i64 n, I* colptr, I* row, I* csr2csc) {
   std::fill(colptr, colptr + m + 1, I(0));
@@ -44,9 +45,10 @@ void build_columns(const I* rowptr, const I* col, i64 m, i64 n, I* colptr, I* ro
   fill_columns(rowptr, col, colptr, m, n, row, csr2csc);
 }
 
-// Returns false if an index is negative or not below its size. Every index is read exactly once, so
-// that a concurrent write cannot cause an invalid access. Intermediate values are stored in outputs
-// that are written last, so that no other memory of the size of the edges is needed.
+// Build the layout of edges. Returns false if an index is negative or not below its size. Every
+// index is read exactly once, so that a concurrent write cannot cause an invalid access.
+// Intermediate values are stored in outputs that are written last, so that no scratch memory of
+// the size of the edges is needed.
 template <class Source, class I> bool build_layout(const Source* source, const Source* destination,
                                                    i64 e, i64 m, i64 n, I* rowptr, I* col, I* perm,
                                                    I* colptr, I* row, I* csr2csc) {

@@ -1,5 +1,6 @@
-// Large new buffers: request huge pages before the first write. On Linux a page fault for each
-// 4 KiB page would otherwise cost more time than the kernels that fill the buffer.
+// Memory: allocation of scratch buffers, and huge pages for large tensors. Without huge pages,
+// Linux has a page fault for each new 4 KiB page, which takes more time than the kernels that fill
+// the memory.
 #pragma once
 
 #include <atomic>
@@ -17,16 +18,17 @@
 
 namespace gattn {
 
+// Request huge pages for memory that has not been written yet.
 inline void advise_huge([[maybe_unused]] void* data, [[maybe_unused]] std::int64_t num_bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   constexpr std::uintptr_t page = 1 << 12, huge = 1 << 21;
   if (num_bytes < std::int64_t(2 * huge)) return;
   const std::uintptr_t first = (reinterpret_cast<std::uintptr_t>(data) + page - 1) / page * page;
   const std::uintptr_t last = (reinterpret_cast<std::uintptr_t>(data) + num_bytes) / page * page;
-  // Only advice: the system may decline and use small pages.
+  // The system may ignore the request and use small pages.
   (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
-  // Cause the page faults on all threads: threads that write to the same huge page wait for the one
-  // that faults first.
+  // Each thread causes the page faults of different huge pages. Otherwise, several threads would
+  // first write to the same page, and all would wait for its page fault.
   auto* bytes = static_cast<volatile char*>(data);
 #pragma omp parallel for schedule(static)
   for (std::int64_t at = 0; at < num_bytes; at += huge) bytes[at] = 0;
@@ -68,7 +70,8 @@ struct Free {
   return data;
 }
 
-// Zeroed memory of one thread. A copy is empty, because every thread fills its own copy of a body.
+// Zeroed memory of one thread. A copy is empty: each thread copies the body of a kernel, and then
+// allocates the buffers of its copy.
 template <class A> class Buffer {
  public:
   Buffer() = default;
@@ -76,7 +79,7 @@ template <class A> class Buffer {
   Buffer(const Buffer&) noexcept {}
   Buffer& operator=(const Buffer&) = delete;
 
-  // Aligned to cache lines, so that each of the largest vectors lies in one line.
+  // The memory is aligned to cache lines, so that no vector register crosses a line.
   void resize(std::int64_t size) {
     constexpr std::int64_t line = 64;
     memory_.reset(allocate_zeros(size * std::int64_t(sizeof(A)) + line));
@@ -91,11 +94,11 @@ template <class A> class Buffer {
   A* data_ = nullptr;
 };
 
-// Allocation by the threads of a parallel region. No exception may leave the region: if one thread
-// cannot allocate, all threads skip the work, and the caller throws.
+// Allocation by the threads of a parallel region. An exception must not leave the region. If one
+// thread cannot allocate, all threads skip the work, and the caller throws after the region.
 class Allocation {
  public:
-  // All threads of the region must call it; returns whether all allocations succeeded.
+  // Call `allocate`, and return whether it succeeded in all threads. All threads must call this.
   template <class Function> bool attempt(const Function& allocate) {
     try {
       allocate();

@@ -1,4 +1,4 @@
-// A small matrix product whose sums stay in registers.
+// Product of small matrices whose sums stay in registers.
 #include "multiply_add.h"
 
 #include <type_traits>
@@ -9,29 +9,31 @@ namespace gattn::GATTN_ISA {
 
 namespace {
 
-// `tall` rows and `broad` columns, whose sums stay in registers.
-template <int tall, int broad, class A>
+// Compute a tile of tile_rows x tile_columns sums, which stay in registers.
+template <int tile_rows, int tile_columns, class A>
 GATTN_INLINE void multiply_add_tile(A* __restrict to, const A* __restrict left, i64 row, i64 step,
                                     const A* __restrict right, i64 depth, i64 width, i64 stride) {
-  A sum[tall][broad];
+  A sum[tile_rows][tile_columns];
 #pragma GCC unroll 4
-  for (int u = 0; u < tall; ++u) load(sum[u], to + u * width, broad);
+  for (int u = 0; u < tile_rows; ++u) load(sum[u], to + u * width, tile_columns);
   for (i64 d = 0; d < depth; ++d) {
     const A *factor = left + d * step, *from = right + d * stride;
 #pragma GCC unroll 4
-    for (int u = 0; u < tall; ++u) axpy<broad>(sum[u], factor[u * row], from, broad);
+    for (int u = 0; u < tile_rows; ++u)
+      axpy<tile_columns>(sum[u], factor[u * row], from, tile_columns);
   }
 #pragma GCC unroll 4
-  for (int u = 0; u < tall; ++u) load(to + u * width, sum[u], broad);
+  for (int u = 0; u < tile_rows; ++u) load(to + u * width, sum[u], tile_columns);
 }
 
-// Rows of few edges leave one to three rows over: the common case of molecules.
-template <int broad, class A>
+// Compute tile_columns columns of all rows. The last one to three rows have a tile of that height,
+// because this case is common: in molecules, nodes have few edges.
+template <int tile_columns, class A>
 void multiply_add_columns(A* __restrict to, const A* __restrict left, i64 row, i64 step,
                           const A* __restrict right, i64 rows, i64 depth, i64 width, i64 stride) {
-  const auto tile = [=]<int tall>(std::integral_constant<int, tall>, i64 m) {
-    multiply_add_tile<tall, broad>(to + m * width, left + m * row, row, step, right, depth, width,
-                                   stride);
+  const auto tile = [=]<int tile_rows>(std::integral_constant<int, tile_rows>, i64 m) {
+    multiply_add_tile<tile_rows, tile_columns>(to + m * width, left + m * row, row, step, right,
+                                               depth, width, stride);
   };
   i64 m = 0;
   for (; m + 4 <= rows; m += 4) tile(std::integral_constant<int, 4>(), m);
@@ -46,9 +48,10 @@ template <class A> void multiply_add_all(A* __restrict to, const A* __restrict l
                                          i64 step, const A* __restrict right, i64 rows, i64 depth,
                                          i64 width, i64 stride) {
   i64 f = 0;
-  const auto columns = [&]<int broad>(std::integral_constant<int, broad>) {
-    for (; f + broad <= width; f += broad)
-      multiply_add_columns<broad>(to + f, left, row, step, right + f, rows, depth, width, stride);
+  const auto columns = [&]<int tile_columns>(std::integral_constant<int, tile_columns>) {
+    for (; f + tile_columns <= width; f += tile_columns)
+      multiply_add_columns<tile_columns>(to + f, left, row, step, right + f, rows, depth, width,
+                                         stride);
   };
   columns(std::integral_constant<int, sizeof(A) == 4 ? 64 : 32>());
   columns(std::integral_constant<int, 16>());

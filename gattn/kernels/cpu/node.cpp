@@ -1,9 +1,9 @@
-// Scalars per node and head, of GATConv and SuperGATConv: s_t[i] = <v_i, a_t> for each of a few
-// vectors a_t [h, c].
+// Scores of nodes, for GATConv and SuperGATConv: s_t[i] = <v_i, a_t> per head, for a small number
+// of vectors a_t [h, c].
 //
-// Forward reads v once for all vectors. Backward, dv_i = sum_t ds_t[i] a_t and
-// da_t = sum_i ds_t[i] v_i, reads v and writes dv once; the sum over nodes is taken in as many
-// parts as their number alone says.
+// Forward reads v once for all vectors. Backward computes dv_i = sum_t ds_t[i] a_t and da_t = sum_i
+// ds_t[i] v_i; it reads v once and writes dv once. The sum over nodes has a number of partial sums
+// that depends on the number of nodes alone, so that any number of threads gives the same bits.
 #include "dispatch.h"
 #include "head_sums.h"
 #include "rows.h"
@@ -21,8 +21,8 @@ namespace {
 // clang-format on
 GATTN_ARGS(NodeArgs, NODE_FIELDS);
 
-constexpr i64 part_rows = 256;
-constexpr i64 most_parts = 64;
+constexpr i64 part_rows = 256;  // minimum number of nodes of a partial sum
+constexpr i64 max_parts = 64;   // maximum number of partial sums
 
 void node_scores(const NodeArgs& args) {
   dispatch(args.dtype, false, args.channels, [&]<class T, class I, int C>() {
@@ -54,10 +54,10 @@ void node_scores_backward(const NodeArgs& args) {
     const Table<const T> value(args.value), vectors(args.vectors), grad(args.grad);
     const Buffer<A> wide_vectors(count * size);
     for (i64 t = 0; t < count; ++t) load(wide_vectors.data() + t * size, vectors[t], size);
-    const i64 parts = std::clamp<i64>(args.num_nodes / part_rows, 1, most_parts);
+    const i64 parts = std::clamp<i64>(args.num_nodes / part_rows, 1, max_parts);
     const Buffer<A> sums(parts * count * size);
     Allocation allocation;
-#pragma omp parallel if (args.num_nodes * size * count > parallel_work)
+#pragma omp parallel if (args.num_nodes * size * count > min_parallel_work)
     {
       Buffer<A> row;
       const i64 served = allocation.attempt([&] { row.resize(size); }) ? parts : 0;

@@ -1,5 +1,5 @@
-// Loops over the channels of one row. C is the number of channels per head where it is known at
-// compile time, 0 where it is not.
+// Loops over the channels of one row. C is the number of channels per head if it is known at
+// compile time, otherwise 0.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace gattn::GATTN_ISA {
 
-// The number of channels: a constant wherever it can be one.
+// The number of channels, which is a constant if C is not 0.
 template <int C> inline i64 width(i64 channels) { return C ? C : channels; }
 
 template <class A, class T> inline void load(A* __restrict to, const T* __restrict from, i64 n) {
@@ -35,27 +35,27 @@ template <class A> inline void add(A* __restrict to, const A* __restrict from, i
   for (i64 k = 0; k < n; ++k) to[k] += from[k];
 }
 
-// Call step(k) for k < n, in vector code. If n is not a constant, it runs pieces of constant size,
-// because a loop of unknown length costs more than a short row.
+// Call step(k) for k < n, in vector code. If n is not a constant, the loop is divided into tiles of
+// constant size, because the overhead of a loop of unknown length exceeds the cost of a short row.
 template <int C, class Step> GATTN_INLINE void for_channels(i64 n, const Step& step) {
   if constexpr (C > 0) {
 #pragma omp simd
     for (i64 k = 0; k < C; ++k) step(k);
   } else {
     i64 k = 0;
-    const auto piece = [&]<int L>(std::integral_constant<int, L>) {
+    const auto tile = [&]<int L>(std::integral_constant<int, L>) {
 #pragma omp simd
       for (int u = 0; u < L; ++u) step(k + u);
       k += L;
     };
-    while (k + 16 <= n) piece(std::integral_constant<int, 16>());
-    if (n & 8) piece(std::integral_constant<int, 8>());
-    if (n & 4) piece(std::integral_constant<int, 4>());
+    while (k + 16 <= n) tile(std::integral_constant<int, 16>());
+    if (n & 8) tile(std::integral_constant<int, 8>());
+    if (n & 4) tile(std::integral_constant<int, 4>());
     for (; k < n; ++k) step(k);
   }
 }
 
-// Sum of L numbers by repeated addition of halves.
+// Sum of L numbers: the halves are added until one number is left.
 template <int L, class A> GATTN_INLINE A sum_of_lanes(const A* part) {
   if constexpr (L == 1) {
     return part[0];
@@ -72,8 +72,8 @@ template <int L, class A> GATTN_INLINE A sum_of_lanes(const A* part) {
   }
 }
 
-// Sum of term(k), k < n. If n is a constant, a vector of partial sums is reduced at the end;
-// the compiler would add the lanes of the last vector one after another.
+// Sum of term(k) for k < n. If n is a constant, a vector of partial sums is reduced at the end by
+// sum_of_lanes. The compiler's own reduction would add the lanes one after another.
 template <int C, class A, class Term> GATTN_INLINE A sum_of(i64 n, const Term& term) {
   if constexpr (C > 0) {
     constexpr int L = C * sizeof(A) < 64 ? C : 64 / sizeof(A);
@@ -106,13 +106,13 @@ GATTN_INLINE A dot(const A* __restrict a, const T* __restrict b, i64 channels) {
   return sum_of<C, A>(width<C>(channels), [=](i64 k) { return a[k] * wide(b[k]); });
 }
 
-// to += weight * from
+// Add weight times `from` to `to`.
 template <int C, class A, class T>
 GATTN_INLINE void axpy(A* __restrict to, A weight, const T* __restrict from, i64 channels) {
   for_channels<C>(channels, [=](i64 k) { to[k] += weight * wide(from[k]); });
 }
 
-// Call function.template operator()<D>() with the usual widths of edge features compiled in.
+// Call function.template operator()<D>(), where D is a common number of edge features or 0.
 template <class Function> GATTN_INLINE void with_features(i64 features, const Function& function) {
 #ifdef GATTN_FIXED_CHANNELS
   switch (features) {
@@ -124,7 +124,7 @@ template <class Function> GATTN_INLINE void with_features(i64 features, const Fu
   function.template operator()<0>();
 }
 
-// One register; the compiler splits wider vectors in memory.
+// Bytes of a vector register; the compiler would keep wider vectors in memory.
 #if defined(__AVX512F__)
 constexpr int register_bytes = 64;
 #elif defined(__AVX__)
@@ -138,21 +138,22 @@ template <class A, int L> struct VectorOf {
 };
 template <class A, int L> using Vector = typename VectorOf<A, L>::type;
 
-// to_x = (or += unless it is the first block) sum over t of weight(t)[x] row(t)[offset(x) ..]; to
-// is [heads, c]. As many heads as fit into registers are summed together. For fp32 the sums are
-// explicit vectors, because the compiler keeps an array of several vectors in memory.
+// Weighted sum of rows: to_x += sum over t < count of weight(t)[x] times row(t) from offset(x) on,
+// for each head x; `to` is [heads, c]. If is_first, the previous values of `to` are ignored.
+// The sums of several heads are computed together, limited by the number of registers. For fp32
+// they are explicit vectors, because the compiler would keep an array of vectors in memory.
 template <int C, class T, class A, class Weight, class Row, class Offset>
-GATTN_INLINE void add_rows(A* __restrict to, bool leads, i64 count, i64 heads, i64 channels,
+GATTN_INLINE void add_rows(A* __restrict to, bool is_first, i64 count, i64 heads, i64 channels,
                            const Weight& weight, const Row& row, const Offset& offset) {
   i64 x = 0;
   if constexpr (C > 0 && std::is_same_v<T, float>) {
     constexpr int L = std::min<int>(C, register_bytes / sizeof(float));
-    constexpr int vectors = std::min(C / L, 8);  // of a head at a time
+    constexpr int vectors = std::min(C / L, 8);  // vectors of one head that are summed together
     using Lanes = Vector<float, L>;
     const auto sums = [&]<int H>(std::integral_constant<int, H>) {
       for (int k = 0; k < C; k += vectors * L) {
-        Lanes sum[H * vectors] = {}, own;
-        if (!leads) {
+        Lanes sum[H * vectors] = {}, values;
+        if (!is_first) {
 #pragma GCC unroll 8
           for (int u = 0; u < H * vectors; ++u)
             std::memcpy(&sum[u], to + (x + u / vectors) * C + k + u % vectors * L, sizeof(Lanes));
@@ -161,8 +162,8 @@ GATTN_INLINE void add_rows(A* __restrict to, bool leads, i64 count, i64 heads, i
           const float *from = row(t) + k, *factor = weight(t) + x;
 #pragma GCC unroll 8
           for (int u = 0; u < H * vectors; ++u) {
-            std::memcpy(&own, from + offset(x + u / vectors) + u % vectors * L, sizeof(Lanes));
-            sum[u] += factor[u / vectors] * own;
+            std::memcpy(&values, from + offset(x + u / vectors) + u % vectors * L, sizeof(Lanes));
+            sum[u] += factor[u / vectors] * values;
           }
         }
 #pragma GCC unroll 8
@@ -171,14 +172,14 @@ GATTN_INLINE void add_rows(A* __restrict to, bool leads, i64 count, i64 heads, i
       }
       x += H;
     };
-    constexpr int abreast = 8 / vectors;
-    while (x + abreast <= heads) sums(std::integral_constant<int, abreast>());
-    if constexpr (abreast > 1)
+    constexpr int head_tile = 8 / vectors;
+    while (x + head_tile <= heads) sums(std::integral_constant<int, head_tile>());
+    if constexpr (head_tile > 1)
       while (x < heads) sums(std::integral_constant<int, 1>());
   } else if constexpr (C > 0 && C * sizeof(A) <= 512) {
     for (; x < heads; ++x) {
       A sum[C];
-      for (int k = 0; k < C; ++k) sum[k] = leads ? A(0) : to[x * C + k];
+      for (int k = 0; k < C; ++k) sum[k] = is_first ? A(0) : to[x * C + k];
       for (i64 t = 0; t < count; ++t) {
         const T* from = row(t) + offset(x);
         const A factor = weight(t)[x];
@@ -189,7 +190,7 @@ GATTN_INLINE void add_rows(A* __restrict to, bool leads, i64 count, i64 heads, i
     }
   } else {
     const i64 c = width<C>(channels);
-    if (leads) fill(to, A(0), heads * c);
+    if (is_first) fill(to, A(0), heads * c);
     for (i64 t = 0; t < count; ++t) {
       const T* from = row(t);
       const A* factor = weight(t);
@@ -198,49 +199,49 @@ GATTN_INLINE void add_rows(A* __restrict to, bool leads, i64 count, i64 heads, i
   }
 }
 
-// Convert numbers to the accumulation type; unchanged if they already have it.
-template <class T, class A> GATTN_INLINE const A* widened(A* room, const T* from, i64 n) {
+// Convert numbers to the accumulation type in `buffer`; return `from` itself if it has that type.
+template <class T, class A> GATTN_INLINE const A* widened(A* buffer, const T* from, i64 n) {
   if constexpr (std::is_same_v<T, A>) {
     return from;
   } else {
-    load(room, from, n);
-    return room;
+    load(buffer, from, n);
+    return buffer;
   }
 }
 
 // to_x += sum over r of weight_x[r] matrix_x[r]; to is [heads, c], weight [heads, rows], matrix
-// [heads, rows, c]. Several sums run in parallel, because each addition waits for the last.
+// [heads, rows, c]. Several independent sums are interleaved to hide the latency of additions.
 template <int C, class A> inline void axpy_matrices(A* __restrict to, const A* __restrict weight,
                                                     const A* __restrict matrix, i64 heads, i64 rows,
                                                     i64 channels) {
   constexpr int L = C > 0 && C * sizeof(A) < register_bytes ? C : register_bytes / sizeof(A);
-  constexpr int vectors = C / L, abreast = vectors ? 8 / vectors : 0;
+  constexpr int vectors = C / L, head_tile = vectors ? 8 / vectors : 0;
   i64 x = 0;
-  if constexpr (abreast > 0) {
+  if constexpr (head_tile > 0) {
     const auto sums = [&]<int H, int R>() {
       using Lanes = Vector<A, L>;
       const i64 count = width<R>(rows);
       const A *factor = weight + x * count, *from = matrix + x * count * C;
-      Lanes sum[H * vectors], own;
+      Lanes sum[H * vectors], values;
 #pragma GCC unroll 8
       for (int u = 0; u < H * vectors; ++u) std::memcpy(&sum[u], to + x * C + u * L, sizeof(Lanes));
       for (i64 r = 0; r < count; ++r) {
 #pragma GCC unroll 8
         for (int u = 0; u < H * vectors; ++u) {
           const i64 y = u / vectors * count + r;
-          std::memcpy(&own, from + y * C + u % vectors * L, sizeof(Lanes));
-          sum[u] += factor[y] * own;
+          std::memcpy(&values, from + y * C + u % vectors * L, sizeof(Lanes));
+          sum[u] += factor[y] * values;
         }
       }
 #pragma GCC unroll 8
       for (int u = 0; u < H * vectors; ++u) std::memcpy(to + x * C + u * L, &sum[u], sizeof(Lanes));
       x += H;
     };
-    while (x + abreast <= heads)
+    while (x + head_tile <= heads)
       if (rows == 16)
-        sums.template operator()<abreast, 16>();
+        sums.template operator()<head_tile, 16>();
       else
-        sums.template operator()<abreast, 0>();
+        sums.template operator()<head_tile, 0>();
     while (x < heads) sums.template operator()<1, 0>();
   } else {
     for (; x < heads; ++x)
@@ -254,8 +255,8 @@ template <int C, class A> inline void scale_by(A* __restrict to, A factor, i64 c
   for_channels<C>(channels, [=](i64 k) { to[k] *= factor; });
 }
 
-// Per-head numbers of one edge fill whole vectors: heads are padded to lanes, and the lanes after
-// the last head are never written to an output.
+// The per-head numbers of an edge are padded to whole vectors. The lanes after the last head are
+// never written to an output.
 constexpr i64 lane = 8;
 inline i64 lanes_of(i64 heads) { return (heads + lane - 1) / lane * lane; }
 
@@ -269,22 +270,22 @@ template <class A> inline void add_lanes(A* __restrict to, const A* __restrict f
   for_lanes(lanes, [=](i64 x) { to[x] += from[x]; });
 }
 
-// to = from, [heads]: a call of memcpy costs more than copying one or two vectors.
+// Copy per-head numbers, [heads]. A call of memcpy would take longer than the one or two vectors.
 template <class A> inline void copy_heads(A* __restrict to, const A* __restrict from, i64 heads) {
   if (heads % lane) return void(std::copy_n(from, heads, to));
   for_lanes(heads, [=](i64 x) { to[x] = from[x]; });
 }
 
-// Read per-head numbers of the caller, which are not padded; the other lanes are set to zero.
+// Read per-head numbers, [heads], which are not padded, and set the padding to zero.
 template <class A, class T>
 inline void load_heads(A* __restrict to, const T* __restrict from, i64 heads, i64 lanes) {
   if (heads == lanes) return for_lanes(lanes, [=](i64 x) { to[x] = wide(from[x]); });
-  // Store whole vectors: reading a vector back from stores of its parts stalls.
+  // Whole vectors are stored, because loading a vector after separate stores of its parts stalls.
   for_lanes(lanes, [=](i64 x) { to[x] = x < heads ? A(wide(from[x])) : A(0); });
 }
 
-// to[x] = step(step(first, rows[0][x]), rows[1][x]) ..., with rows [count, lanes]; a vector
-// of lanes stays in a register.
+// Reduce rows [count, lanes] to [lanes]: to[x] = step(step(first, rows[0][x]), rows[1][x]) and so
+// on. The intermediate results stay in a register.
 template <class A, class Step> inline void reduce_lanes(A* __restrict to, A first,
                                                         const A* __restrict rows, i64 count,
                                                         i64 lanes, const Step& step) {
@@ -299,12 +300,14 @@ template <class A, class Step> inline void reduce_lanes(A* __restrict to, A firs
   }
 }
 
-// Prefetch a row for reading (0) or writing (1): these kernels mostly wait for gathers.
+// Prefetch a row for reading (Use = 0) or writing (Use = 1), because the time of these kernels is
+// mostly the latency of gathers.
 template <int Use = 0, class T> inline void prefetch(const T* row, i64 n) {
   const char* byte = reinterpret_cast<const char*>(row);
   const i64 bytes = n * i64(sizeof(T)) < 1024 ? n * i64(sizeof(T)) : 1024;
   for (i64 k = 0; k < bytes; k += 64) __builtin_prefetch(byte + k, Use);
-  asm volatile("");  // GCC removes calls of functions that only prefetch: they have no effect
+  // GCC would remove calls of this function, which has no side effect but the prefetch.
+  asm volatile("");
 }
 
 }  // namespace gattn::GATTN_ISA

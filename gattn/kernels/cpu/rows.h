@@ -1,22 +1,23 @@
-// The walk over the rows of a compressed matrix, shared by every kernel.
+// Parallel walk (traversal) over the rows of a CSR or CSC matrix, which all kernels on edges use.
 //
-// Work is divided by edges, not by rows: chunks hold about equally many edges, and a row of more
-// than `split_edges` edges (a hub) is split, and the partial states are merged in order. The
-// division depends on the graph alone, never on the number of threads, so neither do the bits of
-// the result; those of a row depend on that row alone, whatever else is in the graph.
+// Work is divided by edges, not by rows. Rows are grouped in chunks with about the same number of
+// edges. A row of more than `split_edges` edges, a hub, is divided into splits, whose partial
+// states are merged in order. The division depends on the graph alone, not on the number of
+// threads, and so do the bits of the result. The bits of a row depend on that row alone.
 //
 // A Body computes one row:
-//   A       the type of its state
-//   i64 state_size()                 elements of its state per row
-//   i64 shared_size()                elements of a sum over all rows, 0 for most
-//   void prepare()                   allocate scratch, once per thread
-//   void begin(A* state)             the state of a row with no edges
-//   void edges(A* state, A* shared, row, first, last)   the state of edges [first, last), not none
-//   void merge(A* into, const A* from)
-//   void end(const A* state, row)    write the row's results
-//   void expect(row)                 prefetch the memory of a row that is processed soon; optional
-//   void follow(last)                announce the edges up to `last`, in order; optional
-//   void finish(A* shared)           end these edges and their shared sum; optional
+//   A                                type of its state
+//   i64 state_size()                 number of elements of its state per row
+//   i64 shared_size()                number of elements of a sum over all rows; 0 if there is none
+//   void prepare()                   allocate scratch memory, once per thread
+//   void begin(A* state)             set the state of a row without edges
+//   void add_edges(A* state, A* shared, row, first, last)
+//                                    compute the state of the edges first to last - 1, at least one
+//   void merge(A* into, const A* from)   add the state of another split of the row
+//   void end(const A* state, row)    write the results of the row
+//   void prefetch_row(row)           prefetch the memory of a row that is processed soon (optional)
+//   void set_end(last)               set the end of the edges that follow in order (optional)
+//   void finish(A* shared)           finish the edges up to `last` and their sum (optional)
 #pragma once
 
 #include <omp.h>
@@ -29,27 +30,28 @@
 
 namespace gattn::GATTN_ISA {
 
-constexpr i64 split_edges = 2048;
-constexpr i64 chunk_edges = 256;
-constexpr i64 most_chunks = 1024;
-constexpr i64 most_sums = 128, fewest_sums = 16;  // partial ones of a sum over all rows, and
-constexpr i64 sum_elements = 1 << 23;             // about so many elements in all of them
-constexpr i64 own_ahead = 4;            // between asking for the memory of a row and its turn
-constexpr i64 parallel_work = 1 << 17;  // element updates below which one thread is faster
+constexpr i64 split_edges = 2048;  // maximum number of edges of a split
+constexpr i64 chunk_edges = 256;   // minimum work of a chunk: its number of rows and edges
+constexpr i64 max_chunks = 1024;
+// Number of partial sums of a sum over all rows, and the total number of their elements.
+constexpr i64 max_partial_sums = 128, min_partial_sums = 16;
+constexpr i64 max_sum_elements = 1 << 23;
+constexpr i64 row_prefetch_distance = 4;    // number of rows between prefetch and use of a row
+constexpr i64 min_parallel_work = 1 << 17;  // element updates below which one thread is faster
 
 struct Hub {
   i64 row, first_split, splits;
 };
 
-// The chunks of rows and the splits of hubs, from the row offsets.
+// Division of the rows into chunks, and of the hubs into splits, given the row offsets.
 template <class Offsets> struct Division {
   Offsets ptr;
   i64 rows, chunks, groups, splits = 0;
   std::vector<Hub> hubs;
 
-  // `sums`: how many partial sums over all rows may be kept, 0 where there is no such sum.
+  // `sums` is the maximum number of partial sums over all rows; 0 if there is no such sum.
   [[gnu::noinline]] Division(const Offsets& ptr, i64 rows, i64 sums) : ptr(ptr), rows(rows) {
-    chunks = std::clamp<i64>(work() / chunk_edges, 1, sums ? sums : most_chunks);
+    chunks = std::clamp<i64>(work() / chunk_edges, 1, sums ? sums : max_chunks);
     for (i64 i = 0; i < rows; ++i) {
       const i64 degree = i64(ptr[i + 1]) - i64(ptr[i]);
       if (degree <= split_edges) continue;
@@ -59,9 +61,9 @@ template <class Offsets> struct Division {
     }
     groups = sums ? std::min(splits, sums) : splits;
   }
-  // Rows and edges count alike.
+  // The cost of a row counts like that of an edge.
   i64 work() const { return rows ? i64(ptr[rows]) + rows : 0; }
-  // First split of a group: the splits of a group add to one partial sum over all rows.
+  // First split of a group. The splits of a group share one partial sum over all rows.
   i64 split_of(i64 group) const { return splits * group / groups; }
   [[gnu::noinline]] Hub hub_of(i64 split) const {
     const auto after = std::upper_bound(hubs.begin(), hubs.end(), split,
@@ -83,23 +85,25 @@ template <class Offsets> struct Division {
   }
 };
 
-// to += the rows [count, size], one after another.
+// Add the rows of `from`, [count, size], to `to`, [size], one after another.
 template <class A> [[gnu::noinline]] void add_in_order(A* to, const A* from, i64 count, i64 size) {
   for (i64 k = 0; k < count; ++k) add(to, from + k * size, size);
 }
 
-// Walk all rows; `total` [shared_size] receives the sum over chunks and splits, in their order.
+// Compute all rows; `total` [shared_size] receives the sum over chunks and splits, in their order.
 template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows, i64 work_per_edge,
                                                     const Body& body,
                                                     typename Body::A* total = nullptr) {
   using A = typename Body::A;
   const i64 size = body.state_size(), shared_size = body.shared_size();
-  const i64 sums = shared_size ? std::clamp(sum_elements / shared_size, fewest_sums, most_sums) : 0;
+  const i64 sums =
+      shared_size ? std::clamp(max_sum_elements / shared_size, min_partial_sums, max_partial_sums)
+                  : 0;
   const Division<Offsets> division(ptr, rows, sums);
   const i64 units = division.chunks + division.groups;
   const auto partial = scratch<A>(division.splits * size);
   const Buffer<A> shared(units * shared_size);
-  const bool parallel = division.work() * work_per_edge > parallel_work;
+  const bool parallel = division.work() * work_per_edge > min_parallel_work;
 
   Allocation allocation;
 #pragma omp parallel if (parallel)
@@ -115,9 +119,9 @@ template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows
           const Hub hub = division.hub_of(split);
           const i64 first = ptr[hub.row] + (split - hub.first_split) * split_edges;
           const i64 last = std::min<i64>(first + split_edges, ptr[hub.row + 1]);
-          A* own = partial.get() + split * size;
-          if constexpr (requires { local.follow(last); }) local.follow(last);
-          local.edges(own, sum, hub.row, first, last);
+          A* split_state = partial.get() + split * size;
+          if constexpr (requires { local.set_end(last); }) local.set_end(last);
+          local.add_edges(split_state, sum, hub.row, first, last);
         }
         if constexpr (requires { local.finish(sum); }) local.finish(sum);
       }
@@ -125,14 +129,15 @@ template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows
       for (i64 chunk = 0; chunk < division.chunks; ++chunk) {
         A* sum = shared.data() + chunk * shared_size;
         const i64 end = division.row_of(chunk + 1);
-        if constexpr (requires { local.follow(end); }) local.follow(ptr[end]);
+        if constexpr (requires { local.set_end(end); }) local.set_end(ptr[end]);
         for (i64 i = division.row_of(chunk); i < end; ++i) {
           const i64 first = ptr[i], last = ptr[i + 1];
           if (last - first > split_edges) continue;
-          if constexpr (requires { local.expect(i); })
-            if (i + own_ahead < division.rows) local.expect(i + own_ahead);
+          if constexpr (requires { local.prefetch_row(i); })
+            if (i + row_prefetch_distance < division.rows)
+              local.prefetch_row(i + row_prefetch_distance);
           if (first < last)
-            local.edges(state.data(), sum, i, first, last);
+            local.add_edges(state.data(), sum, i, first, last);
           else
             local.begin(state.data());
           local.end(state.data(), i);
@@ -154,9 +159,9 @@ template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows
   add_in_order(total, shared.data(), units, shared_size);
 }
 
-// Rows one by one where each costs about the same.
+// Call function(i) for every row i, in parallel; all rows should take about the same time.
 template <class Function> void for_each_row(i64 rows, i64 work_per_row, Function&& function) {
-#pragma omp parallel for schedule(static) if (rows * work_per_row > parallel_work)
+#pragma omp parallel for schedule(static) if (rows * work_per_row > min_parallel_work)
   for (i64 i = 0; i < rows; ++i) function(i);
 }
 

@@ -1,13 +1,13 @@
-// Neighbour sampling, one hop: of the edges into each destination some or all, uniformly.
+// Neighbour sampling for one hop: uniform draws of some or all edges into each destination.
 //
-// Edge number e of a batch is drawn by philox(seed, e), whatever thread draws it. Without
-// replacement k of d edges take k draws, by Floyd's algorithm: for top = d - k, ..., d - 1 draw a
-// place up to top, and take top itself where that place was taken before. Bentley, Floyd,
+// The random number of edge e of a batch is philox(seed, e), independent of the thread. Without
+// replacement, Floyd's algorithm draws k of d edges with k random numbers: for top = d - k to d - 1
+// it draws a position from 0 to top, and replaces it by top if it was drawn before. Bentley, Floyd,
 // "Programming pearls: a sample of brilliance" (CACM 1987).
 //
-// Sources are numbered in the order in which they are met, on one thread; everything else is shared
-// among threads. Reads col and perm at random places, 8 bytes an edge, and the number of each
-// source; writes 28 bytes an edge.
+// New sources get batch indices in the order of discovery, on one thread; all other work is
+// parallel. The kernel reads col and perm at random positions, 8 bytes per edge, and the batch
+// index of each source. It writes 28 bytes per edge.
 #include <algorithm>
 
 #include "args.h"
@@ -27,16 +27,16 @@ using i32 = std::int32_t;
   FIELD(const i64*, nodes) FIELD(i64, num_nodes)       /* destinations of the hop */ \
   FIELD(i64, num_neighbors) FIELD(i64, replace) FIELD(i64, max_degree)                     \
   FIELD(i64, seed) FIELD(i64, edge_offset) FIELD(i64, first_destination)              \
-  FIELD(i64, num_known) FIELD(i32*, numbers)           /* -1: not in the batch */    \
+  FIELD(i64, num_sources) FIELD(i32*, batch_index)     /* -1: not in the batch */    \
   FIELD(i64*, offsets) FIELD(i64*, edge_index) FIELD(i32*, sources)                  \
   FIELD(i64*, edges) FIELD(i64*, new_nodes) FIELD(i64*, num_new)
 // clang-format on
 GATTN_ARGS(SamplingArgs, SAMPLING_FIELDS);
 
-constexpr i64 rows_at_once = 64;    // whose edges are asked for before any is waited for
-constexpr i64 rows_ahead = 16;      // whose offsets are asked for
-constexpr i64 edges_ahead = 32;     // whose sources' numbers are asked for
-constexpr i64 few_edges = 1 << 12;  // which one thread samples faster
+constexpr i64 rows_per_batch = 64;  // rows whose edges are all prefetched before the first is used
+constexpr i64 rows_ahead = 16;      // prefetch distance of row offsets
+constexpr i64 edges_ahead = 32;     // prefetch distance of batch indices
+constexpr i64 max_serial_edges = 1 << 12;  // up to this many edges, one thread is faster
 
 template <class Function> void with_index(bool is_int64, Function&& function) {
   if (is_int64)
@@ -45,12 +45,12 @@ template <class Function> void with_index(bool is_int64, Function&& function) {
     function.template operator()<i32>();
 }
 
-// Where the edges of each destination begin among those of the hop: [num_nodes + 1].
+// Compute the offset of the first edge of each destination in the hop: [num_nodes + 1].
 void sample_offsets(const SamplingArgs& args) {
   with_index(args.is_int64, [&]<class I>() {
     const I* rowptr = static_cast<const I*>(args.rowptr);
     args.offsets[0] = 0;
-#pragma omp parallel for schedule(static) if (args.num_nodes > few_edges)
+#pragma omp parallel for schedule(static) if (args.num_nodes > max_serial_edges)
     for (i64 r = 0; r < args.num_nodes; ++r) {
       const i64 i = args.nodes[r], degree = i64(rowptr[i + 1]) - i64(rowptr[i]);
       const bool all = args.num_neighbors < 0 || (!args.replace && degree <= args.num_neighbors);
@@ -60,11 +60,12 @@ void sample_offsets(const SamplingArgs& args) {
   });
 }
 
-// The draws of consecutive edges, made by whole vectors.
+// Random numbers of edges. Those of a window of consecutive edges are computed together, by
+// vectors.
 class Draws {
  public:
   explicit Draws(i64 seed) : seed_(seed) {}
-  // A place below the end, which no probability misses by more than 2^-32.
+  // Draw a number from 0 to end - 1; its probability differs from 1 / end by less than 2^-32.
   i64 below(i64 end, i64 edge) {
     if (edge < first_ || edge >= first_ + window) draw(edge);
     return i64((std::uint64_t(numbers_[edge - first_]) * std::uint64_t(end)) >> 32);
@@ -74,10 +75,10 @@ class Draws {
   static constexpr i64 window = 128;
   [[gnu::noinline]] void draw(i64 first) {
     first_ = first;
-    for (i64 y = 0; y < window; y += draws_at_once) {
-      Words drawn;
-      philox(seed_, std::uint64_t(first + y), drawn);
-      std::copy_n(drawn.first, draws_at_once, numbers_ + y);
+    for (i64 y = 0; y < window; y += draws_per_call) {
+      Words words;
+      philox(seed_, std::uint64_t(first + y), words);
+      std::copy_n(words.first, draws_per_call, numbers_ + y);
     }
   }
 
@@ -86,45 +87,48 @@ class Draws {
   std::uint32_t numbers_[window];
 };
 
-// Which places of a row are taken; empty between rows.
-class Places {
+// Set of the positions that were drawn from the current row, as a bit mask; empty between rows.
+class PositionSet {
  public:
   void resize(i64 size) { words_.resize(size / 64 + 1); }
-  bool take(i64 place) {
-    std::uint64_t& word = words_[place / 64];
-    const std::uint64_t bit = std::uint64_t(1) << (place % 64);
+  // Insert a position; return whether it is new.
+  bool insert(i64 position) {
+    std::uint64_t& word = words_[position / 64];
+    const std::uint64_t bit = std::uint64_t(1) << (position % 64);
     const bool is_new = !(word & bit);
     word |= bit;
     return is_new;
   }
-  void release(i64 place) { words_[place / 64] = 0; }
+  // Clear the word of a position, as a part of clearing the whole set.
+  void clear(i64 position) { words_[position / 64] = 0; }
 
  private:
   Buffer<std::uint64_t> words_;
 };
 
-// The CSR positions of the edges that are taken from a row of the given degree, to `at`.
+// Draw `count` edges of a row whose edges begin at the CSR position `begin`; write their positions.
 template <class I> void draw_row(const SamplingArgs& args, i64 begin, i64 degree, i64 slot,
-                                 i64 count, Draws& draws, Places& places, I* at) {
+                                 i64 count, Draws& draws, PositionSet& drawn, I* positions) {
   const i64 edge = args.edge_offset + slot;
   if (args.num_neighbors < 0 || (!args.replace && count == degree)) {
-    for (i64 y = 0; y < count; ++y) at[y] = I(begin + y);
+    for (i64 y = 0; y < count; ++y) positions[y] = I(begin + y);
   } else if (args.replace) {
-    for (i64 y = 0; y < count; ++y) at[y] = I(begin + draws.below(degree, edge + y));
+    for (i64 y = 0; y < count; ++y) positions[y] = I(begin + draws.below(degree, edge + y));
   } else {
     for (i64 y = 0; y < count; ++y) {
       const i64 top = degree - count + y;
-      i64 place = draws.below(top + 1, edge + y);
-      if (!places.take(place)) places.take(place = top);
-      at[y] = I(begin + place);
+      i64 position = draws.below(top + 1, edge + y);
+      if (!drawn.insert(position)) drawn.insert(position = top);
+      positions[y] = I(begin + position);
     }
-    for (i64 y = 0; y < count; ++y) places.release(i64(at[y]) - begin);
+    for (i64 y = 0; y < count; ++y) drawn.clear(i64(positions[y]) - begin);
   }
 }
 
-// Source and caller's position of the edges of a few rows, in the order in which they were drawn.
+// Draw the edges of the rows first to last - 1. Write their sources and the caller's index of each
+// edge, in the order of the draws.
 template <class I> void draw_rows(const SamplingArgs& args, i64 first, i64 last, Draws& draws,
-                                  Places& places, I* source, I* edge) {
+                                  PositionSet& drawn, I* source, I* edge) {
   const I* rowptr = static_cast<const I*>(args.rowptr);
   const I* col = static_cast<const I*>(args.col);
   const I* perm = static_cast<const I*>(args.perm);
@@ -132,7 +136,7 @@ template <class I> void draw_rows(const SamplingArgs& args, i64 first, i64 last,
     if (r + rows_ahead < args.num_nodes) __builtin_prefetch(rowptr + args.nodes[r + rows_ahead]);
     const i64 begin = i64(rowptr[args.nodes[r]]), degree = i64(rowptr[args.nodes[r] + 1]) - begin;
     const i64 slot = args.offsets[r], count = args.offsets[r + 1] - slot;
-    draw_row(args, begin, degree, slot, count, draws, places, edge + slot);
+    draw_row(args, begin, degree, slot, count, draws, drawn, edge + slot);
     for (i64 t = slot; t < slot + count; ++t) {
       __builtin_prefetch(col + edge[t]);
       __builtin_prefetch(perm + edge[t]);
@@ -144,44 +148,44 @@ template <class I> void draw_rows(const SamplingArgs& args, i64 first, i64 last,
   }
 }
 
-// Replace sources by their numbers in the batch; new ones follow those that are known.
-template <class I> i64 number_sources(const SamplingArgs& args, i64 count, I* source) {
-  i64 known = args.num_known;
+// Replace sources by their batch indices. New sources get the next indices, in order of discovery.
+template <class I> i64 index_sources(const SamplingArgs& args, i64 count, I* source) {
+  i64 next = args.num_sources;
   for (i64 t = 0; t < count; ++t) {
-    if (t + edges_ahead < count) __builtin_prefetch(args.numbers + source[t + edges_ahead], 1);
-    i32& number = args.numbers[source[t]];
-    if (number < 0) {
-      number = i32(known);
-      args.new_nodes[known++ - args.num_known] = i64(source[t]);
+    if (t + edges_ahead < count) __builtin_prefetch(args.batch_index + source[t + edges_ahead], 1);
+    i32& index = args.batch_index[source[t]];
+    if (index < 0) {
+      index = i32(next);
+      args.new_nodes[next++ - args.num_sources] = i64(source[t]);
     }
-    source[t] = I(number);
+    source[t] = I(index);
   }
-  return known - args.num_known;
+  return next - args.num_sources;
 }
 
-// Sort a few keys, no two alike: each goes to the place that the number of smaller ones names,
-// without a branch that a processor could guess wrong.
-template <int width> void sort_few(std::uint64_t* keys, i64 count) {
-  std::uint64_t given[width];
-  for (i64 y = 0; y < width; ++y) given[y] = y < count ? keys[y] : ~std::uint64_t(0);
+// Sort at most `width` different keys: the position of a key is the number of smaller keys. This
+// needs no branches, which would be mispredicted.
+template <int width> void sort_by_rank(std::uint64_t* keys, i64 count) {
+  std::uint64_t input[width];
+  for (i64 y = 0; y < width; ++y) input[y] = y < count ? keys[y] : ~std::uint64_t(0);
   for (i64 y = 0; y < count; ++y) {
-    std::uint64_t smaller = 0;
-#pragma omp simd reduction(+ : smaller)
-    for (i64 x = 0; x < width; ++x) smaller += given[x] < given[y];
-    keys[smaller] = given[y];
+    std::uint64_t rank = 0;
+#pragma omp simd reduction(+ : rank)
+    for (i64 x = 0; x < width; ++x) rank += input[x] < input[y];
+    keys[rank] = input[y];
   }
 }
 
 inline void sort_keys(std::uint64_t* keys, i64 count) {
   if (count <= 8)
-    sort_few<8>(keys, count);
+    sort_by_rank<8>(keys, count);
   else if (count <= 16)
-    sort_few<16>(keys, count);
+    sort_by_rank<16>(keys, count);
   else
     std::sort(keys, keys + count);
 }
 
-// Write the edges of a row in the order of their sources; equal ones as they were drawn.
+// Write the edges of row r sorted by source; edges with the same source stay in the order of draws.
 template <class I> void write_row(const SamplingArgs& args, i64 r, std::uint64_t* keys,
                                   const I* source, const I* edge) {
   const i64 slot = args.offsets[r], count = args.offsets[r + 1] - slot;
@@ -201,28 +205,28 @@ template <class I> void write_row(const SamplingArgs& args, i64 r, std::uint64_t
 void sample_edges(const SamplingArgs& args) {
   with_index(args.is_int64, [&]<class I>() {
     const i64 n = args.num_nodes, total = args.offsets[n];
-    const i64 widest =
+    const i64 max_count =
         args.replace ? std::max(args.num_neighbors, args.max_degree) : args.max_degree;
     const auto source = scratch<I>(total), edge = scratch<I>(total);
     Allocation allocation;
-#pragma omp parallel if (total > few_edges)
+#pragma omp parallel if (total > max_serial_edges)
     {
       Draws draws(args.seed);
-      Places places;
-      const i64 served = allocation.attempt([&] { places.resize(args.max_degree); }) ? n : 0;
+      PositionSet drawn;
+      const i64 rows = allocation.attempt([&] { drawn.resize(args.max_degree); }) ? n : 0;
 #pragma omp for schedule(dynamic, 4)
-      for (i64 first = 0; first < served; first += rows_at_once)
-        draw_rows<I>(args, first, std::min(first + rows_at_once, n), draws, places, source.get(),
+      for (i64 first = 0; first < rows; first += rows_per_batch)
+        draw_rows<I>(args, first, std::min(first + rows_per_batch, n), draws, drawn, source.get(),
                      edge.get());
     }
     allocation.check();
-    *args.num_new = number_sources<I>(args, total, source.get());
-#pragma omp parallel if (total > few_edges)
+    *args.num_new = index_sources<I>(args, total, source.get());
+#pragma omp parallel if (total > max_serial_edges)
     {
       Buffer<std::uint64_t> keys;
-      const i64 served = allocation.attempt([&] { keys.resize(widest); }) ? n : 0;
+      const i64 rows = allocation.attempt([&] { keys.resize(max_count); }) ? n : 0;
 #pragma omp for schedule(static)
-      for (i64 r = 0; r < served; ++r) write_row<I>(args, r, keys.data(), source.get(), edge.get());
+      for (i64 r = 0; r < rows; ++r) write_row<I>(args, r, keys.data(), source.get(), edge.get());
     }
     allocation.check();
   });

@@ -1,5 +1,5 @@
-// Element types, conversions, and the exponential: everything here is branch-free so that the
-// loops that call it become vector code.
+// Element types, conversions, exp and tanh. All functions are branch-free, so that the compiler can
+// vectorise the loops that call them.
 #pragma once
 
 #include <bit>
@@ -17,7 +17,7 @@ struct f16 {
   std::uint16_t bits;
 };
 
-// The type that sums are kept in.
+// Accumulation type: double for double, float for all other types.
 template <class T> struct accumulator {
   using type = float;
 };
@@ -58,9 +58,9 @@ template <> inline f16 narrow<f16>(float x) {
   return {std::uint16_t((x != x ? 0x7e00u : rounded) | sign)};
 }
 
-// exp for arguments up to about zero: what a softmax asks for once its maximum is subtracted.
-// x = n ln2 + r; Taylor's series in r, |r| <= ln2 / 2, is exact to the last bit or two; n goes
-// into the exponent. Results below the smallest normal number are zero; NaN stays NaN.
+// exp(x) for x up to about zero, as in a softmax after its maximum is subtracted. With x = n ln2 +
+// r and |r| <= ln2 / 2, exp(r) is a Taylor polynomial, exact to the last bit or two, and n is added
+// to the exponent. Results below the smallest normal number are zero; NaN stays NaN.
 inline float exp_below(float x) {
   constexpr float lowest = -87.0f, shift = 12582912.0f;  // 1.5 * 2^23 rounds to an integer
   const float safe = x > lowest ? x : lowest;
@@ -77,8 +77,8 @@ inline float exp_below(float x) {
   y = y * r + 1.0f;
   const float scaled = std::bit_cast<float>(std::bit_cast<std::uint32_t>(y) +
                                             (std::bit_cast<std::uint32_t>(t) << 23));
-  const float kept = x < lowest ? 0.0f : scaled;
-  return x != x ? x : kept;
+  const float flushed = x < lowest ? 0.0f : scaled;
+  return x != x ? x : flushed;
 }
 inline double exp_below(double x) {
   constexpr double lowest = -708.0, shift = 6755399441055744.0;  // 1.5 * 2^52
@@ -102,16 +102,17 @@ inline double exp_below(double x) {
   y = y * r + 1.0;
   const double scaled = std::bit_cast<double>(std::bit_cast<std::uint64_t>(y) +
                                               (std::bit_cast<std::uint64_t>(t) << 52));
-  const double kept = x < lowest ? 0.0 : scaled;
-  return x != x ? x : kept;
+  const double flushed = x < lowest ? 0.0 : scaled;
+  return x != x ? x : flushed;
 }
 
-// Near zero, where 1 - exp(-2x) cancels, Taylor's series; elsewhere (1 - e) / (1 + e).
+// tanh(x) = (1 - e) / (1 + e) with e = exp(-2 |x|). Near zero, where 1 - e loses digits, the result
+// is a Taylor polynomial.
 template <class A> inline A tanh_of(A x) {
-  constexpr A near = sizeof(A) == 4 ? A(0.09) : A(0.01);  // of x squared
-  const A small = exp_below(x < 0 ? 2 * x : -2 * x);
-  const A y = (1 - small) / (1 + small);
-  const A far = x < 0 ? -y : y;
+  constexpr A max_square = sizeof(A) == 4 ? A(0.09) : A(0.01);  // of the polynomial's range
+  const A e = exp_below(x < 0 ? 2 * x : -2 * x);
+  const A y = (1 - e) / (1 + e);
+  const A by_exp = x < 0 ? -y : y;
   const A square = x * x;
   A p = A(21844.0 / 6081075);
   p = p * square - A(1382.0 / 155925);
@@ -119,8 +120,8 @@ template <class A> inline A tanh_of(A x) {
   p = p * square - A(17.0 / 315);
   p = p * square + A(2.0 / 15);
   p = p * square - A(1.0 / 3);
-  const A close = x + x * (p * square);
-  return square < near ? close : far;
+  const A by_series = x + x * (p * square);
+  return square < max_square ? by_series : by_exp;
 }
 
 }  // namespace gattn::GATTN_ISA

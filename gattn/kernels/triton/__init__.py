@@ -1,12 +1,11 @@
-"""Launchers of the Triton kernels: one for each operator of `gattn.ops`, under its name.
+"""Launchers of the Triton kernels: one for each operator of `gattn.ops`, with the same name.
 
-A launcher's arguments are those of the operator's schema, in its order, but for the backend.
+A launcher has the arguments of the operator's schema, in the same order, without the backend. The
+section "Which kernels serve what" of docs/design.md lists the file and the kernels of each layer.
 
-Which file and which kernels serve which layer is in one table, under "Which kernels serve what" in
-docs/design.md.
-
-Below them: `work.py` (which edges a program takes), `primitives.py` (what it computes with),
-`merge.py` (rows cut into splits), `tiles.py` (shapes of tiles), `launch.py` (grids and workspaces).
+The launchers use `work.py` (assignment of edges to programs), `primitives.py` (device functions),
+`merge.py` (sum of partial results), `tiles.py` (shapes of tiles) and `launch.py` (grids and
+workspaces).
 """
 
 from gattn.kernels.triton.dot_product import dot_product_backward, dot_product_forward

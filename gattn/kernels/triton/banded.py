@@ -1,20 +1,22 @@
-"""Dot-product attention where every destination attends to a run of consecutive sources.
+"""Dot-product attention on graphs in which the sources of every destination are consecutive.
 
-Complete, causal and band graphs, and batches of them, are such graphs: self-attention over sets,
-masked and truncated attention over sequences. A program takes BLOCK_M destinations and one head
-and walks the rectangle of sources around their runs in tiles of BLOCK_N, with matrix products. An
-edge is known by its place, and its CSR position follows from the start of its row: no index is
-read but the first of each row.
+Complete, causal and band graphs, and batches of these, have this property: self-attention over
+sets, and masked or local attention over sequences. A program processes BLOCK_M destinations and one
+head. Their *rectangle* contains all sources from the first to the last of these destinations; the
+program visits it in tiles of BLOCK_N sources with matrix products. Whether a pair is an edge, and
+its CSR position, follow from the row's first source and offset, so that only one column index is
+read for each row.
 
-Bytes moved for M = BLOCK_M rows with u sources in their rectangle, s bytes a number, F = h c:
+Bytes read and written for M = BLOCK_M rows with u sources in their rectangle, with numbers of s
+bytes and F = h c:
 
     forward               2 u F s + M (2 F s + 8 h + 12)
     backward, by query    2 u F s + M (4 F s + 12 h + 12)    and h s + 4 an edge for a bias
     backward, by key      2 u F s + M (4 F s) + u (12 h + 12), u the destinations around M sources
 
-16-bit numbers are multiplied by the tensor cores and added in fp32; fp32 stays fp32. A zero weight
-times a NaN is not a zero: `masked_matmul` takes care that a number of a source that is not finite
-reaches no destination but those that attend to it.
+Tensor cores multiply 16-bit numbers and add in fp32; fp32 inputs are multiplied in fp32. A tile
+contains pairs that are no edges, whose weight is zero, but zero times NaN is NaN. `masked_matmul`
+ensures that values that are not finite reach only the destinations that attend to them.
 """
 
 from __future__ import annotations
@@ -41,21 +43,26 @@ from gattn.kernels.triton.primitives import (
     reciprocal,
     safe_max,
 )
-from gattn.kernels.triton.tiles import band_density_of, in_pieces, pad
+from gattn.kernels.triton.tiles import band_density_of, has_full_vectors, pad
 
 MIN_DENSITY = {torch.float32: 1 / 4, torch.bfloat16: 1 / 8, torch.float16: 1 / 8}
-"""Edges per pair of a rectangle from which matrix products are used."""
+"""Minimum fraction of the pairs of a rectangle that must be edges, by dtype of the inputs."""
 BLOCK_M = {torch.float32: 32, torch.bfloat16: 64, torch.float16: 64}
-"""Rows of a program; the most, with BLOCK_N and WARPS, whose registers hold without spilling."""
+"""Number of rows of a program: the largest that does not spill registers with BLOCK_N and WARPS."""
 BLOCK_N, ODD_BLOCK_N = 32, 16
-"""Sources of a step; fewer where more than 16 channels are no whole pieces of 16 bytes, whose
-addresses take registers, in forward with a bias or dropout and in backward by query."""
+"""Number of sources of a tile.
+
+ODD_BLOCK_N is used for more than 16 channels that are not a whole number of 16-byte loads, in
+forward with a bias or dropout and in backward by query: their addresses take registers."""
 WARPS, FEW_WARPS, FEW_WARPS_CHANNELS = 8, 4, 32
-"""Warps of a program: 8, or 4 for a block of destinations in 16 bits with at most
-FEW_WARPS_CHANNELS channels, because a warp of the tensor cores has 16 rows and 8 warps would
-compute the same scores twice."""
+"""Number of warps of a program.
+
+FEW_WARPS is used for a block of destinations with 16-bit numbers and at most FEW_WARPS_CHANNELS
+channels: a warp computes 16 rows on the tensor cores, so 8 warps would compute scores twice."""
 MAX_CHANNELS = {torch.float32: 32, torch.bfloat16: 64, torch.float16: 64}
-"""Channels up to which the registers hold; twice as many in 16 bits without bias and dropout."""
+"""Maximum number of channels that needs no register spills.
+
+With 16-bit numbers and without bias and dropout, the maximum is twice this number."""
 
 
 def serves(
@@ -65,7 +72,11 @@ def serves(
     attn_bias: Tensor | None,
     seed: Tensor | None,
 ) -> bool:
-    """Whether the sources are consecutive, and dense enough for matrix products in this type."""
+    """Return True if these kernels should run.
+
+    The sources of every destination must be consecutive, the edges dense enough for matrix
+    products, and the dtype and the number of channels supported.
+    """
     dtype = query.dtype
     if dtype not in MAX_CHANNELS:
         return False
@@ -87,7 +98,10 @@ def forward(
     dropout: float,
     needs_backward: bool,
 ) -> tuple[Tensor, ...]:
-    """Return out [n, h, c_v], row_max and row_sum [n, h], and out_acc, empty unless needed."""
+    """Return out [n, h, c_v], row_max and row_sum [n, h], and out_acc [n, h, c_v].
+
+    out_acc is empty if backward does not need it, or if it equals out.
+    """
     n, heads, _ = query.shape
     out_acc = empty_sum(value, needs_backward, n, heads, value.shape[2])
     row_max = query.new_empty(n, heads, dtype=acc_dtype(query.dtype))
@@ -120,7 +134,10 @@ def backward(
     scale: float,
     dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of query, key and value; that of the bias goes where room for it is."""
+    """Return the gradients of query, key and value.
+
+    That of the bias is written to ``grad_attn_bias`` unless this is None.
+    """
     rowptr, col, perm, colptr, row, *_ = layout
     n, m, heads = query.shape[0], key.shape[0], query.shape[1]
     block_m = BLOCK_M[query.dtype]
@@ -143,20 +160,20 @@ def backward(
 
 
 def _row_warps(query: Tensor, value: Tensor) -> int:
-    """Warps of a program that takes a block of destinations."""
+    """Return the number of warps of a program that processes a block of destinations."""
     is_narrow = max(query.shape[2], value.shape[2]) <= FEW_WARPS_CHANNELS
     return FEW_WARPS if is_narrow and query.dtype.itemsize == 2 else WARPS
 
 
 def _block_n(query: Tensor, value: Tensor) -> int:
-    """Sources of a step where registers are short."""
+    """Return the number of sources of a tile in the kernels that use many registers."""
     widths = query.shape[2], value.shape[2]
-    is_even = all(in_pieces(width, query.element_size()) for width in widths)
+    is_even = all(has_full_vectors(width, query.element_size()) for width in widths)
     return BLOCK_N if is_even or max(widths) <= 16 else ODD_BLOCK_N
 
 
 def _constants(query: Tensor, value: Tensor) -> dict[str, object]:
-    """The compile-time constants of all three kernels."""
+    """Return the compile-time constants of the forward kernel and both backward kernels."""
     heads, channels = query.shape[1:]
     return {
         "HEADS": heads, "CHANNELS": channels, "VALUE_CHANNELS": value.shape[2],
@@ -168,7 +185,10 @@ def _constants(query: Tensor, value: Tensor) -> dict[str, object]:
 
 @triton.jit
 def load_runs(offsets, index, row, num_rows):
-    """The runs of rows [M]: CSR position of the first edge, first node, node after the last."""
+    """Return for rows [M] the position of the first edge, the first node and the end of the nodes.
+
+    The nodes of a row are consecutive: from the first node to the end, which is excluded.
+    """
     is_row = row < num_rows
     start = tl.load(offsets + row, mask=is_row, other=0)
     stop = tl.load(offsets + row + 1, mask=is_row, other=0)
@@ -177,8 +197,8 @@ def load_runs(offsets, index, row, num_rows):
 
 
 @triton.jit
-def span_of(first, last):
-    """The nodes from the first to the last of all runs that are not empty."""
+def node_range(first, last):
+    """Return the smallest first node and the largest end of all rows with edges."""
     low = tl.min(tl.where(last > first, first, 2147483647))
     return low, tl.max(tl.where(last > first, last, 0))
 
@@ -187,36 +207,39 @@ def span_of(first, last):
 def load_tile(
     table, row, is_row, head, HEADS: tl.constexpr, CHANNELS: tl.constexpr, C: tl.constexpr
 ):
-    """Rows of one head of a table in its own type: [M, C]."""
+    """Read rows of a table for one head, in the dtype of the table: [M, C]."""
     channel = tl.arange(0, C)
-    at = (row.to(tl.int64) * HEADS + head) * CHANNELS
+    offset = (row.to(tl.int64) * HEADS + head) * CHANNELS
     mask = is_row[:, None] & (channel < CHANNELS)[None, :]
-    return tl.load(table + at[:, None] + channel[None, :], mask=mask, other=0.0)
+    return tl.load(table + offset[:, None] + channel[None, :], mask=mask, other=0.0)
 
 
 @triton.jit
 def store_tile(
     table, row, is_row, head, x, HEADS: tl.constexpr, CHANNELS: tl.constexpr, C: tl.constexpr
 ):
-    """Write rows of one head of a table."""
+    """Write rows x [M, C] of a table for one head."""
     channel = tl.arange(0, C)
-    at = (row.to(tl.int64) * HEADS + head) * CHANNELS
+    offset = (row.to(tl.int64) * HEADS + head) * CHANNELS
     mask = is_row[:, None] & (channel < CHANNELS)[None, :]
-    tl.store(table + at[:, None] + channel[None, :], x, mask=mask)
+    tl.store(table + offset[:, None] + channel[None, :], x, mask=mask)
 
 
 @triton.jit
 def masked_matmul(weight, table, mask, ACC: tl.constexpr):
-    """weight [I, J] x table [J, C]; a number of row j that is not finite reaches row i if mask."""
-    finite = (table - table) == 0
-    clean = tl.where(finite, table, tl.zeros_like(table))
-    out = tl.dot(weight.to(table.dtype), clean, input_precision="ieee", out_dtype=ACC)
-    bad = (~finite).to(tl.int32)
-    if tl.max(tl.max(bad, 1), 0) > 0:
-        touched = tl.dot(
-            mask.to(table.dtype), bad.to(table.dtype), input_precision="ieee", out_dtype=ACC
+    """Return weight [I, J] x table [J, C], where only pairs in the mask [I, J] propagate NaN.
+
+    A value of row j that is NaN or infinite makes row i of the result NaN if mask[i, j].
+    """
+    is_finite = (table - table) == 0
+    finite = tl.where(is_finite, table, tl.zeros_like(table))
+    out = tl.dot(weight.to(table.dtype), finite, input_precision="ieee", out_dtype=ACC)
+    invalid = (~is_finite).to(tl.int32)
+    if tl.max(tl.max(invalid, 1), 0) > 0:
+        num_invalid = tl.dot(
+            mask.to(table.dtype), invalid.to(table.dtype), input_precision="ieee", out_dtype=ACC
         )
-        out = tl.where(touched > 0, float("nan"), out)
+        out = tl.where(num_invalid > 0, float("nan"), out)
     return out
 
 
@@ -235,7 +258,10 @@ def score_tile(
     HEADS: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """Scores [I, J], -inf off the edges; which pairs are edges; their CSR positions."""
+    """Return the scores [I, J], -inf for pairs that are no edges, the mask of edges, positions.
+
+    The mask and the CSR positions of the edges are [I, J], too.
+    """
     mask = (j[None, :] >= first[:, None]) & (j[None, :] < last[:, None])
     position = start[:, None] + (j[None, :] - first[:, None])
     score = tl.dot(q, tl.trans(k), input_precision="ieee", out_dtype=ACC) * scale
@@ -247,14 +273,14 @@ def score_tile(
 
 @triton.jit
 def dropout_keep_tile(seed, position, head, threshold, HEADS: tl.constexpr):
-    """Return the dropout mask of weights: [I, J]."""
+    """Return the dropout mask of the weights at CSR positions [I, J] for one head: [I, J]."""
     keep = dropout_keep(seed, position, head + tl.arange(0, 1), threshold, HEADS)
     return tl.reshape(keep, position.shape)
 
 
 @triton.jit
 def load_per_row(table, row, is_row, head, other, HEADS: tl.constexpr):
-    """A number of each row, for one head: [M]."""
+    """Read one number for each row and one head from a table [n, h]: [M]."""
     return tl.load(table + row.to(tl.int64) * HEADS + head, mask=is_row, other=other)
 
 
@@ -265,11 +291,11 @@ def dot_product_banded_forward_kernel(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr, ACC: tl.constexpr,
     C: tl.constexpr, V: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """O_i of a block of destinations."""
+    """Compute O_i for a block of destinations and one head."""
     row, head = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.program_id(1)
     is_row = row < num_rows
     start, first, last = load_runs(offsets, col, row, num_rows)
-    low, high = span_of(first, last)
+    low, high = node_range(first, last)
     scale = acc_scalar(scale, ACC)
     q = load_tile(query, row, is_row, head, HEADS, CHANNELS, C)
     m_i = tl.full([BLOCK_M], float("-inf"), ACC)
@@ -295,9 +321,9 @@ def dot_product_banded_forward_kernel(
         low += BLOCK_N
     inv_sum = reciprocal(l_i) * acc_scalar(keep_scale, ACC)
     store_tile(out, row, is_row, head, acc * expand_last(inv_sum), HEADS, VALUE_CHANNELS, V)
-    at = row.to(tl.int64) * HEADS + head
-    tl.store(row_max + at, m_i, mask=is_row)
-    tl.store(row_sum + at, l_i, mask=is_row)
+    offset = row.to(tl.int64) * HEADS + head
+    tl.store(row_max + offset, m_i, mask=is_row)
+    tl.store(row_sum + offset, l_i, mask=is_row)
 
 
 @triton.jit
@@ -305,7 +331,7 @@ def gradient_tile(
     q, k, g, v, start, first, last, j, perm, attn_bias, m_row, inv_sum, delta, head, scale,
     seed, threshold, keep_scale, HEADS: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """alpha_ij after dropout and ds_ij, [I, J]; which pairs are edges; their CSR positions."""
+    """Return alpha_ij after dropout, ds_ij, the mask of edges and their CSR positions: [I, J]."""
     score, is_edge, position = score_tile(
         q, k, start, first, last, j, perm, attn_bias, head, scale, HEADS, ACC
     )
@@ -329,11 +355,14 @@ def dot_product_banded_backward_query_kernel(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr, ACC: tl.constexpr,
     C: tl.constexpr, V: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """dq_i and dbias_ij of a block of destinations; <dO_i, O_i> is written for the pass by key."""
+    """Compute dq_i and dbias_ij for a block of destinations and one head.
+
+    It also writes <dO_i, O_i>, which the pass by key reads.
+    """
     row, head = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.program_id(1)
     is_row = row < num_rows
     start, first, last = load_runs(offsets, col, row, num_rows)
-    low, high = span_of(first, last)
+    low, high = node_range(first, last)
     scale, keep_scale = acc_scalar(scale, ACC), acc_scalar(keep_scale, ACC)
     q = load_tile(query, row, is_row, head, HEADS, CHANNELS, C)
     g = load_tile(grad_out, row, is_row, head, HEADS, VALUE_CHANNELS, V)
@@ -368,11 +397,11 @@ def dot_product_banded_backward_key_kernel(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr, ACC: tl.constexpr,
     C: tl.constexpr, V: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """dk_j and dv_j of a block of sources."""
+    """Compute dk_j and dv_j for a block of sources and one head."""
     j, head = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.program_id(1)
     is_source = j < num_columns
     _start, first_row, last_row = load_runs(colptr, row_index, j, num_columns)
-    low, high = span_of(first_row, last_row)
+    low, high = node_range(first_row, last_row)
     scale, keep_scale = acc_scalar(scale, ACC), acc_scalar(keep_scale, ACC)
     k = load_tile(key, j, is_source, head, HEADS, CHANNELS, C)
     v = load_tile(value, j, is_source, head, HEADS, VALUE_CHANNELS, V)

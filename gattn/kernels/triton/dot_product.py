@@ -1,13 +1,14 @@
 """Dot-product attention: w_ij softmax_j(scale (q_i . k_j + u_i . a_ij) + bias_ij) of v_j and a_ij.
 
-Serves TransformerConv, AGNNConv, HGTConv, GPSConv, GraphAttention, self-attention over sets,
-causal and band attention; forward and backward. Where every destination's sources are consecutive
-and edges have neither features nor weights, `banded` takes over.
+Kernels of forward and backward, for TransformerConv, AGNNConv, HGTConv, GPSConv, GraphAttention,
+self-attention over sets, causal and band attention. If the sources of every destination are
+consecutive, and edges have neither features nor weights, `banded` runs instead.
 
-The edge term is factored: u = W^T q, [n, h, d], is formed before the walk over the edges and W E
-after it, where E_i = sum_j alpha_ij a_ij is [n, h, d], so that an edge costs d numbers and not h c.
+The edge term is factored. u = W^T q, [n, h, d], is computed before the pass over the edges, and W E
+after it, where E_i = sum_j alpha_ij a_ij is [n, h, d]. So an edge reads d numbers instead of h c.
 
-Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices, F = h c, G = h d:
+Bytes read and written, for values of s bytes, sums of w = 4 bytes (8 in fp64), int32 indices,
+F = h c and G = h d:
 
     forward   per edge          2 F s + 4             k_j, v_j; col
               with features     d s + 4               a_ij; perm
@@ -24,8 +25,8 @@ Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices, F
               per edge          2 F s + 2 h w + 8     q_i, dO_i; alpha, scale ds; row, csr2csc
               per row           2 F s + 4             dk_j, dv_j
 
-Of a batch of small graphs (`graph_ptr`) a program takes whole ones: in the backward
-`dot_product_backward_query_kernel` then does the pass by source, too, and writes dk and dv.
+In a batch of small graphs (`graph_ptr`), a program of `dot_product_backward_query_kernel` processes
+a whole graph: it also runs the pass by source, and writes dk and dv.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ from gattn.kernels.triton.primitives import (
     acc_scalar,
     dropout_factor,
     dropout_keep,
-    edge_number,
     exp,
     expand_last,
     gather,
+    gather_edge_scalar,
     head_channel_offsets,
     online_softmax_step,
     reciprocal,
@@ -94,8 +95,8 @@ def dot_product_forward(
 ) -> tuple[Tensor, ...]:
     """Return out [n, h, c_v], row_max and row_sum [n, h], out_acc [n, h, c_v], edge_out [n, h, d].
 
-    out_acc is sum_j alpha_ij v_j and edge_out is E_i. Both are empty where backward does not ask
-    for them, and out_acc also where it equals out.
+    out_acc is sum_j alpha_ij v_j and edge_out is E_i. Both are empty if backward does not need
+    them, and out_acc is also empty if it equals out.
     """
     attn_bias = per_head(attn_bias, query.shape[1])
     has_edges = edge_attr is not None or edge_weight is not None
@@ -116,8 +117,8 @@ def dot_product_forward(
         edge_query = _to_features(query, edge_proj)
         edge_out = torch.empty_like(edge_query)
 
-    width, cut = max(channels, value_channels), graph_ptr_of(layout) is None
-    plan = LaunchPlan(layout, heads, width, query.dtype, unroll=4, cut=cut)
+    width, allow_splits = max(channels, value_channels), graph_ptr_of(layout) is None
+    plan = LaunchPlan(layout, heads, width, query.dtype, unroll=4, allow_splits=allow_splits)
     sums = Sums(row_max, row_sum, out_acc, edge_out)
     splits = plan.workspaces(sums)
     drop = dropout_args(seed, dropout)
@@ -161,7 +162,7 @@ def dot_product_backward(
     wants_edge_weight: bool,
 ) -> tuple[Tensor, ...]:
     """Return the gradients of query, key, value, bias, edge_attr, edge_proj and edge_weight."""
-    given_bias, attn_bias = attn_bias, per_head(attn_bias, query.shape[1])
+    input_bias, attn_bias = attn_bias, per_head(attn_bias, query.shape[1])
     grad_attn_bias = head_gradients(attn_bias, wants_attn_bias, row_sum)
     grad_weight = head_gradients(edge_weight, wants_edge_weight, row_sum)
     has_edges = edge_attr is not None or edge_weight is not None
@@ -170,7 +171,7 @@ def dot_product_backward(
             grad_out, query, key, value, attn_bias, out_acc, row_max, row_sum, grad_attn_bias,
             layout, seed, scale, dropout,
         )  # fmt: skip
-        grads = *grads, sum_heads(grad_attn_bias, given_bias), None, None, None
+        grads = *grads, sum_heads(grad_attn_bias, input_bias), None, None, None
         return tuple(query.new_empty(0) if g is None else g for g in grads)
     _, col, perm, colptr, row, csr2csc, *_ = layout
     (_, heads, channels), value_channels = query.shape, value.shape[2]
@@ -223,27 +224,27 @@ def dot_product_backward(
         grad_edge_proj = _outer(query, grad_edge_query) + _outer(grad_out, edge_out)
         grad_edge_proj = grad_edge_proj.to(edge_proj.dtype)
     grad_attn_bias, grad_weight = (
-        sum_heads(grad_attn_bias, given_bias),
+        sum_heads(grad_attn_bias, input_bias),
         sum_heads(grad_weight, edge_weight),
     )
-    of_edges = grad_attn_bias, grad_edge_attr, grad_edge_proj, grad_weight
-    grads = grad_query, grad_key, grad_value, *of_edges
+    edge_grads = grad_attn_bias, grad_edge_attr, grad_edge_proj, grad_weight
+    grads = grad_query, grad_key, grad_value, *edge_grads
     return tuple(query.new_empty(0) if g is None else g for g in grads)
 
 
 def _to_features(x: Tensor, edge_proj: Tensor) -> Tensor:
-    """W^T x, [n, h, d]; products with W are formed in the dtype of the sums."""
+    """Return W^T x, [n, h, d], in the accumulation dtype."""
     dtype = acc_dtype(x.dtype)
     return torch.einsum("nhc,hcd->nhd", x.to(dtype), edge_proj.to(dtype)).contiguous()
 
 
 def _from_features(x: Tensor, edge_proj: Tensor) -> Tensor:
-    """W x, [n, h, c]."""
+    """Return W x for edge features x [n, h, d]: [n, h, c]."""
     return torch.einsum("nhd,hcd->nhc", x, edge_proj.to(x.dtype))
 
 
 def _outer(x: Tensor, features: Tensor) -> Tensor:
-    """Sum over the rows of x and features, [h, c, d]."""
+    """Sum the outer products of the rows of x [n, h, c] and features [n, h, d]: [h, c, d]."""
     return torch.einsum("nhc,nhd->hcd", x.to(features.dtype), features)
 
 
@@ -258,7 +259,7 @@ def dot_product_forward_kernel(
     H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, D: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are destinations: O_i = sum_j alpha_ij v_j and, with features, E_i."""
+    """Compute O_i = sum_j alpha_ij v_j and, with edge features, E_i; rows are destinations."""
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -312,7 +313,7 @@ def dot_product_forward_kernel(
             if edge_weight is not None:
                 position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
                 edge = tl.load(perm + position, mask=valid, other=0)
-                weight *= edge_number(edge_weight, edge, valid, ACC)
+                weight *= gather_edge_scalar(edge_weight, edge, valid, ACC)
             acc += expand_last(weight) * values[u]
             if edge_attr is not None:
                 edge_acc += expand_last(weight) * attrs[u]
@@ -349,10 +350,11 @@ def dot_product_backward_query_kernel(
     H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, D: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are destinations: dq_i, du_i, and for every edge what the other passes need.
+    """Compute dq_i, du_i, and two terms of every edge for the other passes; rows are destinations.
 
-    That is alpha_ij after dropout and times w_ij, and scale ds_ij, the gradient of the dot product,
-    side by side, [e, h, 2] in CSR order. With graph_ptr, dk_j and dv_j follow in the same program.
+    The terms are alpha_ij after dropout times w_ij, and the gradient of the dot product, scale
+    ds_ij. They are stored as [e, h, 2] in CSR order. With graph_ptr, the program then computes dk_j
+    and dv_j for its graph.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
@@ -468,7 +470,10 @@ def dot_product_backward_edge_attr_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, D: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """da_ij = sum over heads of scale ds_ij u_i + alpha_ij dE_i: a program takes all heads."""
+    """Compute da_ij = sum over heads of scale ds_ij u_i + alpha_ij dE_i.
+
+    Rows are destinations, and a program processes all heads.
+    """
     row, first, last, _split, _is_whole, _is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )

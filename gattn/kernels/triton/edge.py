@@ -1,13 +1,14 @@
-"""Operators on edges: softmax of any score, weighted sums, dot products.
+"""Kernels on edges: softmax of scores, weighted sums and dot products.
 
-They serve custom scores, SuperGATConv, RGATConv, FAConv and the readouts that score nodes; the
-weighted sums are also the pass by source of the dot product's backward.
+They serve custom scores, SuperGATConv, RGATConv, FAConv and the readouts that score nodes. The
+weighted sum is also the pass by source in the backward of dot-product attention.
 
-Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices and F = h c:
+Bytes read and written, for values of s bytes, sums of w = 4 bytes (8 in fp64), int32 indices and
+F = h c:
 
     edge_softmax           per edge  3 h s + 8       score twice, the second time from cache; perm
-    edge_softmax_backward  per edge  5 h s + 8       weight and gradient twice, likewise; perm
-                           per row   4 h w more where rows are cut
+    edge_softmax_backward  per edge  5 h s + 8       alpha and gradient twice (cache); perm
+                           per row   4 h w more for rows with several splits
     aggregate              per edge  F s + h s + 8   value, weight; col, perm (4 more transposed)
                            per row   F s + 4         the sum
     edge_dot               per edge  F s + h s + 8   key, the product; col, perm
@@ -57,8 +58,8 @@ def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
 def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> Tensor:
     """Return the gradient of the scores: alpha (grad - mean of grad weighted by alpha).
 
-    The weights are summed, too: rounded to 16 bits they do not quite sum to one, and the gradients
-    of a row's scores would not to zero.
+    The mean is divided by the sum of alpha. Weights that were rounded to 16 bits do not sum exactly
+    to one, and without the division the gradients of a row would not sum to zero.
     """
     perm = layout[2]
     (grad, alpha), (e, heads) = contiguous(grad, alpha), alpha.shape
@@ -94,10 +95,11 @@ def weighted_sum(
     transposed: bool = False,
     csr_order: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Sum rows of one or two tables [., h_v, c] over the edges of each row, weighted.
+    """Return the weighted sums of one or two tables [., h_v, c] over the edges of each row.
 
-    The weights [e, h] stand in the caller's order or, with ``csr_order``, which transposed sums
-    take alone, in CSR order. Two weights of an edge and head stand side by side, [e, h, 2].
+    The weights [e, h] are in the caller's edge order. With ``csr_order``, which only transposed
+    sums support, they are in CSR order. The weights for two tables are adjacent in memory: they are
+    the two slices of a tensor [e, h, 2].
     """
     rowptr, col, perm, colptr, row, csr2csc, *_ = layout
     offsets, index, order, reorder = rowptr, col, perm, None
@@ -145,7 +147,7 @@ def edge_softmax_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Softmax of rows that are not cut; maximum and sum of splits."""
+    """Compute the softmax of whole rows, and the maximum and sum of each split."""
     _row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -179,7 +181,7 @@ def edge_softmax_splits_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Softmax of the splits of cut rows, from the maxima and sums of those rows."""
+    """Compute the softmax of splits, given the maximum and the sum of their rows."""
     row, first, last, _split, _is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -214,7 +216,7 @@ def edge_softmax_backward_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of rows that are not cut; the sums of alpha and of alpha grad of splits."""
+    """Compute the gradient of whole rows, and for each split the sums of alpha and alpha grad."""
     _row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -245,7 +247,7 @@ def edge_softmax_backward_splits_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Gradient of the splits of cut rows, from the sums over those rows."""
+    """Compute the gradient of splits, given the sums of alpha and alpha grad of their rows."""
     row, first, last, _split, _is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -284,10 +286,10 @@ def weighted_sum_kernel(
     OTHER_CHANNELS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, C: tl.constexpr, D: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """out = sum of weight x table and, where given, other_out likewise, in one pass.
+    """Sum weight x table over the edges of each row, and the same for an optional second table.
 
-    The weights of the edge at a position stand at order[position], or at reorder[order[position]]
-    where reorder is given.
+    The weight of the edge at a position has the index order[position], or reorder[order[position]]
+    if there is a reorder.
     """
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
@@ -309,7 +311,7 @@ def sum_rows(
     OTHER_CHANNELS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, C: tl.constexpr, D: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """The same for the rows [R] of one work item."""
+    """Compute the weighted sums of `weighted_sum_kernel` for the rows [R] of one work item."""
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
     table_offset = head_channel_offsets(head % TABLE_HEADS, head_mask, CHANNELS, C)[0]
@@ -356,7 +358,7 @@ def edge_dot_kernel(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are destinations: the query is read once."""
+    """Compute q_i . k_j for every edge; rows are destinations, whose query is read once."""
     row, first, last, _split, _is_whole, _is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )

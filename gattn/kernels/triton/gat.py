@@ -1,8 +1,9 @@
 """Additive attention: out_i = sum_j w_ij softmax_j(LeakyReLU(a_i + b_j + c_ij) + bias_ij) v_j.
 
-Serves GATConv, HANConv, GATEConv, and the readouts with learned queries; forward and backward.
+Kernels of forward and backward, for GATConv, HANConv, GATEConv and readouts with learned queries.
 
-Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices and F = h c:
+Bytes read and written, for values of s bytes, sums of w = 4 bytes (8 in fp64), int32 indices and
+F = h c:
 
     forward   per edge         F s + h s + 4     v_j, b_j; col
               with c_ij        h s + 4           c_ij; perm; as much with bias_ij, s with w_ij
@@ -13,12 +14,13 @@ Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices an
               with c_ij        2 h s + 8         c_ij -> dc_ij; csr2csc, perm; likewise bias, w
               per source       2 F s + 2 h s + 8 v_j -> dv_j, b_j -> db_j
 
-The backward is one pass over the edges, by source. The gradient of a softmax sums to zero over a
-row. So, with O+ and p+ the output and the softmax mass of the edges whose z = a_i + b_j + c_ij is
-positive, da_i = (1 - negative_slope) <dO_i, O+_i - p+_i O_i>, without a pass over edges. The
-forward takes that difference before O_i is rounded to 16 bits, where it would lose its digits.
-docs/kernels.md derives it. Of a batch of small graphs (`graph_ptr`) a program takes whole ones:
-`gat_backward_key_kernel` then does the part per row, too, and writes da.
+The backward is one pass over the edges, in the order of sources. It needs no pass for da, because
+the gradients of a softmax sum to zero over a row: da_i = (1 - negative_slope) <dO_i, O+_i - p+_i
+O_i>, where O+ and p+ are the output and the sum of the softmax weights of the edges whose z = a_i +
+b_j + c_ij is positive. docs/kernels.md derives this. The forward computes the difference before O_i
+is rounded to 16 bits, since the difference of rounded numbers would be inaccurate. In a batch of
+small graphs (`graph_ptr`), a program of `gat_backward_key_kernel` processes a whole graph: it also
+computes da and the terms of each row.
 """
 
 from __future__ import annotations
@@ -45,10 +47,10 @@ from gattn.kernels.triton.primitives import (
     acc_scalar,
     dropout_factor,
     dropout_keep,
-    edge_number,
     exp,
     expand_last,
     gather,
+    gather_edge_scalar,
     head_channel_offsets,
     leaky_relu,
     online_softmax_step,
@@ -58,7 +60,7 @@ from gattn.kernels.triton.primitives import (
     softmax_merge,
     weigh_edge,
 )
-from gattn.kernels.triton.tiles import graph_ptr_of, in_pieces, pad
+from gattn.kernels.triton.tiles import graph_ptr_of, has_full_vectors, pad
 from gattn.kernels.triton.work import (
     edge_positions,
     head_block,
@@ -85,7 +87,7 @@ def gat_forward(
 ) -> tuple[Tensor, ...]:
     """Return out [n, h, c], row_max and row_sum [n, h], out_pos_centered and out_acc [n, h, c].
 
-    The last two are empty where backward does not ask for them.
+    out_pos_centered (O+ - p+ O) and out_acc are empty if backward does not need them.
     """
     _, col, perm, *_ = layout
     (n, heads), (_, value_heads, channels) = query_score.shape, value.shape
@@ -94,11 +96,11 @@ def gat_forward(
     out_acc = empty_sum(value, needs_backward, n, heads, channels)
     out_pos_centered = row_max.new_empty(n if save_positive_part else 0, heads, channels)
 
-    cut = graph_ptr_of(layout) is None
-    plan = LaunchPlan(layout, heads, channels, value.dtype, unroll=4, cut=cut)
+    allow_splits = graph_ptr_of(layout) is None
+    plan = LaunchPlan(layout, heads, channels, value.dtype, unroll=4, allow_splits=allow_splits)
     sums = Sums(row_max, row_sum, out_acc, out_pos_centered if save_positive_part else None)
     splits = plan.workspaces(sums)
-    if save_positive_part:  # p+ is needed for the merge alone
+    if save_positive_part:  # only the merge needs p+, so there is a workspace but no output
         splits = splits._replace(c=plan.workspace(heads))
     drop = dropout_args(seed, dropout)
     plan.run(
@@ -151,15 +153,15 @@ def gat_backward(
     graph_ptr = graph_ptr_of(layout)
     plan = LaunchPlan(
         layout, heads, channels, value.dtype, unroll=4, transposed=True, graph_ptr=graph_ptr,
-        # where lanes load single channels, the registers would not suffice
-        more_rows=in_pieces(channels, value.element_size()),
+        # If lanes load single channels, more rows would need more registers than a thread has.
+        more_rows=has_full_vectors(channels, value.element_size()),
     )  # fmt: skip
     centered = out_pos_centered if out_pos_centered.shape[0] else None
-    of_rows = grad_out, out_acc, centered, query_score, row_max, row_sum, grad_query, row_terms
+    row_inputs = grad_out, out_acc, centered, query_score, row_max, row_sum, grad_query, row_terms
     if graph_ptr is None:
         launch(
             gat_backward_query_kernel, (-(-n // 4), -(-heads // plan.tile.heads)), 4,
-            *of_rows, n, negative_slope,
+            *row_inputs, n, negative_slope,
             HEADS=heads, CHANNELS=channels, ACC=ACCUMULATOR[row_max.dtype], ROWS=4,
             H=plan.tile.heads, C=pad(channels),
         )  # fmt: skip
@@ -168,7 +170,7 @@ def gat_backward(
     plan.run(
         gat_backward_key_kernel,
         graph_ptr, row, csr2csc, perm,
-        *of_rows,
+        *row_inputs,
         key_score, value, edge_score, *contiguous(per_head(attn_bias, heads), edge_weight),
         grad_value, grad_key, grad_edge, grad_attn_bias, grad_weight,
         splits.a, splits.c,
@@ -179,9 +181,13 @@ def gat_backward(
     if is_grouped:  # head h reads the value's head h % h_v
         by_value_head = grad_value.unflatten(1, (heads // value_heads, value_heads))
         grad_value = by_value_head.sum(1).to(value.dtype)
-    of_edges = grad_edge, sum_heads(grad_attn_bias, attn_bias), sum_heads(grad_weight, edge_weight)
-    of_edges = (value.new_empty(0) if grad is None else grad for grad in of_edges)
-    return grad_query, grad_key, grad_value, *of_edges
+    edge_grads = (
+        grad_edge,
+        sum_heads(grad_attn_bias, attn_bias),
+        sum_heads(grad_weight, edge_weight),
+    )
+    edge_grads = (value.new_empty(0) if grad is None else grad for grad in edge_grads)
+    return grad_query, grad_key, grad_value, *edge_grads
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
@@ -195,7 +201,7 @@ def gat_forward_kernel(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are destinations: O_i; and O+_i - p+_i O_i where room for it is given."""
+    """Compute O_i, and O+_i - p+_i O_i unless out_pos_centered is None; rows are destinations."""
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -246,7 +252,7 @@ def gat_forward_kernel(
             if edge_weight is not None:
                 position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
                 edge = tl.load(perm + position, mask=valid, other=0)
-                weight *= edge_number(edge_weight, edge, valid, ACC)
+                weight *= gather_edge_scalar(edge_weight, edge, valid, ACC)
             acc += expand_last(weight) * values[u]
             if out_pos_centered is not None:
                 acc_pos += expand_last(tl.where(zs[u] > 0, weight, 0.0)) * values[u]
@@ -279,7 +285,7 @@ def gat_backward_query_kernel(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Rows are destinations: da_i, and the terms of a row that its edges need."""
+    """Compute da_i and the terms of each row for the pass over edges; rows are destinations."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     write_row_terms(
         row, row < num_rows,
@@ -295,9 +301,10 @@ def write_row_terms(
     negative_slope, HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr,
 ):  # fmt: skip
-    """da_i, and what an edge needs of its destination: a_i, m_i, 1 / l_i and <dO_i, O_i>.
+    """Write da_i, and the terms that the edges of row i need: a_i, m_i, 1 / l_i, <dO_i, O_i>.
 
-    Without O+ - p+ O, da_i is zero: the negative slope is 1, or nobody asks.
+    Without out_pos_centered (O+ - p+ O), da_i is zero: the negative slope is 1, or the gradient is
+    not needed.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
@@ -331,11 +338,10 @@ def gat_backward_key_kernel(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are sources: dv_j and db_j, sums over the edges out of j; dc_ij of each edge, and what
-    its bias and its weight have of every head.
+    """Compute dv_j and db_j, and dc_ij, dbias_ij and dw_ij for every edge and head.
 
-    With graph_ptr, the program first does the part of `gat_backward_query_kernel` for the
-    nodes of its graph.
+    Rows are sources with their outgoing edges. With graph_ptr, the program first runs the
+    computation of `gat_backward_query_kernel` for the nodes of its graph.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)

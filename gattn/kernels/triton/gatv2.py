@@ -1,10 +1,10 @@
-"""MLP attention, forward: out_i = sum_j w_ij softmax_j(w . act(q_i + k_j + W a_ij) + bias_ij) v_j.
+"""GATv2, forward: out_i = sum_j w_ij softmax_j(w . act(q_i + k_j + W a_ij) + bias_ij) v_j.
 
-Serves GATv2Conv and GraphAttention(score="additive"), which is Bahdanau's score. The backward is
-in `gatv2_backward`.
+Kernels for GATv2Conv and GraphAttention(score="additive"), which is Bahdanau's score. The backward
+is in `gatv2_backward`.
 
-Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices and F = h c; the
-values add F s per edge where they are not the keys; W and w stay in cache:
+Bytes read and written, for numbers of s bytes, sums of w = 4 bytes (8 in fp64), int32 indices and
+F = h c. Values that differ from the keys add F s per edge; W and w stay in the cache.
 
     forward   per edge          F s + 4               k_j; col
               with features     d s + 4               a_ij; perm
@@ -35,9 +35,9 @@ from gattn.kernels.triton.launch import (
 from gattn.kernels.triton.primitives import (
     acc_scalar,
     dropout_keep,
-    edge_number,
     expand_last,
     gather,
+    gather_edge_scalar,
     head_channel_offsets,
     leaky_relu,
     online_softmax_step,
@@ -50,7 +50,7 @@ from gattn.kernels.triton.tiles import graph_ptr_of, pad
 from gattn.kernels.triton.work import edge_positions, head_block, longest_run, program_rows
 
 FEATURE_SLOTS = 4
-"""Edges of a tile that share one reading of W, with edge features; half as many in fp64."""
+"""Minimum number of slots of a tile with edge features, which read W once; half in fp64."""
 
 
 def gatv2_forward(
@@ -69,9 +69,9 @@ def gatv2_forward(
     dropout: float,
     needs_backward: bool,
 ) -> tuple[Tensor, ...]:
-    """Return out [n, h, c_v], row_max and row_sum [n, h], and out_acc, empty unless needed.
+    """Return out [n, h, c_v], row_max and row_sum [n, h], and out_acc [n, h, c_v].
 
-    value None means key.
+    out_acc is empty if backward does not need it. If value is None, the keys are the values.
     """
     _, col, perm, *_ = layout
     n, heads, channels = query.shape
@@ -79,8 +79,8 @@ def gatv2_forward(
     row_max = query.new_empty(n, heads, dtype=acc_dtype(query.dtype))
     row_sum = row_max.new_empty(n, heads)
     out_acc = empty_sum(query, needs_backward, n, heads, value_channels)
-    cut = graph_ptr_of(layout) is None
-    plan = gatv2_plan(layout, query, value_channels, edge_attr, unroll=4, cut=cut)
+    allow_splits = graph_ptr_of(layout) is None
+    plan = gatv2_plan(layout, query, value_channels, edge_attr, unroll=4, allow_splits=allow_splits)
     sums = Sums(row_max, row_sum, out_acc)
     splits = plan.workspaces(sums)
     drop = dropout_args(seed, dropout)
@@ -128,24 +128,28 @@ def gatv2_plan(
     unroll: int,
     transposed: bool = False,
     graph_ptr: Tensor | None = None,
-    cut: bool = True,
+    allow_splits: bool = True,
 ) -> LaunchPlan:
-    """The plan of a pass; with edge features a tile holds several edges, which share W."""
+    """Return the launch plan of a pass.
+
+    With edge features, a tile has several edges of a row, so that W is read once for all of them.
+    """
     heads, channels = query.shape[1:]
     min_slots = 1
     if edge_attr is not None:
         min_slots, unroll = FEATURE_SLOTS // (1 + (query.dtype == torch.float64)), 1
     return LaunchPlan(
         layout, heads, max(channels, value_channels), query.dtype, unroll,
-        transposed=transposed, min_slots=min_slots, graph_ptr=graph_ptr, cut=cut,
-        more_rows=query.dtype.itemsize > 2,  # in 16 bits the registers would not suffice
+        transposed=transposed, min_slots=min_slots, graph_ptr=graph_ptr, allow_splits=allow_splits,
+        # With 16-bit inputs, more rows would need more registers than a thread has.
+        more_rows=query.dtype.itemsize > 2,
     )  # fmt: skip
 
 
 def gatv2_constants(
     channels: int, value_channels: int | None, edge_attr: Tensor | None, activation: str
 ) -> dict[str, Any]:
-    """The compile-time constants of a kernel that forms the score."""
+    """Return the compile-time constants of a kernel that computes the score."""
     features = 0 if edge_attr is None else edge_attr.shape[1]
     constants = {"CHANNELS": channels, "FEATURES": features, "C": pad(channels)}
     if value_channels is not None:
@@ -154,13 +158,13 @@ def gatv2_constants(
 
 
 def features_first(edge_proj: Tensor | None) -> Tensor | None:
-    """W as [d, h, c]: a feature's column lies in one piece."""
+    """Permute W to [d, h, c], so that the column of each feature is contiguous."""
     return None if edge_proj is None else edge_proj.permute(2, 0, 1).contiguous()
 
 
 @triton.jit
 def activation_and_grad(z, negative_slope, ACTIVATION: tl.constexpr):
-    """act(z) and act'(z)."""
+    """Return act(z) and its derivative act'(z)."""
     if ACTIVATION == "tanh":
         y = tanh(z)
         return y, 1.0 - y * y
@@ -171,7 +175,7 @@ def activation_and_grad(z, negative_slope, ACTIVATION: tl.constexpr):
 @triton.jit
 def add_edge_term(z, edge_attr, edge_proj_t, edge, valid, offset, mask, FEATURES: tl.constexpr,
                   STRIDE: tl.constexpr, ACC: tl.constexpr):  # fmt: skip
-    """z + W a_ij for edges at the caller's positions `edge`: [*edge, H, C]."""
+    """Return z + W a_ij, [..., H, C]; `edge` is the caller's index of each edge, [...]."""
     for d in range(FEATURES):
         a = tl.load(edge_attr + edge.to(tl.int64) * FEATURES + d, mask=valid, other=0.0).to(ACC)
         column = tl.load(edge_proj_t + d * STRIDE + offset, mask=mask, other=0.0).to(ACC)
@@ -190,7 +194,7 @@ def gatv2_forward_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are destinations: O_i."""
+    """Compute O_i; rows are destinations."""
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -241,7 +245,7 @@ def gatv2_forward_kernel(
             if edge_weight is not None:
                 position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
                 edge = tl.load(perm + position, mask=valid, other=0)
-                exp_score *= edge_number(edge_weight, edge, valid, ACC)
+                exp_score *= gather_edge_scalar(edge_weight, edge, valid, ACC)
             acc += expand_last(exp_score) * values[u]
         step += SLOTS * UNROLL
 
@@ -264,7 +268,7 @@ def gatv2_score_kernel(
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, C: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are destinations: s_ij of every edge."""
+    """Compute the score s_ij of every edge; rows are destinations."""
     row, first, last, _split, _is_whole, _is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )

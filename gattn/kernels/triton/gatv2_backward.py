@@ -1,15 +1,15 @@
-"""MLP attention, backward: the gradients of out_i = sum_j w_ij softmax_j(s_ij + bias_ij) v_j.
+"""GATv2, backward: the gradients of out_i = sum_j w_ij softmax_j(s_ij + bias_ij) v_j.
 
-The score is s_ij = w . act(z_ij) with z_ij = q_i + k_j + W a_ij. Serves GATv2Conv and
-GraphAttention(score="additive"). With the softmax's grad_score ds_ij = alpha_ij (w_ij <dO_i, v_j> -
-<dO_i, O_i>) and dz_ij = ds_ij w act'(z_ij):
+Kernels for GATv2Conv and GraphAttention(score="additive"). The score is s_ij = w . act(z_ij) with
+z_ij = q_i + k_j + W a_ij. Its gradient is ds_ij = alpha_ij (w_ij <dO_i, v_j> - <dO_i, O_i>), that
+of z is dz_ij = ds_ij w act'(z_ij), and
 
     dq_i = sum_j dz_ij      dk_j = sum_i dz_ij      dv_j = sum_i w_ij alpha_ij dO_i
     dw = sum_ij ds_ij act(z_ij)      dW = sum_ij dz_ij a_ij^T      da_ij = W^T dz_ij
     dbias_ij = ds_ij      dw_ij = sum over heads of alpha_ij <dO_i, v_j>
 
-Bytes moved, for numbers of s bytes, sums of w = 4 (8 in fp64), int32 indices and F = h c; the
-values add F s per edge where they are not the keys; W and w stay in cache:
+Bytes read and written, for numbers of s bytes, sums of w = 4 bytes (8 in fp64), int32 indices and
+F = h c. Values that differ from the keys add F s per edge; W and w stay in the cache.
 
     by destination
               per edge          F s + 2 h w + 4       k_j; alpha and ds written; col
@@ -23,12 +23,12 @@ values add F s per edge where they are not the keys; W and w stay in cache:
               per row           2 F s + 4             k_j -> dk_j (dv_j)
     by edge, with features
               per edge          2 F s + d s + h w + 12  q_i, k_j, a_ij, ds -> partial dW
-              for da_ij         the same and d s      a pass of its own
+              for da_ij         the same and d s      a separate pass
 
-The pass by source needs act'(z_ij), so it gathers q_i in any case. It reads alpha and ds, so that
-neither the score nor <dO_i, v_j> is computed again. Of a batch of small graphs (`graph_ptr`) a
-program takes whole ones: `gatv2_backward_query_kernel` then does the pass by source, too, and
-writes dk and dv.
+The pass by source computes act'(z_ij), so it must gather q_i. It reads alpha and ds, which the pass
+by destination wrote, instead of computing the score and <dO_i, v_j> again. In a batch of small
+graphs (`graph_ptr`), a program of `gatv2_backward_query_kernel` processes a whole graph: it also
+runs the pass by source, and writes dk and dv.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from gattn.kernels.triton.primitives import (
     scatter,
     weigh_edge,
 )
-from gattn.kernels.triton.tiles import graph_ptr_of, in_pieces, pad
+from gattn.kernels.triton.tiles import graph_ptr_of, has_full_vectors, pad
 from gattn.kernels.triton.work import (
     edge_positions,
     head_block,
@@ -80,11 +80,11 @@ from gattn.kernels.triton.work import (
 )
 
 WEIGHT_PROGRAMS = 16384
-"""Programs with a partial dw, at most."""
+"""Maximum number of programs in the pass by destination; each writes a partial dw."""
 PROJ_PROGRAMS = 512
-"""Programs with a partial dW, at most."""
+"""Maximum number of programs in the pass by edge; each writes a partial dW."""
 EDGES = 32
-"""Edges of a tile in the passes by edge; half as many in fp64, or beyond 128 channels."""
+"""Number of edges of a tile in the passes by edge; half in fp64 and above 128 channels."""
 
 
 def gatv2_backward(
@@ -109,9 +109,9 @@ def gatv2_backward(
     wants_attn_bias: bool,
     wants_edge_weight: bool,
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of all inputs but the first, which is one itself.
+    """Return the gradients of query, key, value, weight and of the edge arguments.
 
-    That of value is empty where value is None: the key's holds both.
+    If value is None, its gradient is empty, and that of key is the gradient of both.
     """
     _, col, perm, colptr, row, csr2csc, *_ = layout
     (_, heads, channels), e = query.shape, col.numel()
@@ -160,8 +160,8 @@ def gatv2_backward(
             negative_slope=negative_slope, **constants,
         )  # fmt: skip
         plan.merge(splits, sums)
-    of_terms = sum_heads(grad_attn_bias, attn_bias), sum_heads(grad_edge_weight, edge_weight)
-    grads = [grad_query, grad_key, grad_value, grad_weight, None, None, *of_terms]
+    term_grads = sum_heads(grad_attn_bias, attn_bias), sum_heads(grad_edge_weight, edge_weight)
+    grads = [grad_query, grad_key, grad_value, grad_weight, None, None, *term_grads]
     if edge_attr is not None:
         grads[4:6] = _edge_gradients(
             destination, col, perm, query, key, weight, edge_attr, edge_proj, edge_proj_t,
@@ -185,15 +185,15 @@ def _edge_gradients(
     activation: str,
     wants_edge_attr: bool,
 ) -> tuple[Tensor | None, Tensor]:
-    """Return the gradients of edge_attr, if wanted, and of edge_proj."""
+    """Return the gradients of edge_attr (None unless requested) and of edge_proj."""
     (heads, channels, features), e = edge_proj.shape, col.numel()
     width = max(16, pad(channels))
-    halves = 2 if edge_terms.dtype == torch.float64 else 1
-    # where lanes load single channels, the registers would not suffice for as many
-    most = 128 if in_pieces(channels, query.element_size()) else 32
-    block = max(1, min(pad(heads), most // halves // width))
+    reduction = 2 if edge_terms.dtype == torch.float64 else 1
+    # If lanes load single channels, wide tiles would need more registers than a thread has.
+    max_channels = 128 if has_full_vectors(channels, query.element_size()) else 32
+    block = max(1, min(pad(heads), max_channels // reduction // width))
     head_blocks = -(-heads // block)
-    edges = max(16, EDGES // halves // max(1, width // 128))
+    edges = max(16, EDGES // reduction // max(1, width // 128))
     tiles = -(-e // edges)
     inputs = (
         destination, col, perm, query, key, weight, edge_attr, edge_proj, edge_proj_t,
@@ -234,11 +234,11 @@ def gatv2_backward_query_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are destinations: dq_i, a partial dw, and for every edge what the other passes need.
+    """Compute dq_i, a partial dw, and two terms of every edge; rows are destinations.
 
-    That is alpha_ij after dropout and times w_ij, and ds_ij, side by side, [e, h, 2] in CSR order.
-    A program takes every num_programs(0)-th work item, so that few partial dw are written. With
-    graph_ptr, dk_j and dv_j follow in the same program.
+    The terms are alpha_ij after dropout times w_ij, and ds_ij, which the other passes read. They
+    are stored as [e, h, 2] in CSR order. A program processes every num_programs(0)-th work item, so
+    that there are few partial dw. With graph_ptr, the program then computes dk_j and dv_j.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
@@ -347,7 +347,7 @@ def gatv2_backward_key_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Rows are sources: dk_j and dv_j."""
+    """Compute dk_j and dv_j; rows are sources with their outgoing edges."""
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -371,7 +371,10 @@ def write_key_grads(
     FEATURES: tl.constexpr, ACTIVATION: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """dk_j of rows [R] of sources; dv_j apart, or added to dk_j where the values are the keys."""
+    """Write dk_j and dv_j for the sources [R] of one work item.
+
+    If grad_value is None, the values are the keys, and dv_j is added to dk_j.
+    """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
     value_offset, value_mask = head_channel_offsets(head, head_mask, VALUE_CHANNELS, V)
@@ -427,7 +430,7 @@ def pre_activation_grad(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """dz_ij [E, H, C] of the edges at CSR positions [E], the caller's positions, which exist."""
+    """Return dz_ij [E, H, C], the caller's index and the mask of the edges at CSR positions [E]."""
     valid = position < num_edges
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
     i = tl.load(destination + position, mask=valid, other=0)
@@ -452,7 +455,7 @@ def gatv2_backward_edge_attr_kernel(
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, E: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """da_ij = W^T dz_ij, over all heads."""
+    """Compute da_ij = W^T dz_ij, summed over all heads; a program processes E edges."""
     position = tl.program_id(0).to(tl.int64) * E + tl.arange(0, E)
     feature = tl.arange(0, D)
     negative_slope = acc_scalar(negative_slope, ACC)
@@ -486,7 +489,7 @@ def gatv2_backward_edge_proj_kernel(
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, E: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """A partial dW = sum_ij dz_ij a_ij^T, over a share of the edges."""
+    """Compute a partial dW = sum_ij dz_ij a_ij^T over the edges of this program."""
     head, head_mask = head_block(HEADS, H)
     feature = tl.arange(0, D)
     negative_slope = acc_scalar(negative_slope, ACC)

@@ -1,7 +1,7 @@
-"""The host's side of a launch: the grid, the workspaces of cut rows, and the arguments.
+"""Launch of Triton kernels: the grid, the workspaces for partial results, and the arguments.
 
-A launcher passes a kernel's pointers by position, in the order and the lines of the kernel's
-signature, and numbers and compile-time constants by name.
+A launcher passes pointers by position, in the order of the kernel's signature, and numbers and
+compile-time constants by name.
 """
 
 from __future__ import annotations
@@ -21,46 +21,49 @@ from gattn.kernels.triton.merge import merge_splits_kernel
 from gattn.kernels.triton.tiles import max_degree_of, pad
 
 REGISTERS = 255
-"""Registers that a thread may have. Left without a bound, ptxas aims at full occupancy and would
-rather spill a few registers than have one warp less."""
+"""Maximum number of registers of a thread.
+
+Without this limit, ptxas aims at full occupancy: it spills registers to have one warp more."""
 MERGE_SPAN = 32
-"""Splits among which a program of the merge looks for the first ones of rows."""
+"""Number of splits in which one program of the merge kernel searches for first splits of rows."""
 MERGE_BYTES = 128
-"""Bytes of a partial result that a program of the merge reads of one split, if a head has them."""
+"""Bytes of one split that a program of the merge kernel reads; sets the heads of a program."""
 MERGE_TILE, MERGE_SPLITS = 8192, 128
-"""Bytes and splits that it reads at once, at most: a hub has thousands of splits."""
+"""Maximum bytes, and maximum splits, of a tile of the merge kernel.
+
+A hub may have thousands of splits, which are processed tile by tile."""
 ACCUMULATOR = {torch.float32: tl.float32, torch.float64: tl.float64}
 
 
 class Sums(NamedTuple):
-    """Optional sums of a pass over each row, or the partial sums of its splits."""
+    """Results of a kernel for each row, or partial results for each split; each is optional."""
 
     row_max: Tensor | None = None
-    """[n, h]: with it, a, b and c are sums under softmax."""
+    """[n, h] maximum of the scores. If present, a, b and c are sums weighted by the softmax."""
     row_sum: Tensor | None = None
-    """[n, h]"""
+    """[n, h] sum of exp(score - row_max)."""
     a: Tensor | None = None
-    """[n, h, any]"""
+    """[n, h, c] first sum, with any number of channels."""
     b: Tensor | None = None
-    """[n, h, any]"""
+    """[n, h, c] second sum, with any number of channels."""
     c: Tensor | None = None
-    """[n, h]"""
+    """[n, h] third sum, one number for each head."""
 
 
 class LaunchPlan:
-    """Division of one pass over the rows of a layout among programs.
+    """Assignment of the rows of a layout to the programs of a kernel.
 
     Args:
         layout: the tensors of a Layout.
         heads: h.
-        width: numbers of a gathered row per head.
-        dtype: their type.
-        unroll: tiles that are loaded before the first is used.
+        width: number of channels per head of a gathered row.
+        dtype: dtype of a gathered row.
+        unroll: number of tiles that are loaded before the first is used.
         transposed: whether rows are sources with their outgoing edges.
-        min_slots: edges of one row that a tile holds at least.
-        all_heads: whether a program takes all heads.
-        graph_ptr: where the nodes of small graphs begin, for one program a graph.
-        cut: whether long rows are cut into splits.
+        min_slots: minimum number of edges of one row in a tile.
+        all_heads: whether a program processes all heads.
+        graph_ptr: [g + 1] node offsets of small graphs; with it, a program processes one graph.
+        allow_splits: whether long rows are divided into splits.
         more_rows: see `tiles.choose`.
     """
 
@@ -75,7 +78,7 @@ class LaunchPlan:
         min_slots: int = 1,
         all_heads: bool = False,
         graph_ptr: Tensor | None = None,
-        cut: bool = True,
+        allow_splits: bool = True,
         more_rows: bool = True,
     ) -> None:
         self.offsets, num_edges = layout[3 if transposed else 0], layout[1].numel()
@@ -84,12 +87,12 @@ class LaunchPlan:
         tile = tiles.choose(heads, width, dtype, degree, unroll, min_slots, all_heads, more_rows)
         if graph_ptr is not None:
             tile = tiles.whole_graphs(tile, width, dtype)
-        elif not cut:
-            tile = tiles.uncut(tile)
+        elif not allow_splits:
+            tile = tiles.without_splits(tile)
         self.heads, self.acc_dtype, self.tile = heads, acc_dtype(dtype), tile
         self.num_splits = num_edges // tile.split
         self.has_splits = False
-        """Whether a row may be cut: it takes two splits."""
+        """Whether a row may have two or more splits."""
         if self.num_splits > 1:
             max_degree = max_degree_of(layout, transposed)
             self.has_splits = (math.inf if max_degree is None else max_degree) >= 2 * tile.split
@@ -106,8 +109,8 @@ class LaunchPlan:
     def workspaces(self, sums: Sums) -> Sums:
         """Allocate the partial results of these sums; None stays None."""
         if not self.has_splits:
-            nothing = self.workspace()
-            return Sums(*[None if x is None else nothing for x in sums])
+            empty = self.workspace()
+            return Sums(*[None if x is None else empty for x in sums])
         return Sums(*[None if x is None else self.workspace(*x.shape[1:]) for x in sums])
 
     def run(
@@ -120,8 +123,8 @@ class LaunchPlan:
     ) -> None:
         """Launch a kernel over rows and blocks of heads.
 
-        With ``only_splits``, over the splits alone; with ``programs``, in so many programs that
-        share the work items.
+        With ``only_splits``, the grid covers only the splits. With ``programs``, the grid has this
+        number of programs, each of which processes several work items.
         """
         tile = self.tile
         if programs is None:
@@ -141,38 +144,38 @@ class LaunchPlan:
         keep_scale: float = 1.0,
         centered: bool = False,
     ) -> None:
-        """Add the partial results of cut rows; with ``centered``, b becomes b - c a."""
+        """Sum the partial results of rows with splits; with ``centered``, b becomes b - c a."""
         if not self.has_splits:
             return
         a, b = (0 if x is None else x.shape[2] for x in (sums.a, sums.b))
         head_bytes = pad(max(a, b)) * self.acc_dtype.itemsize
         heads = min(pad(self.heads), max(1, MERGE_BYTES // head_bytes))
-        at_once = min(MERGE_SPLITS, max(1, MERGE_TILE // (heads * head_bytes)))
+        tile_splits = min(MERGE_SPLITS, max(1, MERGE_TILE // (heads * head_bytes)))
         launch(
             merge_splits_kernel, (-(-self.num_splits // MERGE_SPAN), -(-self.heads // heads)), 4,
             self.offsets, *splits, *sums, self.num_rows, self.num_splits, keep_scale,
             HEADS=self.heads, A_CHANNELS=a, B_CHANNELS=b, ACC=ACCUMULATOR[self.acc_dtype],
-            SPAN=MERGE_SPAN, SPLITS=at_once, H=heads, A=pad(a), B=pad(b), SPLIT=self.tile.split,
+            SPAN=MERGE_SPAN, SPLITS=tile_splits, H=heads, A=pad(a), B=pad(b), SPLIT=self.tile.split,
             CENTERED=centered,
         )  # fmt: skip
 
 
 def launch(kernel: Any, grid: tuple[int, ...], warps: int, *args: Any, **constants: Any) -> None:
-    """Run a kernel on the device of its first tensor; an empty grid runs nothing."""
+    """Run a kernel on the device of its first tensor; do nothing if the grid is empty."""
     if 0 in grid:
         return
     if grid[0] >= 2**31:
-        raise ValueError(f"a launch may have fewer than 2**31 programs in a row; got {grid[0]}")
+        raise ValueError(f"the first axis of a grid must be below 2**31 programs; got {grid[0]}")
     device = args[0].device
-    elsewhere = device.type == "cuda" and device.index != torch.cuda.current_device()
-    with torch.cuda.device(device) if elsewhere else contextlib.nullcontext():
+    is_other = device.type == "cuda" and device.index != torch.cuda.current_device()
+    with torch.cuda.device(device) if is_other else contextlib.nullcontext():
         kernel[grid](
             *args, **constants, num_warps=warps, maxnreg=REGISTERS, enable_fp_fusion=True
         )  # fmt: skip
 
 
 def dropout_args(seed: Tensor | None, dropout: float) -> dict[str, Any]:
-    """The arguments of a kernel that drops weights."""
+    """Return the arguments for dropout of a kernel; ``seed`` is None without dropout."""
     if seed is None:
         return {"seed": None, "threshold": 0, "keep_scale": 1.0}
     scale = 1.0 / (1.0 - dropout) if dropout < 1.0 else 0.0
@@ -180,18 +183,18 @@ def dropout_args(seed: Tensor | None, dropout: float) -> dict[str, Any]:
 
 
 def contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
-    """The same with rows that lie side by side."""
+    """Return contiguous copies of tensors that are not contiguous; None stays None."""
     return [None if t is None else t.contiguous() for t in tensors]
 
 
 def per_head(attn_bias: Tensor | None, heads: int) -> Tensor | None:
-    """The bias of each edge in every head, [e, h], of one [e, h] or [e, 1]."""
+    """Expand a bias [e, h] or [e, 1] to every head, [e, h], without a copy."""
     return None if attn_bias is None else attn_bias.expand(-1, heads)
 
 
-def head_gradients(term: Tensor | None, is_wanted: bool, like: Tensor) -> Tensor | None:
+def head_gradients(term: Tensor | None, needs_grad: bool, like: Tensor) -> Tensor | None:
     """Allocate the gradient of an edge bias or weight for every head of ``like`` [n, h]."""
-    return None if term is None or not is_wanted else like.new_empty(len(term), like.shape[1])
+    return None if term is None or not needs_grad else like.new_empty(len(term), like.shape[1])
 
 
 def sum_heads(grad: Tensor | None, term: Tensor | None) -> Tensor | None:
@@ -208,10 +211,11 @@ def empty_sum(like: Tensor, in_acc_dtype: bool, *shape: int) -> Tensor:
 
 
 def round_out(out_acc: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return out and out_acc: the sum in ``dtype``, and the sum itself where that rounds it.
+    """Return out, the sum converted to ``dtype``, and out_acc, the sum before it was rounded.
 
-    A launcher has the output summed into ``empty_sum(value, needs_backward, ...)``. So out_acc is
-    kept where backward may follow and rounding would show in its <dO, O>, that is in 16 bits.
+    out_acc is empty if the conversion does not round. Launchers allocate the sum by
+    ``empty_sum(value, needs_backward, ...)``, so that out_acc exists for 16-bit values if backward
+    may follow: its term <dO, O> would lose accuracy with a rounded O.
     """
     if out_acc.dtype == dtype:
         return out_acc, out_acc.new_empty(0, dtype=acc_dtype(dtype))

@@ -1,11 +1,12 @@
-"""The merge of the partial results of rows that were cut into splits: see `work`.
+"""Kernel that merges the partial results of rows with several splits (see `work`).
 
-Every family and every operator uses this one kernel. For a row with splits p, and the maxima m_p
-and sums l_p of their softmaxes where there is one (else the factors f_p are 1):
+All operators use this kernel. For a row with splits p, whose online softmaxes have the maxima m_p
+and the sums l_p, it computes
 
     m = max_p m_p      f_p = exp(m_p - m)      l = sum_p f_p l_p      a = sum_p f_p a_p / l
 
-Bytes read and written per head for each split and row: w (A_CHANNELS + B_CHANNELS + 3).
+Without a softmax, f_p = 1 and l = 1. Bytes read and written per head for each split and row, with
+sums of w bytes: w (A_CHANNELS + B_CHANNELS + 3).
 """
 
 import triton
@@ -32,12 +33,13 @@ def merge_splits_kernel(
     ACC: tl.constexpr, SPAN: tl.constexpr, SPLITS: tl.constexpr, H: tl.constexpr, A: tl.constexpr,
     B: tl.constexpr, SPLIT: tl.constexpr, CENTERED: tl.constexpr,
 ):  # fmt: skip
-    """Add the partial results of each row that was cut, in their order.
+    """Add the partial results of each row with several splits, in their order.
 
-    The sums are a [n, h, A_CHANNELS], b [n, h, B_CHANNELS] and c [n, h], each optional; c may be
-    needed for b alone, and is then not written. With split_max they are unnormalised sums under
-    softmax; then a and b are scaled by keep_scale too. CENTERED: b becomes b - c a.
-    Program (x, y): the rows whose first splits have the numbers x SPAN and on, a block of heads.
+    The sums are a [n, h, A_CHANNELS], b [n, h, B_CHANNELS] and c [n, h], each optional. If c is
+    None but split_c is not, c is used for b and not written. With split_max, the partial sums are
+    weighted by an unnormalised softmax, and a and b are also multiplied by keep_scale. With
+    CENTERED, b becomes b - c a. Program (x, y) processes the rows whose first split has an index
+    from x SPAN to (x + 1) SPAN - 1, and block y of heads.
     """
     lane = tl.arange(0, SPAN)
     split = tl.program_id(0).to(offsets.dtype.element_ty) * SPAN + lane
@@ -49,9 +51,9 @@ def merge_splits_kernel(
 
     leader = tl.min(tl.where(is_first, lane, SPAN))
     while leader < SPAN:
-        here = lane == leader
+        is_leader = lane == leader
         merge_row(
-            select(row, here), select(split, here), select(split + row_splits, here),
+            select(row, is_leader), select(split, is_leader), select(split + row_splits, is_leader),
             split_max, split_sum, split_a, split_b, split_c, row_max, row_sum, a, b, c, keep_scale,
             HEADS, A_CHANNELS, B_CHANNELS, ACC, SPLITS, H, A, B, CENTERED,
         )  # fmt: skip
@@ -59,9 +61,9 @@ def merge_splits_kernel(
 
 
 @triton.jit
-def select(x, here):
-    """The one element of a vector of integers at which `here` holds: [1]."""
-    return tl.sum(tl.where(here, x, 0)).to(x.dtype) + tl.zeros([1], x.dtype)
+def select(x, mask):
+    """Return the element of an integer vector at which the mask is True: [1]."""
+    return tl.sum(tl.where(mask, x, 0)).to(x.dtype) + tl.zeros([1], x.dtype)
 
 
 @triton.jit
@@ -71,7 +73,10 @@ def merge_row(
     HEADS: tl.constexpr, A_CHANNELS: tl.constexpr, B_CHANNELS: tl.constexpr, ACC: tl.constexpr,
     SPLITS: tl.constexpr, H: tl.constexpr, A: tl.constexpr, B: tl.constexpr, CENTERED: tl.constexpr,
 ):  # fmt: skip
-    """Add the splits number first to last - 1 of a row, all [1], SPLITS of them at a time."""
+    """Add the partial results of a row, SPLITS splits at a time.
+
+    Its splits have the indices first to last - 1; row, first and last are [1].
+    """
     steps = tl.max(last - first, 0)
     head, head_mask = head_block(HEADS, H)
     has_splits = last > first

@@ -1,7 +1,8 @@
-"""Building blocks of the kernels: addresses, loads and stores, the online softmax, dropout.
+"""Device functions of the kernels: addresses, gather and scatter, online softmax, and dropout.
 
-Tables are [rows, h, c] or [rows, h], rows side by side. A gather reads the rows `index` [K, R] of a
-table at the offsets [H] or [H, C] of this program's heads, as a tile [K, R, H] or [K, R, H, C].
+Tables are contiguous tensors [rows, h, c] or [rows, h]. A gather reads the rows `index`, [K, R], of
+a table at the offsets, [H] or [H, C], of this program's heads. The result is a tile [K, R, H] or
+[K, R, H, C]: slots, rows, heads and channels.
 """
 
 import triton
@@ -10,7 +11,7 @@ import triton.language as tl
 
 @triton.jit
 def head_channel_offsets(head, head_mask, CHANNELS: tl.constexpr, C: tl.constexpr):
-    """Offsets of (head, channel) in a row [h, CHANNELS], and which exist: [H, C]."""
+    """Return the offset of each (head, channel) in a row [h, CHANNELS], and its mask: [H, C]."""
     channel = tl.arange(0, C)
     offset = head[:, None] * CHANNELS + channel[None, :]
     return offset, head_mask[:, None] & (channel < CHANNELS)[None, :]
@@ -18,23 +19,24 @@ def head_channel_offsets(head, head_mask, CHANNELS: tl.constexpr, C: tl.constexp
 
 @triton.jit
 def expand_last(x):
-    """Add a trailing axis."""
+    """Add a trailing axis of length one."""
     return tl.expand_dims(x, -1)
 
 
 @triton.jit
 def element_ptrs(table, index, offset, STRIDE: tl.constexpr):
-    """Addresses of the offsets [H] or [H, C] in the rows `index` of a table, in 64 bits."""
+    """Return pointers to the offsets, [H] or [H, C], in the rows `index` of a table."""
     base = expand_last(index)
     if len(offset.shape) == 2:
         base = expand_last(base)
-    # spread over the lanes in its own width, and widened there
+    # The index is converted to 64 bits after it was broadcast to the lanes, because exchanging
+    # 32-bit numbers between lanes is cheaper.
     return table + (base.to(tl.int64) * STRIDE + offset)
 
 
 @triton.jit
 def element_mask(valid, mask):
-    """Combine the masks of rows and of offsets to a mask of (row, offset)."""
+    """Combine a mask of rows and a mask of offsets to a mask of all (row, offset)."""
     valid = expand_last(valid)
     if len(mask.shape) == 2:
         valid = expand_last(valid)
@@ -43,32 +45,35 @@ def element_mask(valid, mask):
 
 @triton.jit
 def gather(table, index, valid, offset, mask, STRIDE: tl.constexpr, ACC: tl.constexpr, other=0.0):
-    """Read rows of a table, in the accumulator's type; `other` where a row is not valid."""
+    """Read rows of a table and convert them to the accumulation dtype.
+
+    Rows that are not valid get the value `other`.
+    """
     exists = element_mask(valid, mask)
     return tl.load(element_ptrs(table, index, offset, STRIDE), mask=exists, other=other).to(ACC)
 
 
 @triton.jit
-def edge_number(table, edge, valid, ACC: tl.constexpr):
-    """One number of each edge, for all heads: [K, R, 1]."""
+def gather_edge_scalar(table, edge, valid, ACC: tl.constexpr):
+    """Read one number for each edge, which all heads share: [K, R, 1]."""
     return expand_last(tl.load(table + edge.to(tl.int64), mask=valid, other=0.0).to(ACC))
 
 
 @triton.jit
 def scatter(table, index, valid, offset, mask, x, STRIDE: tl.constexpr):
-    """Write rows of a table, in its type."""
+    """Write a tile to rows of a table, and convert it to the dtype of the table."""
     tl.store(element_ptrs(table, index, offset, STRIDE), x, mask=element_mask(valid, mask))
 
 
 @triton.jit
 def acc_scalar(x, ACC: tl.constexpr):
-    """A number from the host in the accumulator's type."""
+    """Convert a scalar argument to the accumulation dtype."""
     return tl.full([], x, ACC)
 
 
 @triton.jit
 def reciprocal(row_sum):
-    """1 / row_sum, and 1 where it is zero: a row without any weight."""
+    """Return 1 / row_sum, or 1 for a sum of zero, as in a row without edges."""
     return 1.0 / tl.where(row_sum == 0, 1.0, row_sum)
 
 
@@ -80,7 +85,7 @@ def safe_max(row_max):
 
 @triton.jit
 def exp(x):
-    """exp(x), by the hardware's power of two in fp32: a result below 1.2e-38 is zero."""
+    """Return exp(x); in fp32 by the hardware's exp2, which flushes results below 1.2e-38 to 0."""
     if x.dtype == tl.float64:
         return tl.exp(x)
     else:
@@ -89,10 +94,10 @@ def exp(x):
 
 @triton.jit
 def online_softmax_step(scores, m_i):
-    """One step of the running softmax of every slot, over a tuple of scores [K, R, H].
+    """Update the online softmax of every slot with a tuple of scores [K, R, H].
 
-    Returns the unnormalised weights exp(s - m'), the factor exp(m - m') by which older sums are
-    rescaled, and the new maximum m'.
+    Returns the unnormalised weights exp(s - m'), the factor exp(m - m') by which the previous sums
+    must be multiplied, and the new maximum m'. `m_i` is the previous maximum m.
     """
     highest = m_i
     for u in tl.static_range(len(scores)):
@@ -105,9 +110,10 @@ def online_softmax_step(scores, m_i):
 
 @triton.jit
 def softmax_merge(m_i, l_i):
-    """Merge the softmaxes of a row's slots, from their maxima m_i and sums l_i [K, R, H].
+    """Merge the online softmaxes of a row's slots, given their maxima m_i and sums l_i [K, R, H].
 
-    Returns the factors [K, R, H] of the slots' sums, and the row's maximum and sum [R, H].
+    Returns the factors [K, R, H] for the sums of the slots, and the maximum and the sum of each
+    row, [R, H].
     """
     highest = tl.max(m_i, 0)
     factor = exp(m_i - safe_max(highest)[None])
@@ -116,7 +122,10 @@ def softmax_merge(m_i, l_i):
 
 @triton.jit
 def dropout_keep(seed, position, head, threshold, HEADS: tl.constexpr):
-    """Return the dropout mask of CSR positions [K, R] x heads [H]; see gattn.kernels.philox."""
+    """Return the dropout mask of CSR positions [K, R] and heads [H]: [K, R, H].
+
+    It has the same bits as `gattn.kernels.philox.keep`.
+    """
     edge = position.to(tl.int64) + tl.load(seed + 1)
     counter = expand_last(edge * HEADS) + head
     low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
@@ -127,7 +136,7 @@ def dropout_keep(seed, position, head, threshold, HEADS: tl.constexpr):
 
 @triton.jit
 def dropout_factor(seed, position, head, threshold, keep_scale, HEADS: tl.constexpr):
-    """Return the factor of dropout for a weight: keep_scale = 1 / (1 - p), or 0."""
+    """Return the dropout factor of each weight: keep_scale = 1 / (1 - p), or 0 if dropped."""
     return tl.where(dropout_keep(seed, position, head, threshold, HEADS), keep_scale, 0.0)
 
 
@@ -136,28 +145,30 @@ def weigh_edge(
     edge_weight, grad_edge_weight, edge, valid, head, head_mask, alpha, alpha_drop, grad_alpha,
     HEADS: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Multiply alpha_drop and grad_alpha of edges by w_ij, and write dw_ij where there is room.
+    """Multiply alpha_drop and grad_alpha of edges by the edge weight w_ij, and write dw_ij.
 
-    The gradient is that of one head, alpha_ij <dO_i, v_j>, before the weight multiplies it.
+    dw_ij is written for each head as alpha_ij <dO_i, v_j>, unless `grad_edge_weight` is None.
     """
     if grad_edge_weight is not None:
         scatter(grad_edge_weight, edge, valid, head, head_mask, alpha * grad_alpha, HEADS)
-    weight = edge_number(edge_weight, edge, valid, ACC)
+    weight = gather_edge_scalar(edge_weight, edge, valid, ACC)
     return alpha_drop * weight, grad_alpha * weight
 
 
 @triton.jit
 def leaky_relu(x, negative_slope):
-    """LeakyReLU."""
+    """Return LeakyReLU(x): x if positive, otherwise negative_slope x."""
     return tl.where(x > 0, x, x * negative_slope)
 
 
 @triton.jit
 def tanh(x):
-    """Hyperbolic tangent: a ratio of polynomials near zero, exponentials elsewhere."""
+    """Return tanh(x): by a rational function for |x| < 0.5, otherwise by exp."""
     square = x * x
     numerator = x * (135135.0 + square * (17325.0 + square * (378.0 + square)))
     denominator = 135135.0 + square * (62370.0 + square * (3150.0 + square * 28.0))
     decay = exp(-2.0 * tl.abs(x))
-    far = (1.0 - decay) / (1.0 + decay)
-    return tl.where(tl.abs(x) < 0.5, numerator / denominator, tl.where(x < 0, -far, far))
+    saturated = (1.0 - decay) / (1.0 + decay)
+    return tl.where(
+        tl.abs(x) < 0.5, numerator / denominator, tl.where(x < 0, -saturated, saturated)
+    )

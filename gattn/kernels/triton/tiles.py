@@ -1,10 +1,10 @@
-"""The shape of a tile, and what a launch may know of a layout.
+"""Choice of the shape of a tile, and the statistics of a layout that launchers read.
 
-Tiles are chosen by shape class: heads, channels, width of the type, and the power of two of the
-mean degree. Neither n nor e enters, so that a new graph compiles nothing, and the first call
-searches nothing: `choose` has a rule for every class. ``python -m benchmarks.gpu --tune`` searches
-a small space around the rule on the card at hand; the environment variable GATTN_TRITON_TILES
-names a file of what it found.
+A tile depends on the shape class of a call: heads, channels, size of the dtype, and the mean degree
+rounded to a power of two. It does not depend on n or e, so that a new graph needs no compilation.
+There is no search at the first call, because `choose` has a rule for every shape class. ``python -m
+benchmarks.gpu --tune`` searches for better tiles near the rule on the current GPU. The environment
+variable GATTN_TRITON_TILES is the path of a file with its results.
 """
 
 from __future__ import annotations
@@ -24,42 +24,44 @@ from gattn.layout import stats
 from gattn.layout.layout import Layout
 
 SPLIT = 256
-"""Rows of this many edges or more are cut into splits of this many."""
-UNCUT = 2**30
-"""A SPLIT that no row reaches."""
+"""Number of edges of a split; a row with at least this many edges is divided into splits."""
+NO_SPLIT = 2**30
+"""Value of SPLIT above every degree, with which no row is divided."""
 LANES = 32
-LOAD = 16
-"""Bytes that a lane loads at once."""
+"""Number of lanes (threads) of a warp."""
+LOAD_BYTES = 16
+"""Bytes that a lane loads with one instruction."""
 GRAPH_WARPS = 8
-"""Warps of a program that takes a whole graph."""
+"""Number of warps of a program that processes a whole graph."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """Shape of the work of one program; see `gattn.kernels.triton.work`."""
+    """Tile shape and warps of a program; see `gattn.kernels.triton.work`."""
 
     heads: int
-    """H: heads of a program."""
+    """H: number of heads of a program."""
     slots: int
-    """K: edges of one row that one instruction loads."""
+    """K: number of edges of one row in a tile."""
     rows: int
-    """R: rows of a program."""
+    """R: number of rows of a program."""
     unroll: int
-    """Tiles that are loaded before the first is used."""
+    """Number of tiles that are loaded before the first is used."""
     warps: int
+    """Number of warps of a program."""
     split: int = SPLIT
-    """Edges of a split."""
+    """Number of edges of a split."""
 
 
 tuned: dict[str, dict[str, int]] = {}
-"""Tile fields by shape class, for classes where a search found better ones than the rule."""
+"""Fields of tiles by shape class that a search measured to be faster than the rule."""
 seen: set[str] = set()
-"""Shape classes for which a tile has been chosen."""
+"""Shape classes for which this process has chosen a tile."""
 _override: dict[str, int] = {}
 
 
 def load(path: str | Path) -> None:
-    """Read tuned tiles from JSON lines with a shape class and fields."""
+    """Read tuned tiles from a JSONL file; each line has a shape class and fields of a tile."""
     for line in Path(path).read_text().splitlines():
         entry = json.loads(line)
         tuned[entry["shape_class"]] = entry["fields"]
@@ -71,7 +73,7 @@ if "GATTN_TRITON_TILES" in os.environ:
 
 @contextlib.contextmanager
 def override(**fields: int) -> Iterator[None]:
-    """Use these fields in every tile chosen inside the block: for tests and for tuning."""
+    """Use these fields in every tile that is chosen inside the context; for tests and tuning."""
     before = dict(_override)
     _override.update(fields)
     try:
@@ -81,9 +83,9 @@ def override(**fields: int) -> Iterator[None]:
         _override.update(before)
 
 
-def in_pieces(width: int, size: int) -> bool:
-    """Whether so many channels, of so many bytes each, are whole pieces that a lane loads."""
-    return width * size % LOAD == 0
+def has_full_vectors(width: int, size: int) -> bool:
+    """Return True if ``width`` channels of ``size`` bytes are a whole number of 16-byte loads."""
+    return width * size % LOAD_BYTES == 0
 
 
 def choose(
@@ -96,17 +98,20 @@ def choose(
     all_heads: bool = False,
     more_rows: bool = True,
 ) -> Tile:
-    """The tile of a kernel that gathers rows of heads x width numbers.
+    """Choose the tile of a kernel that gathers rows of heads x width numbers.
 
-    A warp reads about 16 bytes a lane of a gathered row, or, where channels are no whole pieces of
-    16 bytes, four numbers. Where a row is shorter than that, the other lanes take further edges of
-    the same row (slots) or, at low degree, further rows.
-    With `more_rows` and fewer edges a row than `unroll`, a program takes twice as many rows, so
-    that as many loads are on their way as in longer rows.
+    Each lane of a warp reads about 16 bytes of a gathered row, or up to four numbers if the
+    channels are not a whole number of 16-byte loads. If a gathered row is too short for all lanes,
+    the other lanes read more edges of the same row (slots) or, at a low degree, more rows.
+
+    With `more_rows`, and with fewer edges per row than `unroll`, a program gets twice the number of
+    rows, so that its number of loads in flight is the same as for longer rows.
     """
     power = max(int(degree), 1).bit_length() - 1
     size = dtype.itemsize
-    full = LANES * (LOAD // size if in_pieces(width, size) else min(LOAD // size, 4))
+    full = LANES * (
+        LOAD_BYTES // size if has_full_vectors(width, size) else min(LOAD_BYTES // size, 4)
+    )
     tile, shape_class = _rule(
         heads, pad(width), size, full, power, unroll, min_slots, all_heads, more_rows
     )
@@ -128,7 +133,10 @@ def _rule(
     all_heads: bool,
     more_rows: bool,
 ) -> tuple[Tile, str]:
-    """The tile of a shape class whose warps read `full` numbers at once, and the class's name."""
+    """Return the tile of a shape class, and the name of the class.
+
+    `full` is the number of elements that a warp loads with one instruction.
+    """
     degree = 2**power
     block = pad(heads) if all_heads else min(pad(heads), max(1, full // width))
     warps = min(8, max(1, block * width // (2 * full)))
@@ -140,34 +148,34 @@ def _rule(
 
 
 @functools.cache
-def uncut(tile: Tile) -> Tile:
-    """The same tile where no row is cut."""
-    return dataclasses.replace(tile, split=UNCUT)
+def without_splits(tile: Tile) -> Tile:
+    """Return the tile with a split size that no row reaches."""
+    return dataclasses.replace(tile, split=NO_SPLIT)
 
 
 @functools.cache
 def whole_graphs(tile: Tile, width: int, dtype: torch.dtype) -> Tile:
-    """The tile of a program that takes all rows of one graph, some at a time.
+    """Return the tile of a program that processes all rows of one graph, several at a time.
 
-    As many rows as its lanes load at once, 16 bytes each, so that a warp has rows of its own; where
-    channels are no whole pieces of 16 bytes, as many as give each lane two of them.
+    The rows of a tile give each lane one load of 16 bytes, so that no two warps share a row. If the
+    channels are not a whole number of 16-byte loads, each lane gets two channels.
     """
     size = dtype.itemsize
-    piece = LOAD if in_pieces(width, size) else 2 * size
-    rows = GRAPH_WARPS * LANES * piece // (tile.heads * pad(width) * size)
+    lane_bytes = LOAD_BYTES if has_full_vectors(width, size) else 2 * size
+    rows = GRAPH_WARPS * LANES * lane_bytes // (tile.heads * pad(width) * size)
     rows = min(32, max(1, rows))
     unroll = 2 if size == 4 else 1
     return dataclasses.replace(
-        tile, slots=1, rows=rows, unroll=unroll, warps=GRAPH_WARPS, split=UNCUT
+        tile, slots=1, rows=rows, unroll=unroll, warps=GRAPH_WARPS, split=NO_SPLIT
     )
 
 
 def pad(length: int) -> int:
-    """The next power of two: the length of a tile's axis."""
+    """Round up to a power of two, which the axes of a tile must have."""
     return 1 << (max(length, 1) - 1).bit_length()
 
 
-# All that these kernels read of what is known of a layout beyond its six tensors.
+# The following functions are the only place where the Triton kernels read statistics of a layout.
 
 
 def graph_ptr_of(layout: list[Tensor]) -> Tensor | None:
@@ -177,14 +185,15 @@ def graph_ptr_of(layout: list[Tensor]) -> Tensor | None:
 
 
 def max_degree_of(layout: list[Tensor], transposed: bool) -> int | None:
-    """Return a bound of the in-degrees or, transposed, of the out-degrees; None if unknown."""
+    """Return an upper bound of the in-degrees (transposed: out-degrees), or None if unknown."""
     return stats.max_degree(Layout(*layout), transposed)
 
 
 def band_density_of(layout: list[Tensor]) -> float | None:
-    """Return the edge density of the rectangles of `banded`; None unless sources are consecutive.
+    """Return the fraction of pairs that are edges in the rectangles of `banded`.
 
-    None for sparse graphs, too, because the first measurement of a graph waits for the device.
+    It is None if a destination has sources that are not consecutive. It is also None for graphs
+    with a low mean degree, because the first measurement of a graph waits for the device.
     """
     if layout[1].numel() < stats.MIN_MEAN_DEGREE * (layout[0].numel() - 1):
         return None

@@ -1,45 +1,46 @@
-"""The division of work: which rows and edges a program of a kernel takes.
+"""Assignment of the rows and edges of a layout to the programs of a kernel.
 
-A kernel walks the rows of a compressed layout: destinations with their incoming edges (CSR) or
-sources with their outgoing ones (CSC). `offsets` is rowptr or colptr.
+A kernel visits the rows of a compressed layout: destinations with their incoming edges (CSR) or
+sources with their outgoing edges (CSC). `offsets` is rowptr or colptr.
 
-**Rows and splits.** A program takes ROWS consecutive rows of fewer than SPLIT edges. A longer row
-of D edges is cut into D // SPLIT splits of SPLIT edges, the last one with up to SPLIT - 1 more; a
-program takes ROWS splits. The splits of row i have the numbers offsets[i] // SPLIT and on: two rows
-never share a number, all numbers are below e // SPLIT, and split x belongs to the row that holds
-position (x + 1) * SPLIT - 1. So the grid follows from n and e alone, which the host knows, and no
-list of long rows is built. A split of a row that has two or more leaves a partial result in a
-workspace at its number, and `merge_splits_kernel` adds those of a row in their order: the same bits
-in every run.
+**Rows and splits.** A program processes ROWS consecutive rows of fewer than SPLIT edges. A longer
+row of D edges is divided into D // SPLIT splits of SPLIT edges; the last split has up to SPLIT - 1
+edges more. A program processes ROWS splits. The splits of row i have the indices offsets[i] //
+SPLIT, offsets[i] // SPLIT + 1, and so on. Two rows never share an index, all indices are below e //
+SPLIT, and split x belongs to the row that contains position (x + 1) * SPLIT - 1. So the host can
+compute the grid from n and e, without a list of long rows. If a row has two or more splits, each
+writes a partial result to a workspace at its index, and `merge_splits_kernel` adds the partial
+results of a row in their order, which gives the same bits in every run.
 
-**Whole graphs.** For a batch of small graphs whose node offsets `graph_ptr` are known, no row is
-cut, and one program does both passes of a backward for the nodes of one graph, with a barrier
-between them.
+**Whole graphs.** If the node offsets `graph_ptr` of a batch of small graphs are known, rows are not
+divided, and one program runs both passes of a backward for the nodes of one graph, with a barrier
+between the passes.
 
-**Tiles.** The edges of a program stand in tiles [K, R, H, C]: slot, row, head, channel. Slots are
-the slowest axis, so that Triton lays lanes along channels, heads and rows first. Every slot keeps
-its own running softmax and sums over its edges; they are merged once, at the end of the row. UNROLL
-tiles are loaded before the first is used. The sums over channels in the loop still exchange numbers
-between the lanes of a warp, and, for some widths, between warps.
+**Tiles.** The edges of a program form tiles [K, R, H, C]: slots, rows, heads, channels. Slots are
+the first axis, so that Triton assigns lanes to channels, heads and rows first. Every slot has its
+own online softmax and its own sums, which are merged once, after the last edge of the row. UNROLL
+tiles are loaded before the first is used. The sums over channels in the loop exchange numbers
+between the lanes of a warp and, for some widths, between warps.
 """
 
 import triton
 import triton.language as tl
 
 FANOUT: tl.constexpr = tl.constexpr(32)
-"""Candidates that one round of `find_row` compares."""
+"""Number of candidates that one iteration of `find_row` compares."""
 
 
 @triton.jit
 def find_row(offsets, position, num_rows):
-    """The row that holds each of the positions [R]: the last i with offsets[i] <= position."""
+    """Return the row that contains each position, [R]: the last i with offsets[i] <= position."""
     low = tl.zeros_like(position)
     span = num_rows
     while span > 1:
         step = tl.cdiv(span, FANOUT)
         jump = tl.arange(0, FANOUT)[:, None].to(position.dtype) * step
         probe = low[None, :] + jump
-        exists = (jump < span) & (jump < num_rows - low[None, :])  # low + jump may overflow
+        # The comparison is with num_rows - low, because low + jump may overflow.
+        exists = (jump < span) & (jump < num_rows - low[None, :])
         below = exists & (tl.load(offsets + probe, mask=exists, other=0) <= position[None, :])
         low += step * (tl.sum(below.to(position.dtype), 0) - 1)
         span = step
@@ -48,11 +49,11 @@ def find_row(offsets, position, num_rows):
 
 @triton.jit
 def program_rows(program, offsets, num_rows, num_splits, ROWS: tl.constexpr, SPLIT: tl.constexpr):
-    """The rows or splits of a program: ROWS runs of edges.
+    """Return the ROWS rows or splits of a program.
 
-    Returns (row, first, last, split, is_whole, is_split), all [R]: the edges of a run are the
-    positions first to last - 1 of row. Where `is_whole`, they are all edges of the row; where
-    `is_split`, they are its split of that number; where neither, the run is empty.
+    Returns (row, first, last, split, is_whole, is_split), all [R]. The program processes the edges
+    at the positions first to last - 1, which belong to row. If `is_whole`, these are all edges of
+    the row; if `is_split`, they are the split with this index; otherwise there are no edges.
     """
     index_type = offsets.dtype.element_ty
     lane = tl.arange(0, ROWS).to(index_type)
@@ -81,10 +82,10 @@ def program_rows(program, offsets, num_rows, num_splits, ROWS: tl.constexpr, SPL
 
 @triton.jit
 def work_items(graph_ptr, ROWS: tl.constexpr):
-    """The first work item of this program, the end, and the step from one to the next.
+    """Return the first work item of this program, the end of its items, and their stride.
 
-    An item is a program number for `program_rows`, one for each program. With graph_ptr, it is the
-    first of ROWS nodes, and the program takes those of its graph.
+    An item is an index for `program_rows`; each program has one. With graph_ptr, an item is the
+    first of ROWS nodes, and the program processes all nodes of one graph.
     """
     program = tl.program_id(0)
     if graph_ptr is None:
@@ -97,7 +98,7 @@ def work_items(graph_ptr, ROWS: tl.constexpr):
 def item_rows(
     item, end, graph_ptr, offsets, num_rows, num_splits, ROWS: tl.constexpr, SPLIT: tl.constexpr
 ):
-    """The rows of a work item, as `program_rows` returns them."""
+    """Return the rows of a work item, in the form of `program_rows`."""
     if graph_ptr is None:
         return program_rows(item, offsets, num_rows, num_splits, ROWS, SPLIT)
     else:
@@ -111,10 +112,11 @@ def item_rows(
 
 @triton.jit
 def longest_run(first, last):
-    """Edges of the longest of a program's runs [R], up to which a loop over their tiles goes.
+    """Return the largest number of edges, last - first, of a program's rows [R].
 
-    Every lane of a warp takes part in the maximum, so that it stands in a uniform register: the
-    compiler takes a loop up to a shuffled number for one that diverges, and waits for each load.
+    It is the bound of the loop over tiles. All lanes of a warp compute the maximum, so that the
+    bound is in a uniform register. For a bound from a shuffle, the compiler would assume that lanes
+    diverge, and would wait for each load.
     """
     ROWS: tl.constexpr = first.shape[0]
     length = (last - first).to(tl.int32)
@@ -127,7 +129,7 @@ def longest_run(first, last):
 
 @triton.jit
 def edge_positions(first, last, step, SLOTS: tl.constexpr):
-    """Positions of the edges of one tile, and which exist: [K, R]."""
+    """Return the positions of the edges of one tile, and the mask of valid positions: [K, R]."""
     position = first[None, :] + step + tl.arange(0, SLOTS)[:, None]
     return position, position < last[None, :]
 
@@ -137,12 +139,12 @@ def scatter_pairs(
     table, xs, ys, first, last, step, head, head_mask, HEADS: tl.constexpr, SLOTS: tl.constexpr,
     LANES: tl.constexpr,
 ):  # fmt: skip
-    """Write two numbers of each edge and head to a table [e, h, 2], by the edges' positions.
+    """Write a pair of numbers for each edge and head to a table [e, h, 2] at the CSR position.
 
-    xs and ys hold a tile [K, R, H] each for the tiles from `step` on. Two are written at once, so
-    that of the LANES which hold the same sum over channels each selects a number to write; those
-    that are left over select a copy of one, and write nothing: a narrower store would be spread
-    over the warps of a program, behind barriers.
+    xs and ys contain a tile [K, R, H] for each of the tiles from `step` on. Two tiles are written
+    by one store. LANES lanes have the same sum over channels; each of them selects one number to
+    write. The remaining lanes select a copy and are masked off. Triton would distribute a store of
+    fewer numbers over all warps of the program, which needs barriers.
     """
     TILES: tl.constexpr = 2 - len(xs) % 2
     COPIES: tl.constexpr = LANES // (2 * TILES) if LANES > 2 * TILES else 1
@@ -164,9 +166,11 @@ def scatter_pairs(
 
 @triton.constexpr_function
 def writing_lanes(channels, bits):
-    """Lanes that `scatter_pairs` has for a head: as many as hold its channels, 16 bytes each.
+    """Return the number of lanes that `scatter_pairs` uses for a head.
 
-    Where they hold one channel each, twice as many: each then writes both numbers of a pair.
+    These are the lanes that hold the channels of the head, 16 bytes each. If the channels are not a
+    whole number of 16-byte loads, each lane holds one channel, and the number is doubled, since
+    each lane then writes both numbers of a pair.
     """
     if channels * bits % 128 == 0:
         return min(32, triton.next_power_of_2(channels * bits // 128))
@@ -175,13 +179,13 @@ def writing_lanes(channels, bits):
 
 @triton.jit
 def select_pair(is_first, x, y):
-    """Select from two tiles [K, R, H] the one that each lane writes."""
+    """Select from the tiles x and y, [K, R, H], the number that each lane writes."""
     x, y = x[:, :, :, None, None, None], y[:, :, :, None, None, None]
     return tl.where(is_first, x, y)
 
 
 @triton.jit
 def head_block(HEADS: tl.constexpr, H: tl.constexpr):
-    """The heads of this program, and which exist: [H]."""
+    """Return the heads of this program and the mask of valid heads: [H]."""
     head = tl.program_id(1) * H + tl.arange(0, H)
     return head, head < HEADS

@@ -1,4 +1,4 @@
-"""Dot-product attention, with low-dimensional edge features and a bias per edge."""
+"""Dot-product attention with optional edge features and an optional bias of each edge."""
 
 from __future__ import annotations
 
@@ -57,20 +57,21 @@ def dot_product_attention(
         \bigl(\tau\, q_i \cdot (k_j + W a_{ij}) + b_{ij}\bigr)
 
     The edge term is factored: :math:`q \cdot W a = (W^\top q) \cdot a` and
-    :math:`\sum \alpha W a = W \sum \alpha a`, so that no tensor of size e x h x c is formed.
+    :math:`\sum \alpha W a = W \sum \alpha a`, so that no tensor of size e x h x c is allocated.
 
     Args:
-        query: q, [n, h, c]; fp32, fp64, bf16 or fp16, as all that follow.
+        query: q, [n, h, c]. All tensors have the same dtype: fp32, fp64, bf16 or fp16.
         key: k, [m, h, c].
-        value: v, [m, h, c_v]; c_v = c where there are edge features.
+        value: v, [m, h, c_v]; with edge features, c_v must be c.
         graph: the edges, from m sources to n destinations.
         scale: tau; None means 1 / sqrt(c), 1 gives the embedded Gaussian.
         attn_bias: b, [e, h] in the caller's edge order, or [e, 1] for all heads; -inf drops an
             edge. A boolean mask keeps the edges that are True.
-        edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
-        edge_proj: W, [h, c, d].
-        edge_weight: w, [e] in the caller's edge order, or None for one; no part of the softmax.
-        dropout: probability of dropping a weight after the softmax; applied as given.
+        edge_attr: a, [e, d] in the caller's edge order; requires edge_proj.
+        edge_proj: W, [h, c, d]; requires edge_attr.
+        edge_weight: w, [e] in the caller's edge order, or None for one; multiplies the weights
+            after the softmax.
+        dropout: probability of dropping a weight after the softmax; there is no evaluation mode.
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
@@ -78,7 +79,8 @@ def dot_product_attention(
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
-        ValueError: for a wrong shape or device, or one of edge_attr and edge_proj alone.
+        ValueError: for a wrong shape or device, or if only one of edge_attr and edge_proj is
+            passed.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017); with edge features, Shi et al.,
@@ -119,7 +121,7 @@ def dot_product_attention_weights(
     edge_proj: Tensor | None = None,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Weights of :func:`dot_product_attention`, before dropout, one per edge and head.
+    r"""Compute the weights of :func:`dot_product_attention` before dropout.
 
     .. math::
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
@@ -131,16 +133,17 @@ def dot_product_attention_weights(
         graph: the edges.
         scale: tau; None means 1 / sqrt(c).
         attn_bias: b, [e, h] or [e, 1] in the caller's edge order.
-        edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
-        edge_proj: W, [h, c, d].
-        backend: force a backend.
+        edge_attr: a, [e, d] in the caller's edge order; requires edge_proj.
+        edge_proj: W, [h, c, d]; requires edge_attr.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
-        [e, h] in the caller's edge order.
+        [e, h] in the caller's edge order; no rows without edges.
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
-        ValueError: for a wrong shape or device, or one of edge_attr and edge_proj alone.
+        ValueError: for a wrong shape or device, or if only one of edge_attr and edge_proj is
+            passed.
 
     Reference:
         Vaswani et al., "Attention is all you need" (NeurIPS 2017).
@@ -177,13 +180,16 @@ def _resolve_scale(scale: float | None, channels: int) -> float:
 
 
 def _project(equation: str, x: Tensor, weight: Tensor) -> Tensor:
-    """A product with W in the dtype of the inputs, whatever autocast would make of it."""
+    """Multiply by W with einsum in the dtype of the inputs, without autocast."""
     with torch.autocast(x.device.type, enabled=False):
         return torch.einsum(equation, x, weight)
 
 
 def _edge_term(edge_query: Tensor, edge_attr: Tensor, graph: Graph, backend: str | None) -> Tensor:
-    """(W^T q_i) . a_ij for every edge and head: a product for each edge of the incidence graph."""
+    """Compute (W^T q_i) . a_ij for every edge and head: [e, h].
+
+    The incidence graph has one edge from each edge of the graph to its destination.
+    """
     return edge_dot(edge_query, edge_attr.unsqueeze(1), graph.incidence(), backend=backend)
 
 

@@ -56,16 +56,17 @@ def gat_attention(
         \bigl(\mathrm{LeakyReLU}(a_i + b_j + c_{ij}) + \beta_{ij}\bigr)
 
     Args:
-        query_score: a, of shape [n, h]; fp32, fp64, bf16 or fp16, as all that follow.
+        query_score: a, [n, h]. All tensors have the same dtype: fp32, fp64, bf16 or fp16.
         key_score: b, [m, h].
-        value: v, [m, h_v, c]; its h_v heads serve the h heads in turn (h_v divides h).
+        value: v, [m, h_v, c]; h_v divides h, and head i uses the values of head i modulo h_v.
         graph: the edges, from m sources to n destinations.
         edge_score: c, [e, h] in the caller's edge order, or None for zero.
         attn_bias: beta, [e, h] in the caller's edge order, or [e, 1] for all heads;
             -inf drops an edge. A boolean mask keeps the edges that are True.
-        edge_weight: w, [e] in the caller's edge order, or None for one; no part of the softmax.
+        edge_weight: w, [e] in the caller's edge order, or None for one; multiplies the weights
+            after the softmax.
         negative_slope: slope of the LeakyReLU below zero; 1 makes it the identity.
-        dropout: probability of dropping a weight after the softmax; applied as given.
+        dropout: probability of dropping a weight after the softmax; there is no evaluation mode.
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
@@ -94,7 +95,8 @@ def gat_attention(
     graph, (key_score, value) = graph.fetch_source_rows(key_score, value)
     seed = checks.new_seed(dropout, value.device, graph.edge_offset)
     inputs = query_score, key_score, value, edge_score, *terms
-    # What da needs beyond the output; with slope 1 it is zero: the row's gradients cancel.
+    # The gradient of query_score needs this statistic in addition to the output. With slope 1 the
+    # gradient is zero, because the softmax does not depend on a constant added to a row.
     save_positive_part = wants_grad(query_score) and negative_slope != 1
     settings, flags = (negative_slope, dropout), (save_positive_part,)
     return GAT.run(inputs, graph.layout, seed, settings, backend, flags)
@@ -108,23 +110,23 @@ def attend_by_score(
     edge_weight: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Sum of the values by the softmax of any score [e, h] of the edges: [n, h, c].
+    """Sum the values with the softmax of given scores [e, h] as weights: [n, h, c].
 
-    It is additive attention to which nodes add nothing. Where one of the two is wider, as the score
-    is under autocast, so is the sum until it is done.
+    This is additive attention with zero scores of the nodes. If score and value have different
+    dtypes, as under autocast, the computation runs in the wider one and returns the value's dtype.
     """
     if score.dtype != value.dtype:
         checks.check_floats(graph, value=value)
         dtype = torch.promote_types(score.dtype, value.dtype)
         weight = None if edge_weight is None else edge_weight.to(dtype)
-        wide = score.to(dtype), value.to(dtype)
-        out = attend_by_score(*wide, graph, edge_weight=weight, dropout=dropout)
+        promoted = score.to(dtype), value.to(dtype)
+        out = attend_by_score(*promoted, graph, edge_weight=weight, dropout=dropout)
         return out.to(value.dtype)
     graph, (value,) = graph.fetch_source_rows(value)
-    nothing = score.new_zeros(1, score.shape[1])
-    of_dst, of_src = (nothing.expand(count, -1) for count in (graph.num_dst, graph.num_src))
+    zeros = score.new_zeros(1, score.shape[1])
+    query_score, key_score = (zeros.expand(count, -1) for count in (graph.num_dst, graph.num_src))
     return gat_attention(
-        of_dst, of_src, value, graph, edge_score=score, edge_weight=edge_weight,
+        query_score, key_score, value, graph, edge_score=score, edge_weight=edge_weight,
         negative_slope=1.0, dropout=dropout,
     )  # fmt: skip
 
@@ -139,7 +141,7 @@ def gat_attention_weights(
     negative_slope: float = 0.2,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Weights of :func:`gat_attention`, before dropout, one per edge and head.
+    r"""Compute the weights of :func:`gat_attention`, before dropout, for every edge and head.
 
     .. math::
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
@@ -152,10 +154,10 @@ def gat_attention_weights(
         edge_score: c, [e, h] in the caller's edge order, or None for zero.
         attn_bias: beta, [e, h] or [e, 1] in the caller's edge order.
         negative_slope: slope of the LeakyReLU below zero.
-        backend: force a backend.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
-        [e, h] in the caller's edge order.
+        [e, h] in the caller's edge order; no rows without edges.
 
     Raises:
         TypeError: for dtypes that differ or are not floating.

@@ -1,4 +1,4 @@
-"""MLP attention: the score is a one-layer perceptron of query and key (GATv2, Bahdanau)."""
+"""GATv2 attention: the score is a one-layer perceptron of query and key (GATv2, Bahdanau)."""
 
 from __future__ import annotations
 
@@ -67,24 +67,24 @@ def gatv2_attention(
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
         \bigl(w \cdot \mathrm{act}(q_i + k_j + W a_{ij}) + b_{ij}\bigr)
 
-    The edge term is projected inside the kernel: no tensor of size e x h x c is formed.
+    The edge term is projected inside the kernel: no tensor of size e x h x c is allocated.
 
     Args:
-        query: q, [n, h, c]; fp32, fp64, bf16 or fp16, as all that follow.
+        query: q, [n, h, c]. All tensors have the same dtype: fp32, fp64, bf16 or fp16.
         key: k, [m, h, c].
-        value: v, [m, h, c_v]; give the very tensor of key where they are the same, as in GATv2:
-            each row is then read once.
+        value: v, [m, h, c_v]. If keys and values are the same, as in GATv2, pass the tensor object
+            of key: the kernel then reads each row only once.
         weight: w, [h, c].
         graph: the edges, from m sources to n destinations.
-        edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
-        edge_proj: W, [h, c, d].
+        edge_attr: a, [e, d] in the caller's edge order; requires edge_proj.
+        edge_proj: W, [h, c, d]; requires edge_attr.
         attn_bias: b, [e, h] in the caller's edge order, or [e, 1] for all heads; -inf drops an
             edge. A boolean mask keeps the edges that are True.
-        edge_weight: w_ij, [e] in the caller's edge order, or None for one; no part of the
-            softmax.
+        edge_weight: w_ij, [e] in the caller's edge order, or None for one; multiplies the weights
+            after the softmax.
         activation: ``"leaky_relu"`` or ``"tanh"``.
         negative_slope: slope of the LeakyReLU below zero.
-        dropout: probability of dropping a weight after the softmax; applied as given.
+        dropout: probability of dropping a weight after the softmax; there is no evaluation mode.
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
@@ -92,8 +92,8 @@ def gatv2_attention(
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
-        ValueError: for a wrong shape, device or activation, or one of edge_attr and edge_proj
-            alone.
+        ValueError: for a wrong shape, device or activation, or if only one of edge_attr and
+            edge_proj is passed.
 
     Reference:
         Brody, Alon, Yahav, "How attentive are graph attention networks?" (ICLR 2022); tanh:
@@ -134,7 +134,7 @@ def gatv2_attention_weights(
     negative_slope: float = 0.2,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Weights of :func:`gatv2_attention`, before dropout, one per edge and head.
+    r"""Compute the weights of :func:`gatv2_attention`, before dropout, for every edge and head.
 
     .. math::
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
@@ -145,15 +145,15 @@ def gatv2_attention_weights(
         key: k, [m, h, c].
         weight: w, [h, c].
         graph: the edges.
-        edge_attr: a, [e, d] in the caller's edge order; goes with edge_proj.
-        edge_proj: W, [h, c, d].
+        edge_attr: a, [e, d] in the caller's edge order; requires edge_proj.
+        edge_proj: W, [h, c, d]; requires edge_attr.
         attn_bias: b, [e, h] or [e, 1] in the caller's edge order.
         activation: ``"leaky_relu"`` or ``"tanh"``.
         negative_slope: slope of the LeakyReLU below zero.
-        backend: force a backend.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
-        [e, h] in the caller's edge order.
+        [e, h] in the caller's edge order; no rows without edges.
 
     Raises:
         TypeError: for dtypes that differ or are not floating.

@@ -1,4 +1,4 @@
-"""Linear attention: a kernel of features instead of a softmax, at a cost linear in the nodes."""
+"""Linear attention, whose cost is linear in the nodes: feature maps replace the softmax."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def linear_attention(
     feature_map: str = "elu",
     backend: str | None = None,
 ) -> Tensor:
-    r"""Attend from every node to all nodes of its graph, with a score that factors.
+    r"""Attend from every node to all nodes of its graph, with a score that is a dot product.
 
     .. math::
         \mathrm{out}_i = \frac{\sum_{j \in g(i)} \phi(q_i) \cdot \phi(k_j)\, v_j}
@@ -35,19 +35,19 @@ def linear_attention(
         = \frac{\phi(q_i)^\top S_{g(i)}}{\phi(q_i) \cdot z_{g(i)}}, \qquad
         S_g = \sum_{j \in g} \phi(k_j) v_j^\top, \quad z_g = \sum_{j \in g} \phi(k_j)
 
-    The sums run over each graph's own nodes: nothing is padded and nothing leaks. Forward and
-    backward take O(n h c c_v) operations and, beyond inputs and outputs, O(g h c c_v) memory.
+    Each sum runs over the nodes of one graph, without padding. Forward and backward take
+    O(n h c c_v) operations and, in addition to inputs and outputs, O(g h c c_v) memory.
 
     Args:
-        query: q, [n, h, c]; fp32, fp64, bf16 or fp16, as all that follow.
+        query: q, [n, h, c]. All tensors have the same dtype: fp32, fp64, bf16 or fp16.
         key: k, [m, h, c].
         value: v, [m, h, c_v].
-        segments: one edge from each of m nodes to the one of g graphs that holds it, edge j being
-            that of node j, as :func:`gattn.graphs.pooling_graph` makes it.
-        query_segments: the same for the queries, in cross-attention; None where they are the
-            nodes themselves.
-        feature_map: phi: ``"elu"`` for elu(x) + 1, ``"relu"``, or ``"identity"`` for features
-            that were mapped before (and are not negative).
+        segments: graph in which edge j leads from node j of m nodes to its graph, one of g, as
+            :func:`gattn.graphs.pooling_graph` returns it.
+        query_segments: the same for the queries, for cross-attention; None if the queries belong to
+            the same nodes as the keys.
+        feature_map: phi: ``"elu"`` for elu(x) + 1, ``"relu"``, or ``"identity"`` for query and key
+            that are already features, none negative.
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
@@ -83,15 +83,15 @@ def feature_sums(
     *,
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""The sums that linear attention divides, of features of either sign.
+    r"""Compute numerator and denominator of linear attention; features may be negative.
 
     Args:
-        query: q, [n, h, c], as all that follow in the dtype that sums are taken in.
+        query: q, [n, h, c]. All tensors have the accumulation dtype, fp32 or fp64.
         key: k, [m, h, c].
         value: v, [m, h, c_v].
         segments: one edge from each key to its graph, as in :func:`linear_attention`.
         queries: the same for the queries.
-        backend: force a backend.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
         :math:`\sum_j (q_i \cdot k_j) v_j` [n, h, c_v] and :math:`\sum_j q_i \cdot k_j` [n, h].
@@ -113,7 +113,9 @@ def linear_attention_weights(
     feature_map: str = "elu",
     backend: str | None = None,
 ) -> Tensor:
-    r"""Weights of linear attention over the edges of a graph, such as a set's complete graph.
+    r"""Compute the weights of linear attention over the edges of a graph.
+
+    The complete graph of each set gives the weights of :func:`linear_attention`.
 
     .. math:: \alpha_{ij} = \frac{\phi(q_i) \cdot \phi(k_j)}
         {\sum_{l \in N(i)} \phi(q_i) \cdot \phi(k_l)}
@@ -123,10 +125,10 @@ def linear_attention_weights(
         key: k, [m, h, c].
         graph: the edges, from m sources to n destinations.
         feature_map: phi, as in :func:`linear_attention`.
-        backend: force a backend.
+        backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
-        [e, h] in the caller's edge order.
+        [e, h] in the caller's edge order; zeros if the sum of the scores is zero.
 
     Raises:
         TypeError: for dtypes that differ or are not floating.
@@ -172,7 +174,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, segments: Graph, queries: 
 def _features(
     query: Tensor, key: Tensor, value: Tensor, feature_map: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """phi(q), phi(k) and v, in the dtype that sums are taken in."""
+    """Return phi(q), phi(k) and v in the accumulation dtype."""
     wide = acc_dtype(query.dtype)
     query, key, value = query.to(wide), key.to(wide), value.to(wide)
     if feature_map == "identity":
@@ -185,16 +187,18 @@ def _features(
 
 
 def _outer(x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
-    """S_g = sum_j x_j y_j^T over the nodes of g: x [n, h, a], y [n, h, b] to S [g, a, h, b]."""
-    weight = x.transpose(1, 2).reshape(
-        x.shape[0], x.shape[1] * x.shape[2]
-    )  # the heads of y serve each channel of x in turn
+    """Sum x_j y_j^T over the nodes of each graph: x [n, h, a], y [n, h, b] to S [g, a, h, b]."""
+    # Weights [n, a * h]: ``aggregate`` repeats the h heads of y for each of the a channels of x.
+    weight = x.transpose(1, 2).reshape(x.shape[0], x.shape[1] * x.shape[2])
     out = aggregate(weight, y, segments, backend=backend)
     return out.reshape(out.shape[0], x.shape[2], x.shape[1], *out.shape[2:])
 
 
 def _inner(x: Tensor, memory: Tensor, segments: Graph, backend: str | None) -> Tensor:
-    """y_i = x_i^T S_g(i): x [n, h, a], S [g, a, h, b] to y [n, h, b]."""
+    """Compute y_i = x_i^T S_g for the graph g of node i: x [n, h, a], S [g, a, h, b] to [n, h, b].
+
+    ``memory`` is S.
+    """
     graphs, channels, heads, width = memory.shape
     rows = memory.transpose(1, 3).reshape(graphs, width * heads, channels)
     y = edge_dot(rows, x, segments, backend=backend)
@@ -203,7 +207,7 @@ def _inner(x: Tensor, memory: Tensor, segments: Graph, backend: str | None) -> T
 
 
 class _Outer(torch.autograd.Function):
-    """:func:`_outer`, whose derivatives are sums and products of the same kind."""
+    """Autograd function of :func:`_outer`, whose derivatives are two calls of ``_Inner``."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
@@ -223,7 +227,7 @@ class _Outer(torch.autograd.Function):
 
 
 class _Inner(torch.autograd.Function):
-    """:func:`_inner`, whose derivatives are sums and products of the same kind."""
+    """Autograd function of :func:`_inner`, whose derivatives call ``_Inner`` and ``_Outer``."""
 
     @staticmethod
     def forward(

@@ -1,17 +1,17 @@
-"""Complete and causal graphs by torch's dense attention, where that is faster.
+"""Attention on complete and causal graphs by torch's dense attention, if that is faster.
 
-A graph made of blocks of consecutive queries and keys needs no edges: its attention is a dense
-product per block, which torch's own kernels compute in tiles that stay in the cache, and the edges
-are never laid out. Reads q, k, v once per tile of 32 queries or more instead of once per edge;
-saves q, k, v, out and one number per query and head.
+A graph of blocks, each with consecutive queries and keys, needs no list of edges: its attention is
+dense within each block. torch's kernels compute it in tiles that fit into the cache. They read q,
+k, v once per tile of at least 32 queries instead of once per edge, and save q, k, v, out and one
+number per query and head.
 
-Each block is judged by its own size, so that it gives the same bits whatever else is in the batch:
-blocks of one size go in one call, small ones run on their edges. The rows of a block are computed
-together: where a key or value holds NaN or infinity, a causal block may give NaN to earlier
-queries of that block, too.
+The size of a block alone decides whether it is computed densely, so that it gives the same bits in
+every batch. Blocks of equal size are stacked in one call, and small blocks use the kernels on
+edges. The rows of a dense block are computed together: if a key or value contains NaN or infinity,
+a causal block may also give NaN for earlier queries of that block.
 
-On CPU alone: there torch's backward sums in a fixed order. On CUDA it may not, and two runs would
-differ in their bits.
+This runs on a CPU only, where torch's backward sums in a fixed order. On CUDA the order may vary,
+and two runs could differ in their bits.
 """
 
 from __future__ import annotations
@@ -33,34 +33,37 @@ from gattn.ops.registration import path_trace
 from gattn.ops.registration.derivatives import reference_gradients
 from gattn.ops.registration.operator import WriteGuard, is_transformed, wants_grad
 
-# Measured by benchmarks/dense_rule.py: in smaller blocks the operator on edges is faster.
+# Measured by benchmarks/dense_rule.py: for smaller blocks, the operator on edges is faster.
 FEWEST_PAIRS = {"complete": 32 * 32, "causal": 64 * 64}
-"""Fewest pairs of query and key in a block."""
+"""Minimum number of pairs of a query and a key in a dense block."""
 FEWEST_ROWS = 16
-"""Fewest queries, and keys, in a block."""
+"""Minimum number of queries, and of keys, in a dense block."""
 
 OnEdges = Callable[[Tensor, Tensor, Tensor, Graph], Tensor]
 
 
 class Plan(NamedTuple):
-    """The queries and keys cut into pieces: a dense block each, or a run of small ones."""
+    """Split of the queries and keys into pieces: a dense block, or consecutive small blocks."""
 
     query_sizes: tuple[int, ...]
+    """Number of queries in each piece."""
     key_sizes: tuple[int, ...]
+    """Number of keys in each piece."""
     groups: tuple[tuple[int, ...], ...]
-    """Pieces that are dense blocks, those of one size together."""
+    """Indices of the pieces that are dense blocks, grouped by their size."""
     small: tuple[int, ...]
-    """Pieces that are runs of small blocks."""
-    rest: Blocks
-    """The small blocks alone."""
+    """Indices of the pieces that consist of small blocks."""
+    small_blocks: Blocks
+    """Sizes of all small blocks."""
 
 
 def plan_for(
     graph: Graph, query: Tensor, value: Tensor, extras: tuple[Any, ...], backend: str | None
 ) -> Plan | None:
-    """How to run this attention dense; None where it belongs on the edges.
+    """Return the plan for dense attention, or None if the operator on edges should run.
 
-    ``extras`` are the arguments that dense attention does not take: bias, edge features, a seed.
+    ``extras`` are arguments that dense attention does not support: bias, edge features, a seed. If
+    one of them is not None, the operator on edges runs.
     """
     if graph.blocks is None or backend is not None or os.environ.get("GATTN_BACKEND"):
         return None
@@ -69,7 +72,7 @@ def plan_for(
     if is_transformed() and (
         torch_internals.innermost_transform() != "vmap" or wants_grad(query, value)
     ):
-        return None  # the operator says what to do instead
+        return None  # the operator on edges raises an error that names the alternatives
     if any(extra is not None for extra in extras) or value.numel() == 0:
         return None
     if query.shape[2] != value.shape[2]:
@@ -91,10 +94,13 @@ def attend_blocks(
     plan: Plan,
     on_edges: OnEdges,
 ) -> Tensor:
-    """softmax(scale q k^T) v for every block, [n, h, c]; ``on_edges`` does the small ones."""
+    """Compute softmax(scale q k^T) v for every block: [n, h, c].
+
+    ``on_edges`` computes the attention of the small blocks on a graph.
+    """
     if path_trace.listeners:
         path_trace.report("scaled_dot_product_attention", "torch", "dense")
-    causal = plan.rest.causal
+    causal = plan.small_blocks.causal
     if plan.groups == (tuple(range(len(plan.query_sizes))),):
         q, k, v = (t.unflatten(0, (len(plan.query_sizes), -1)) for t in (query, key, value))
         return _call(q, k, v, causal, scale).flatten(0, 1)
@@ -107,7 +113,7 @@ def attend_blocks(
             outs[piece] = out
     if plan.small:
         q, k, v = (torch.cat([parts[piece] for piece in plan.small]) for parts in pieces)
-        out = on_edges(q, k, v, _graph_of_rest(graph, plan.rest))
+        out = on_edges(q, k, v, _graph_of_small_blocks(graph, plan.small_blocks))
         sizes = [plan.query_sizes[piece] for piece in plan.small]
         for piece, part in zip(plan.small, out.split(sizes)):
             outs[piece] = part
@@ -117,18 +123,18 @@ def attend_blocks(
 def cut(
     blocks: Blocks, fewest_pairs: dict[str, int] = FEWEST_PAIRS, fewest_rows: int = FEWEST_ROWS
 ) -> Plan:
-    """Judge every block by its own size, and gather what runs together."""
+    """Split blocks into dense ones, grouped by size, and pieces of consecutive small ones."""
     sizes: list[tuple[int, int]] = []
     groups: dict[tuple[int, int], list[int]] = {}
     small: list[int] = []
-    rest: list[tuple[int, int]] = []
+    small_blocks: list[tuple[int, int]] = []
     fewest = fewest_pairs["causal" if blocks.causal else "complete"]
     for q, k in zip(blocks.query_sizes, blocks.key_sizes):
         if min(q, k) >= fewest_rows and q * k >= fewest:
             groups.setdefault((q, k), []).append(len(sizes))
             sizes.append((q, k))
             continue
-        rest.append((q, k))
+        small_blocks.append((q, k))
         if small and small[-1] == len(sizes) - 1:
             sizes[-1] = sizes[-1][0] + q, sizes[-1][1] + k
         else:
@@ -139,27 +145,27 @@ def cut(
         tuple(k for _, k in sizes),
         tuple(map(tuple, groups.values())),
         tuple(small),
-        Blocks(tuple(q for q, _ in rest), tuple(k for _, k in rest), blocks.causal),
+        Blocks(tuple(q for q, _ in small_blocks), tuple(k for _, k in small_blocks), blocks.causal),
     )
 
 
-def _graph_of_rest(graph: Graph, rest: Blocks) -> Graph:
-    """The small blocks as a graph, laid out once for the graph that holds them."""
-    return cached(graph, "rest", lambda: Graph.from_blocks(rest, graph.device))
+def _graph_of_small_blocks(graph: Graph, small_blocks: Blocks) -> Graph:
+    """Return a graph of the small blocks, which is cached with the whole graph."""
+    return cached(graph, "small blocks", lambda: Graph.from_blocks(small_blocks, graph.device))
 
 
 def _call(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> Tensor:
-    """Attention of [b, n, h, c] on [b, m, h, c]."""
+    """Compute dense attention of queries [b, n, h, c] on keys [b, m, h, c]: [b, n, h, c]."""
     if wants_grad(query, key, value) and not torch.compiler.is_compiling():
         return _Dense.apply(query, key, value, causal, scale)  # type: ignore[return-value]
     return _dense(query, key, value, causal, scale)
 
 
 class _Dense(torch.autograd.Function):
-    """torch's attention, which has a first derivative, with a second one by its plain form.
+    """Autograd function of torch's dense attention, with second derivatives by the math backend.
 
-    What its backward reads is saved by autograd's own means, so that hooks see it, checkpointing
-    saves its memory, and it is freed with the graph.
+    The tensors that backward reads are saved with ``save_for_backward``. So hooks on saved tensors
+    see them, activation checkpointing saves their memory, and they are freed with the graph.
     """
 
     @staticmethod
@@ -168,7 +174,8 @@ class _Dense(torch.autograd.Function):
         ctx.causal, ctx.scale = args[3:]
         ctx.output_guard = WriteGuard.of(out)
         ctx.save_for_backward(*args[:3], *(() if logsumexp is None else (out.data, logsumexp)))
-        return out.detach()  # no view to autograd, which may be written to
+        # Autograd would treat ``out``, a transpose, as a view, and forbid in-place writes to it.
+        return out.detach()
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -183,9 +190,9 @@ class _Dense(torch.autograd.Function):
         if ctx.output_guard.is_written():
             out, _ = _with_logsumexp(q, k, v, ctx.causal, ctx.scale)
         assert torch_internals.flash_attention is not None
-        turned = (t.transpose(1, 2) for t in (*grads, q, k, v, out))
+        transposed = (t.transpose(1, 2) for t in (*grads, q, k, v, out))
         result = torch_internals.flash_attention.backward(
-            *turned, logsumexp, 0.0, ctx.causal, scale=ctx.scale
+            *transposed, logsumexp, 0.0, ctx.causal, scale=ctx.scale
         )
         return *(grad.transpose(1, 2) for grad in result), None, None
 
@@ -193,7 +200,10 @@ class _Dense(torch.autograd.Function):
 def _with_logsumexp(
     query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor | None]:
-    """``_dense``, and what its backward saves besides; None where torch would not run in tiles."""
+    """Compute dense attention and the logsumexp of the scores, which backward reads.
+
+    The logsumexp is None if torch would not choose its tiled flash kernel for these inputs.
+    """
     flash = torch_internals.flash_attention
     q, k, v = (t.transpose(1, 2) for t in (query, key, value))
     if flash is None or not flash.is_chosen(q, k, v, causal):
@@ -204,6 +214,7 @@ def _with_logsumexp(
 
 def _dense(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> Tensor:
     q, k, v = (t.transpose(1, 2) for t in (query, key, value))
-    with torch.autocast(query.device.type, enabled=False):  # the dtype is that of the inputs
+    # The result must have the dtype of the inputs, so autocast is off.
+    with torch.autocast(query.device.type, enabled=False):
         out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
     return out.transpose(1, 2)

@@ -32,45 +32,48 @@ def attention(
     normalize: Normalize = "softmax",
     dropout: float = 0.0,
 ) -> Tensor:
-    r"""Attention with any similarity f and any transform g, written in plain PyTorch.
+    r"""Compute attention with any similarity f and any transform g, written in plain PyTorch.
 
     .. math::
         o_i = \frac{1}{C_i} \sum_{j \in N(i)} f(q_i, k_j, e_{ij})\, g(v_j, e_{ij})
 
-    The functions are called with some thousand edges at a time, and again in backward, so that
-    nothing of size edges x channels is stored; torch compiles them where there are many edges. Of
-    up to 32,768 edges, as of a batch of molecules, backward uses what autograd recorded of them.
-    Sums run over the edges of one node after the other: the same bits in every run. A second
-    derivative, and a forward that torch.compile traces, takes all edges at once.
+    The functions are called on chunks of several thousand edges, and again in backward, so that
+    no tensor of size edges x channels is stored. torch compiles them if there are many edges. For
+    at most 32,768 edges, as in a batch of molecules, all edges form one call, and backward uses the
+    graph that autograd recorded. Every sum over edges has a fixed order, so all runs give the same
+    bits. A second derivative, and a forward that torch.compile traces, processes all edges at once.
 
     Args:
         score: f, or its logarithm for the softmax: takes the queries, keys and features of b
-            edges, gives [b, h], with h the heads of ``value``. A function, a module, or a method of
-            a module, whose parameters get their gradients. The row of an edge depends on that edge
-            alone, nothing in it is random, nothing is written to what it is given, and
-            ``torch.func`` differentiates it. Backward calls it again, and needs the module as it
-            was.
-        query: a tensor [n, ...], or a tuple or dict of such, which ``score`` is given likewise.
+            edges and returns [b, h], with h the heads of ``value``. It is a function, a module, or
+            a method of a module; the parameters of the module get gradients. Each row of the result
+            must depend on its own edge alone. The function must not draw random numbers and must
+            not write to its arguments, and ``torch.func`` must be able to differentiate it.
+            Backward calls it again, so the module must not change between forward and backward.
+        query: a tensor [n, ...], or a tuple or dict of such tensors; ``score`` receives the same
+            structure with the rows of b edges.
         key: the same with [m, ...].
-        value: [m, h, c]; for ``message`` anything that ``key`` can be.
+        value: [m, h, c]; with ``message``, the same structures as ``key``.
         graph: the edges, from m sources to n destinations.
-        edge_attr: e, the same with [e, ...], in the caller's edge order; the functions are given
-            None where there is none.
-        message: g: takes the values and the features of b edges, gives [b, h, c]; None for the
-            values themselves.
+        edge_attr: e, the same with [e, ...], in the caller's edge order. If it is None, the
+            functions receive None.
+        message: g: takes the values and the features of b edges and returns [b, h, c]; None for
+            the values themselves.
         normalize: ``"softmax"``: f is the exponential of the score, C its sum over the edges into
             the node; ``"sum"``: f is the score, C its sum; ``"mean"``: C is the number of edges;
-            ``"none"``: C is 1; ``"sigmoid"``: f is the score's sigmoid, C is 1. Scores that are
-            all zero have the mean of zero; others that sum to zero give what is not finite.
+            ``"none"``: C is 1; ``"sigmoid"``: f is the score's sigmoid, C is 1. With ``"sum"``, a
+            node with only zero scores gets zeros; other scores that sum to zero give a result that
+            is not finite.
         dropout: probability of dropping a weight.
 
     Returns:
         [n, h, c]; zeros for a node with no incoming edge.
 
     Raises:
-        TypeError: for a graph or a tensor that is none, or scores that are no floats.
+        TypeError: for a graph that is no Graph, an argument that is no tensor, or scores that are
+            no floats.
         ValueError: for a wrong shape or device, an unknown ``normalize``, or a function that draws
-            random numbers or holds a tensor that wants a gradient and is no parameter.
+            random numbers or captures a tensor that requires a gradient and is no parameter.
 
     Reference:
         Wang et al., "Non-local neural networks" (CVPR 2018), equation 1.
@@ -89,7 +92,7 @@ def attention(
     checks.check_probability("dropout", dropout)
     checks.check_graph(graph)
     if message is None:
-        checks.check_tensor("value", value, " where there is no message")
+        checks.check_tensor("value", value, " if there is no message")
         checks.check_shape("value", cast(Tensor, value), graph.num_src, "h", "c")
     scores = sorted_scores(score, query, key, graph, edge_attr)
     if message is None:
@@ -115,35 +118,37 @@ def apply_edges(
     *,
     edge_attr: Tensors = None,
 ) -> Tensor:
-    r"""What a function gives for every edge: the features that attention writes onto edges.
+    r"""Compute new edge features: call a function on the query, key and features of every edge.
 
     .. math:: e'_{ij} = f(q_i, k_j, e_{ij})
 
-    Layers that update their edges from what attention computed take both from one result: the
-    scores are a sum of it, and go into :func:`edge_softmax` and :func:`aggregate`. The function is
-    called as that of :func:`attention` is, in forward and again in backward: beside the result
-    nothing of size edges x channels is stored.
+    A layer that also updates its edge features can derive the attention weights from this result:
+    it sums the channels to scores, and passes these to :func:`edge_softmax` and :func:`aggregate`.
+    The function is called on chunks of edges in forward and again in backward, as in
+    :func:`attention`: except for the result, no tensor of size edges x channels is stored.
 
     Args:
-        function: f: takes the queries, keys and features of b edges, gives [b, ...]; as ``score``
-            of :func:`attention`.
-        query: a tensor [n, ...], or a tuple or dict of such, which ``function`` is given likewise.
+        function: f: takes the queries, keys and features of b edges and returns [b, ...]. The
+            conditions for ``score`` of :func:`attention` hold for it, too.
+        query: a tensor [n, ...], or a tuple or dict of such tensors; ``function`` receives the same
+            structure with the rows of b edges.
         key: the same with [m, ...].
         graph: the edges, from m sources to n destinations.
-        edge_attr: e, the same with [e, ...], in the caller's edge order; the function is given
-            None where there is none.
+        edge_attr: e, the same with [e, ...], in the caller's edge order. If it is None, the
+            function receives None.
 
     Returns:
         [e, ...], in the caller's edge order; no rows without edges.
 
     Raises:
-        TypeError: for a graph or a tensor that is none.
-        ValueError: for a wrong shape or device, or a function that gives other than a row for each
-            edge, draws random numbers or holds a tensor that wants a gradient and is no parameter.
+        TypeError: for a graph that is no Graph, or an argument that is no tensor.
+        ValueError: for a wrong shape or device, or a function that does not return one row for each
+            edge, draws random numbers, or captures a tensor that requires a gradient and is no
+            parameter.
 
     Reference:
         Dwivedi, Bresson, "A generalization of transformer networks to graphs" (AAAI workshop
-        2021), of the layer with edge features.
+        2021), the layer with edge features.
 
     Example:
         >>> import torch, gattn
@@ -157,21 +162,21 @@ def apply_edges(
         >>> edges.shape, out.shape
         (torch.Size([3, 2, 4]), torch.Size([3, 2, 4]))
     """
-    return _of_edges(function, query, key, graph, edge_attr, into="edge")
+    return _apply_to_edges(function, query, key, graph, edge_attr, into="edge")
 
 
 def sorted_scores(
     score: EdgeCallable, query: Tensors, key: Tensors, graph: Graph, edge_attr: Tensors
 ) -> Tensor:
-    """The score of every edge and head, [e, h]; see :func:`attention`.
+    """Compute the score of every edge and head, [e, h], as :func:`attention` describes it.
 
-    They are in the order of :meth:`gattn.Graph.by_destination`, in which nothing is scattered.
+    The rows are in the order of :meth:`gattn.Graph.by_destination`, so that no scatter is needed.
     """
-    scores = _of_edges(score, query, key, graph, edge_attr, into="position")
+    scores = _apply_to_edges(score, query, key, graph, edge_attr, into="position")
     if scores.dim() != 2:
         raise ValueError(
-            f"score must give [b, h] for b edges; got {scores.dim()} dimensions (it is [b, 1] of "
-            "one head)"
+            f"score must give [b, h] for b edges; got {scores.dim()} dimensions (with one head, "
+            "return [b, 1])"
         )
     if not scores.is_floating_point():
         raise TypeError(f"score must give floats; got {scores.dtype}")
@@ -179,16 +184,16 @@ def sorted_scores(
 
 
 def _check_heads(scores: Tensor, value: Tensor, graph: Graph) -> None:
-    """Raise unless there is a score for each head of the values [m, h, c]."""
+    """Raise ValueError unless the scores have one column for each head of the values [m, h, c]."""
     if scores.shape[1] != value.shape[1]:
         raise ValueError(
             f"score must give [b, {value.shape[1]}] for b edges, a number for each head of value; "
-            f"of {graph.num_edges} edges it gave {tuple(scores.shape)}. (A number for all heads "
-            "of an edge is [b, 1] where it meets [b, h], not [b].)"
+            f"for {graph.num_edges} edges it gave {tuple(scores.shape)}. (To add one number for "
+            "all heads of an edge to [b, h], give it the shape [b, 1], not [b].)"
         )
 
 
-def _of_edges(
+def _apply_to_edges(
     function: EdgeCallable,
     query: Tensors,
     key: Tensors,
@@ -196,7 +201,10 @@ def _of_edges(
     edge_attr: Tensors,
     into: str,
 ) -> Tensor:
-    """What a function gives for every edge, by "edge" or by "position"."""
+    """Call a function on all edges; ``into`` is the order of the result's rows.
+
+    ``"edge"`` is the caller's edge order, ``"position"`` the CSR order by destination.
+    """
     checks.check_graph(graph)
     _check_rows("query", query, graph.num_dst, "destination", graph)
     _check_rows("key", key, graph.num_src, "source", graph)
@@ -214,20 +222,26 @@ def attend_sorted(
     edge_weight: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Sum of the values by the softmax of sorted scores, times sorted weights [e]: [n, h, c]."""
+    """Sum the values with the softmax of the scores as weights: [n, h, c].
+
+    Scores, [e, h], and the factors ``edge_weight``, [e], are in CSR order by destination.
+    """
     graph, (value,) = graph.fetch_source_rows(value)
     graph = graph.by_destination()
     return attend_by_score(scores, value, graph, edge_weight=edge_weight, dropout=dropout)
 
 
 def sum_sorted(weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
-    """Sum of the values with sorted weights [e, h]: [n, h, c]."""
+    """Sum the values with weights [e, h], which are in CSR order by destination: [n, h, c]."""
     graph, (value,) = graph.fetch_source_rows(value)
     return aggregate(weight.to(value.dtype), value, graph.by_destination())
 
 
 def _normalized(scores: Tensor, graph: Graph, normalize: Normalize) -> Tensor:
-    """f / C of every edge and head, [e, h]: so that no sum of values outgrows 16 bits."""
+    """Compute f / C for every edge and head: [e, h].
+
+    The division comes before the sum over values, which could overflow fp16 without it.
+    """
     if normalize == "softmax":
         return edge_softmax(scores, graph)
     if normalize == "sigmoid":
@@ -244,20 +258,23 @@ def _normalized(scores: Tensor, graph: Graph, normalize: Normalize) -> Tensor:
 
 
 def _fetch_source_rows(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
-    """The rows of all sources, and the graph between these and the destinations."""
+    """Return a graph whose sources are all on this process, and the rows of these sources.
+
+    On a distributed graph, this fetches rows from other processes.
+    """
     graph, gathered = graph.fetch_source_rows(*flat_tensors(rows))
     if rows is None or isinstance(rows, Tensor):
         return graph, gathered[0] if gathered else None
     return graph, dict(zip(rows, gathered)) if isinstance(rows, dict) else gathered
 
 
-def _check_rows(name: str, rows: Tensors, count: int, place: str, graph: Graph) -> None:
-    """Raise unless every tensor has a row for each node or edge, and is on the graph's device."""
+def _check_rows(name: str, rows: Tensors, count: int, row_kind: str, graph: Graph) -> None:
+    """Raise unless every tensor has ``count`` rows and is on the graph's device."""
     for tensor in flat_tensors(rows):
         checks.check_tensor(name, tensor)
         if tensor.dim() < 1 or tensor.shape[0] != count:
             raise ValueError(
-                f"{name} must have {count} rows, one for each {place}; got shape "
+                f"{name} must have {count} rows, one for each {row_kind}; got shape "
                 f"{tuple(tensor.shape)}"
             )
         if tensor.device != graph.device:

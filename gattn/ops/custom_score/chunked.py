@@ -1,12 +1,12 @@
-"""A user's function of the edges, chunk by chunk: nothing of size edges x channels is stored.
+"""Calls of a user's function on chunks of edges, without storing edges x channels.
 
-Edges are taken in the layout's order. Of each chunk the rows of both ends are gathered and the
-function is called, compiled. Backward calls it again and differentiates it, in the order of
-destinations: on a CPU a kernel adds what belongs to sources to theirs, in the order of edges.
-Elsewhere what belongs to sources is computed once more, in the order of sources. So every sum over
-edges is taken in one order, the same in every run.
+Forward visits the edges in CSR order by destination. For each chunk it gathers the rows of both
+ends and calls the function, compiled by torch. Backward gathers again, calls the function again and
+differentiates it, in the same order. On a CPU, a kernel adds the gradients of source rows in the
+order of the edges. On other devices, a second pass in the order of sources computes them. Every sum
+over edges therefore has a fixed order, and all runs give the same bits.
 
-Few edges are taken at once, as autograd records them (``eager.py``).
+Graphs with few edges are processed in one call, which autograd records (``eager.py``).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from gattn.kernels.gather import empty
 from gattn.kernels.precision import acc_dtype
 from gattn.ops.custom_score.chunks import (
     CHUNK,
-    FEW,
-    WORTH,
+    MAX_CHUNKS_AT_ONCE,
+    MIN_COMPILED_CHUNKS,
     Chunk,
     Reader,
     Writer,
@@ -48,97 +48,103 @@ from gattn.ops.registration import path_trace
 from gattn.ops.registration.derivatives import reference_gradients
 from gattn.ops.registration.operator import is_transformed
 
-HELD = (
-    "a function of edges must not hold a tensor that wants a gradient, which it would not get: "
-    "make the function a torch.nn.Module, or a method of one, that has the tensor as a parameter, "
-    "or hand it in as features of nodes or edges"
+CAPTURED_TENSOR = (
+    "a function of edges must not capture a tensor that requires a gradient, because this tensor "
+    "would get none: make the function a torch.nn.Module, or a method of one, with the tensor as a "
+    "parameter, or pass the tensor as features of nodes or edges"
 )
-RANDOM = (
-    "a function of edges must not draw random numbers, as backward would draw others: use the "
-    "argument dropout, or draw them beforehand as features of edges"
+RANDOM_NUMBERS = (
+    "a function of edges must not draw random numbers, because backward would draw others: use the "
+    "argument dropout, or draw the numbers before the call and pass them as features of edges"
 )
-End: TypeAlias = tuple[str, Tensors]
-"""Where the rows of an argument belong, and the argument."""
+Argument: TypeAlias = tuple[str, Tensors]
+"""Row kind of an argument (see :mod:`gattn.ops.custom_score.chunks`), and the argument."""
 
 
 def edgewise(
     function: Callable[..., Tensor],
     graph: Graph,
-    *ends: End,
+    *arguments: Argument,
     into: str = "edge",
-    weight: End | None = None,
+    weight: Argument | None = None,
 ) -> Tensor:
-    """Call a function of edges; keep what it gives, or its weighted sum for each destination.
+    """Call a function on all edges; return its rows, or their weighted sum at each destination.
 
     Args:
-        function: of a batch of edges, with as many arguments as there are ``ends``; each row of
-            its result depends on that edge alone.
+        function: takes the rows of b edges of each argument, and returns one row for each edge,
+            which depends on that edge alone.
         graph: the edges.
-        ends: each argument: where its rows belong ("destination", "source", "edge" in the caller's
-            order, "position" in the layout's), and it.
-        into: where the rows of the result belong: "edge" or "position".
-        weight: for a sum: [e, h], and whether they stand by "edge" or by "position".
+        arguments: row kind ("destination", "source", "edge" for the caller's order, "position" for
+            CSR order) and tensors of each argument of ``function``.
+        into: order of the rows of the result: "edge" or "position".
+        weight: for a weighted sum: the order of the weights ("edge" or "position"), and the
+            weights, [e, h].
 
     Returns:
-        [e, ...]; with weights [n, h, ...].
+        [e, ...] without weights; [n, h, ...] with weights.
 
     Raises:
-        ValueError: for a function that gives other than a row for each edge, draws random numbers,
-            or holds a tensor that wants a gradient.
+        ValueError: for a function that does not return one row for each edge, draws random
+            numbers, or captures a tensor that requires a gradient.
     """
     with parameter_lock(function):
         if weight is None:
-            return _run(function, graph, ends, (), into)
-        return _run(function, graph, ends, (weight,), "destination")
+            return _run(function, graph, arguments, (), into)
+        return _run(function, graph, arguments, (weight,), "destination")
 
 
 def _run(
-    function: Callable[..., Tensor], graph: Graph, ends: Sequence[End], weight: Sequence[End],
+    function: Callable[..., Tensor],
+    graph: Graph,
+    arguments: Sequence[Argument],
+    weight: Sequence[Argument],
     into: str,
-) -> Tensor:  # fmt: skip
-    call = EdgeFunction.of(function, [argument for _, argument in ends], has_weight=len(weight) > 0)
-    ends = (*weight, *ends)
-    places = tuple(place for place, argument in ends for _ in flat_tensors(argument))
-    tensors = [tensor for _, argument in ends for tensor in flat_tensors(argument)]
+) -> Tensor:
+    call = EdgeFunction.of(function, [rows for _, rows in arguments], has_weight=len(weight) > 0)
+    arguments = (*weight, *arguments)
+    row_kinds = tuple(row_kind for row_kind, rows in arguments for _ in flat_tensors(rows))
+    tensors = [tensor for _, rows in arguments for tensor in flat_tensors(rows)]
     tensors += call.parameters()
     is_real = not any(tensor.is_complex() for tensor in tensors)
-    plan = _Plan(call, places, into, graph, torch.is_grad_enabled(), is_real)
+    plan = _Plan(call, row_kinds, into, graph, torch.is_grad_enabled(), is_real)
     if torch.compiler.is_compiling() or is_transformed():
         return plan.plain(*tensors)
     if path_trace.listeners and path_trace.is_dry_run():
         plan.report_path()
         return plan.plain(*tensors)
     if is_small(graph.layout) and graph.num_edges:
-        return _of_few(plan, tensors)
-    return cast(Tensor, _Edgewise.apply(plan, *tensors))
+        return _run_all_at_once(plan, tensors)
+    return cast(Tensor, _ChunkedCall.apply(plan, *tensors))
 
 
 class _Plan(NamedTuple):
-    """What is called, of which rows, and what becomes of the result."""
+    """Function to call, row kinds of its arguments, and row kind of the result."""
 
     call: EdgeFunction
-    places: tuple[str, ...]
-    """Of the tensors of its arguments; its parameters follow them."""
+    row_kinds: tuple[str, ...]
+    """Row kind of each tensor of the arguments; parameters, which follow them, are not listed."""
     into: str
-    """The place of the result, which is summed where it is "destination"."""
+    """Row kind of the result: "edge", "position", or "destination" for a sum."""
     graph: Graph
-    learns: bool
-    """Whether gradients may be asked for."""
+    needs_grad: bool
+    """Whether grad mode was on at the call."""
     is_real: bool
-    """Whether no tensor is complex, of which torch compiles little."""
+    """Whether no tensor is complex; torch cannot compile most complex operations."""
 
-    def places_of(self, tensors: Sequence[Tensor]) -> list[str]:
-        """Of all tensors: the parameters are the "function"'s."""
-        return [*self.places, *["function"] * (len(tensors) - len(self.places))]
+    def row_kinds_of(self, tensors: Sequence[Tensor]) -> list[str]:
+        """Return the row kind of every tensor; it is "function" for the parameters."""
+        return [*self.row_kinds, *["function"] * (len(tensors) - len(self.row_kinds))]
 
     def plain(self, *tensors: Tensor) -> Tensor:
-        """The specification: all edges at once."""
+        """Compute the result in plain PyTorch with one call on all edges: the reference."""
         layout = self.graph.layout
         edge, destination = layout.perm.long(), layout.destinations()
         rows = {"source": layout.col.long(), "destination": destination, "edge": edge}
-        ends = zip(self.places, tensors)
-        rows_of_edges = [t[rows[place]] if place in rows else t.clone() for place, t in ends]
-        output = self.call(*rows_of_edges, *tensors[len(self.places) :])
+        arguments = [
+            tensor[rows[row_kind]] if row_kind in rows else tensor.clone()
+            for row_kind, tensor in zip(self.row_kinds, tensors)
+        ]
+        output = self.call(*arguments, *tensors[len(self.row_kinds) :])
         if self.into == "position":
             return output
         if self.into == "edge":
@@ -148,22 +154,24 @@ class _Plan(NamedTuple):
         return out.to(output.dtype)
 
     def allocate_result(self, output: Tensor) -> Tensor:
-        """For the result, of which this is a part: zeros for sums."""
+        """Allocate the result, given the output for one chunk; a sum is filled with zeros."""
         if self.into == "destination":
             dtype = acc_dtype(output.dtype)
             return empty(output, self.graph.num_dst, *output.shape[1:], dtype=dtype).zero_()
         return empty(output, self.graph.num_edges, *output.shape[1:])
 
     def report_path(self) -> None:
-        """Tell :func:`gattn.explain_path` how the function would be called, and why."""
+        """Report to :func:`gattn.explain_path` how the function would be called, and why."""
         edges, obstacle = self.graph.num_edges, ""
         calls = f"runs in plain PyTorch on {CHUNK:,} edges at a time"
         if is_small(self.graph.layout):
             path, calls = "all edges at once", f"runs in plain PyTorch on all {edges:,} edges"
-            obstacle = f"up to {FEW * CHUNK:,} edges, autograd stores what it computes of each"
-        elif edges < WORTH * CHUNK:
+            maximum = MAX_CHUNKS_AT_ONCE * CHUNK
+            obstacle = f"up to {maximum:,} edges, autograd stores what it computes for each edge"
+        elif edges < MIN_COMPILED_CHUNKS * CHUNK:
             path = "chunked and uncompiled"
-            obstacle = f"torch compiles it from {WORTH * CHUNK:,} edges on, there are {edges:,}"
+            minimum = MIN_COMPILED_CHUNKS * CHUNK
+            obstacle = f"torch compiles it from {minimum:,} edges on, there are {edges:,}"
         elif obstacle := self._compile_obstacle():
             path = "chunked and uncompiled"
         else:
@@ -179,16 +187,21 @@ class _Plan(NamedTuple):
         return compile_obstacle(self.call, self.graph.device)
 
     def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
-        """The chunk function, compiled unless a dispatch mode is active or there are few chunks."""
+        """Return the function to run on a chunk.
+
+        It is compiled unless there are few chunks, complex tensors, or an active dispatch mode.
+        """
         if chunk.is_repeated and self.is_real and not torch_internals.dispatch_mode_active():
-            return compiled(function, self.call, chunk.most, self.graph.device)
+            return compiled(function, self.call, chunk.size, self.graph.device)
         return function
 
 
-class _Edgewise(torch.autograd.Function):
+class _ChunkedCall(torch.autograd.Function):
+    """Chunked call of the user's function, which backward calls and differentiates again."""
+
     @staticmethod
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Tensor:
-        ctx.plan, ctx.autocast = plan, _Autocast.now(plan.graph.device)
+        ctx.plan, ctx.autocast = plan, _Autocast.current(plan.graph.device)
         ctx.save_for_backward(*tensors)
         out = _forward(plan, [tensor.detach() for tensor in tensors])
         ctx.versions = plan.call.versions()
@@ -198,7 +211,7 @@ class _Edgewise(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         plan: _Plan = ctx.plan
         tensors = ctx.saved_tensors
-        with ctx.autocast.again(), parameter_lock(plan.call.function):
+        with ctx.autocast.restore(), parameter_lock(plan.call.function):
             if torch.is_grad_enabled():
                 return None, *reference_gradients(plan.plain, tensors, (grad,))
             plan.call.check_unwritten(ctx.versions)
@@ -206,23 +219,27 @@ class _Edgewise(torch.autograd.Function):
 
 
 class _Autocast(NamedTuple):
-    """Whether autocast is on, and its dtype."""
+    """Autocast state of forward, which backward restores before it calls the function again."""
 
     device: str
     enabled: bool
     dtype: torch.dtype
 
     @classmethod
-    def now(cls, device: torch.device) -> _Autocast:
+    def current(cls, device: torch.device) -> _Autocast:
         kind = device.type
         return cls(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
 
-    def again(self) -> torch.autocast:
+    def restore(self) -> torch.autocast:
         return torch.autocast(self.device, self.dtype, enabled=self.enabled)
 
 
 def _gather(tensors: Sequence[Tensor], rows: Sequence[Tensor | None]) -> list[Tensor]:
-    """Rows of the first tensors, except where None; the others, as parameters are, as they are."""
+    """Gather the rows of the first tensors.
+
+    A tensor with the index None is already gathered. Tensors after the last index are parameters.
+    Both are returned unchanged.
+    """
     gathered = [
         tensor if index is None else tensor.index_select(0, index)
         for tensor, index in zip(tensors, rows)
@@ -241,7 +258,10 @@ def _differentiate_chunk(
     requested: tuple[int, ...],
     grad: Tensor,
 ) -> tuple[Tensor, ...]:
-    """Gradients of the gathered rows, or of the parameters, at these positions."""
+    """Differentiate the function; ``requested`` are the positions of the tensors in its arguments.
+
+    Returns the gradients of the gathered rows of these tensors, or of these parameters.
+    """
     inputs = _gather(tensors, rows)
 
     def function(*chosen: Tensor) -> Tensor:
@@ -251,70 +271,75 @@ def _differentiate_chunk(
         return call(*arguments)
 
     values = torch.func.vjp(function, *(inputs[position] for position in requested))
-    output, pull = values[0], values[1]
-    return pull(grad.to(output.dtype))
+    output, vjp = values[0], values[1]
+    return vjp(grad.to(output.dtype))
 
 
 def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     output = writer = None
-    reader = Reader(plan.graph, tensors, plan.places)
+    reader = Reader(plan.graph, tensors, plan.row_kinds)
     for chunk in chunks(plan.graph, "destination"):
         step, (inputs, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
-        # Nothing that is given wants a gradient: what is held would show.
-        with torch.set_grad_enabled(plan.learns):
-            output = _checked(
+        # The arguments are detached. If the output requires a gradient, the function captured
+        # another tensor that requires one.
+        with torch.set_grad_enabled(plan.needs_grad):
+            output = _call_checked(
                 lambda: step(plan.call, inputs, rows),  # noqa: B023
-                lambda: _call_chunk(plan.call, tensors, chunk.rows(plan.places)),  # noqa: B023
+                lambda: _call_chunk(plan.call, tensors, chunk.rows(plan.row_kinds)),  # noqa: B023
                 plan.graph,
                 chunk.position.shape[0],
             )
         if output.requires_grad:
-            raise ValueError(HELD)
+            raise ValueError(CAPTURED_TENSOR)
         if writer is None:
             writer = Writer(plan.graph, plan.into, plan.allocate_result(output))
-        if output.shape[1:] != writer.to.shape[1:]:
+        if output.shape[1:] != writer.target.shape[1:]:
             raise ValueError(
-                f"the function must give rows of one shape, however many edges it is given; it "
-                f"gave {tuple(output.shape)} after rows of {tuple(writer.to.shape[1:])} ([b, 1] "
-                "and [b] make [b, b])"
+                f"the function must give rows of one shape for any number of edges; it gave "
+                f"{tuple(output.shape)} after rows of {tuple(writer.target.shape[1:])} (adding "
+                "[b, 1] and [b] gives [b, b])"
             )
         writer.write(chunk, output)
-    if writer is None or output is None:  # without an edge
-        inputs = [tensor[:0] for tensor in tensors[: len(plan.places)]]
-        output = plan.call(*inputs, *tensors[len(plan.places) :])
+    if writer is None or output is None:  # the graph has no edges
+        inputs = [tensor[:0] for tensor in tensors[: len(plan.row_kinds)]]
+        output = plan.call(*inputs, *tensors[len(plan.row_kinds) :])
         _check_rows(output, 0)
         return plan.allocate_result(output).to(output.dtype)
-    return writer.to.to(output.dtype)
+    return writer.target.to(output.dtype)
 
 
-def _of_few(plan: _Plan, tensors: list[Tensor]) -> Tensor:
-    """All edges at once."""
+def _run_all_at_once(plan: _Plan, tensors: list[Tensor]) -> Tensor:
+    """Call the function once, on all edges, and let autograd record it."""
     edges = EdgeIndexing.of(plan.graph)
 
     def read() -> list[Tensor]:
-        rows = [edges.read(tensor, place) for tensor, place in zip(tensors, plan.places)]
-        return rows + tensors[len(plan.places) :]
+        rows = [edges.read(tensor, row_kind) for tensor, row_kind in zip(tensors, plan.row_kinds)]
+        return rows + tensors[len(plan.row_kinds) :]
 
     inputs = read()
-    begins = [tensor.grad_fn for tensor in inputs]
+    input_nodes = [tensor.grad_fn for tensor in inputs]
     call = plan.call.call_in_place
-    output = _checked(
+    output = _call_checked(
         lambda: call(*inputs), lambda: call(*read()), plan.graph, plan.graph.num_edges
     )
-    if captures_other_tensors(output, inputs, begins):
-        raise ValueError(HELD)
+    if captures_other_tensors(output, inputs, input_nodes):
+        raise ValueError(CAPTURED_TENSOR)
     return edges.put(output, plan.into)
 
 
-def _checked(
+def _call_checked(
     run: Callable[[], Tensor], again: Callable[[], Tensor], graph: Graph, edges: int
 ) -> Tensor:
-    """Call the function of so many edges; raise where it is not one of each edge alone."""
+    """Call the function by ``run``; raise ValueError for a wrong shape or for random numbers.
+
+    ``again`` repeats the call if the state of the random generator has changed.
+    """
     state = _random_state(graph.device)
     output = run()
     _check_rows(output, edges)
-    if not torch.equal(state, _random_state(graph.device)):  # or another thread drew
-        with _no_draws():
+    # Another thread may have drawn the numbers. The second call finds out whether this one does.
+    if not torch.equal(state, _random_state(graph.device)):
+        with _forbid_random():
             again()
     return output
 
@@ -325,25 +350,25 @@ def _check_rows(output: Any, count: int) -> None:
         raise ValueError(f"the function must give a row for each of {count} edges; got {actual}")
 
 
-class _Draws(TorchDispatchMode):
-    """Sees whether an operator draws random numbers in this thread."""
+class _RandomDetector(TorchDispatchMode):
+    """Dispatch mode that detects operators that draw random numbers in this thread."""
 
-    drawn = False
+    has_random = False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        self.drawn |= torch.Tag.nondeterministic_seeded in func.tags
+        self.has_random |= torch.Tag.nondeterministic_seeded in func.tags
         return func(*args, **(kwargs or {}))
 
 
 @contextlib.contextmanager
-def _no_draws() -> Iterator[None]:
-    """A context after which it is an error that this thread drew random numbers in it."""
-    with _Draws() as draws:
+def _forbid_random() -> Iterator[None]:
+    """Raise ValueError at the end of the context if this thread drew random numbers in it."""
+    with _RandomDetector() as detector:
         yield
-    if draws.drawn:
-        raise ValueError(RANDOM)
+    if detector.has_random:
+        raise ValueError(RANDOM_NUMBERS)
 
 
 def _random_state(device: torch.device) -> Tensor:
@@ -355,38 +380,43 @@ def _random_state(device: torch.device) -> Tensor:
 def _backward(
     plan: _Plan, tensors: Sequence[Tensor], grad: Tensor, needed: Sequence[bool]
 ) -> list[Tensor | None]:
-    """One pass by destination, and without a kernel that adds at random places one by source."""
+    """Compute the gradients in one pass over the edges sorted by destination.
+
+    Without a kernel that adds rows of sources in a fixed order, a second pass by source follows.
+    """
     inputs = [tensor.detach() for tensor in tensors]
-    needed = _used(plan, inputs, needed)
+    needed = _used_tensors(plan, inputs, needed)
     values = [
         empty(t, *t.shape, dtype=acc_dtype(t.dtype)).zero_() if need else None
         for t, need in zip(tensors, needed)
     ]
-    places = plan.places_of(tensors)
+    row_kinds = plan.row_kinds_of(tensors)
     passes = {"destination": ["destination", "edge", "position", "function"], "source": []}
     passes["destination" if has_kernel(plan.graph.device) else "source"].append("source")
-    for by, ends in passes.items():
-        requested = tuple(i for i, place in enumerate(places) if place in ends and needed[i])
+    for by, kinds in passes.items():
+        requested = tuple(i for i, kind in enumerate(row_kinds) if kind in kinds and needed[i])
         if requested:
             _add_gradients(plan, inputs, grad, by, requested, values)
     return [None if value is None else value.to(t.dtype) for value, t in zip(values, tensors)]
 
 
-def _used(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) -> list[bool]:
-    """Which of the needed gradients there are: of a tensor that the function does not use for an
-    edge or two there is none, as autograd has it.
+def _used_tensors(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) -> list[bool]:
+    """Return for each tensor whether its gradient is needed and the function uses the tensor.
+
+    This calls the function on two edges. As with autograd, an unused tensor has no gradient.
 
     Raises:
-        ValueError: the function draws random numbers, by whatever generator of torch's.
+        ValueError: if the function draws random numbers with any of torch's generators.
     """
     chunk = next(chunks(plan.graph, "destination"), None)
     if chunk is None:
         return list(needed)
-    rows = [index[:2] for index in chunk.rows(plan.places)]  # one may lose its dimension
+    # Two edges: with one, a function that calls squeeze() would remove the edge dimension.
+    rows = [index[:2] for index in chunk.rows(plan.row_kinds)]
     inputs = [
         tensor.detach().requires_grad_(need) for tensor, need in zip(_gather(tensors, rows), needed)
     ]
-    with torch.enable_grad(), _no_draws():
+    with torch.enable_grad(), _forbid_random():
         output = plan.call(*inputs)
     if not output.requires_grad:
         return [False] * len(inputs)
@@ -401,14 +431,17 @@ def _add_gradients(
     plan: _Plan, tensors: list[Tensor], grad: Tensor, by: str, requested: tuple[int, ...],
     values: list[Tensor | None],
 ) -> None:  # fmt: skip
-    """Add those of the tensors at these positions, chunk after chunk."""
-    # Without a kernel, sums over all edges are slow where torch fuses them with the gathering.
-    fuses, reader = requested[-1] < len(plan.places), Reader(plan.graph, tensors, plan.places)
-    most = edges_at_once(tensors[: len(plan.places)]) if has_kernel(plan.graph.device) else None
-    places = plan.places_of(tensors)
-    totals = [(places[position], cast(Tensor, values[position])) for position in requested]
-    writers = [Writer(plan.graph, place, total) for place, total in totals]
-    for chunk in chunks(plan.graph, by, most):
+    """Add the gradients of the ``requested`` tensors, chunk after chunk, to ``values``."""
+    # Without a kernel, torch must not fuse the gather if a gradient of a parameter is requested:
+    # the fused sum over all edges would be slow.
+    fuses, reader = requested[-1] < len(plan.row_kinds), Reader(plan.graph, tensors, plan.row_kinds)
+    size = edges_at_once(tensors[: len(plan.row_kinds)]) if has_kernel(plan.graph.device) else None
+    row_kinds = plan.row_kinds_of(tensors)
+    writers = [
+        Writer(plan.graph, row_kinds[position], cast(Tensor, values[position]))
+        for position in requested
+    ]
+    for chunk in chunks(plan.graph, by, size):
         step, (inputs, rows) = plan.step(_differentiate_chunk, chunk), reader.read(chunk, fuses)
         output = step(plan.call, inputs, rows, requested, chunk.take(grad, plan.into))
         for writer, gradient in zip(writers, output):

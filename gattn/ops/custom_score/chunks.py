@@ -1,4 +1,10 @@
-"""The edges of a layout in chunks, by destination or by source, with where their rows lie."""
+"""Chunks of sorted edges, and gather and scatter of the rows that belong to a chunk.
+
+The edges of a layout are sorted by destination or by source, and cut into chunks. The *row kind* of
+a tensor says which index selects the rows of a chunk's edges: "source" and "destination" are nodes,
+"edge" is the caller's edge order, "position" is the CSR order. Parameters of the user's function
+have the row kind "function": they have no rows.
+"""
 
 from __future__ import annotations
 
@@ -19,209 +25,232 @@ from gattn.ops.edges import sum_laid_out
 from gattn.ops.registration.backend import select
 
 CHUNK = 16_384
-"""Number of edges in a chunk: about a hundred channels of them fit into the shared cache."""
-SHARE = 2 << 20
-"""Bytes of a chunk's rows in backward: the rows, their gradients and the sums share the cache.
-Smaller chunks would cost more calls from Python."""
-LEAST = CHUNK // 4
-"""Minimum number of edges in a chunk, for rows of any width."""
-FEW = 2
-"""Up to this many chunks, as in a batch of molecules, all edges run at once (``eager.py``)."""
-WORTH = 4
-"""Minimum number of full chunks worth the seconds of a compilation."""
-HUB = 2048
-"""A chunk's edges of a node with more of them are summed before they join the node's sum."""
-HUBS = 1024
-"""No more nodes than these: a room for each is cleared for every chunk."""
+"""Number of edges in a chunk: their rows of about a hundred channels fit into the shared cache."""
+CHUNK_BYTES = 2 << 20
+"""Maximum bytes of a chunk's rows in backward: rows, gradients and sums must fit into the cache.
+
+Smaller chunks would cost more Python calls."""
+MIN_CHUNK = CHUNK // 4
+"""Minimum number of edges in a chunk in backward, however wide the rows are."""
+MAX_CHUNKS_AT_ONCE = 2
+"""Maximum number of chunks for which all edges run in one call (``eager.py``).
+
+A batch of molecules has fewer edges than this."""
+MIN_COMPILED_CHUNKS = 4
+"""Minimum number of full chunks for which a compilation, which takes seconds, saves time."""
+HUB_DEGREE = 2048
+"""Degree above which the rows of a node are summed per chunk before they are added to its total.
+
+A long fp32 sum would lose its last summands."""
+MAX_HUBS = 1024
+"""Maximum number of nodes with a separate sum, since every chunk clears all these sums."""
 
 
 @dataclass(eq=False)
 class Chunk:
-    """Edges that follow one another when sorted by one of their ends."""
+    """b consecutive edges of all edges, which are sorted by destination or by source."""
 
-    edges: _Sorted
-    """All of them."""
-    part: slice
-    """Of these, the chunk's b."""
-    nodes: slice
-    """Of the nodes at that end, those with an edge in the chunk, and perhaps others."""
-    most: int
-    """Edges of each chunk but the last."""
+    edges: _SortedEdges
+    """All edges, sorted."""
+    edge_slice: slice
+    """Range of the chunk's b edges among the sorted edges."""
+    node_slice: slice
+    """Range of nodes that contains the node of every edge, at the end by which edges are sorted."""
+    size: int
+    """Number of edges of each chunk except the last."""
     derived: dict[Any, Any] = field(default_factory=dict)
-    """What was made of these."""
+    """Cache of tensors and layouts derived from the chunk."""
 
     @property
     def source(self) -> Tensor:
-        """[b], likewise the next two."""
-        return self.edges.source[self.part]
+        """[b] source node of each edge."""
+        return self.edges.source[self.edge_slice]
 
     @property
     def destination(self) -> Tensor:
-        """Of each edge."""
-        return self.edges.destination[self.part]
+        """[b] destination node of each edge."""
+        return self.edges.destination[self.edge_slice]
 
     @property
     def position(self) -> Tensor:
-        """In the layout's order."""
-        return self.edges.position[self.part]
+        """[b] position of each edge in CSR order by destination."""
+        return self.edges.position[self.edge_slice]
 
     @property
-    def near(self) -> Layout:
-        """From the chunk's edges to its nodes."""
-        return cached(self, "near", self._near)
+    def node_layout(self) -> Layout:
+        """Layout from the chunk's edges, as sources, to the nodes of ``node_slice``."""
+        return cached(self, "node_layout", self._make_node_layout)
 
-    def _near(self) -> Layout:
-        start, stop = self.part.start, self.part.stop
-        first, number = self.nodes.start, self.edges.number[: stop - start + 1]
+    def _make_node_layout(self) -> Layout:
+        start, stop = self.edge_slice.start, self.edge_slice.stop
+        first, number = self.node_slice.start, self.edges.arange[: stop - start + 1]
         ptr = _offsets(self.edges.layout, self.edges.by)
-        offsets = ptr[first : self.nodes.stop + 1].clamp(start, stop) - start
-        local, each = self.edges.local[self.part] - first, number[:-1]
-        return without_stats(offsets, each, each, number, local, each)
+        offsets = ptr[first : self.node_slice.stop + 1].clamp(start, stop) - start
+        node, edge = self.edges.node[self.edge_slice] - first, number[:-1]
+        return without_stats(offsets, edge, edge, number, node, edge)
 
     @property
     def is_repeated(self) -> bool:
-        """Whether there are many of this size, for which it pays to compile what is done."""
-        whole = self.part.stop - self.part.start == self.most
-        return whole and self.edges.local.numel() >= WORTH * CHUNK
+        """Return True if there are many chunks of this size, so that a compilation saves time."""
+        is_full = self.edge_slice.stop - self.edge_slice.start == self.size
+        return is_full and self.edges.node.numel() >= MIN_COMPILED_CHUNKS * CHUNK
 
     @property
     def edge(self) -> Tensor:
-        """[b]: positions in the caller's order."""
+        """[b] index of each edge in the caller's order."""
         return self.edges.layout.perm.index_select(0, self.position)
 
-    def rows(self, places: tuple[str, ...]) -> list[Tensor]:
-        """Where the rows of tensors lie that belong to any of the four."""
-        result = {place: getattr(self, place) for place in set(places)}
-        return [result[place] for place in places]
+    def rows(self, row_kinds: tuple[str, ...]) -> list[Tensor]:
+        """Return the row index [b] of the chunk's edges in a tensor of each row kind."""
+        result = {row_kind: getattr(self, row_kind) for row_kind in set(row_kinds)}
+        return [result[row_kind] for row_kind in row_kinds]
 
-    def take(self, values: Tensor, place: str) -> Tensor:
-        """The rows of the chunk's edges, [b, ...], of those of all nodes or edges."""
-        if self.are_one_run(place):
-            return values[self.part]
-        return values.index_select(0, getattr(self, place))
+    def take(self, values: Tensor, row_kind: str) -> Tensor:
+        """Gather the rows of the chunk's edges, [b, ...], from those of all nodes or edges."""
+        if self.is_contiguous(row_kind):
+            return values[self.edge_slice]
+        return values.index_select(0, getattr(self, row_kind))
 
-    def are_one_run(self, place: str) -> bool:
-        """Whether the chunk's rows of that place follow one another."""
-        return place == "position" and self.edges.by == "destination"
+    def is_contiguous(self, row_kind: str) -> bool:
+        """Return True if the chunk's rows of this kind are consecutive rows of the tensor."""
+        return row_kind == "position" and self.edges.by == "destination"
 
 
 class Reader:
-    """Reads rows for chunk after chunk, by a kernel into the same memory each time unless somebody
-    kept what stands there."""
+    """Gatherer of the rows of one chunk after another.
 
-    def __init__(self, graph: Graph, tensors: Sequence[Tensor], places: tuple[str, ...]) -> None:
-        self.tensors, self.places = list(tensors), places
+    The kernel writes into the same buffers for every chunk, unless the user's function has kept a
+    reference to a buffer.
+    """
+
+    def __init__(self, graph: Graph, tensors: Sequence[Tensor], row_kinds: tuple[str, ...]) -> None:
+        self.tensors, self.row_kinds = list(tensors), row_kinds
         self._has_kernel = has_kernel(graph.device)
-        self._most = min(CHUNK, graph.num_edges)
-        self._room: dict[int, tuple[Tensor, int]] = {}
+        self._chunk_size = min(CHUNK, graph.num_edges)
+        self._buffers: dict[int, tuple[Tensor, int]] = {}
         self._current: list[Tensor] = []
         if self._has_kernel:
-            plain = [tensor.resolve_conj().resolve_neg() for tensor in tensors[: len(places)]]
-            self.tensors[: len(places)] = plain
+            plain = [tensor.resolve_conj().resolve_neg() for tensor in tensors[: len(row_kinds)]]
+            self.tensors[: len(row_kinds)] = plain
 
     def read(self, chunk: Chunk, fuses: bool) -> tuple[list[Tensor], Sequence[Tensor | None]]:
-        """The chunk's rows of the first tensors, and the others; of some perhaps the whole tensor,
-        and where the rows stand that are still to be gathered: of all, without a kernel, where
-        torch ``fuses`` that."""
-        rows, others = chunk.rows(self.places), self.tensors[len(self.places) :]
+        """Gather the chunk's rows of the tensors that have rows, and append the other tensors.
+
+        A tensor may be returned whole, with the row index that the caller must still gather in the
+        second list (None for a gathered tensor). This holds for all tensors if there is no kernel
+        and torch ``fuses`` the gather with the function.
+        """
+        rows, others = chunk.rows(self.row_kinds), self.tensors[len(self.row_kinds) :]
         if not self._has_kernel and fuses:
             return self.tensors, rows
-        self._current.clear()  # the caller's list: whose rows are used now, somebody else kept
-        late: list[Tensor | None] = []
-        for position, (place, row) in enumerate(zip(self.places, rows)):
-            # Rows of the end that edges are sorted by repeat: they stay near, and need no copy.
-            waits = self._has_kernel and place == chunk.edges.by
-            late.append(row if waits else None)
-            self._current.append(self.tensors[position] if waits else self._gathered(position, row))
+        # The caller still has this list from the last chunk. Without its references, a buffer in
+        # use belongs to somebody who kept it.
+        self._current.clear()
+        pending: list[Tensor | None] = []
+        for position, (row_kind, row) in enumerate(zip(self.row_kinds, rows)):
+            # Edges are sorted by this end, so consecutive edges read the same row: it stays in the
+            # cache without a copy.
+            is_deferred = self._has_kernel and row_kind == chunk.edges.by
+            pending.append(row if is_deferred else None)
+            tensor = self.tensors[position]
+            self._current.append(tensor if is_deferred else self._gathered(position, row))
         self._current += others
-        return self._current, late
+        return self._current, pending
 
     def _gathered(self, position: int, rows: Tensor) -> Tensor:
         tensor = self.tensors[position]
         if not self._has_kernel or not can_gather(tensor):
             return tensor.index_select(0, rows)
-        room, uses = self._room.get(position, (None, 0))
-        if room is None or torch_internals.memory_uses(room) > uses:
-            room = tensor.new_empty(self._most, *tensor.shape[1:])
-            self._room[position] = room, torch_internals.memory_uses(room)
-        return gather_rows(tensor, rows, room[: rows.shape[0]])
+        buffer, uses = self._buffers.get(position, (None, 0))
+        if buffer is None or torch_internals.memory_uses(buffer) > uses:
+            buffer = tensor.new_empty(self._chunk_size, *tensor.shape[1:])
+            self._buffers[position] = buffer, torch_internals.memory_uses(buffer)
+        return gather_rows(tensor, rows, buffer[: rows.shape[0]])
 
 
 class Writer:
-    """Puts rows of chunk after chunk where they belong among those of all edges, or adds them over
-    the edges of each node, in their order, to those of all nodes: without a kernel only at the end
-    that the chunks are sorted by. What belongs to the function is added as it is."""
+    """Scatterer of the rows of one chunk after another into a tensor of one row kind.
 
-    def __init__(self, graph: Graph, place: str, to: Tensor) -> None:
-        self.place, self.to = place, to
+    Rows of edges are copied. Rows of nodes are added, in the order of the edges; without a kernel,
+    this works only for the end by which the chunks are sorted. Gradients of parameters, which have
+    the row kind "function", are added to the whole tensor.
+    """
+
+    def __init__(self, graph: Graph, row_kind: str, target: Tensor) -> None:
+        self.row_kind, self.target = row_kind, target
         self._has_kernel = has_kernel(graph.device)
-        self._apart: Tensor | None = None
+        self._hub_sums: Tensor | None = None
 
     def write(self, chunk: Chunk, values: Tensor) -> None:
-        """The chunk's [b, ...]."""
-        values, place, to = values.to(self.to.dtype), self.place, self.to
-        if place == "function":
-            to += values
-        elif chunk.are_one_run(place):
-            to[chunk.part] = values
-        elif place in ("edge", "position"):
-            to.index_copy_(0, getattr(chunk, place).long(), values)
+        """Copy or add the chunk's rows, [b, ...]."""
+        values, row_kind, target = values.to(self.target.dtype), self.row_kind, self.target
+        if row_kind == "function":
+            target += values
+        elif chunk.is_contiguous(row_kind):
+            target[chunk.edge_slice] = values
+        elif row_kind in ("edge", "position"):
+            target.index_copy_(0, getattr(chunk, row_kind).long(), values)
         elif not self._has_kernel:
-            assert place == chunk.edges.by
-            to[chunk.nodes] += sum_laid_out(values, chunk.near)
-        elif can_add(values, to):
-            end = chunk.edges.end(place)
-            if self._apart is None:
-                self._apart = to.new_zeros(end.hubs.shape[0], *to.shape[1:])
-            rows, is_sorted = end.rows[chunk.part], place == chunk.edges.by
-            add_rows(values, rows, to, end.hubs, self._apart, is_sorted=is_sorted)
+            assert row_kind == chunk.edges.by
+            target[chunk.node_slice] += sum_laid_out(values, chunk.node_layout)
+        elif can_add(values, target):
+            end = chunk.edges.end(row_kind)
+            if self._hub_sums is None:
+                self._hub_sums = target.new_zeros(end.hubs.shape[0], *target.shape[1:])
+            rows, is_sorted = end.rows[chunk.edge_slice], row_kind == chunk.edges.by
+            add_rows(values, rows, target, end.hubs, self._hub_sums, is_sorted=is_sorted)
         else:
-            to.index_add_(0, getattr(chunk, place).long(), values)
+            target.index_add_(0, getattr(chunk, row_kind).long(), values)
 
 
 def has_kernel(device: torch.device) -> bool:
-    """Whether a kernel gathers rows and, in the order of edges, adds them at either end.
+    """Return True if a C++ kernel gathers rows and adds them in the order of the edges.
 
-    Who intercepts torch's operators would not see it.
+    It is not used under a dispatch mode, which could not see the kernel's reads and writes.
     """
     return select(None, device) == "cpu" and not torch_internals.dispatch_mode_active()
 
 
 def is_small(layout: Layout) -> bool:
-    """Whether all edges are taken at once."""
-    return layout.col.numel() <= FEW * CHUNK
+    """Return True if the layout has few edges, so that one call processes all of them."""
+    return layout.col.numel() <= MAX_CHUNKS_AT_ONCE * CHUNK
 
 
-def chunks(graph: Graph, by: str, most: int | None = None) -> Iterator[Chunk]:
-    """The edges in chunks of ``most``, CHUNK unless given, sorted by their ``"destination"`` or by
-    their ``"source"``."""
-    layout, most = graph.layout, most or CHUNK
+def chunks(graph: Graph, by: str, size: int | None = None) -> Iterator[Chunk]:
+    """Yield chunks of ``size`` edges (default ``CHUNK``).
+
+    The edges are sorted by their end ``by``: ``"destination"`` or ``"source"``.
+    """
+    layout, size = graph.layout, size or CHUNK
     if layout.col.numel():
-        ordered = cached(graph, ("edges", by, CHUNK), lambda: _Sorted.of(layout, by, CHUNK))
-        yield from cached(graph, ("chunks", by, most, CHUNK), lambda: ordered.chunks(most))
+        ordered = cached(graph, ("edges", by, CHUNK), lambda: _SortedEdges.of(layout, by, CHUNK))
+        yield from cached(graph, ("chunks", by, size, CHUNK), lambda: ordered.chunks(size))
 
 
 def edges_at_once(tensors: Sequence[Tensor]) -> int:
-    """How many, where rows of these are read by a kernel and gradients added to others."""
+    """Return the number of edges in a chunk of backward, with these tensors as arguments.
+
+    The chunk's rows of the widest tensor take at most ``CHUNK_BYTES``.
+    """
     width = max((math.prod(t.shape[1:]) * t.element_size() for t in tensors), default=0)
-    most = CHUNK
-    while most * width > SHARE and most >= 2 * LEAST:
-        most //= 2
-    return most
+    size = CHUNK
+    while size * width > CHUNK_BYTES and size >= 2 * MIN_CHUNK:
+        size //= 2
+    return size
 
 
-class _End(NamedTuple):
-    """The nodes at one end of all edges, as :func:`gattn.kernels.gather.add_rows` takes them."""
+class _EndNodes(NamedTuple):
+    """Nodes at one end of all edges, as :func:`gattn.kernels.gather.add_rows` expects them."""
 
     rows: Tensor
-    """[e]; ~k for the k-th hub."""
+    """[e] node of each edge; ~k for the hub ``hubs[k]``."""
     hubs: Tensor
-    """Nodes of more edges than HUB, at most HUBS."""
+    """[k] nodes with more than HUB_DEGREE edges; there are at most MAX_HUBS."""
 
     @classmethod
-    def of(cls, nodes: Tensor, ptr: Tensor) -> _End:
-        """From each edge's node, and where the edges of each node begin."""
-        hubs = (ptr.diff() > max(HUB, nodes.shape[0] // HUBS)).nonzero().flatten()
+    def of(cls, nodes: Tensor, ptr: Tensor) -> _EndNodes:
+        """Find the hubs, given the node of each edge and the CSR offsets ``ptr`` of each node."""
+        hubs = (ptr.diff() > max(HUB_DEGREE, nodes.shape[0] // MAX_HUBS)).nonzero().flatten()
         if not hubs.shape[0]:
             return cls(nodes, hubs.to(nodes.dtype))
         rows = torch.arange(num_rows(ptr), dtype=nodes.dtype, device=nodes.device)
@@ -230,54 +259,56 @@ class _End(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Sorted:
-    """All edges, sorted by one of their ends."""
+class _SortedEdges:
+    """All edges, sorted by destination or by source."""
 
     layout: Layout
     by: str
-    """That end: "destination" or "source"."""
-    local: Tensor
-    """[e]: that node, and so the next three."""
+    """End by which the edges are sorted: "destination" or "source"."""
+    node: Tensor
+    """[e] node of each edge at that end, in sorted order."""
     source: Tensor
+    """[e] source of each edge, in sorted order."""
     destination: Tensor
+    """[e] destination of each edge, in sorted order."""
     position: Tensor
-    """In the layout's order."""
-    number: Tensor
-    """0, 1, ... up to the edges of a chunk, at least."""
+    """[e] position in CSR order by destination of each edge, in sorted order."""
+    arange: Tensor
+    """0, 1, 2, ...: more numbers than a chunk has edges."""
     derived: dict[Any, Any] = field(default_factory=dict)
-    """What was made of these."""
+    """Cache of tensors derived from the sorted edges."""
 
     @classmethod
-    def of(cls, layout: Layout, end: str, most: int) -> _Sorted:
-        """By their ``"destination"`` or by their ``"source"``, for chunks of at most so many."""
+    def of(cls, layout: Layout, end: str, size: int) -> _SortedEdges:
+        """Sort the edges of a layout by one end, for chunks of at most ``size`` edges."""
         ptr = _offsets(layout, end)
         edges = layout.col.numel()
         nodes = torch.arange(num_rows(ptr), dtype=ptr.dtype, device=ptr.device)
-        local = nodes.repeat_interleave(ptr.diff(), output_size=edges)
-        last = max(edges if end == "destination" else 0, most + 1)
-        number = torch.arange(last, dtype=ptr.dtype, device=ptr.device)
+        node = nodes.repeat_interleave(ptr.diff(), output_size=edges)
+        count = max(edges if end == "destination" else 0, size + 1)
+        numbers = torch.arange(count, dtype=ptr.dtype, device=ptr.device)
         if end == "destination":
-            return cls(layout, end, local, layout.col, local, number[:edges], number)
-        return cls(layout, end, local, local, layout.row, layout.csr2csc, number)
+            return cls(layout, end, node, layout.col, node, numbers[:edges], numbers)
+        return cls(layout, end, node, node, layout.row, layout.csr2csc, numbers)
 
-    def end(self, place: str) -> _End:
-        """The nodes at the "destination" or at the "source"."""
-        nodes = self.destination if place == "destination" else self.source
-        return cached(self, place, lambda: _End.of(nodes, _offsets(self.layout, place)))
+    def end(self, row_kind: str) -> _EndNodes:
+        """Return the nodes at the ``"destination"`` or at the ``"source"`` of the edges."""
+        nodes = self.destination if row_kind == "destination" else self.source
+        return cached(self, row_kind, lambda: _EndNodes.of(nodes, _offsets(self.layout, row_kind)))
 
-    def chunks(self, most: int) -> tuple[Chunk, ...]:
-        """In chunks of so many."""
-        edges, ptr = self.local.numel(), _offsets(self.layout, self.by)
-        starts = torch.arange(0, edges, most, device=ptr.device)
-        ends = (starts + most).clamp(max=edges)
+    def chunks(self, size: int) -> tuple[Chunk, ...]:
+        """Split the edges into chunks of ``size``; the last one may be smaller."""
+        edges, ptr = self.node.numel(), _offsets(self.layout, self.by)
+        starts = torch.arange(0, edges, size, device=ptr.device)
+        ends = (starts + size).clamp(max=edges)
         first = torch.searchsorted(ptr, starts.to(ptr.dtype), right=True) - 1
         last = torch.searchsorted(ptr, ends.to(ptr.dtype))
         return tuple(
-            Chunk(self, slice(start, end), slice(low, high), most)
+            Chunk(self, slice(start, end), slice(low, high), size)
             for start, end, low, high in torch.stack([starts, ends, first, last]).t().tolist()
         )
 
 
 def _offsets(layout: Layout, end: str) -> Tensor:
-    """[k + 1]: where the edges of each node at that end begin."""
+    """Return the offset of the first edge of each node at one end: [n + 1] or [m + 1]."""
     return layout.rowptr if end == "destination" else layout.colptr

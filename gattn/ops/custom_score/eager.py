@@ -1,7 +1,8 @@
-"""A user's function of few edges, as of a batch of molecules: all at once, as autograd records it.
+"""Gather and scatter for a user's function that is called once on all edges, recorded by autograd.
 
-Backward calls nothing again: what is kept is bounded by their number, and time is what counts.
-Edges are in the layout's order: what is computed of them has the same bits in any of the caller's.
+This path serves graphs with few edges, such as a batch of molecules. Backward does not call the
+function again: it is faster, and few edges need little memory. The edges are in CSR order, so that
+the result has the same bits for every order of the caller's edges.
 """
 
 from __future__ import annotations
@@ -26,42 +27,53 @@ class EdgeIndexing:
     """Gather and scatter indices between the caller's edge order and the layout's."""
 
     edge: Tensor
-    """[e]: caller's index of each edge in the layout's order."""
+    """[e] index in the caller's order of each edge in CSR order."""
     position: Tensor
-    """[e]: position in the layout's order of each of the caller's edges."""
+    """[e] position in CSR order of each of the caller's edges."""
     by_source: Layout
-    """From the edges to their sources."""
+    """Layout from the edges, in CSR order, to their source nodes."""
     by_destination: Layout
+    """Layout from the edges, in CSR order, to their destination nodes."""
 
     @classmethod
     def of(cls, graph: Graph) -> EdgeIndexing:
-        """Those of a graph, with which they are kept."""
+        """Return the indices of a graph, which are computed once and cached with the graph."""
         return cached(graph, "all edges", lambda: cls._of(graph.layout))
 
     @classmethod
     def _of(cls, layout: Layout) -> EdgeIndexing:
         edge = layout.perm
-        number = torch.arange(edge.shape[0] + 1, dtype=edge.dtype, device=edge.device)
-        each, destination = number[:-1], layout.destinations().to(edge.dtype)
-        position = torch.empty_like(edge).index_copy(0, edge.long(), each)
-        far = without_stats(layout.colptr, layout.csr2csc, each, number, layout.col, each)
-        near = without_stats(layout.rowptr, each, each, number, destination, each)
-        return cls(edge, position, far, near)
+        numbers = torch.arange(edge.shape[0] + 1, dtype=edge.dtype, device=edge.device)
+        csr_edge, destination = numbers[:-1], layout.destinations().to(edge.dtype)
+        position = torch.empty_like(edge).index_copy(0, edge.long(), csr_edge)
+        by_source = without_stats(
+            layout.colptr, layout.csr2csc, csr_edge, numbers, layout.col, csr_edge
+        )
+        by_destination = without_stats(
+            layout.rowptr, csr_edge, csr_edge, numbers, destination, csr_edge
+        )
+        return cls(edge, position, by_source, by_destination)
 
-    def read(self, values: Tensor, place: str) -> Tensor:
-        """The row of each edge, [e, ...], of what belongs to nodes or edges."""
-        if place == "position":  # the caller's, to whom no function may write
+    def read(self, values: Tensor, row_kind: str) -> Tensor:
+        """Gather the row of each edge in CSR order, [e, ...], from rows of nodes or edges.
+
+        ``row_kind`` is "source", "destination", "edge" (the caller's order) or "position" (CSR).
+        """
+        if row_kind == "position":  # a copy, since the user's function might write to its argument
             return values.clone(memory_format=torch.contiguous_format)
-        if place == "edge":
+        if row_kind == "edge":
             return cast(Tensor, _Permuted.apply(values, self.edge, self.position))
-        layout = self.by_source if place == "source" else self.by_destination
+        layout = self.by_source if row_kind == "source" else self.by_destination
         return cast(Tensor, _Rows.apply(values, layout))
 
-    def put(self, output: Tensor, place: str) -> Tensor:
-        """[e, ...] where it belongs: "edge", "position", or its sums at each "destination"."""
-        if place == "position":  # no tensor of the function's own, which others may write to
+    def put(self, output: Tensor, row_kind: str) -> Tensor:
+        """Return rows [e, ...], which are in CSR order, in the order that ``row_kind`` names.
+
+        It is "position" (CSR), "edge" (the caller's order) or "destination" (sums for each node).
+        """
+        if row_kind == "position":  # a copy, since the user's function may have kept its result
             return output.clone(memory_format=torch.contiguous_format)
-        if place == "edge":
+        if row_kind == "edge":
             return cast(Tensor, _Permuted.apply(output, self.position, self.edge))
         return sum_laid_out(output.to(acc_dtype(output.dtype)), self.by_destination).to(
             output.dtype
@@ -69,7 +81,10 @@ class EdgeIndexing:
 
 
 class _Rows(torch.autograd.Function):
-    """The rows of the nodes that a layout leads to from the edges, along which gradients come."""
+    """Gather of node rows for each edge, with a sum over the edges of a node as its derivative.
+
+    The layout has the edges as sources and the nodes as destinations.
+    """
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, layout: Layout) -> Tensor:
@@ -82,7 +97,7 @@ class _Rows(torch.autograd.Function):
 
 
 class _Permuted(torch.autograd.Function):
-    """Rows in another order, in which each stands once."""
+    """Permutation of rows, with the inverse permutation as its derivative."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
@@ -95,15 +110,15 @@ class _Permuted(torch.autograd.Function):
 
 
 def captures_other_tensors(
-    output: Tensor, inputs: Sequence[Tensor], begins: Sequence[Node | None]
+    output: Tensor, inputs: Sequence[Tensor], input_nodes: Sequence[Node | None]
 ) -> bool:
     """Return True if the output of a function has gradients for tensors other than its inputs.
 
-    ``begins`` are the ``grad_fn`` of the inputs before the call, since the function may write to
-    them. A tensor that was computed from the inputs before the call counts as an input.
+    ``input_nodes`` are the ``grad_fn`` of the inputs before the call, since the function may write
+    to them. A tensor that was computed from the inputs before the call counts as an input.
     """
     input_ids = {id(tensor) for tensor in inputs}
-    seen = {node for node in begins if node is not None}
+    seen = {node for node in input_nodes if node is not None}
     waiting: list[Node | None] = [output.grad_fn] if output.requires_grad else []
     while waiting:
         node = waiting.pop()

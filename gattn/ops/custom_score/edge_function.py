@@ -1,4 +1,7 @@
-"""A user's function of edges: its arguments as tensors in a row, its parameters beside them."""
+"""Wrapper of a user's function of edges, which takes its arguments as a flat list of tensors.
+
+The parameters of a module follow the arguments in that list, so that they can be differentiated.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ from torch.nn import Module
 from gattn.compat import torch as torch_internals
 
 Tensors: TypeAlias = "Tensor | Sequence[Tensor] | Mapping[str, Tensor] | None"
-"""One tensor, several, several by name, or none; a user's function is given the same."""
+"""Argument of a user's function: a tensor, a sequence or mapping of tensors, or None."""
 
 
 def flat_tensors(argument: Tensors) -> list[Tensor]:
-    """Its tensors in a row."""
+    """Return the tensors of an argument as a list."""
     if argument is None:
         return []
     if isinstance(argument, Tensor):
@@ -32,7 +35,7 @@ def flat_tensors(argument: Tensors) -> list[Tensor]:
 
 
 class ArgumentSpec(NamedTuple):
-    """How an argument is made of tensors."""
+    """Structure of an argument, from which :meth:`build` restores it from a list of tensors."""
 
     names: tuple[str, ...] | None
     is_single: bool
@@ -40,12 +43,12 @@ class ArgumentSpec(NamedTuple):
 
     @classmethod
     def of(cls, argument: Tensors) -> ArgumentSpec:
-        """That of an argument."""
+        """Return the structure of an argument."""
         names = tuple(argument) if isinstance(argument, Mapping) else None
         return cls(names, isinstance(argument, Tensor), len(flat_tensors(argument)))
 
     def build(self, tensors: Sequence[Tensor]) -> Any:
-        """The argument again, of these tensors."""
+        """Return an argument with this structure that contains these tensors."""
         if self.names is not None:
             return dict(zip(self.names, tensors))
         if self.is_single:
@@ -54,22 +57,25 @@ class ArgumentSpec(NamedTuple):
 
 
 class EdgeFunction(NamedTuple):
-    """The user's function, as one of tensors in a row: those of its arguments, then parameters."""
+    """Callable that passes a flat list of tensors to the user's function.
+
+    The list contains the weight if there is one, the tensors of the arguments, and the parameters.
+    """
 
     function: Callable[..., Tensor]
-    forms: tuple[ArgumentSpec, ...]
+    specs: tuple[ArgumentSpec, ...]
     has_weight: bool
-    """Whether a weight for each edge comes first, with which the result is multiplied."""
+    """Whether the first tensor is a weight for each edge, by which the result is multiplied."""
     module: Module | None
-    """Whose parameters they are."""
+    """Module that has the parameters; None for a function without parameters."""
     slots: tuple[tuple[str, int], ...]
-    """Where parameters stand in it, by name, and which of them: one may stand at several places."""
+    """(name, index) of each parameter of the module; a shared parameter has several names."""
 
     @classmethod
     def of(
         cls, function: Callable[..., Tensor], arguments: Sequence[Tensors], has_weight: bool
     ) -> EdgeFunction:
-        """Of a function, a module, or a method of a module, for these arguments."""
+        """Wrap a function, a module, or a method of a module for these arguments."""
         function = _snapshot_closure(torch_internals.uncompiled(function))
         owner = _owner(function)
         module = owner if owner is function or owner is None else _Method(function)
@@ -77,43 +83,46 @@ class EdgeFunction(NamedTuple):
         return cls(function, tuple(map(ArgumentSpec.of, arguments)), has_weight, module, slots)
 
     def parameters(self) -> list[Tensor]:
-        """What of the function is learned."""
+        """Return the parameters of the module, each once."""
         return [] if self.module is None else list(self.module.parameters())
 
     def versions(self) -> list[tuple[Tensor, int]]:
-        """The module's buffers, and how often each was written to."""
+        """Return the module's buffers with torch's counters of in-place writes to them."""
         buffers = [] if self.module is None else self.module.buffers()
-        return [(local, local._version) for local in buffers if not local.is_inference()]
+        return [(buffer, buffer._version) for buffer in buffers if not buffer.is_inference()]
 
     def check_unwritten(self, versions: Sequence[tuple[Tensor, int]]) -> None:
-        """Raise where a buffer was written to since: the function would give something else."""
-        if any(local._version != version for local, version in versions):
+        """Raise if a buffer changed after forward: a second call would give another result."""
+        if any(buffer._version != version for buffer, version in versions):
             raise RuntimeError(
                 "a buffer of the module whose function of edges is differentiated was written to "
-                "after forward: backward calls the function again, and needs it as it was"
+                "after forward: backward calls the function again, with the buffers of forward"
             )
 
     def __call__(self, *tensors: Tensor) -> Tensor:
-        """What the function gives for a batch of edges, times its weights if it has some."""
+        """Call the function for b edges, and multiply the result by the weights if there are any.
+
+        The parameters in ``tensors`` replace those of the module.
+        """
         if self.has_weight:
             weight, output = tensors[0], self._call(*tensors[1:])
             if output.dim() != 3 or output.shape[:2] != weight.shape:
                 raise ValueError(
                     f"message must give (b, {weight.shape[1]}, c), a row for each of b edges and "
-                    f"head; of {weight.shape[0]} edges it gave {tuple(output.shape)}"
+                    f"head; for {weight.shape[0]} edges it gave {tuple(output.shape)}"
                 )
             return weight.unsqueeze(-1).to(output.dtype) * output
         return self._call(*tensors)
 
     def call_in_place(self, *tensors: Tensor) -> Tensor:
-        """The same where the parameters are the module's own."""
+        """Call the function for b edges with the parameters that the module has."""
         return self._replace(module=None, slots=())(*tensors)
 
     def _call(self, *tensors: Tensor) -> Tensor:
         arguments, start = [], 0
-        for form in self.forms:
-            arguments.append(form.build(tensors[start : start + form.count]))
-            start += form.count
+        for spec in self.specs:
+            arguments.append(spec.build(tensors[start : start + spec.count]))
+            start += spec.count
         if self.module is None:
             return self.function(*arguments)
         values = tensors[start:]
@@ -124,7 +133,7 @@ class EdgeFunction(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the user's function, for messages."""
+        """Name of the user's function in messages."""
         return getattr(self.function, "__qualname__", type(self.function).__name__)
 
     @property
@@ -136,7 +145,10 @@ class EdgeFunction(NamedTuple):
 
     @property
     def code(self) -> types.CodeType | None:
-        """What tells functions apart that are compiled: closures may differ in what they hold."""
+        """Code object, by which compiled functions are cached; None if it is not Python code.
+
+        Closures with the same code and different values share one entry of the cache.
+        """
         function = self.function
         if isinstance(function, Module):
             function = type(function).forward
@@ -144,60 +156,66 @@ class EdgeFunction(NamedTuple):
         return getattr(function, "__code__", None)
 
 
-_EXCHANGE = threading.RLock()
-"""Held while modules have other tensors in place of their parameters: every thread sees those."""
+_PARAMETER_LOCK = threading.RLock()
+"""Lock for the time in which modules have other tensors as parameters, visible to all threads."""
 
 
 def parameter_lock(function: Callable[..., Tensor]) -> contextlib.AbstractContextManager[object]:
-    """Keep other threads out while a module's parameters are read, or exchanged for a call."""
-    if _owner(function) is None or torch.compiler.is_compiling():  # which exchanges nothing
+    """Return the lock under which a module's parameters are read or replaced for a call."""
+    # torch.compile traces the call without replacing parameters, so it needs no lock.
+    if _owner(function) is None or torch.compiler.is_compiling():
         return contextlib.nullcontext()
-    return _EXCHANGE
+    return _PARAMETER_LOCK
 
 
 def _owner(function: Callable[..., Tensor]) -> Module | None:
-    """The module that a function is, or is a method of."""
+    """Return the module that a function is, or is a method of; None for any other function."""
     owner = function if isinstance(function, Module) else getattr(function, "__self__", None)
     return owner if isinstance(owner, Module) else None
 
 
 def _snapshot_closure(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The function with what its variables from outside hold now, and not by the time it is
-    called again, as in a loop over temperatures."""
+    """Return a copy of a function whose closure variables keep their present values.
+
+    The caller may change such a variable before backward calls the function again, for example in
+    a loop over temperatures.
+    """
     if not isinstance(function, types.FunctionType) or not function.__closure__:
         return function
     cells = tuple(map(_snapshot_cell, function.__closure__))
-    local = types.FunctionType(
+    snapshot = types.FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, cells
     )
-    local.__kwdefaults__, local.__qualname__ = function.__kwdefaults__, function.__qualname__
-    local.__dict__.update(function.__dict__)  # where torch.compiler.disable leaves its mark
-    return local
+    snapshot.__kwdefaults__ = function.__kwdefaults__
+    snapshot.__qualname__ = function.__qualname__
+    # torch.compiler.disable stores a flag in the function's __dict__.
+    snapshot.__dict__.update(function.__dict__)
+    return snapshot
 
 
 def _snapshot_cell(cell: types.CellType) -> types.CellType:
     try:
         return types.CellType(cell.cell_contents)
-    except ValueError:  # it holds nothing yet
+    except ValueError:  # the variable has no value yet, so there is nothing to copy
         return cell
 
 
 def _slots(module: Module) -> tuple[tuple[str, int], ...]:
-    """The places of a module's parameters, each once, and the number of the one that stands there.
+    """Return the name of every parameter of a module with its index in ``module.parameters()``.
 
-    A part that a module has under two names is one part: torch's own ties would exchange its
-    parameters twice, and put back what stood there in between.
+    A submodule that has two names is listed once. ``functional_call`` with ``tie_weights`` would
+    replace its parameters twice, and then restore the replacement instead of the parameter.
     """
     number = {parameter: i for i, parameter in enumerate(module.parameters())}
     return tuple(
         (f"{path}.{name}" if path else name, number[parameter])
-        for path, part in module.named_modules()
-        for name, parameter in part.named_parameters(recurse=False, remove_duplicate=False)
+        for path, submodule in module.named_modules()
+        for name, parameter in submodule.named_parameters(recurse=False, remove_duplicate=False)
     )
 
 
 class _Method(Module):
-    """A module whose forward is a method of another, or of a part of it."""
+    """Module whose forward calls a method of another module."""
 
     def __init__(self, method: Callable[..., Tensor]) -> None:
         super().__init__()
@@ -211,21 +229,24 @@ class _Method(Module):
 def compiled(
     function: Callable[..., Any], call: EdgeFunction, edges: int, device: torch.device
 ) -> Callable[..., Any]:
-    """A function that makes this call for so many edges, compiled by torch, where it finds what it
-    compiles with."""
+    """Return ``function``, which calls the user's function, compiled for this number of edges.
+
+    Without a compiler, or if torch cannot compile it, the function runs uncompiled with a warning.
+    """
     if call.code is None or call.code in _uncompilable or not _can_compile(device.type):
         return function
-    local = _compiled(function, call.code, edges)
+    fast = _compiled(function, call.code, edges)
 
     def attempt(*arguments: Any) -> Any:
         try:
-            return local(*arguments)
+            return fast(*arguments)
         except Exception as error:
-            output = function(*arguments)  # what is wrong with the user's function itself is raised
+            # If the user's function itself is wrong, this call raises its error.
+            output = function(*arguments)
             message = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             _uncompilable[call.code] = message
             warnings.warn(
-                f"{call.name} runs uncompiled, some times slower: torch could not compile it "
+                f"{call.name} runs uncompiled, several times slower: torch could not compile it "
                 f"({message})",
                 stacklevel=2,
             )
@@ -235,18 +256,19 @@ def compiled(
 
 
 _uncompilable: dict[types.CodeType | None, str] = {}
-"""Error of torch's compiler by code of a function that it could not compile."""
+"""Functions that torch could not compile: the compiler's message by the function's code."""
 
 
 def compile_obstacle(call: EdgeFunction, device: torch.device) -> str:
     """Say why a function runs uncompiled on many edges; empty if torch compiles it.
 
-    It does not compile: what torch cannot compile is known after the first call of a process.
+    This does not start a compilation: an error of the compiler is reported only after the first
+    call in the process.
     """
     if call.code is None:
         return "torch compiles only functions and modules written in Python"
     if call.code in _uncompilable:
-        return f"torch could not compile it ({_uncompilable[call.code]}): rewrite what it names"
+        return f"torch could not compile it ({_uncompilable[call.code]}): rewrite that code"
     if getattr(call.function, "_torchdynamo_disable", False):
         return "torch.compiler.disable keeps it uncompiled"
     if device.type == "cpu" and not _has_compiler():
@@ -256,27 +278,29 @@ def compile_obstacle(call: EdgeFunction, device: torch.device) -> str:
 
 @functools.cache
 def _compiled(function: Callable[..., Any], code: types.CodeType, edges: int) -> Callable[..., Any]:
-    """A copy of the function for each code of a user, and number of edges: what torch compiles it
-    keeps by code, and of other sizes it would make code for any size."""
+    """Return a compiled copy of ``function`` for each user's code and number of edges.
+
+    torch caches compiled code by code object, so each user's function needs its own copy. With
+    several sizes, torch would generate slower code for dynamic shapes.
+    """
     assert isinstance(function, types.FunctionType)
-    local = types.FunctionType(
+    duplicate = types.FunctionType(
         function.__code__.replace(), function.__globals__, function.__name__,
         function.__defaults__, function.__closure__,
     )  # fmt: skip
-    local.__kwdefaults__ = function.__kwdefaults__
-    return torch.compile(local)
+    duplicate.__kwdefaults__ = function.__kwdefaults__
+    return torch.compile(duplicate)
 
 
 @functools.cache
 def _can_compile(device: str) -> bool:
-    """Whether torch finds what it compiles with; if it does not, that is told once."""
+    """Return True if torch finds a compiler for this device; warn once if it does not."""
     if device != "cpu":
         return True
     if _has_compiler():
         return True
     warnings.warn(
-        f"a score of your own runs uncompiled, some times slower: torch finds no "
-        f"{_compiler_name()}",
+        f"a custom score runs uncompiled, several times slower: torch finds no {_compiler_name()}",
         stacklevel=2,
     )
     return False

@@ -1,4 +1,4 @@
-"""Which backend runs an operator: chosen by device, or forced and then obeyed or refused."""
+"""Choice of the backend that runs an operator: by device, or forced by the user."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ NAMES = ("reference", "cpu", "triton")
 
 
 def select(backend: str | None, device: torch.device) -> str:
-    """Name of the backend for tensors on this device.
+    """Return the name of the backend for tensors on this device.
 
-    ``backend``, else the environment variable ``GATTN_BACKEND``, forces one; otherwise the C++
-    kernels serve CPU tensors, Triton serves CUDA tensors (ROCm's, too, go by that name), and the
-    reference serves the rest, which is told once. What torch.onnx.export traces is the reference,
-    even where another is forced: the model that it writes runs on no backend of ours.
+    ``backend``, or else the environment variable ``GATTN_BACKEND``, forces a backend. Otherwise CPU
+    tensors use the C++ kernels, and CUDA tensors, which include those of ROCm, use Triton. All
+    other tensors use the reference, with one warning. torch.onnx.export always traces the
+    reference, because the exported model cannot call gattn's kernels.
 
     Raises:
         ValueError: for an unknown name.
-        RuntimeError: where the forced backend cannot run, with the reason.
+        RuntimeError: if the forced backend cannot run; the message gives the reason.
     """
     forced = backend or os.environ.get("GATTN_BACKEND") or None
     if forced is None:
@@ -52,16 +52,16 @@ def _default(device_type: str) -> str:
     return _defaults[device_type]
 
 
-# A plain dict, which torch.compile can read; its functions tell it nothing of functools.cache.
-# What is known at once stands in it: code traced before the first call would be traced again.
-# Tensors on the device "meta" have no numbers: they want no kernels.
+# A plain dict, because torch.compile can read one but not the cache of functools.cache. CPU is
+# entered at import: otherwise the first call would change the dict, and torch.compile would trace
+# code again. Tensors on the device "meta" have no values, so the reference serves them.
 _defaults = {"meta": "reference"}
 if not cpu.unavailable_reason():
     _defaults["cpu"] = "cpu"
 
 
 def _find_default(device_type: str) -> tuple[str, str]:
-    """The backend for a type of device and, if it is the reference for want of kernels, why."""
+    """Return the backend for a type of device, and the reason if no kernels can run on it."""
     expected = {"cpu": "cpu", "cuda": "triton"}.get(device_type)
     if expected is None:
         return "reference", f"it has no kernels for tensors on {device_type}"
@@ -80,45 +80,45 @@ def reference_reason(device_type: str) -> str:
 
 
 def why_not(backend: str, device_type: str) -> str:
-    """Why a backend cannot serve a type of device; empty where it can."""
+    """Return the reason why a backend cannot run on a type of device; empty if it can."""
     if backend == "cpu":
         if device_type != "cpu":
-            return f"its kernels take CPU tensors, these are on {device_type}"
+            return f"its kernels take CPU tensors, not those on {device_type}"
         return cpu.unavailable_reason()
     if backend == "triton":
         if importlib.util.find_spec("triton") is None:
-            return "triton is not installed (the extra gpu brings it)"
+            return "triton is not installed (the extra gpu installs it)"
         if device_type != "cuda" and not interpreted():
             return f"its kernels take CUDA tensors, not those on {device_type}"
     return ""
 
 
 def interpreted() -> bool:
-    """Whether Triton kernels run in Triton's interpreter, on any device."""
+    """Return True if Triton kernels run in Triton's interpreter, which works on any device."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 @functools.cache
 def launchers(backend: str) -> ModuleType:
-    """The module with the launchers of a compiled backend; triton is imported only here."""
+    """Return the module with the launchers of a compiled backend; only this imports triton."""
     return importlib.import_module(f"gattn.kernels.{backend}")
 
 
 def backend_info() -> dict[str, Any]:
-    """What runs here and why.
+    """Return which backends can run in this environment, and why others cannot.
 
     Returns:
-        For each backend its state, beside torch's version, the backend that is forced, and
-        ``"devices"``: which backend serves the tensors on each type of device that torch sees,
-        where none is forced.
+        A dict with torch's version (``"torch"``), the backend that GATTN_BACKEND forces or None
+        (``"forced"``), the state of each backend (``"reference"``, ``"cpu"``, ``"triton"``), and
+        the default backend for each type of device that torch sees (``"devices"``).
 
     Example:
         >>> import gattn
         >>> sorted(gattn.backend_info())
         ['cpu', 'devices', 'forced', 'reference', 'torch', 'triton']
     """
-    result = torch.accelerator.current_accelerator(check_available=True)
-    types = ["cpu"] if result is None else ["cpu", result.type]
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    types = ["cpu"] if accelerator is None else ["cpu", accelerator.type]
     return {
         "torch": torch.__version__,
         "forced": os.environ.get("GATTN_BACKEND") or None,
@@ -130,7 +130,7 @@ def backend_info() -> dict[str, Any]:
 
 
 def _why_no_triton() -> str:
-    """Why nothing here runs on Triton, whatever the tensors; empty where something does."""
+    """Return the reason why Triton cannot run in this environment at all; empty if it can."""
     if interpreted() or torch.cuda.is_available():
         return why_not("triton", "cuda")
     built = "" if torch.version.cuda or torch.version.hip else ": it is built without CUDA"

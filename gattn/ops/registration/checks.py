@@ -1,4 +1,4 @@
-"""What every operator asks of its inputs, with errors that say what was wanted and what came."""
+"""Checks of the arguments of operators; errors say what was expected and what was passed."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def check_tensor(name: str, value: Any, when: str = "") -> None:
-    """Raise TypeError unless a value is a tensor; ``when`` is the condition for the message."""
+    """Raise TypeError unless a value is a tensor; ``when`` is a condition for the message."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor{when}; got {type(value).__name__}")
 
 
-def check_shape(name: str, tensor: Tensor, *requested: int | str) -> None:
-    """Raise unless it is a tensor of this shape; a letter stands for any length."""
+def check_shape(name: str, tensor: Tensor, *shape: int | str) -> None:
+    """Raise unless a value is a tensor with this shape; a letter stands for any length."""
     check_tensor(name, tensor)
-    fits = tensor.dim() == len(requested) and all(
-        isinstance(w, str) or w == s for w, s in zip(requested, tensor.shape)
+    fits = tensor.dim() == len(shape) and all(
+        isinstance(expected, str) or expected == length
+        for expected, length in zip(shape, tensor.shape)
     )
     if not fits:
-        expected = ", ".join(map(str, requested))
-        padded = len(requested) == 3 and tensor.dim() == 4
-        hint = "; gattn.graphs.pack takes the padding out of a batch (b, t, h, c)" * padded
-        raise ValueError(f"{name} must have shape ({expected}); got {tuple(tensor.shape)}{hint}")
+        text = ", ".join(map(str, shape))
+        is_padded = len(shape) == 3 and tensor.dim() == 4
+        hint = "; gattn.graphs.pack removes the padding of a batch (b, t, h, c)" * is_padded
+        raise ValueError(f"{name} must have shape ({text}); got {tuple(tensor.shape)}{hint}")
 
 
 def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
@@ -37,7 +38,7 @@ def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
     present: dict[str, Any] = {name: t for name, t in tensors.items() if t is not None} or tensors
     first, lead = next(iter(present.items()))
     device = graph.device
-    # torch.compile refuses to be asked for the layout within a backward.
+    # torch.compile raises an error if a backward that it traces reads the layout of a tensor.
     has_layout = not torch.compiler.is_compiling()
     for name, tensor in present.items():
         check_tensor(name, tensor)
@@ -54,7 +55,10 @@ def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
 
 
 def check_graph(graph: object) -> None:
-    """Raise unless given a Graph: an operator does not guess the sizes of bare edges."""
+    """Raise TypeError unless ``graph`` is a Graph.
+
+    Operators do not accept edge indices, because these do not contain the numbers of nodes.
+    """
     if not isinstance(graph, Graph):
         raise TypeError(
             "graph must be a gattn.Graph (make one with gattn.Graph(edges, size)); "
@@ -63,7 +67,7 @@ def check_graph(graph: object) -> None:
 
 
 def check_number(name: str, value: float) -> None:
-    """Raise for a tensor, whose gradient would be lost, and for what is no number at all."""
+    """Raise TypeError unless ``value`` is a number; a tensor is none, it would get no gradient."""
     if isinstance(value, (Tensor, str, list, tuple)) or value is None:
         raise TypeError(f"{name} must be a number; got {type(value).__name__}")
 
@@ -76,7 +80,7 @@ def check_probability(name: str, value: float) -> None:
 
 
 def check_grouped(name: str, heads: int, value_heads: int) -> None:
-    """Raise unless the heads of value can serve all heads in turn."""
+    """Raise ValueError unless the number of value heads divides the number of heads."""
     if value_heads == 0 and heads == 0:
         return
     if value_heads == 0 or heads % value_heads:
@@ -87,7 +91,7 @@ def check_grouped(name: str, heads: int, value_heads: int) -> None:
 def check_edge_features(
     edge_attr: Tensor | None, edge_proj: Tensor | None, num_edges: int, heads: int, channels: int
 ) -> None:
-    """Raise unless both are absent or [e, d] and [h, c, d]."""
+    """Raise ValueError unless edge_attr is [e, d] and edge_proj [h, c, d], or both are None."""
     if (edge_attr is None) != (edge_proj is None):
         raise ValueError("edge_attr and edge_proj go together; got only one of them")
     if edge_attr is not None and edge_proj is not None:
@@ -96,9 +100,9 @@ def check_edge_features(
 
 
 def as_bias(attn_bias: T, like: Tensor) -> T | Tensor:
-    """Return a boolean mask as a bias: 0 keeps an edge (True), -inf drops it (False).
+    """Convert a boolean mask to a bias: 0 for True, which keeps an edge, and -inf for False.
 
-    Anything but a mask is returned as it is: its checks come later.
+    Any other value is returned unchanged, and is checked later.
     """
     if not isinstance(attn_bias, Tensor) or attn_bias.dtype != torch.bool:
         return attn_bias
@@ -109,7 +113,7 @@ def as_bias(attn_bias: T, like: Tensor) -> T | Tensor:
 def check_edge_terms(
     attn_bias: Tensor | None, edge_weight: Tensor | None, num_edges: int, heads: int
 ) -> None:
-    """Raise unless attn_bias is [e, h] or [e, 1] and edge_weight [e], where they are present."""
+    """Raise ValueError unless attn_bias is [e, h], [e, 1] or None, and edge_weight [e] or None."""
     if attn_bias is not None:
         check_shape("attn_bias", attn_bias, num_edges, "h")
         if attn_bias.shape[1] not in (1, heads):
@@ -121,9 +125,9 @@ def check_edge_terms(
 
 
 def new_seed(dropout: float, device: torch.device, edge_offset: int = 0) -> Tensor | None:
-    """What the generator of dropout is keyed on, or None without dropout: [2] int64.
+    """Return the seed of dropout, [2] int64, or None without dropout.
 
-    A key, drawn from torch's own generator, and the canonical number of the first edge.
+    It is a key, drawn from torch's generator, and the index of the graph's first edge.
     """
     if dropout == 0.0:
         return None

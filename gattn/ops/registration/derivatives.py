@@ -1,4 +1,4 @@
-"""How an operator is differentiated: by its reference, or first by a kernel of its own."""
+"""Derivatives of operators: by a backward kernel, or by differentiating the reference."""
 
 from __future__ import annotations
 
@@ -33,11 +33,14 @@ def by_reference(
 def by_kernel(
     backward: Operator, gradients: Iterable[str], wants: Iterable[str] = (), **called: str
 ) -> Derivative:
-    """First derivatives by an operator, those of higher order by the reference.
+    """Return a derivative that runs an operator for the first order, and the reference for higher.
 
-    The operator returns the ``gradients`` of these inputs, of those in ``wants`` only where they
-    are needed. Its own first input is the gradient that came; the others are called as they were
-    in forward, or what ``called`` says was called otherwise there.
+    Args:
+        backward: operator whose first input is the gradient of the output, and whose other
+            parameters have the names that they have in forward.
+        gradients: names of the inputs whose gradients ``backward`` returns, in its order.
+        wants: names of the inputs whose gradients are computed only if ``wants_NAME`` is set.
+        **called: name in forward of each parameter of ``backward`` whose names differ.
     """
     gradients, flags = tuple(gradients), {f"wants_{name}": name for name in wants}
     names = tuple(called.get(name, name) for name in backward.parameters)
@@ -52,7 +55,7 @@ def by_kernel(
             saved[flag] = name in requested
         args = map(saved.__getitem__, names)
         if torch_internals.forward_mode_active():
-            result = backward.overload(*args)  # refuses tangents
+            result = backward.overload(*args)  # raises an error for tangents
         else:
             result = below_autograd(backward.overload, *args)
         return dict(zip(gradients, result if len(gradients) > 1 else (result,)))
@@ -63,14 +66,14 @@ def by_kernel(
 def reference_gradients(
     function: Callable[..., Any], inputs: tuple[Tensor | None, ...], grads: tuple[Any, ...]
 ) -> tuple[Tensor | None, ...]:
-    """Gradients by differentiating the reference, in their turn differentiable where grad is on.
+    """Differentiate a function by autograd; the gradients are differentiable in grad mode.
 
-    ``function`` takes the inputs and returns as many outputs as there are ``grads``. A gradient
-    that autograd did not ask for, or of an absent input, is None.
+    ``function`` takes the inputs and returns one output for each of ``grads``. The gradient of an
+    absent input, or of one that requires none, is None.
     """
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
-        # One tensor may stand for two inputs: an alias of its own tells their gradients apart.
+        # Two inputs may be the same tensor. A view of each keeps their gradients separate.
         inputs = tuple(None if t is None else t.view_as(t) for t in inputs)
         outputs = function(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)

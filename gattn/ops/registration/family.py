@@ -1,4 +1,4 @@
-"""A family of scores: attention by one kernel forward and one backward, declared once."""
+"""Declaration of an attention function that has one forward and one backward kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gattn.ops.registration.shapes import Out
 
 
 class Family:
-    """The operators ``NAME_forward`` and ``NAME_backward``, and the attention that they make."""
+    """Attention with one score function: the operators ``NAME_forward`` and ``NAME_backward``."""
 
     def __init__(
         self,
@@ -29,25 +29,24 @@ class Family:
         fallback_input: Mapping[str, str] | None = None,
         optional_grads: Iterable[str] = (),
     ) -> None:
-        """Declare a family.
+        """Declare both operators.
 
         Args:
-            name: such as "gat".
-            inputs: tensors by their shapes in letters; "?" after the shape of one that may be
-                absent.
-            settings: the numbers and choices that the reference takes, too.
-            outputs: the attention itself, and what backward wants to know of it. Backward is given
-                them all, but ``out_acc`` in the place of the first.
-            reference: the attention in plain PyTorch: of the inputs, the layout, the seed of
-                dropout and the settings.
-            flags: booleans that only the kernels of forward take, beside ``needs_backward``.
-            fallback_input: for an input that may be absent, the one that then stands for it.
-            optional_grads: inputs whose gradients backward leaves out where nobody asks:
-                ``wants_NAME`` tells it.
+            name: prefix of the operators, for example "gat".
+            inputs: shapes of the inputs in letters, by name; an optional input ends in "?".
+            settings: types of the numbers and choices that kernels and reference take, by name.
+            outputs: the result, then the statistics that forward saves for backward. Backward takes
+                ``out_acc`` and the statistics, not the result.
+            reference: the attention in plain PyTorch, a function of the inputs, the layout, the
+                seed of dropout and the settings.
+            flags: booleans that only the forward kernels take, in addition to ``needs_backward``.
+            fallback_input: by name of an optional input, the input that is used if it is absent.
+            optional_grads: inputs for which backward computes the gradient only if its flag
+                ``wants_NAME`` is set.
         """
         optional_grads = tuple(optional_grads)
-        first, *retained = outputs
-        statistics = ["out_acc", *(n for n in retained if n != "out_acc")]
+        first, *others = outputs
+        statistics = ["out_acc", *(n for n in others if n != "out_acc")]
 
         def gradient(name: str, shape: str) -> Out:
             conditions = [name] if shape.endswith("?") else []
@@ -87,7 +86,7 @@ class Family:
         backend: str | None,
         flags: tuple[bool, ...] = (),
     ) -> Tensor:
-        """The attention, on the backend for the device of its first input or on that named."""
+        """Compute the attention on ``backend``, by default that for the first input's device."""
         lead = inputs[0]
         assert lead is not None
         backend = select(backend, lead.device)

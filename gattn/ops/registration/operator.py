@@ -1,9 +1,9 @@
-"""Operators of torch's dispatcher, each declared once.
+"""Declaration of operators, and their registration with torch's dispatcher.
 
-From its declaration an operator has its schema, its kernel on every backend, a fake one for
-tracing, and its derivative. The derivative is registered at the dispatcher's Autograd key: that
-keeps the operator opaque to torch.compile and costs less per call than
-torch.library.register_autograd.
+A declaration contains all that is registered for an operator: its schema, its kernel on every
+backend, a fake kernel for tracing, and its derivative. The derivative is registered at the
+dispatcher's Autograd key. This keeps the operator opaque to torch.compile, and takes less time per
+call than torch.library.register_autograd.
 """
 
 from __future__ import annotations
@@ -23,38 +23,42 @@ from gattn.ops.registration.backend import launchers, select
 from gattn.ops.registration.shapes import Out, Shapes
 
 SavedValues = dict[str, Any]
-"""What an operator was called with and what it returned, by name, as far as it is kept."""
+"""Arguments and outputs of a call that are saved for backward, by name."""
 Gradients = Mapping[str, Tensor | None]
 Derivative = Callable[["Operator", Tensor, SavedValues, frozenset[str]], Gradients]
-"""(operator, gradient of its first output, what was given, inputs whose gradients are wanted)."""
+"""Function that computes the gradients of an operator's inputs.
+
+Its arguments are the operator, the gradient of the first output, the saved values, and the names of
+the inputs that require a gradient."""
 Setting = type[float] | type[bool] | tuple[str, ...]
-"""A number, a boolean, or a choice among words."""
+"""Type of a setting: a number, a boolean, or a choice among these strings."""
 
 OPERATORS: dict[str, Operator] = {}
-"""Every operator that is declared, by name."""
+"""All declared operators by name."""
 
 DIMENSIONS: dict[str, str | None] = {
     "n": None, "m": None, "e": None, "h": "heads", "u": "value_heads", "c": "channels",
     "w": "value_channels", "d": "features", "b": "bias_heads",
 }  # fmt: skip
-"""What the C++ kernels call the lengths that letters stand for; None for those that they are told
-otherwise, as by a layout. A shape may have no other letter."""
+"""Field of the C++ kernels' arguments for the length of each letter in a shape.
+
+It is None for a length that a kernel reads from the layout. Shapes have no other letters."""
 
 _library = torch.library.Library("gattn", "DEF")
 _TRANSFORMED = (
     "gattn::{name} does not run under torch.func.{transform}. Its plain PyTorch form does: pass "
-    "backend='reference' to a function that takes it, or set GATTN_BACKEND=reference. (Layers take "
-    "b sets of features on one graph without vmap, as [b, n, d].)"
+    "backend='reference' if the function has this argument, or set GATTN_BACKEND=reference. "
+    "(Layers take b sets of features on one graph without vmap, as [b, n, d].)"
 )
 
-_SEED = "gattn::{name}: seed must be [2], a key and the number of the first edge, not {shape}"
+_SEED = "gattn::{name}: seed must be [2], a key and the index of the first edge, not {shape}"
 
 
 class Operator:
-    """An operator, whose kernel is a function of its name in each backend.
+    """Operator whose kernel in each backend is the function of the same name.
 
-    It takes, in this order: inputs, statistics, the layout, the seed, settings, flags, and the
-    name of the backend. The reference takes the same but for flags and backend.
+    Its arguments are, in this order: inputs, statistics, the layout, the seed, settings, flags, and
+    the name of the backend. The reference takes the same arguments without flags and backend.
     """
 
     def __init__(
@@ -77,19 +81,21 @@ class Operator:
         """Define an operator.
 
         Args:
-            name: its own and that of its kernels.
-            inputs: tensors of one dtype, by their shapes; see :mod:`gattn.ops.registration.shapes`.
-            outputs: likewise.
-            statistics: tensors that another operator returned.
-            layout: whether it takes the layout of a graph.
-            seed: whether it takes the generator's key, or None for no dropout.
-            settings: numbers, booleans and choices.
-            flags: booleans that the reference does not take.
-            fallback_input: for an input that may be absent, the one that then stands for it.
-            lengths: what the C++ kernel calls the lengths that letters stand for.
+            name: name of the operator and of its kernels.
+            inputs: shapes of the inputs by name; all inputs have the same dtype. See
+                :mod:`gattn.ops.registration.shapes`.
+            outputs: shapes of the outputs by name.
+            statistics: names of tensors that another operator returned.
+            layout: whether the operator takes the layout of a graph.
+            seed: whether the operator takes the key of the random generator (None: no dropout).
+            settings: types of the numbers, booleans and choices by name.
+            flags: names of booleans that the reference does not take.
+            fallback_input: by name of an optional input, the input that is used if it is absent.
+            lengths: field of the C++ kernel's arguments for the length of each letter.
             reference: the operator in plain PyTorch.
-            derivative: how the gradients of its inputs are found from that of its first output.
-            saves: what ``derivative`` is given, beside the layout, the settings and the flags.
+            derivative: function that computes the gradients of the inputs.
+            saves: names of the values that ``derivative`` reads; the layout, the settings and the
+                flags are always saved.
         """
         settings = settings or {}
         types = {n: "Tensor?" if shape.endswith("?") else "Tensor" for n, shape in inputs.items()}
@@ -98,7 +104,7 @@ class Operator:
         types |= {"seed": "Tensor?"} if seed else {}
         types |= {n: "str" if isinstance(t, tuple) else t.__name__ for n, t in settings.items()}
         self.reference_args = tuple(types)[len(inputs) :]
-        """What the reference takes after the inputs."""
+        """Names of the arguments that the reference takes after the inputs."""
         types |= dict.fromkeys(flags, "bool") | {"backend": "str"}
 
         self.name = name
@@ -109,27 +115,28 @@ class Operator:
         self._shapes = Shapes(self.parameters, inputs, outputs, self.fallback_input)
         unknown = set(self._shapes.letters) - lengths.keys()
         if unknown:
-            raise ValueError(f"{name}: lengths must say what {min(unknown)!r} is to a C++ kernel")
+            raise ValueError(f"{name}: lengths must have a field of the C++ kernel for the letter "
+                             f"{min(unknown)!r}")  # fmt: skip
         self._lengths = tuple(map(lengths.__getitem__, self._shapes.letters))
-        named = (*self.parameters, *self.outputs)
-        self._words = tuple(
-            (named.index(n), kind) for n, kind in settings.items() if isinstance(kind, tuple)
+        names = (*self.parameters, *self.outputs)
+        self._choices = tuple(
+            (names.index(n), kind) for n, kind in settings.items() if isinstance(kind, tuple)
         )
-        self._layout = named.index("layout") if layout else None
-        self._out_acc = named.index("out_acc") if "out_acc" in outputs else None
+        self._layout = names.index("layout") if layout else None
+        self._out_acc = names.index("out_acc") if "out_acc" in outputs else None
         self._saved = tuple(saves)
-        self._saved_at = tuple(named.index(n) for n in self._saved)
+        self._saved_index = tuple(names.index(n) for n in self._saved)
         first = "out_acc" if self._out_acc is not None else self.outputs[0]
-        self.keeps_out = self._saved.index(first) if first in self._saved else None
-        """Index of the first output (or its sum of values) among the saved tensors, or None."""
-        self._unsaved = (*settings, *self.flags, "backend")
-        self._unsaved_at = slice(-len(self._unsaved), None)
-        self._function = type(f"_{name}", (_Recorded,), {})
+        self.saved_out = self._saved.index(first) if first in self._saved else None
+        """Index of the first output (or of ``out_acc``) among the saved tensors, or None."""
+        self._constants = (*settings, *self.flags, "backend")
+        self._constants_slice = slice(-len(self._constants), None)
+        self._function = type(f"_{name}", (_OperatorFunction,), {})
         self.overload = self._register(types)
         OPERATORS[name] = self
 
     def __call__(self, *args: Any, backend: str | None) -> Any:
-        """Run it on the backend for the device of its first input, or on the one of this name."""
+        """Run the operator on the named backend, or on that for the device of the first input."""
         backend = select(backend, args[0].device)
         if backend == "reference":
             assert self.reference is not None
@@ -139,12 +146,13 @@ class Operator:
         return self.overload(*args, backend)
 
     def _register(self, types: Mapping[str, str]) -> Callable[..., Any]:
-        """Define and implement it with the dispatcher."""
+        """Register the schema and all kernels with torch's dispatcher."""
         name = self.name
-        selected = ", ".join(f"{kind} {n}" for n, kind in types.items())
-        returned = ", ".join(["Tensor"] * len(self.outputs))
-        returned = returned if len(self.outputs) == 1 else f"({returned})"
-        _library.define(f"{name}({selected}) -> {returned}", tags=(torch.Tag.pt2_compliant_tag,))
+        schema_inputs = ", ".join(f"{kind} {n}" for n, kind in types.items())
+        returns = ", ".join(["Tensor"] * len(self.outputs))
+        returns = returns if len(self.outputs) == 1 else f"({returns})"
+        schema = f"{name}({schema_inputs}) -> {returns}"
+        _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
         overload = getattr(torch.ops.gattn, name).default
         at_seed = self.parameters.index("seed") if "seed" in types else None
 
@@ -158,8 +166,9 @@ class Operator:
         def autograd(*args: Any) -> Any:
             if torch_internals.forward_mode_active() and any(map(_has_tangent, args)):
                 raise RuntimeError(
-                    f"gattn::{name} has no forward-mode derivative; backend='reference' has one, "
-                    "or GATTN_BACKEND=reference where a function does not take it"
+                    f"gattn::{name} has no forward-mode derivative; the reference has one: pass "
+                    "backend='reference', or set GATTN_BACKEND=reference if the function has no "
+                    "argument backend"
                 )
             if self.derivative is not None and wants_grad(*args):
                 if torch_internals.transforms_active():
@@ -176,7 +185,7 @@ class Operator:
             return torch_internals.map_one_by_one(overload, args)
 
         def fake(*args: Any) -> Any:
-            return self._returned(
+            return self._unpack_single(
                 self._shapes.allocate_outputs(args, self._shapes.lengths(args), _fake_empty)
             )
 
@@ -188,59 +197,62 @@ class Operator:
         return overload
 
     def _on_cpu(self, args: Sequence[Any]) -> Any:
-        """Make room for the outputs and launch the C++ kernel."""
+        """Allocate the outputs and launch the C++ kernel."""
         lengths = self._shapes.lengths(args)
         outputs = self._shapes.allocate_outputs(args, lengths, cpu.empty)
         values = [*args, *outputs, *lengths]
-        for position, words in self._words:
-            values[position] = words.index(args[position])
+        for position, choices in self._choices:
+            values[position] = choices.index(args[position])
         self._launch(values)
-        return self._returned(outputs)
+        return self._unpack_single(outputs)
 
     @functools.cached_property
     def _launch(self) -> cpu.Launcher:
-        """The C++ kernel, which has a field for each parameter, output and length."""
+        """Launcher of the C++ kernel, with a field for each parameter, output and length."""
         names = (*self.parameters, *self.outputs, *self._lengths)
         fields = self._fields
-        places = {n: at for at, n in enumerate(names) if n in fields}
-        # Kernels of one file share their fields: a tensor or a length may be another's alone. A
-        # setting of one is a setting of all, or it would be zero here in silence.
-        alike = [o for o in OPERATORS.values() if cpu.share_fields(o.name, self.name)]
-        absent = set().union(*(o._fields.difference(o.settings) for o in alike))
-        return cpu.Launcher(self.name, places, absent if "seed" in fields else {*absent, "dropout"})
+        positions = {n: i for i, n in enumerate(names) if n in fields}
+        # All kernels of one C++ file have the same struct of arguments. Tensors and lengths of
+        # other operators may stay unset. Settings may not: they would silently be zero.
+        related = [o for o in OPERATORS.values() if cpu.share_fields(o.name, self.name)]
+        absent = set().union(*(o._fields.difference(o.settings) for o in related))
+        absent = absent if "seed" in fields else {*absent, "dropout"}
+        return cpu.Launcher(self.name, positions, absent)
 
     @property
     def _fields(self) -> set[str]:
-        """What its C++ kernel is given, by name."""
+        """Names of the values that the C++ kernel receives."""
         names = {*self.parameters, *self.outputs, *filter(None, self._lengths)}
         return names.difference(self.flags, ("backend",))
 
-    def _returned(self, outputs: list[Tensor]) -> Any:
+    def _unpack_single(self, outputs: list[Tensor]) -> Any:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def keep(self, args: Sequence[Any], outputs: Sequence[Tensor]) -> tuple[list[Any], Any]:
-        """Return what the derivative needs: tensors, those of the layout last, and the rest."""
+    def values_to_save(
+        self, args: Sequence[Any], outputs: Sequence[Tensor]
+    ) -> tuple[list[Any], Any]:
+        """Return the tensors that backward needs (the layout's last), and the other arguments."""
         values = [*args, *outputs]
         if self._out_acc is not None:
             values[self._out_acc] = value_sum(outputs[0], values[self._out_acc])
-        tensors = [values[position] for position in self._saved_at]
+        tensors = [values[position] for position in self._saved_index]
         if self._layout is not None:
             tensors += args[self._layout]
-        return tensors, args[self._unsaved_at]
+        return tensors, args[self._constants_slice]
 
-    def saved_values(self, tensors: Sequence[Tensor], rest: Sequence[Any]) -> SavedValues:
-        """Return the values that :meth:`keep` returned, by name."""
+    def saved_values(self, tensors: Sequence[Tensor], constants: Sequence[Any]) -> SavedValues:
+        """Return the values that :meth:`values_to_save` returned as a dictionary by name."""
         saved: SavedValues = dict(zip(self._saved, tensors))
         if self._layout is not None:
             saved["layout"] = Layout(*tensors[len(self._saved) :])
-        saved.update(zip(self._unsaved, rest))
+        saved.update(zip(self._constants, constants))
         return saved
 
     def recompute_output(self, saved: SavedValues) -> None:
         """Compute the first output again from the saved values, with the same bits."""
-        assert self.keeps_out is not None
+        assert self.saved_out is not None
         result = below_autograd(self.overload, *map(saved.__getitem__, self.parameters))
-        saved[self._saved[self.keeps_out]] = result if isinstance(result, Tensor) else result[0]
+        saved[self._saved[self.saved_out]] = result if isinstance(result, Tensor) else result[0]
 
 
 class WriteGuard(NamedTuple):
@@ -251,35 +263,35 @@ class WriteGuard(NamedTuple):
 
     @classmethod
     def of(cls, out: Tensor) -> WriteGuard:
-        """A tensor of no memory, in which torch counts the writes to the other."""
+        """Create a guard that shares the version counter of ``out`` but not its memory."""
         witness = out.detach()
-        witness.data = _NOTHING
+        witness.data = _EMPTY
         return cls(witness, out._version)
 
     def is_written(self) -> bool:
-        """Whether torch has counted a write."""
+        """Return True if torch has counted a write to the tensor."""
         return self.witness._version != self.version
 
 
-_NOTHING = torch.empty(0, device="cpu")
+_EMPTY = torch.empty(0, device="cpu")
 
 
-class _Recorded(torch.autograd.Function):
-    """An operator as autograd sees it: its first output has a derivative.
+class _OperatorFunction(torch.autograd.Function):
+    """Autograd function of an operator, whose first output is differentiable.
 
-    Backward wants to know the first output, which the caller may write to, as ReLU(inplace=True)
-    does: then it is computed once more.
+    Backward may need the first output. If the caller has written to it, as ReLU(inplace=True) does,
+    backward computes it again.
     """
 
     @staticmethod
     def forward(ctx: Any, operator: Operator, *args: Any) -> Any:
         result = below_autograd(operator.overload, *args)
         outputs = (result,) if isinstance(result, Tensor) else tuple(result)
-        tensors, ctx.rest = operator.keep(args, outputs)
-        ctx.operator, ctx.output_guard, at = operator, None, operator.keeps_out
-        if at is not None and tensors[at] is outputs[0] and type(outputs[0]) is Tensor:
+        tensors, ctx.constants = operator.values_to_save(args, outputs)
+        ctx.operator, ctx.output_guard, index = operator, None, operator.saved_out
+        if index is not None and tensors[index] is outputs[0] and type(outputs[0]) is Tensor:
             ctx.output_guard = WriteGuard.of(outputs[0])
-            tensors[at] = outputs[0].data
+            tensors[index] = outputs[0].data
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         if len(outputs) == 1:
@@ -290,13 +302,13 @@ class _Recorded(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         operator: Operator = ctx.operator
-        tensors = ctx.saved_tensors  # read once, as checkpointing demands
+        tensors = ctx.saved_tensors  # activation checkpointing allows only one access
         result: Gradients = {}
         if grads[0] is not None:
             assert operator.derivative is not None
             needed = zip(operator.inputs, ctx.needs_input_grad[1:])
             requested = frozenset([name for name, is_needed in needed if is_needed])
-            saved = operator.saved_values(tensors, ctx.rest)
+            saved = operator.saved_values(tensors, ctx.constants)
             if ctx.output_guard is not None and ctx.output_guard.is_written():
                 operator.recompute_output(saved)
             result = operator.derivative(operator, grads[0], saved, requested)
@@ -309,28 +321,31 @@ def _fake_empty(like: Tensor, *shape: int, dtype: torch.dtype) -> Tensor:
 
 
 def _has_tangent(arg: Any) -> bool:
-    """Whether forward-mode differentiation carries a tangent on this argument."""
+    """Return True if an argument is a tensor with a tangent of forward-mode differentiation."""
     return isinstance(arg, Tensor) and torch_internals.has_tangent(arg)
 
 
 def is_transformed() -> bool:
-    """Whether torch.func or forward-mode differentiation is at work."""
+    """Return True within a transform of torch.func or a forward-mode differentiation."""
     return torch_internals.transforms_active() or torch_internals.forward_mode_active()
 
 
 def below_autograd(operator: Callable[..., Any], *args: Any) -> Any:
-    """Call an operator without recording it."""
+    """Call an operator without recording the call for autograd."""
     with torch_internals.below_autograd():
         return operator(*args)
 
 
 def value_sum(out: Tensor, out_acc: Tensor) -> Tensor:
-    """The sum of the values: ``out_acc`` where out was rounded or added to."""
+    """Return the weighted sum of the values in the accumulation dtype.
+
+    It is ``out_acc``, or ``out`` if ``out_acc`` is empty because ``out`` has the same values.
+    """
     return out_acc if out_acc.numel() else out
 
 
 def wants_grad(*args: Any) -> bool:
-    """Whether autograd will ask for the derivative with respect to one of these."""
+    """Return True if grad mode is on and one of the arguments requires a gradient."""
     return torch.is_grad_enabled() and any(
         isinstance(arg, Tensor) and arg.requires_grad for arg in args
     )

@@ -1,7 +1,7 @@
-"""Trace of the decisions that an operator takes where torch's dispatcher does not see them.
+"""Trace of the execution paths that operators take, which :func:`gattn.explain_path` reads.
 
-:func:`gattn.explain_path` listens to it. An operator on the kernels of a backend is seen by the
-dispatcher; the reference, and a function of edges, are plain PyTorch.
+torch's dispatcher sees the operators that run on compiled kernels. It does not see that the
+reference or a user's function of edges runs, because these are plain PyTorch: they report here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gattn.ops.registration.backend import reference_reason
 
 
 class PathEvent(NamedTuple):
-    """One decision: which operator ran, on what, and why it is slow."""
+    """Operator that ran, its backend, its execution path, and the reason if the path is slow."""
 
     operator: str
     backend: str
@@ -24,19 +24,21 @@ class PathEvent(NamedTuple):
 
 
 class PathListener(NamedTuple):
-    """The events of one dry run, and the thread that runs it."""
+    """List that collects the events of one dry run, and the identifier of its thread."""
 
     events: list[PathEvent]
     thread: int
 
 
 listeners: list[PathListener] = []
-"""The dry runs that are under way: empty in ordinary use, which is all that a hot path checks."""
+"""Listeners of the dry runs in progress.
+
+Ordinary calls check only that this list is empty, which takes almost no time."""
 
 
 @contextmanager
 def listen() -> Iterator[list[PathEvent]]:
-    """Collect the events of this thread."""
+    """Collect the events of this thread within the context, in the list that is yielded."""
     listener = PathListener([], threading.get_ident())
     listeners.append(listener)
     try:
@@ -46,17 +48,17 @@ def listen() -> Iterator[list[PathEvent]]:
 
 
 def is_dry_run() -> bool:
-    """Return True if this thread computes shapes alone, for :func:`gattn.explain_path`."""
+    """Return True if this thread runs :func:`gattn.explain_path`, which computes only shapes."""
     return any(listener.thread == threading.get_ident() for listener in listeners)
 
 
 def report(operator: str, backend: str, path: str, reason: str = "") -> None:
-    """Add an event to the dry runs of this thread."""
+    """Add an event to the lists of the dry runs in this thread."""
     for listener in listeners:
         if listener.thread == threading.get_ident():
             listener.events.append(PathEvent(operator, backend, path, reason))
 
 
 def report_reference(operator: str, device_type: str) -> None:
-    """Add the event of an operator in plain PyTorch, with the reason for it."""
+    """Report that an operator runs in plain PyTorch, with the reason."""
     report(operator, "reference", "reference", reference_reason(device_type))

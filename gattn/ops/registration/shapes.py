@@ -1,8 +1,9 @@
-"""Shapes in letters: the lengths that an operator's inputs have, and room for its outputs.
+"""Symbolic shapes of an operator's inputs and outputs, and allocation of the outputs.
 
-n destination nodes, m source nodes, e edges, h heads, c channels, d edge features; u and w are the
-heads and the channels of a value that has its own (h_v and c_v in docstrings), b the heads of a
-bias, which are h or 1. A shape that ends in "?" is that of an input that may be absent: "e h?".
+A shape is a string of letters such as "e h": n destination nodes, m source nodes, e edges, h heads,
+c channels, d edge features. If the value has other heads and channels, they are u and w (h_v and
+c_v in docstrings). b is the number of heads of a bias, which is h or 1. A question mark at the end,
+as in "e h?", marks an optional input.
 """
 
 from __future__ import annotations
@@ -18,39 +19,42 @@ from gattn.kernels.precision import acc_dtype, is_rounded
 from gattn.layout.layout import Layout
 
 Empty = Callable[..., Tensor]
-"""Makes room: ``empty(like, *shape, dtype=dtype)``."""
+"""Function that allocates a tensor: ``empty(like, *shape, dtype=dtype)``."""
 
 _FIELDS = {"n": ("rowptr", "colptr"), "m": ("colptr", "rowptr"), "e": ("col", "row")}
-"""Which tensor of a layout has a length that no input has, and which that of its transpose."""
+"""Tensors of a layout, and of its transpose, whose length gives n, m or e if no input does."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Out:
-    """An output of an operator, by its shape and when it is kept."""
+    """Declaration of an output: its shape, its dtype, and the conditions under which it exists."""
 
     shape: str
     acc: bool = False
-    """In the dtype that sums run in, not in that of the inputs."""
+    """Whether the dtype is the accumulation dtype instead of that of the inputs."""
     only_if: tuple[str, ...] = ()
-    """Flags that must be set and inputs that must be given: without them it has no rows."""
+    """Flags that must be set and inputs that must be present; otherwise the output is empty."""
     of_sum: bool = False
-    """It is the first output before that is rounded, or before something is added to it."""
+    """Whether this is the first output before it is rounded and before an input is added to it."""
     added: str | None = None
-    """The input that adds to the first output, where it is given."""
+    """Optional input that is added to the first output."""
 
 
 def acc(shape: str, *only_if: str) -> Out:
-    """A statistic that forward keeps for backward."""
+    """Declare a statistic that forward saves for backward, in the accumulation dtype."""
     return Out(shape, acc=True, only_if=only_if)
 
 
 def out_acc(shape: str, added: str | None = None) -> Out:
-    """The sum of the values, kept where backward asks and the output is not just that."""
+    """Declare the weighted sum of the values, which forward saves for backward.
+
+    It is empty if the first output is the same: not rounded and without an added input.
+    """
     return Out(shape, acc=True, only_if=("needs_backward",), of_sum=True, added=added)
 
 
 class Shapes:
-    """The shapes of one operator, with all that can be known of them before it is called."""
+    """Shapes of one operator, resolved as far as possible before the operator is called."""
 
     def __init__(
         self,
@@ -59,27 +63,30 @@ class Shapes:
         outputs: Mapping[str, Out],
         fallback_input: Mapping[str, str],
     ) -> None:
-        """``fallback_input`` names the input that serves where another is absent."""
-        at = {name: position for position, name in enumerate(parameters)}
+        """Resolve the letters; ``fallback_input`` names the input to use if another is absent."""
+        positions = {name: position for position, name in enumerate(parameters)}
         sources: dict[str, tuple[int | None, int, int | None]] = {}
-        for name in sorted(inputs, key=lambda name: inputs[name].endswith("?")):  # given ones first
-            other = at[fallback_input[name]] if name in fallback_input else None
+        # Required inputs come first, because an optional input may be absent.
+        for name in sorted(inputs, key=lambda name: inputs[name].endswith("?")):
+            other = positions[fallback_input[name]] if name in fallback_input else None
             for axis, letter in enumerate(inputs[name].rstrip("?").split()):
-                sources.setdefault(letter, (at[name], axis, other))
+                sources.setdefault(letter, (positions[name], axis, other))
         for letter in (letter for out in outputs.values() for letter in out.shape.split()):
             sources.setdefault(letter, (None, 0, None))
         self.letters = tuple(sources)
-        fields = _FIELDS if "layout" in at else {}
+        fields = _FIELDS if "layout" in positions else {}
         self._sources = tuple(
             (*source, [Layout._fields.index(field) for field in fields.get(letter, ())])
             for letter, source in sources.items()
         )
-        self._layout, self._transposed = at.get("layout", -1), at.get("transposed")
-        self._like = at[next(iter(inputs))]
-        self._output_specs = tuple(OutputSpec(out, self.letters, at) for out in outputs.values())
+        self._layout, self._transposed = positions.get("layout", -1), positions.get("transposed")
+        self._like = positions[next(iter(inputs))]
+        self._output_specs = tuple(
+            OutputSpec(out, self.letters, positions) for out in outputs.values()
+        )
 
     def lengths(self, args: Sequence[Any]) -> list[int]:
-        """The length of each letter, 0 for that of an absent input."""
+        """Return the length of each letter in a call; 0 for a letter of an absent input."""
         lengths = []
         for position, axis, fallback, fields in self._sources:
             t = None if position is None else args[position]
@@ -102,7 +109,7 @@ class Shapes:
     def allocate_outputs(
         self, args: Sequence[Any], lengths: Sequence[int], empty: Empty
     ) -> list[Tensor]:
-        """Uninitialised memory for the outputs."""
+        """Allocate uninitialised memory for the outputs of a call."""
         like = args[self._like]
         dtype = like.dtype
         sums = acc_dtype(dtype)
@@ -116,19 +123,19 @@ class Shapes:
 
 
 class OutputSpec:
-    """An output's letters and conditions as positions."""
+    """Declaration of an output with letters and names replaced by positions in lengths and args."""
 
-    def __init__(self, out: Out, letters: Sequence[str], at: Mapping[str, int]) -> None:
+    def __init__(self, out: Out, letters: Sequence[str], positions: Mapping[str, int]) -> None:
         self.acc, self.is_conditional = out.acc, bool(out.only_if)
         self.axes = tuple(letters.index(letter) for letter in out.shape.split())
-        self._conditions = tuple(at[name] for name in out.only_if)
+        self._conditions = tuple(positions[name] for name in out.only_if)
         self._of_sum = out.of_sum
-        self._added = None if out.added is None else at[out.added]
+        self._added = None if out.added is None else positions[out.added]
 
     def allocated_shape(
         self, shape: list[int], args: Sequence[Any], dtype: torch.dtype
     ) -> list[int]:
-        """Return the shape of an output that is computed, and an empty one for any other."""
+        """Return ``shape`` if the conditions of the output hold, and an empty shape if not."""
         for position in self._conditions:
             if args[position] is None or args[position] is False:
                 return [0, *shape[1:]] if self.acc and not self._of_sum else [0]

@@ -288,7 +288,7 @@ HELD = torch.ones(WIDTH, dtype=torch.float64, requires_grad=True)
 @pytest.mark.parametrize(
     ("score", "options", "error", "message"),
     [
-        (lambda q, k, e: (HELD * q).sum(-1), {}, ValueError, "must not hold a tensor that wants"),
+        (lambda q, k, e: (HELD * q).sum(-1), {}, ValueError, "must not capture a tensor that req"),
         (lambda q, k, e: torch.rand(q.shape[:2]), {}, ValueError, "must not draw random numbers"),
         (lambda q, k, e: q, {}, ValueError, r"score must give \[b, h\] for b edges; got 3 dim"),
         (lambda q, k, e: q.sum(), {}, ValueError, r"a row for each of 43 edges; got \(\)"),
@@ -298,16 +298,16 @@ HELD = torch.ones(WIDTH, dtype=torch.float64, requires_grad=True)
         (gaussian, {"query": torch.ones(5, 2)}, ValueError, "query must have 12 rows, one for"),
         (gaussian, {"edge_attr": torch.ones(5)}, ValueError, "edge_attr must have 43 rows"),
         (gaussian, {"key": [1.0]}, TypeError, "key must be a tensor; got float"),
-        (gaussian, {"value": ()}, TypeError, "value must be a tensor where there is no message"),
+        (gaussian, {"value": ()}, TypeError, "value must be a tensor if there is no message"),
         (gaussian, {"graph": "edges"}, TypeError, "graph must be a gattn.Graph"),
         (
             gaussian, {"message": lambda v, e: v[:, 0]}, ValueError,
             r"message must give \(b, 2, c\), a row for each of b edges and head; "
-            r"of 43 edges it gave \(43, 3\)",
+            r"for 43 edges it gave \(43, 3\)",
         ),
         (
             lambda q, k, e: (q * k).sum(-1)[:, :1] - torch.ones(len(q)), {}, ValueError,
-            r"score must give \[b, 2\] for b edges, .* of 43 edges it gave \(43, 43\)",
+            r"score must give \[b, 2\] for b edges, .* for 43 edges it gave \(43, 43\)",
         ),
         (gaussian, {"value": torch.ones(12, 2)}, ValueError, r"value must have shape \(12, h, c\)"),
     ],
@@ -326,7 +326,7 @@ def test_bad_input_gets_one_clear_error(score, options, error, message, hub, giv
 def test_compiled_chunks_give_the_same(hub, given, monkeypatch) -> None:
     """Of five chunks four are whole, and are scored and differentiated by compiled code."""
     monkeypatch.setattr(chunks, "CHUNK", 10)
-    monkeypatch.setattr(chunks, "WORTH", 4)
+    monkeypatch.setattr(chunks, "MIN_COMPILED_CHUNKS", 4)
     score = Perceptron().double()
     check_definition(hub, given, score, score.gated, "softmax")
 
@@ -432,7 +432,7 @@ def test_what_a_function_holds_is_no_error_where_nobody_wants_a_gradient(hub, gi
 
     with torch.no_grad():
         assert attention(score, *ends).shape == (NODES, HEADS, WIDTH)
-    with pytest.raises(ValueError, match="must not hold a tensor that wants a gradient"):
+    with pytest.raises(ValueError, match="must not capture a tensor that requires a gradient"):
         attention(score, *ends)
 
 
@@ -728,7 +728,7 @@ def test_complex_features_have_complex_gradients(size, hub, monkeypatch):
 
 @pytest.mark.parametrize("most", [1, 3])
 def test_gradients_at_hubs(most, hub, in_chunks, monkeypatch):
-    monkeypatch.setattr(chunks, "HUB", most)
+    monkeypatch.setattr(chunks, "HUB_DEGREE", most)
     check_gradients([a.requires_grad_() for a in _ends(hub)], hub)
 
 
@@ -769,9 +769,9 @@ def test_chunks_of_wide_rows_have_fewer_edges_where_gradients_are_added(channels
 def test_gradients_in_smaller_chunks_than_forward_and_at_hubs(monkeypatch):
     """Chunks of 16 edges forward, of 8 backward, of a graph with hubs at both ends."""
     monkeypatch.setattr(chunks, "CHUNK", 16)
-    monkeypatch.setattr(chunks, "LEAST", 4)
-    monkeypatch.setattr(chunks, "SHARE", 8 * 64)
-    monkeypatch.setattr(chunks, "HUB", 10)
+    monkeypatch.setattr(chunks, "MIN_CHUNK", 4)
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 8 * 64)
+    monkeypatch.setattr(chunks, "HUB_DEGREE", 10)
     torch.manual_seed(0)
     edges = torch.randint(0, 30, (2, 300))
     edges[0, :60], edges[1, 40:100] = 3, 7
@@ -863,5 +863,5 @@ def test_what_few_rows_hold_is_told_from_what_is_written_to_them():
 
     wanted = apply_edges(lambda q, k, e: q * k, x, x, graph)
     torch.testing.assert_close(apply_edges(cleared, x, x, graph), wanted)
-    with pytest.raises(ValueError, match="must not hold a tensor that wants a gradient"):
+    with pytest.raises(ValueError, match="must not capture a tensor that requires a gradient"):
         apply_edges(lambda q, k, e: q.add_(held) * k, x, x, graph)

@@ -71,7 +71,9 @@ def test_a_field_that_no_declaration_gives_a_value_is_refused(monkeypatch):
 
 
 def test_a_letter_without_a_length_is_refused():
-    with pytest.raises(ValueError, match="rotary: lengths must say what 'r' is to a C"):
+    with pytest.raises(
+        ValueError, match=r"rotary: lengths must have a field .* for the letter 'r'"
+    ):
         Operator("rotary", inputs={"query": "n h r"}, outputs={"out": shapes.Out("n h")})
     assert "rotary" not in OPERATORS
 
