@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from gattn.training import plots
@@ -234,7 +233,7 @@ def _losses(run: RunFacts) -> dict[str, Figure]:
     """Return the curves by file name; none if no network was trained."""
     if not run.histories:
         return {}
-    draw = partial(plots.learning_curve, run.histories)
+    draw = plots.learning_curve(run.histories).png
     return {"learning-curve": themed(draw, "Losses of training and validation by epoch")}
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
-
-import numpy as np
-from numpy.typing import ArrayLike
 
 from gattn.training import plots
 from gattn.training.plots.style import METRICS, number
 from gattn.training.report import Cell, Figure, Table
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from gattn.training.calibration import Reliability
 
 __all__ = [
@@ -23,12 +21,10 @@ __all__ = [
     "TARGETS",
     "Words",
     "best_of",
-    "classification_figures",
     "compare",
     "facts",
     "left_out",
     "part_figures",
-    "regression_figures",
     "themed",
     "write_plots",
 ]
@@ -56,14 +52,13 @@ CLASSES = Words("classes", "the predicted class", "a class, in the mean")
 
 
 def compare(
-    model: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]], *, part: str = "test"
+    model: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]
 ) -> tuple[Table, str]:
-    """Compare a model's metrics with those of the baselines.
+    """Compare a model's metrics on the test part with those of the baselines.
 
     Args:
         model: values by metric: rmse, mae, r2, roc_auc, pr_auc, accuracy.
         baselines: the same by the name of the baseline; a metric that one lacks is left empty.
-        part: name of the predicted part.
 
     Returns:
         A table with a row for each metric and the best value marked, and a sentence on the winner.
@@ -100,8 +95,8 @@ def compare(
             lost.append(
                 f"{name} by {METRICS[metric]} ({number(values[first[0]])} against {number(value)})"
             )
-    table = Table(("metric", "model", *names), tuple(rows), f"On the {part} part", tuple(best))
-    return table, _verdict(won, tied, lost, part)
+    table = Table(("metric", "model", *names), tuple(rows), "On the test part", tuple(best))
+    return table, _verdict(won, tied, lost)
 
 
 def best_of(values: Sequence[float], metric: str) -> list[int]:
@@ -117,26 +112,26 @@ def best_of(values: Sequence[float], metric: str) -> list[int]:
     return [i for i, value in enumerate(values) if value == best]
 
 
-def _verdict(won: Sequence[str], tied: Sequence[str], lost: Sequence[str], part: str) -> str:
+def _verdict(won: Sequence[str], tied: Sequence[str], lost: Sequence[str]) -> str:
     """Describe the metrics by which the model or a baseline is better, or equal."""
     if not (won or tied or lost):
-        return f"There is nothing to compare on the {part} part."
+        return "There is nothing to compare on the test part."
     if won and not tied and not lost:
-        return f"No baseline is better than the model on the {part} part."
+        return "No baseline is better than the model on the test part."
     clauses = [f"the model is best by {', '.join(won)}"] * bool(won)
     clauses += [f"a baseline is as good as the model: {', '.join(tied)}"] * bool(tied)
     another = " by another measure" * bool(won or tied)
     clauses += [f"a baseline is better{another}: {', '.join(lost)}"] * bool(lost)
-    return f"On the {part} part {'; '.join(clauses)}."
+    return f"On the test part {'; '.join(clauses)}."
 
 
-def facts(values: Mapping[str, Cell], caption: str = "") -> Table:
+def facts(values: Mapping[str, Cell]) -> Table:
     """Make a table of names and values: settings, versions, sizes.
 
     >>> facts({"epochs": 60, "device": "cpu"}).rows
     (('epochs', 60), ('device', 'cpu'))
     """
-    return Table(("name", "value"), tuple(values.items()), caption)
+    return Table(("name", "value"), tuple(values.items()))
 
 
 def left_out(errors: Mapping[int, str], rows: int, *, shown: int = 20) -> tuple[str, list[Table]]:
@@ -161,22 +156,22 @@ def left_out(errors: Mapping[int, str], rows: int, *, shown: int = 20) -> tuple[
     return sentence, [Table(("line", "why"), listed, caption)]
 
 
-def themed(plot: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
+def themed(draw: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
     """Draw a figure for light and for dark pages.
 
     Args:
-        plot: draws it; its option ``dark`` says for which page.
+        draw: draws it; its option ``dark`` says for which page.
         alt: what it shows, in words.
         caption: a sentence below it.
     """
-    return Figure(plot(dark=False), alt, caption, plot(dark=True))
+    return Figure(draw(dark=False), alt, caption, draw(dark=True))
 
 
 def part_figures(
     task: Literal["regression", "classification"],
-    y: ArrayLike,
-    mean: ArrayLike,
-    std: ArrayLike | None,
+    y: Tensor,
+    mean: Tensor,
+    std: Tensor | None,
     names: Sequence[str],
     reliability: Reliability,
     *,
@@ -188,91 +183,52 @@ def part_figures(
         task: what was predicted.
         y: measured values or classes [k, t], NaN where there is none.
         mean: predicted values, or probabilities of class 1, [k, t].
-        std: standard deviations of predicted values [k, t]; not read for classes.
+        std: standard deviations of predicted values [k, t]; no bars without them, and not read for
+            classes.
         names: of the t targets, with their units.
         reliability: of the intervals, or of the probabilities.
         words: what these are called.
 
     Returns:
-        The figures of :func:`regression_figures` or :func:`classification_figures`, and
-        ``calibration``.
+        Figures by file name without its ending. For numbers ``parity`` and ``residuals``, with
+        several targets ``parity-1``, ``residuals-1`` and so on, at most of the first twelve; for
+        classes ``roc`` and ``precision-recall`` of all targets together; and ``calibration``.
     """
-    name = _together(names, words)
-    if task == "regression":
-        figures = regression_figures(y, mean, std, names)
-        draw, alt = plots.coverage, f"Share of values inside intervals of {name}, by coverage"
-        caption = "The grey band contains nine in ten points of exact intervals."
-    else:
-        figures = classification_figures(y, mean, names, words=words)
-        draw = partial(plots.reliability, event=words.event)
-        alt = f"Frequency of {words.event} of {name}, by predicted probability"
-        caption = "On the dashed line, a predicted probability of 30 % occurs in 30 % of the rows."
-    return figures | {"calibration": themed(partial(draw, reliability, name=name), alt, caption)}
-
-
-def _together(names: Sequence[str], words: Words) -> str:
-    """Return one name for all targets."""
-    return names[0] if len(names) == 1 else f"{len(names)} {words.several}"
-
-
-def regression_figures(
-    y: ArrayLike, predicted: ArrayLike, std: ArrayLike | None, names: Sequence[str]
-) -> dict[str, Figure]:
-    """Draw parity and residuals of every target, at most of the first twelve.
-
-    Args:
-        y: measured values [k, t], NaN where there is none.
-        predicted: predicted values [k, t].
-        std: their standard deviations [k, t]; no bars without them.
-        names: of the t targets, with their units.
-
-    Returns:
-        Figures by file name without its ending: ``parity`` and ``residuals``, with several targets
-        ``parity-1``, ``residuals-1`` and so on.
-    """
-    measured, guess = np.asarray(y, np.float64), np.asarray(predicted, np.float64)
-    spread = None if std is None else np.asarray(std, np.float64)
+    name = names[0] if len(names) == 1 else f"{len(names)} {words.several}"
     figures: dict[str, Figure] = {}
-    for i, name in enumerate(names[:SHOWN]):
-        end = f"-{i + 1}" if len(names) > 1 else ""
-        pair = measured[:, i], guess[:, i]
-        figures[f"parity{end}"] = themed(
-            partial(plots.parity, *pair, None if spread is None else spread[:, i], name=name),
-            f"Predicted against measured values of {name}",
+    if task == "regression":
+        for i, target in enumerate(names[:SHOWN]):
+            end = f"-{i + 1}" if len(names) > 1 else ""
+            bars = None if std is None else std[:, i]
+            figures[f"parity{end}"] = themed(
+                plots.parity(y[:, i], mean[:, i], bars, name=target).png,
+                f"Predicted against measured values of {target}",
+            )
+            figures[f"residuals{end}"] = themed(
+                plots.residuals(y[:, i], mean[:, i], name=target).png,
+                f"Histogram of the errors of {target}",
+            )
+        figures["calibration"] = themed(
+            plots.coverage(reliability, name=name).png,
+            f"Share of values inside intervals of {name}, by coverage",
+            "The grey band contains nine in ten points of exact intervals.",
         )
-        figures[f"residuals{end}"] = themed(
-            partial(plots.residuals, *pair, name=name),
-            f"Histogram of the errors of {name}",
-        )
+        return figures
+    figures["roc"] = themed(
+        plots.roc(y, mean, name=name, several=words.several).png,
+        f"True against false positives of {name}",
+    )
+    figures["precision-recall"] = themed(
+        plots.precision_recall(y, mean, name=name, several=words.several).png,
+        f"Precision against recall of {name}",
+        f"The dashed line is the share of {words.positive}: the precision of guessing.",
+    )
+    figures["calibration"] = themed(
+        plots.reliability(reliability, name=name, event=words.event).png,
+        f"Frequency of {words.event} of {name}, by predicted probability",
+        "On the dashed line, a predicted probability of 30 % occurs in 30 % of the rows.",
+    )
     return figures
-
-
-def classification_figures(
-    y: ArrayLike, probability: ArrayLike, names: Sequence[str], *, words: Words = TARGETS
-) -> dict[str, Figure]:
-    """Draw ROC, and precision against recall, of all targets together.
-
-    Args:
-        y: classes 0 and 1, [k, t], NaN where not measured.
-        probability: of class 1, [k, t].
-        names: of the t targets.
-        words: what they are called.
-
-    Returns:
-        Figures by file name without its ending: ``roc`` and ``precision-recall``.
-    """
-    name = _together(names, words)
-    return {
-        "roc": themed(
-            partial(plots.roc, y, probability, name=name, several=words.several),
-            f"True against false positives of {name}",
-        ),
-        "precision-recall": themed(
-            partial(plots.precision_recall, y, probability, name=name, several=words.several),
-            f"Precision against recall of {name}",
-            f"The dashed line is the share of {words.positive}: the precision of guessing.",
-        ),
-    }
 
 
 def write_plots(folder: Path, figures: Mapping[str, Figure]) -> None:

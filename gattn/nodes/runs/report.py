@@ -145,7 +145,7 @@ def _classes(run: NodeRun, figure: Figure) -> Section:
 
 def _confusion(run: NodeRun, estimator: NodeClassifier) -> Figure:
     names = [str(kind) for kind in estimator.classes_.tolist()]
-    draw = partial(plots.confusion_matrix, run.metrics["confusion"], names)
+    draw = plots.confusion_matrix(run.metrics["confusion"], names).png
     alt = "Share of the nodes of each true class that were predicted as each class"
     return themed(draw, alt, "Rows are true classes, columns predicted ones.")
 
