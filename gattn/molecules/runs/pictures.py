@@ -49,7 +49,7 @@ def worst_molecules(
     """
     rows, targets = _worst(molecules, predicted)
     weights = [
-        attribute(estimator.predictor_, molecules.inputs[row : row + 1], target=target)[0]
+        attribute(estimator.predictor_, molecules.inputs[row : row + 1], target=target)[0].weights
         for row, target in zip(rows, targets)
     ]
     scale = shared_scale(weights)
