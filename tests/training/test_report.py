@@ -20,12 +20,14 @@ from gattn.training.report import (
     Table,
     write_report,
 )
-from gattn.training.run_report import Intervals, RunFacts, run_report
-from gattn.training.sections import (
+from gattn.training.run_report import (
+    Intervals,
+    RunFacts,
     compare,
     facts,
     left_out,
     part_figures,
+    run_report,
 )
 from gattn.training.types import EpochRecord, History
 from tests.pictures import leave_blank

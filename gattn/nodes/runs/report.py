@@ -24,8 +24,7 @@ from gattn.training.calibration import (
 )
 from gattn.training.plots.style import METRICS, number
 from gattn.training.report import Figure, Section, Table
-from gattn.training.run_report import RunFacts, run_report
-from gattn.training.sections import CLASSES, themed
+from gattn.training.run_report import CLASSES, RunFacts, run_report, themed
 
 if TYPE_CHECKING:
     from gattn.nodes.runs.train import NodeRun
