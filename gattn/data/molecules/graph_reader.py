@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -76,10 +77,6 @@ class GraphReader:
     """
 
     def __init__(self) -> None:
-        from rdkit.Chem import Bond
-        from rdkit.Chem.rdMolDescriptors import GetConnectivityInvariants
-
-        self._bond_type, self._invariants_of = Bond, GetConnectivityInvariants
         self._molecules: list[Mol] = []
         self._sizes: list[tuple[int, int]] = []
         self._invariants: list[int] = []
@@ -100,16 +97,16 @@ class GraphReader:
 
     def add(self, molecule: Mol, smiles: str) -> None:
         """Read the molecule that RDKit made of this SMILES."""
+        get, invariants, rare_bond = _rdkit()
         bonds = list(map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())))
         # RDKit takes longer to give an atom and to answer for it than for anything done here.
         if CENTRED.search(smiles) or PLANAR.search(smiles):
             self._note_configurations(molecule, bonds if PLANAR.search(smiles) else [])
         if ISOTOPES.search(smiles):  # an invariant holds the mass in whole numbers
             self._note_isotopes(molecule)
-        if RARE.search(smiles) and molecule.HasSubstructMatch(_rare_bond()):
+        if RARE.search(smiles) and molecule.HasSubstructMatch(rare_bond):
             self._note_rare(molecule, bonds)
-        get = self._bond_type
-        self._invariants += self._invariants_of(molecule)
+        self._invariants += invariants(molecule)
         self._orders += map(get.GetBondTypeAsDouble, bonds)
         self._conjugated += map(get.GetIsConjugated, bonds)
         self._ring += map(get.IsInRing, bonds)
@@ -210,8 +207,11 @@ def _mark(keys: np.ndarray, marks: list[tuple[int, int]]) -> None:
 
 
 @functools.cache
-def _rare_bond() -> Mol:
-    """Return the pattern of a bond that is neither single, double, triple nor aromatic."""
-    from rdkit.Chem import MolFromSmarts
+def _rdkit() -> tuple[type[Bond], Callable[[Mol], Iterable[int]], Mol]:
+    """Return RDKit's class of bonds, its function of atom invariants, and the pattern of a bond
+    that is neither single, double, triple nor aromatic.
+    """
+    from rdkit.Chem import Bond, MolFromSmarts
+    from rdkit.Chem.rdMolDescriptors import GetConnectivityInvariants
 
-    return MolFromSmarts("*!-;!=;!#;!:*")
+    return Bond, GetConnectivityInvariants, MolFromSmarts("*!-;!=;!#;!:*")
