@@ -2,9 +2,9 @@
 
 import pytest
 
-from gattn.molecules.runs import pictures
-from gattn.nodes.runs import report
-from gattn.training import run_report, sections
+from gattn.molecules.runs import report as molecule_report
+from gattn.nodes.runs import report as node_report
+from gattn.training import run_report
 from gattn.training.report import Figure
 
 BLANK = b"<svg/>"
@@ -12,5 +12,5 @@ BLANK = b"<svg/>"
 
 def leave_blank(patch: pytest.MonkeyPatch) -> None:
     """Have reports hold an empty picture, with its text, in the place of each that they draw."""
-    for module in (sections, run_report, report, pictures):
+    for module in (run_report, node_report, molecule_report):
         patch.setattr(module, "themed", lambda plot, alt, caption="": Figure(BLANK, alt, caption))

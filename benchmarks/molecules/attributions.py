@@ -109,7 +109,7 @@ def _measure(
     predictor: MoleculePredictor, inputs: MoleculeInputs, method: str, truth: str
 ) -> dict[str, float]:
     begin = time.perf_counter()
-    weights = attribute(predictor, inputs, method)
+    weights = [one.weights for one in attribute(predictor, inputs, method)]
     seconds = time.perf_counter() - begin
     return {**compare(inputs.molecules.smiles, weights, truth), "seconds": seconds}
 

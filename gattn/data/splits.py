@@ -104,7 +104,7 @@ def random_split(
     """
     count = items if isinstance(items, int) else len(items)
     train, val = cuts(count, fractions)
-    numbers = torch.arange(count) if groups is None else number_groups(groups, count)
+    numbers = number_groups(groups, count)
     sizes = numbers.bincount()
     order = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed))
     middle = torch.empty(len(sizes), dtype=torch.float64)
@@ -119,8 +119,21 @@ def random_split(
     return Split(items[part == 0], items[part == 1], items[part == 2], protocol)
 
 
-def number_groups(groups: Iterable[Hashable], count: int) -> Tensor:
-    """Number the groups in order of appearance; return each item's group, [count] int64."""
+def number_groups(groups: Iterable[Hashable] | None, count: int) -> Tensor:
+    """Number the groups in order of appearance; return each item's group, [count] int64.
+
+    Args:
+        groups: one an item; None gives every item a group of its own.
+        count: number of items.
+
+    Raises:
+        ValueError: the number of groups is not ``count``.
+
+    >>> number_groups(["CCO", "C", "CCO"], 3)
+    tensor([0, 1, 0])
+    """
+    if groups is None:
+        return torch.arange(count)
     numbers: dict[Hashable, int] = {}
     # Into an array at once: lists of Python's numbers take many times the memory.
     numbered = np.fromiter((numbers.setdefault(group, len(numbers)) for group in groups), np.int64)
@@ -147,17 +160,15 @@ def split_by_names(names: Sequence[str], *, protocol: str = "by name") -> Split:
     >>> split_by_names(["train", "Test", "train", "valid"])
     Split(train: 2, val: 1, test: 1; by name)
     """
-    parts: dict[str, list[int]] = {part: [] for part in PARTS}
-    wrong = [row for row, name in enumerate(names) if name.strip().lower() not in NAMES]
-    if wrong:
+    parts = [NAMES.get(name.strip().lower(), "") for name in names]
+    if wrong := [row for row, part in enumerate(parts) if not part]:
         count, first = f"{len(wrong):,} row{'s' * (len(wrong) > 1)}", names[wrong[0]]
         raise ValueError(
             f"the part of a row must be train, val or test; {count} "
             f"{'have' if len(wrong) > 1 else 'has'} another, the first is row {wrong[0]}: {first!r}"
         )
-    for row, name in enumerate(names):
-        parts[NAMES[name.strip().lower()]].append(row)
-    train, val, test = (_tensor(parts[part]) for part in PARTS)
+    rows = {part: [row for row, name in enumerate(parts) if name == part] for part in PARTS}
+    train, val, test = (torch.tensor(rows[part], dtype=torch.int64) for part in PARTS)
     return Split(train, val, test, protocol)
 
 
@@ -222,10 +233,6 @@ def split_from_positions(
             seen[position] = part
     train, val, test = (torch.tensor(positions[part], dtype=torch.int64) for part in PARTS)
     return Split(train, val, test, Path(path).name)
-
-
-def _tensor(part: list[int]) -> Tensor:
-    return torch.tensor(sorted(part), dtype=torch.int64)
 
 
 def cuts(count: int, fractions: tuple[float, float, float]) -> tuple[int, int]:

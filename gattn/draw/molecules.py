@@ -79,11 +79,10 @@ def draw_molecule(
         >>> draw_molecule("CCO", [0.1, 0.0, -0.7], label="contribution (log S)")[:5]
         b'<?xml'
     """
-    mol = _with_coordinates(molecule)
-    values = None if weights is None else _on_all_atoms([weights], [molecule], [mol])
+    of_all = None if weights is None else [weights]
     return _draw(
-        [mol], values, scale, [title], [lines], label, 1, size or _fit(mol), format, dark, signed
-    )
+        [molecule], of_all, scale, [title], [lines], label, 1, size, format, dark, signed
+    )  # fmt: skip
 
 
 def draw_grid(
@@ -122,17 +121,17 @@ def draw_grid(
     """
     if columns < 1:
         raise ValueError(f"columns must be at least 1; got {columns}")
-    mols = [_with_coordinates(molecule) for molecule in molecules]
-    titles = [""] * len(mols) if titles is None else titles
-    lines = [()] * len(mols) if lines is None else lines
+    count = len(molecules)
+    titles = [""] * count if titles is None else titles
+    lines = [()] * count if lines is None else lines
     for name, entries in {"weights": weights, "titles": titles, "lines": lines}.items():
-        if entries is not None and len(entries) != len(mols):
+        if entries is not None and len(entries) != count:
             raise ValueError(
-                f"{name} must have one entry per molecule, {len(mols)}; got {len(entries)}"
+                f"{name} must have one entry per molecule, {count}; got {len(entries)}"
             )
-    if weights is not None:
-        weights = _on_all_atoms(weights, molecules, mols)
-    return _draw(mols, weights, scale, titles, lines, label, columns, size, format, dark, signed)
+    return _draw(
+        molecules, weights, scale, titles, lines, label, columns, size, format, dark, signed
+    )
 
 
 def shared_scale(weights: Sequence[Weights]) -> float:
@@ -167,13 +166,15 @@ def _array(weights: Weights) -> np.ndarray:
 
 
 def _draw(
-    mols: Sequence[Mol], weights: Sequence[Weights] | None, scale: float | None,
+    molecules: Sequence[Drawable], weights: Sequence[Weights] | None, scale: float | None,
     titles: Sequence[str], lines: Sequence[Sequence[str]], label: str,
-    columns: int, size: tuple[int, int], format: PictureFormat, dark: bool, signed: bool,
+    columns: int, size: tuple[int, int] | None, format: PictureFormat, dark: bool, signed: bool,
 ) -> bytes:  # fmt: skip
+    mols = [_with_coordinates(molecule) for molecule in molecules]
+    size = _fit(mols[0]) if size is None else size
     values = None
     if weights is not None:
-        values = [_checked(w, mol, signed) for w, mol in zip(weights, mols)]
+        values = [_checked(*each, signed) for each in zip(weights, molecules, mols)]
     scale = shared_scale(values or []) if scale is None else scale
     if not (math.isfinite(scale) and scale > 0):
         raise ValueError(f"scale must be above 0 and finite; got {scale}")
@@ -199,32 +200,21 @@ def _draw(
     return canvas.finish()
 
 
-def _checked(weights: Weights, mol: Mol, signed: bool) -> np.ndarray:
-    values = _array(weights)
-    if len(values) != mol.GetNumAtoms():
-        raise ValueError(
-            f"weights must be ({mol.GetNumAtoms()},), one per atom; got {values.shape}"
-        )
+def _checked(weights: Weights, molecule: Drawable, mol: Mol, signed: bool) -> np.ndarray:
+    """Check weights, and add zeros for the hydrogen atoms of a SMILES that they leave out."""
+    values, count = _array(weights), mol.GetNumAtoms()
+    atoms = plain_atoms(mol, molecule) if isinstance(molecule, str) else []
+    if len(atoms) == len(values) < count:
+        padded = np.zeros(count)
+        padded[atoms] = values
+        values = padded
+    if len(values) != count:
+        raise ValueError(f"weights must be ({count},), one per atom; got {values.shape}")
     if not np.isfinite(values).all():
         raise ValueError("weights must be finite; got NaN or an infinite weight")
     if not signed and (values < 0).any():
         raise ValueError(f"weights must be at least 0 with signed=False; got {values.min():g}")
     return values
-
-
-def _on_all_atoms(
-    weights: Sequence[Weights], molecules: Sequence[Drawable], mols: Sequence[Mol]
-) -> list[Weights]:
-    """Add zeros for the hydrogen atoms of a SMILES for which there are no weights."""
-    padded_weights: list[Weights] = []
-    for values, molecule, mol in zip(weights, molecules, mols):
-        atoms = plain_atoms(mol, molecule) if isinstance(molecule, str) else []
-        if len(atoms) == len(values) < mol.GetNumAtoms():
-            padded = np.zeros(mol.GetNumAtoms())
-            padded[atoms] = _array(values)
-            values = padded
-        padded_weights.append(values)
-    return padded_weights
 
 
 def _with_coordinates(molecule: Drawable) -> Mol:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
     from gattn.molecules.predictor import MoleculePredictor
 
-__all__ = ["DEFAULT_METHOD", "METHODS", "Attribution", "attribute", "attributions"]
+__all__ = ["DEFAULT_METHOD", "METHODS", "Attribution", "attribute"]
 
 METHODS = ("integrated_gradients", "masking", "gradient_x_input", "attention")
 DEFAULT_METHOD = "integrated_gradients"
@@ -48,8 +48,8 @@ class Attribution:
 
 def attribute(
     predictor: MoleculePredictor, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
-    target: int = 0,
-) -> list[Tensor]:  # fmt: skip
+    target: int = 0, atoms: Sequence[MoleculeAtoms] | None = None,
+) -> list[Attribution]:  # fmt: skip
     r"""Weigh the atoms of molecules by their contribution to a prediction.
 
     f is the output of ``predict``, in the target's unit (for classes a probability):
@@ -82,10 +82,10 @@ def attribute(
         inputs: k molecules.
         method: one of :data:`METHODS`.
         target: index of the target.
+        atoms: the result of :func:`gattn.molecules.masking.atoms_of` if already computed.
 
     Returns:
-        For each molecule [n] float64, in the target's unit, one weight for each atom; an empty
-        list for no molecules.
+        For each molecule its weights, in the target's unit; an empty list for no molecules.
 
     Raises:
         ValueError: no such method or target, or attention of a model that has none.
@@ -94,29 +94,6 @@ def attribute(
     Shrikumar et al., "Learning important features through propagating activation differences"
     (ICML 2017), for gradient times input; Zeiler and Fergus, "Visualizing and understanding
     convolutional networks" (ECCV 2014), for masking.
-    """
-    results = attributions(predictor, inputs, method, target=target)
-    return [result.weights for result in results]
-
-
-def attributions(
-    predictor: MoleculePredictor, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
-    target: int = 0, atoms: Sequence[MoleculeAtoms] | None = None,
-) -> list[Attribution]:  # fmt: skip
-    """Weigh atoms as :func:`attribute` does, part by part and for each network.
-
-    Args:
-        predictor: the model.
-        inputs: k molecules.
-        method: one of :data:`METHODS`.
-        target: index of the target.
-        atoms: the result of :func:`gattn.molecules.masking.atoms_of` if already computed.
-
-    Returns:
-        One attribution for each molecule.
-
-    Raises:
-        ValueError: as :func:`attribute`.
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}")

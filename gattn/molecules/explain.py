@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gattn.molecules.attributions import DEFAULT_METHOD, Attribution, attributions
+from gattn.molecules.attributions import DEFAULT_METHOD, Attribution, attribute
 from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def explain(
         ValueError: no such method or target, or attention of a model that has none.
     """
     atoms = atoms_of(inputs)
-    results = attributions(predictor, inputs, method, target=target, atoms=atoms)
+    results = attribute(predictor, inputs, method, target=target, atoms=atoms)
     tops = [_top(one.weights, of) for one, of in zip(results, atoms)]
     masks = [_masks(top, one.order, seed) for top, one in zip(tops, atoms)]
     # Equal copies are predicted once, so that their predictions have the same bits.

@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-
 import torch
 from torch import Tensor
 
-__all__ = ["FOLDS", "assign_folds", "group_numbers"]
+__all__ = ["FOLDS", "assign_folds"]
 
 FOLDS = 10
 """Number of folds: a choice is made by nine tenths of the validation part, close to all of it."""
-
-
-def group_numbers(groups: Sequence[Hashable] | None, count: int) -> Tensor:
-    """Number the groups of rows: [count] int64, equal for rows of one group.
-
-    Args:
-        groups: the group of each row; None puts every row into a group of its own.
-        count: number of rows.
-
-    Raises:
-        ValueError: the number of groups is not the number of rows.
-
-    Example:
-        >>> group_numbers(["CCO", "C", "CCO"], 3)
-        tensor([0, 1, 0])
-    """
-    if groups is None:
-        return torch.arange(count)
-    if len(groups) != count:
-        raise ValueError(f"groups must name the group of {count} rows; got {len(groups)}")
-    numbers: dict[Hashable, int] = {}
-    return torch.tensor([numbers.setdefault(group, len(numbers)) for group in groups]).long()
 
 
 def assign_folds(groups: Tensor, seed: int) -> Tensor:

@@ -154,27 +154,24 @@ def predict_masked(
         For each molecule the predictions of its copies.
     """
     atoms = atoms_of(inputs) if atoms is None else atoms
-    by_molecule: list[list[Masked]] = [[] for _ in masks]
-    for batch in _batches(masks):
-        prediction = predictor.predict(masked_inputs(inputs, atoms, batch))
-        begin = 0
-        for place, mask in batch:
-            rows = slice(begin, begin := begin + len(mask))
-            parts = {name: part[rows, target] for name, part in prediction.component_means.items()}
-            members = prediction.member_predictions[:, rows, target]
-            by_molecule[place].append(
-                Masked(prediction.mean[rows, target], prediction.std[rows, target], parts, members)
-            )
-    return [_joined(pieces) for pieces in by_molecule]
-
-
-def _joined(pieces: Sequence[Masked]) -> Masked:
-    return Masked(
-        torch.cat([piece.mean for piece in pieces]),
-        torch.cat([piece.std for piece in pieces]),
-        {name: torch.cat([piece.parts[name] for piece in pieces]) for name in pieces[0].parts},
-        torch.cat([piece.members for piece in pieces], 1),
-    )
+    predictions = [
+        predictor.predict(masked_inputs(inputs, atoms, batch)) for batch in _batches(masks)
+    ]
+    if not predictions:
+        return []
+    sizes = [len(mask) for mask in masks]
+    mean = torch.cat([each.mean[:, target] for each in predictions]).split(sizes)
+    std = torch.cat([each.std[:, target] for each in predictions]).split(sizes)
+    members = torch.cat([each.member_predictions[:, :, target] for each in predictions], 1)
+    parts = {
+        name: torch.cat([each.component_means[name][:, target] for each in predictions])
+        for name in predictions[0].component_means
+    }
+    split = {name: part.split(sizes) for name, part in parts.items()}
+    return [
+        Masked(mean[i], std[i], {name: pieces[i] for name, pieces in split.items()}, of_members)
+        for i, of_members in enumerate(members.split(sizes, 1))
+    ]
 
 
 def _batches(masks: Sequence[Tensor]) -> Iterator[list[tuple[int, Tensor]]]:

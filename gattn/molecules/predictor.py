@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from gattn.data.molecules.features import FEATURISER
-from gattn.molecules.folds import assign_folds, group_numbers
+from gattn.data.splits import number_groups
+from gattn.molecules.folds import assign_folds
 from gattn.molecules.gaussian_process import GaussianProcess, draw
 from gattn.molecules.inputs import in_pieces
 from gattn.molecules.members import (
@@ -155,7 +156,7 @@ class MoleculePredictor:
             for member, network in enumerate(networks):
                 tensors |= _prefixed(f"networks.{member}.", network.state_dict())
         rows, seed = settings.kernel_rows, settings.seed
-        group = group_numbers(groups, len(val))
+        group = number_groups(groups, len(val))
         folds = assign_folds(group, seed)
         kernel_index = torch.arange(0)
         if settings.model in ("stacked", "gp"):

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from gattn.data.tables.encoding import read_text
 from gattn.data.tables.numbers import NumberFormat, classify
-from gattn.data.tables.texts import read_text
 from gattn.nodes.attributed import GraphError
 from gattn.nodes.tables import DESTINATIONS, SOURCES
 

@@ -80,12 +80,11 @@ def probability_reliability(y: Tensor, probability: Tensor, *, bins: int = 10) -
     labelled = ~y.isnan()
     label, predicted = y[labelled].double(), probability[labelled].double()
     place = (predicted * bins).long().clamp(max=bins - 1)
-    count = torch.zeros(bins, dtype=torch.int64).index_add(0, place, torch.ones_like(place))
-    sums = torch.zeros(bins, 2, dtype=torch.float64)
-    sums = sums.index_add(0, place, torch.stack([predicted, label], 1))
+    count = torch.bincount(place, minlength=bins)
     occupied = count > 0
     expected, observed = (
-        (sums[occupied] / count[occupied, None]).T.tolist() if occupied.any() else ([], [])
+        (torch.bincount(place, values, bins) / count)[occupied].tolist()
+        for values in (predicted, label)
     )
     return Reliability(tuple(expected), tuple(observed), tuple(count[occupied].tolist()))
 

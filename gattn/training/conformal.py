@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,9 +14,27 @@ from gattn.training.checks import check_fraction
 
 __all__ = ["IntervalCalibrator", "LabelSetCalibrator"]
 
+Self = TypeVar("Self", bound="_Calibrator")
+
 
 @dataclass(frozen=True)
-class IntervalCalibrator:
+class _Calibrator:
+    """Scores of a calibration part, which go through JSON."""
+
+    scores: tuple[Any, ...]
+
+    def state(self) -> dict[str, Any]:
+        """Return the values that :meth:`from_state` needs, for JSON."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_state(cls: type[Self], state: Mapping[str, Any]) -> Self:
+        """Restore a calibrator from the result of :meth:`state`, also after JSON."""
+        return cls(_as_tuples(state["scores"]))
+
+
+@dataclass(frozen=True)
+class IntervalCalibrator(_Calibrator):
     """Prediction intervals whose width is calibrated by the errors on a calibration part.
 
     Split conformal prediction with normalised scores. Of n calibration rows with prediction m_i
@@ -102,18 +121,9 @@ class IntervalCalibrator:
         half = factor.to(mean.device) * std.double()
         return mean.double() - half, mean.double() + half
 
-    def state(self) -> dict[str, list[list[float]]]:
-        """Return the values that :meth:`from_state` needs: lists of numbers, for JSON."""
-        return {"scores": [list(one) for one in self.scores]}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Sequence[Sequence[float]]]) -> IntervalCalibrator:
-        """Restore a calibrator from the result of :meth:`state`."""
-        return cls(tuple(tuple(map(float, one)) for one in state["scores"]))
-
 
 @dataclass(frozen=True)
-class LabelSetCalibrator:
+class LabelSetCalibrator(_Calibrator):
     """Sets of labels that contain the true one, calibrated separately for each class.
 
     Of the n_c calibration rows of class c the scores are r_i = 1 - p_i(c). A new row's set holds
@@ -205,17 +215,6 @@ class LabelSetCalibrator:
         rows = least_rows(coverage)
         return sum(len(scores) < rows for one in self.scores for scores in one)
 
-    def state(self) -> dict[str, list[list[list[float]]]]:
-        """Return the values that :meth:`from_state` needs: lists of numbers, for JSON."""
-        return {"scores": [[list(c) for c in one] for one in self.scores]}
-
-    @classmethod
-    def from_state(
-        cls, state: Mapping[str, Sequence[Sequence[Sequence[float]]]]
-    ) -> LabelSetCalibrator:
-        """Restore a calibrator from the result of :meth:`state`."""
-        return cls(tuple(tuple(tuple(map(float, c)) for c in one) for one in state["scores"]))
-
 
 def quantile(ascending: Sequence[float], coverage: float) -> float:
     """Return the ⌈(n + 1) coverage⌉-th smallest of n scores, infinity if there is none.
@@ -267,6 +266,10 @@ def too_few(classes: int, coverage: float, item: str) -> str:
         f"{classes:,} class{'es' * (classes > 1)} {have} fewer than the {least_rows(coverage):,} "
         f"validation {item} that this coverage needs, and {are} in every set"
     )
+
+
+def _as_tuples(scores: Any) -> Any:
+    return float(scores) if isinstance(scores, int | float) else tuple(map(_as_tuples, scores))
 
 
 def _ascending(scores: Tensor) -> tuple[float, ...]:

@@ -14,7 +14,7 @@ from rdkit.Chem import rdMolDescriptors
 from gattn.data import DESCRIPTORS
 from gattn.data.molecules.descriptors import descriptor_row
 from gattn.molecules import masking
-from gattn.molecules.attributions import METHODS, attribute, attributions
+from gattn.molecules.attributions import METHODS, attribute
 from gattn.molecules.inputs import ExpandedInputs, featurise
 from gattn.molecules.masking import atoms_of, masked_inputs, predict_masked
 from gattn.molecules.predictor import MoleculePredictor
@@ -55,6 +55,10 @@ def some(inputs):
 @pytest.fixture(scope="module")
 def stacked(inputs):
     return fitted(inputs)
+
+
+def weights_of(predictor, inputs, method):
+    return [one.weights for one in attribute(predictor, inputs, method)]
 
 
 def empty_of(inputs):
@@ -104,14 +108,14 @@ def test_integrated_gradients_sum_to_the_difference_of_predictions(
     monkeypatch.setattr("gattn.molecules.attributions.STEPS", 128)
     predictor = fitted(inputs, task, model=model, ensemble=1)
     few = some[:3]
-    weights = attribute(predictor, few, "integrated_gradients")
+    weights = weights_of(predictor, few, "integrated_gradients")
     change = predictor.predict(few).mean - predictor.predict(empty_of(few)).mean
     total = torch.stack([one.sum() for one in weights])
     torch.testing.assert_close(total, change[:, 0], atol=5e-3, rtol=5e-3)
 
 
 def test_masking_is_the_difference_of_two_predictions(inputs, stacked):
-    weights = attribute(stacked, inputs[:3], "masking")
+    weights = weights_of(stacked, inputs[:3], "masking")
     for place in range(3):
         one = inputs[[place]]
         for atom in range(len(weights[place])):
@@ -157,7 +161,7 @@ def test_the_ridge_is_the_sum_of_its_contributions(inputs):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_parts_and_members_add_up(inputs, stacked, method):
-    for attribution in attributions(stacked, inputs[:4], method):
+    for attribution in attribute(stacked, inputs[:4], method):
         torch.testing.assert_close(sum(attribution.parts.values()), attribution.weights)
         assert attribution.members.shape == (2, len(attribution.weights))
         torch.testing.assert_close(
@@ -168,31 +172,31 @@ def test_parts_and_members_add_up(inputs, stacked, method):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_molecule_has_the_same_weights_in_any_batch(some, stacked, method, monkeypatch):
     monkeypatch.setattr("gattn.molecules.attributions.STEPS", 8)
-    together = attribute(stacked, some, method)
+    together = weights_of(stacked, some, method)
     monkeypatch.setattr(masking, "BUDGET", 16)
     monkeypatch.setattr("gattn.molecules.attributions.BUDGET", 16)
-    for apart, one in zip(attribute(stacked, some, method), together, strict=True):
+    for apart, one in zip(weights_of(stacked, some, method), together, strict=True):
         torch.testing.assert_close(apart, one, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_odd_molecules_have_finite_weights(stacked, method):
     inputs = featurise(ODD).inputs
-    weights = attribute(stacked, inputs, method)
+    weights = weights_of(stacked, inputs, method)
     assert [len(one) for one in weights] == inputs.molecules.arrays.ptr.diff().tolist()
     assert all(one.isfinite().all() for one in weights)
-    assert attribute(stacked, inputs[[]], method) == []
+    assert weights_of(stacked, inputs[[]], method) == []
 
 
 def test_attention_is_a_distribution(inputs, stacked):
-    for one in attribute(stacked, inputs, "attention"):
+    for one in weights_of(stacked, inputs, "attention"):
         assert one.min() >= 0
         torch.testing.assert_close(one.sum(), torch.tensor(1.0).double(), atol=1e-5, rtol=0)
 
 
 def test_weights_do_not_depend_on_the_order_of_the_atoms(stacked):
     for method in METHODS:
-        forth, back = (attribute(stacked, featurise([s]).inputs, method) for s in ("CCO", "OCC"))
+        forth, back = (weights_of(stacked, featurise([s]).inputs, method) for s in ("CCO", "OCC"))
         torch.testing.assert_close(forth[0], back[0].flip(0), atol=1e-5, rtol=1e-4)
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gattn.molecules.folds import FOLDS, assign_folds, group_numbers
+from gattn.molecules.folds import FOLDS, assign_folds
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 9, 10, 64, 333])
@@ -20,8 +20,3 @@ def test_folds_keep_groups_together_and_are_of_one_size(count: int) -> None:
 def test_another_seed_draws_other_folds() -> None:
     groups = torch.arange(64)
     assert not torch.equal(assign_folds(groups, seed=0), assign_folds(groups, seed=1))
-
-
-def test_groups_must_name_every_row() -> None:
-    with pytest.raises(ValueError, match="group of 3 rows; got 2"):
-        group_numbers(["a", "b"], 3)

@@ -20,13 +20,14 @@ from gattn.training.report import (
     Table,
     write_report,
 )
-from gattn.training.run_report import Intervals, RunFacts, run_report
-from gattn.training.sections import (
-    classification_figures,
+from gattn.training.run_report import (
+    Intervals,
+    RunFacts,
     compare,
     facts,
     left_out,
-    regression_figures,
+    part_figures,
+    run_report,
 )
 from gattn.training.types import EpochRecord, History
 from tests.pictures import leave_blank
@@ -170,13 +171,14 @@ def test_rows_left_out_are_counted_and_the_first_listed() -> None:
 
 
 def test_figures_of_both_tasks() -> None:
-    y, guess = [[1.0, 2.0], [2.0, math.nan]], [[1.1, 2.0], [2.1, 0.3]]
-    names = ["a", "b"]
-    found = regression_figures(y, guess, [[0.1, 0.1]] * 2, names)
-    assert list(found) == ["parity-1", "residuals-1", "parity-2", "residuals-2"]
+    y, guess = torch.tensor([[1.0, 2.0], [2.0, math.nan]]), torch.tensor([[1.1, 2.0], [2.1, 0.3]])
+    curve = Reliability((0.5, 0.9), (0.6, 0.8), (3, 3))
+    found = part_figures("regression", y, guess, torch.full((2, 2), 0.1), ["a", "b"], curve)
+    assert list(found) == ["parity-1", "residuals-1", "parity-2", "residuals-2", "calibration"]
     assert all(figure.dark not in (None, figure.picture) for figure in found.values())
-    classes = classification_figures([[0], [1]], [[0.2], [0.9]], ["p"])
-    assert list(classes) == ["roc", "precision-recall"]
+    labels, chances = torch.tensor([[0.0], [1.0]]), torch.tensor([[0.2], [0.9]])
+    classes = part_figures("classification", labels, chances, None, ["p"], curve)
+    assert list(classes) == ["roc", "precision-recall", "calibration"]
 
 
 @pytest.mark.parametrize(

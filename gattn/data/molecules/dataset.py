@@ -160,7 +160,7 @@ class Molecules(Dataset[Data]):
         Molecules(2 molecules, 3 atoms, 1 bonds, 1 target (y), 0 bad rows)
         """
         bad = [(row.row, row.text, row.reason, row.line) for row in self.bad]
-        lists = Lists(smiles=self.smiles, targets=self.targets, rows=self.rows, bad=bad)
+        lists = Lists(smiles=self.smiles, targets=list(self.targets), rows=list(self.rows), bad=bad)
         write_store(path, made_from, lists, self.arrays, self.y)
 
     @classmethod
@@ -183,7 +183,7 @@ class Molecules(Dataset[Data]):
         lists, arrays, y = read_store(path, made_from)
         bad = tuple(BadRow(*row) for row in lists["bad"])
         targets, rows = tuple(lists["targets"]), tuple(lists["rows"])
-        return cls(list(lists["smiles"]), arrays, y, targets, rows, bad)
+        return cls(lists["smiles"], arrays, y, targets, rows, bad)
 
 
 def indices_of(index: int | Positions, count: int) -> Tensor:

@@ -136,6 +136,8 @@ def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarra
     Returns:
         [k, len(DESCRIPTORS)] float32, finite.
     """
+    from rdkit.Chem.rdMolDescriptors import PEOE_VSA_
+
     count = len(molecules)
     if not count:
         return np.empty((0, len(DESCRIPTORS)), np.float32)
@@ -157,7 +159,7 @@ def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarra
     ]
     shared = _shared_charges(which, skeletons, count)
     charged = [
-        _by_charge(in_settled_order(molecule)[0] if among else molecule)
+        PEOE_VSA_(in_settled_order(molecule)[0] if among else molecule)
         for molecule, among in zip(molecules, shared)
     ]
     rows = np.concatenate([np.stack([*whole, *sums], 1), *surfaces, charged], 1)
@@ -223,29 +225,19 @@ def descriptor_row(molecule: Mol) -> list[float]:
     from rdkit.Chem import rdMolDescriptors as rd
 
     return [
-        *_whole(molecule),
+        *_properties(PROPERTIES).ComputeProperties(molecule),
+        _rotatable_bonds(molecule),
         *rd.CalcCrippenDescriptors(molecule, includeHs=False),
         *rd.SlogP_VSA_(molecule),
         *rd.SMR_VSA_(molecule),
-        *_by_charge(in_settled_order(molecule)[0]),
+        *rd.PEOE_VSA_(in_settled_order(molecule)[0]),
     ]
-
-
-def _whole(molecule: Mol) -> list[float]:
-    """The descriptors that are not sums over atoms by Crippen's types or by charges."""
-    return [*_properties(PROPERTIES).ComputeProperties(molecule), _rotatable_bonds(molecule)]
 
 
 def _rotatable_bonds(molecule: Mol) -> int:
     from rdkit.Chem import rdMolDescriptors as rd
 
     return rd.CalcNumRotatableBonds(molecule, rd.NumRotatableBondsOptions.NonStrict)
-
-
-def _by_charge(molecule: Mol) -> Sequence[float]:
-    from rdkit.Chem.rdMolDescriptors import PEOE_VSA_
-
-    return PEOE_VSA_(molecule)
 
 
 def _shared_charges(which: np.ndarray, skeletons: Skeletons, count: int) -> np.ndarray:

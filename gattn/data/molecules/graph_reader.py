@@ -97,21 +97,21 @@ class GraphReader:
 
     def add(self, molecule: Mol, smiles: str) -> None:
         """Read the molecule that RDKit made of this SMILES."""
-        get = _getters()
+        get, invariants, rare_bond = _rdkit()
         bonds = list(map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())))
         # RDKit takes longer to give an atom and to answer for it than for anything done here.
         if CENTRED.search(smiles) or PLANAR.search(smiles):
             self._note_configurations(molecule, bonds if PLANAR.search(smiles) else [])
         if ISOTOPES.search(smiles):  # an invariant holds the mass in whole numbers
             self._note_isotopes(molecule)
-        if RARE.search(smiles) and molecule.HasSubstructMatch(get.rare_bond):
+        if RARE.search(smiles) and molecule.HasSubstructMatch(rare_bond):
             self._note_rare(molecule, bonds)
-        self._invariants += get.invariants(molecule)
-        self._orders += map(get.order, bonds)
-        self._conjugated += map(get.conjugated, bonds)
-        self._ring += map(get.ring, bonds)
-        self._begin += map(get.begin, bonds)
-        self._end += map(get.end, bonds)
+        self._invariants += invariants(molecule)
+        self._orders += map(get.GetBondTypeAsDouble, bonds)
+        self._conjugated += map(get.GetIsConjugated, bonds)
+        self._ring += map(get.IsInRing, bonds)
+        self._begin += map(get.GetBeginAtomIdx, bonds)
+        self._end += map(get.GetEndAtomIdx, bonds)
         self._aromatic.append(len(molecule.GetAromaticAtoms()))
         self._sizes.append((molecule.GetNumAtoms(), len(bonds)))
         self._molecules.append(molecule)
@@ -206,29 +206,12 @@ def _mark(keys: np.ndarray, marks: list[tuple[int, int]]) -> None:
         np.add.at(keys, places.astype(np.int64), added)
 
 
-class _Getters(NamedTuple):
-    """RDKit's functions of molecules and bonds, and one of its queries."""
-
-    invariants: Callable[[Mol], Iterable[int]]
-    order: Callable[[Bond], float]
-    conjugated: Callable[[Bond], bool]
-    ring: Callable[[Bond], bool]
-    begin: Callable[[Bond], int]
-    end: Callable[[Bond], int]
-    rare_bond: Mol
-
-
 @functools.cache
-def _getters() -> _Getters:
+def _rdkit() -> tuple[type[Bond], Callable[[Mol], Iterable[int]], Mol]:
+    """Return RDKit's class of bonds, its function of atom invariants, and the pattern of a bond
+    that is neither single, double, triple nor aromatic.
+    """
     from rdkit.Chem import Bond, MolFromSmarts
     from rdkit.Chem.rdMolDescriptors import GetConnectivityInvariants
 
-    return _Getters(
-        invariants=GetConnectivityInvariants,
-        order=Bond.GetBondTypeAsDouble,
-        conjugated=Bond.GetIsConjugated,
-        ring=Bond.IsInRing,
-        begin=Bond.GetBeginAtomIdx,
-        end=Bond.GetEndAtomIdx,
-        rare_bond=MolFromSmarts("*!-;!=;!#;!:*"),
-    )
+    return Bond, GetConnectivityInvariants, MolFromSmarts("*!-;!=;!#;!:*")

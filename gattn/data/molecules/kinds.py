@@ -102,15 +102,11 @@ def _bond_kind(labelled: tuple[Bond, str]) -> BondKind:
     return BondKind(int(bond.GetBondType()), bond.IsInRing())
 
 
-def _atom_row(labelled: tuple[Atom, str]) -> list[float]:
-    return atom_row(*labelled)
-
-
-def _bond_row(labelled: tuple[Bond, str]) -> list[float]:
-    return bond_row(*labelled)
-
-
-ATOMS: Table[tuple[Atom, str], AtomKind] = Table(_atom_row, _atom_kind, len(ATOM_FEATURES))
+ATOMS: Table[tuple[Atom, str], AtomKind] = Table(
+    lambda labelled: atom_row(*labelled), _atom_kind, len(ATOM_FEATURES)
+)
 """The kinds of atoms, each described from an atom and its configuration."""
-BONDS: Table[tuple[Bond, str], BondKind] = Table(_bond_row, _bond_kind, len(BOND_FEATURES))
+BONDS: Table[tuple[Bond, str], BondKind] = Table(
+    lambda labelled: bond_row(*labelled), _bond_kind, len(BOND_FEATURES)
+)
 """The kinds of bonds, each described from a bond and its configuration."""

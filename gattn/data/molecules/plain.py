@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gattn.data.molecules.smiles_text import strip_blanks
 from gattn.data.molecules.stereo import configurations, remember
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol, RemoveHsParameters
-    from rdkit.Chem.rdchem import QueryAtom
 
 __all__ = ["plain", "plain_atoms", "written_places"]
 
@@ -49,11 +47,13 @@ def plain(molecule: Mol, smiles: str) -> Mol:
     mapped, hydrogens = MAPPED.search(smiles), HYDROGEN.search(smiles)
     if not mapped and not hydrogens:
         return molecule
-    get = _getters()
-    atoms = list(molecule.GetAtomsMatchingQuery(get.hydrogen)) if hydrogens else []
+    from rdkit import Chem, rdBase
+    from rdkit.Chem.rdqueries import AtomNumEqualsQueryAtom
+
+    query = AtomNumEqualsQueryAtom(1)
+    atoms = list(molecule.GetAtomsMatchingQuery(query)) if hydrogens else []
     if not mapped and not atoms:
         return molecule
-    from rdkit import Chem, rdBase
 
     copy = Chem.Mol(molecule)
     for atom in copy.GetAtoms():
@@ -65,7 +65,7 @@ def plain(molecule: Mol, smiles: str) -> Mol:
         return copy
     remember(copy, configurations(copy))
     with rdBase.BlockLogs():
-        return Chem.RemoveHs(copy, get.removal)
+        return Chem.RemoveHs(copy, _removal())
 
 
 def plain_atoms(molecule: Mol, smiles: str) -> list[int]:
@@ -103,7 +103,6 @@ def written_places(smiles: str, count: int) -> list[int]:
         return list(range(count))
     from rdkit import Chem, rdBase
 
-    get = _getters()
     with rdBase.BlockLogs():
         molecule = Chem.MolFromSmiles(strip_blanks(smiles).split()[0], sanitize=False)
         for atom in molecule.GetAtoms():
@@ -111,7 +110,7 @@ def written_places(smiles: str, count: int) -> list[int]:
             atom.SetAtomMapNum(0)
             if atom.GetAtomicNum() == 1:
                 atom.SetIsotope(0)
-        left = Chem.RemoveHs(molecule, get.removal)
+        left = Chem.RemoveHs(molecule, _removal())
     places = [atom.GetIntProp(_WRITTEN) for atom in left.GetAtoms()]
     if len(places) != count:
         raise RuntimeError(f"{smiles!r} has {count} atoms without hydrogens, or {len(places)}")
@@ -121,16 +120,11 @@ def written_places(smiles: str, count: int) -> list[int]:
 _WRITTEN = "_gattn_written"
 
 
-class _Getters(NamedTuple):
-    hydrogen: QueryAtom
-    removal: RemoveHsParameters
-
-
-@functools.cache
-def _getters() -> _Getters:
-    from rdkit.Chem import RemoveHsParameters, rdqueries
+def _removal() -> RemoveHsParameters:
+    """Return the parameters by which RDKit removes every hydrogen that another atom can count."""
+    from rdkit.Chem import RemoveHsParameters
 
     removal = RemoveHsParameters()
     removal.removeDefiningBondStereo = True
     removal.showWarnings = False
-    return _Getters(rdqueries.AtomNumEqualsQueryAtom(1), removal)
+    return removal

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,12 +20,23 @@ from gattn.data.datasets.registry import get_dataset
 from gattn.data.molecules.building import MoleculeBuilder
 from gattn.data.molecules.dataset import BadRow, MoleculeError, Molecules
 from gattn.data.molecules.plain import plain
-from gattn.data.molecules.rows import Row, csv_rows, joined_rows
 from gattn.data.molecules.smiles import MAX_ATOMS, READER, need_rdkit, parse_or_reason
 from gattn.data.molecules.store import StaleFile
-from gattn.data.tables.csv_table import as_number, open_table
+from gattn.data.tables.csv_table import Table, as_number, open_table
+from gattn.data.tables.numbers import WORDS, read_numbers
 
 OnError = Literal["raise", "skip"]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row as it came: its SMILES and targets, or what is wrong with it."""
+
+    row: int
+    line: int | None
+    text: str
+    values: tuple[float, ...] = ()
+    problem: str = ""
 
 
 def read_smiles(
@@ -62,7 +74,7 @@ def read_smiles(
     if values is not None and len(values) != len(smiles):
         raise ValueError(f"y must hold {len(smiles)} numbers, one a SMILES; got {len(values)}")
     rows = [
-        Row(i, None, text, () if values is None else (values[i],)) for i, text in enumerate(smiles)
+        _Row(i, None, text, () if values is None else (values[i],)) for i, text in enumerate(smiles)
     ]
     return _featurise(rows, () if y is None else ("y",), on_error, max_atoms, "the list")
 
@@ -93,7 +105,7 @@ def read_csv(
 
     Cells are separated by the one of comma, semicolon, tab and ``|`` that gives the header the
     columns asked for. Decimals have a point. A target cell that is empty, or ``NA``, ``N/A``,
-    ``NaN``, ``None`` or ``null``, was not measured and becomes NaN. Blank lines are not rows. Row
+    ``NaN``, ``None`` or ``null``, was not measured and becomes NaN. Blank lines are not rows. _Row
     numbers count from 0 below the header; the line is the one in the file.
 
     Args:
@@ -128,9 +140,9 @@ def read_csv(
     if isinstance(targets, str):
         raise ValueError(f"targets must be a list of columns; got the one text {targets!r}")
 
-    def rows() -> list[Row]:
+    def rows() -> list[_Row]:
         table = open_table(path, [smiles, *targets])
-        return list(csv_rows(table, smiles, tuple(targets)))
+        return list(_csv_rows(table, smiles, tuple(targets)))
 
     return _cached([path], rows, smiles, tuple(targets), on_error, max_atoms, cache)
 
@@ -179,8 +191,8 @@ def load_molecules(
     paths = list(raw_files(record, root, download=download, verify=verify).values())
     if record.package:
 
-        def rows() -> list[Row]:
-            return joined_rows(*paths)
+        def rows() -> list[_Row]:
+            return _joined_rows(*paths)
 
         return _cached(paths, rows, record.smiles, record.targets, on_error, max_atoms, cache)
     return read_csv(
@@ -195,7 +207,7 @@ def load_molecules(
 
 def _cached(
     paths: Sequence[Path],
-    rows: Callable[[], list[Row]],
+    rows: Callable[[], list[_Row]],
     smiles: str,
     targets: tuple[str, ...],
     on_error: OnError,
@@ -221,6 +233,44 @@ def _cached(
     return molecules
 
 
+def _csv_rows(table: Table, smiles: str, targets: tuple[str, ...]) -> Iterator[_Row]:
+    """Every row below the header."""
+    place, places = table.place(smiles), [table.place(target) for target in targets]
+    for number, row in enumerate(table.rows()):
+        text, values, problem = row.cells[place], [], row.problem
+        for name, cell in zip(targets, (row.cells[at] for at in places)):
+            value = as_number(cell)
+            if value is None or math.isinf(value):
+                problem = (
+                    problem or f"{name} must be a finite number or empty; it is {_shown(cell)}"
+                )
+            else:
+                values.append(value)
+        yield _Row(number, row.line, text, tuple(values), problem)
+
+
+def _shown(cell: str) -> str:
+    """A cell with the pattern that it has, where that is not just any text."""
+    pattern = read_numbers([cell]).recognised()
+    return repr(cell) + "".join(f", which {WORDS[one.kind][0]}" for one in pattern)
+
+
+def _joined_rows(structures: Path, activities: Path) -> list[_Row]:
+    """Join lines ``SMILES NAME`` with a CSV of ``Name,Act`` by the compound's name."""
+    with activities.open(newline="", encoding="utf-8") as file:
+        activity = {row["Name"]: row["Act"] for row in csv.DictReader(file)}
+    rows = []
+    for number, line in enumerate(structures.read_text("utf-8").splitlines()):
+        smiles, _, name = line.partition(" ")
+        value = as_number(activity[name]) if name in activity else None
+        if value is None or math.isinf(value):
+            problem = f"{activities} gives no number for compound {name!r}"
+            rows.append(_Row(number, number + 1, smiles, problem=problem))
+        else:
+            rows.append(_Row(number, number + 1, smiles, (value,)))
+    return rows
+
+
 def _check_options(on_error: OnError, max_atoms: int) -> None:
     if on_error not in ("raise", "skip"):
         raise ValueError(f'on_error must be "raise" or "skip"; got {on_error!r}')
@@ -228,7 +278,7 @@ def _check_options(on_error: OnError, max_atoms: int) -> None:
         raise ValueError(f"max_atoms must be at least 1; got {max_atoms}")
 
 
-def _with_progress(rows: list[Row]) -> Iterable[Row]:
+def _with_progress(rows: list[_Row]) -> Iterable[_Row]:
     """Draw a bar on a terminal, once reading has taken two seconds."""
     from tqdm import tqdm
 
@@ -236,7 +286,7 @@ def _with_progress(rows: list[Row]) -> Iterable[Row]:
 
 
 def _featurise(
-    rows: list[Row],
+    rows: list[_Row],
     targets: tuple[str, ...],
     on_error: OnError,
     max_atoms: int,

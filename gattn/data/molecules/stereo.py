@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Bond, Mol
-    from rdkit.Chem.rdchem import BondStereo, QueryAtom, StereoGroup
+    from rdkit.Chem.rdchem import QueryAtom, StereoGroup
 
 __all__ = [
     "CHIRALITIES",
@@ -37,6 +37,11 @@ CHIRALITIES = ("none", "R", "S", "r", "s")
 STEREOS = ("none", "any", "Z", "E", "z", "e")
 """Configurations of bonds; any other text stands for one that has no label."""
 NONE, OTHER = "none", "other"
+
+TETRAHEDRAL, PLANAR, ANY = (1, 2), (2, 3, 4, 5), 1
+"""RDKit's numbers of the chiral tags of tetrahedral centres (clockwise and counterclockwise), and
+of the stereo of double bonds (Z, E, cis and trans; any).
+"""
 
 FIRST_STEPS, MOST_STEPS = 500_000, 5_000_000
 """Bounds on the comparisons of the labeller: for the atoms as written, and in canonical order.
@@ -88,24 +93,28 @@ def configurations(molecule: Mol, bonds: Iterable[Bond] | None = None) -> Config
     """
     if molecule.HasProp(_REMEMBERED):
         return _remembered(molecule)
-    get = _getters()
     centres = [
         (atom.GetIdx(), int(atom.GetChiralTag()))
-        for atom in molecule.GetAtomsMatchingQuery(get.chiral)
+        for atom in molecule.GetAtomsMatchingQuery(_chiral_atom())
     ]
     some = molecule.GetBonds() if bonds is None else bonds
-    marked = [(bond.GetIdx(), kind) for bond in some if (kind := int(get.stereo(bond)))]
+    marked = [(bond.GetIdx(), kind) for bond in some if (kind := int(bond.GetStereo()))]
     if not centres and not marked:
         return Configurations({}, {})
     relative = relative_centres(molecule)
-    tetrahedral = [i for i, tag in centres if tag in get.tetrahedral and i not in relative]
-    planar = [i for i, kind in marked if kind in get.planar]
+    tetrahedral = [i for i, tag in centres if tag in TETRAHEDRAL and i not in relative]
+    planar = [i for i, kind in marked if kind in PLANAR]
     named = _labels(molecule, relative, tetrahedral, planar)
-    atoms = {i: OTHER for i, tag in centres if tag not in get.tetrahedral}
-    others = {
-        i: "any" if kind == get.any else OTHER for i, kind in marked if kind not in get.planar
-    }
+    atoms = {i: OTHER for i, tag in centres if tag not in TETRAHEDRAL}
+    others = {i: "any" if kind == ANY else OTHER for i, kind in marked if kind not in PLANAR}
     return Configurations(atoms | named.atoms, others | named.bonds)
+
+
+@functools.cache
+def _chiral_atom() -> QueryAtom:
+    from rdkit.Chem.rdqueries import HasChiralTagQueryAtom
+
+    return HasChiralTagQueryAtom()
 
 
 def relative_centres(molecule: Mol) -> set[int]:
@@ -190,7 +199,9 @@ def _relative_groups(molecule: Mol) -> list[StereoGroup]:
 
 
 def _remembered(molecule: Mol) -> Configurations:
-    atoms = molecule.GetAtomsMatchingQuery(_getters().remembered)
+    from rdkit.Chem.rdqueries import HasPropQueryAtom
+
+    atoms = molecule.GetAtomsMatchingQuery(HasPropQueryAtom(_REMEMBERED))
     bonds = [bond for bond in molecule.GetBonds() if bond.HasProp(_REMEMBERED)]
     return Configurations(
         {atom.GetIdx(): atom.GetProp(_REMEMBERED) for atom in atoms},
@@ -265,31 +276,3 @@ def _codes(
 ) -> dict[int, str]:
     things = ((number, get(number)) for number in numbers)
     return {number: thing.GetProp(_CODE) for number, thing in things if thing.HasProp(_CODE)}
-
-
-class _Getters(NamedTuple):
-    """RDKit's names of stereochemistry, and its query for atoms that have some."""
-
-    chiral: QueryAtom
-    remembered: QueryAtom
-    stereo: Callable[[Bond], BondStereo]
-    tetrahedral: frozenset[int]
-    planar: frozenset[int]
-    any: int
-
-
-@functools.cache
-def _getters() -> _Getters:
-    from rdkit.Chem import Bond, BondStereo, ChiralType, rdqueries
-
-    tetrahedral = (ChiralType.CHI_TETRAHEDRAL_CW, ChiralType.CHI_TETRAHEDRAL_CCW)
-    planar = ("STEREOE", "STEREOZ", "STEREOCIS", "STEREOTRANS")
-
-    return _Getters(
-        chiral=rdqueries.HasChiralTagQueryAtom(),
-        remembered=rdqueries.HasPropQueryAtom(_REMEMBERED),
-        stereo=Bond.GetStereo,
-        tetrahedral=frozenset(map(int, tetrahedral)),
-        planar=frozenset(int(getattr(BondStereo, name)) for name in planar),
-        any=int(BondStereo.STEREOANY),
-    )

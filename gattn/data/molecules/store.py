@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypedDict
 
 import numpy as np
@@ -35,10 +35,10 @@ LAYOUT: Layout = {
 class Lists(TypedDict):
     """The parts of :class:`gattn.data.Molecules` that are no arrays."""
 
-    smiles: Sequence[str]
-    targets: Sequence[str]
-    rows: Sequence[int]
-    bad: Sequence[tuple[int, str, str, int | None]]
+    smiles: list[str]
+    targets: list[str]
+    rows: list[int]
+    bad: list[tuple[int, str, str, int | None]]
 
 
 class StaleFile(ValueError):
@@ -84,10 +84,12 @@ def read_store(
         StaleFile: it has another version of the features, or another ``made_from``.
         ValueError: it is damaged, or is not a file of molecules.
     """
+    import msgspec
+
     try:
         _check_fresh(path, read_metadata(path, FORMAT), made_from)
         columns = map_arrays(path, LAYOUT)
-        lists = _read_lists(columns["lists"].tobytes())
+        lists = msgspec.convert(json.loads(columns["lists"].tobytes()), Lists)
         return lists, *_expand(lists, columns)
     except StaleFile:
         raise
@@ -112,23 +114,6 @@ def _check_fresh(
             f"{path} was not made from this source with these options: "
             f"it says {source or 'nothing'!r}, not {made_from!r}"
         )
-
-
-def _read_lists(text: bytes) -> Lists:
-    """Parse and check the JSON text of the lists."""
-    lists = json.loads(text)
-    types = {"smiles": str, "targets": str, "rows": int, "bad": list}
-    if not isinstance(lists, dict) or lists.keys() != types.keys():
-        raise ValueError(f"its header must have {', '.join(types)}")
-    for name, kind in types.items():
-        if not isinstance(lists[name], list) or not all(type(v) is kind for v in lists[name]):
-            raise ValueError(f"{name} must be a list of {kind.__name__}")
-    for row in lists["bad"]:
-        if [type(part) for part in row[:3]] != [int, str, str] or len(row) != 4:
-            raise ValueError("a bad row must hold its number, its text, the reason and the line")
-        if not (row[3] is None or type(row[3]) is int):
-            raise ValueError(f"the line of a bad row must be a number; it is {row[3]!r}")
-    return lists  # pyright: ignore[reportReturnType]
 
 
 def _expand(lists: Lists, columns: Mapping[str, np.ndarray]) -> tuple[MoleculeArrays, Tensor]:

@@ -388,15 +388,12 @@ def _text_kind(text: str) -> Kind:
     return "text" if not digits or any(map(str.isalpha, letters)) else "odd"
 
 
-def read_numbers(
-    cells: Sequence[str], style: NumberFormat | None = None, *, unique: bool = True
-) -> NumberColumn:
+def read_numbers(cells: Sequence[str], style: NumberFormat | None = None) -> NumberColumn:
     """Read a column, and name the patterns of the cells that are not read.
 
     Args:
         cells: k texts.
         style: how numbers are written; None for plain ones.
-        unique: look at texts that are equal once, which is faster where they repeat.
 
     Returns:
         The numbers; a column without cells has none.
@@ -409,7 +406,7 @@ def read_numbers(
 settings=((('thousands', ','),),), detail=''),)
     """
     style = style or NumberFormat()
-    look = cache(classify) if unique else classify
+    look = cache(classify)  # texts often repeat
     values = np.full(len(cells), math.nan)
     unread: list[int] = []
     missing = dropped = 0

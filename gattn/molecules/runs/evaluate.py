@@ -21,13 +21,13 @@ from gattn.molecules.runs.measure import (
     undefined,
 )
 from gattn.molecules.runs.overlaps import conflict_notes, conflicts, training_overlap
-from gattn.molecules.runs.report import part_figures
+from gattn.molecules.runs.report import evaluation_figures
 from gattn.molecules.runs.source import Source, read_source
 from gattn.pipeline.measure import measure
 from gattn.pipeline.product import Log, no_log
 from gattn.pipeline.text import plural
 from gattn.training.model_io import write_json
-from gattn.training.sections import write_plots
+from gattn.training.run_report import write_plots
 
 __all__ = ["evaluate_table"]
 
@@ -130,7 +130,7 @@ def evaluate_table(
             parts, predictions = {"test": test}, {"test": predicted}
             rows = prediction_table(estimator, source, parts, predictions, coverage)
             write_rows(folder / "predictions.csv", rows)
-            write_plots(folder / "plots", part_figures(estimator, test, predicted))
+            write_plots(folder / "plots", evaluation_figures(estimator, test, predicted))
         log(f"{out} holds the metrics, the predictions and the plots")
     return metrics
 

@@ -3,35 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import torch
+
+from gattn.draw import draw_molecule, shared_scale
+from gattn.molecules.attributions import DEFAULT_METHOD, attribute
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import LabelledMolecules
-from gattn.molecules.runs.pictures import worst_molecules
 from gattn.pipeline.product import Report
 from gattn.pipeline.report import report_facts
-from gattn.training import sections
 from gattn.training.calibration import (
     Reliability,
     interval_reliability,
     probability_reliability,
 )
-from gattn.training.report import Figure
-from gattn.training.run_report import RunFacts, run_report
-from gattn.training.sections import TARGETS, Words
+from gattn.training.plots.style import number
+from gattn.training.report import Figure, Section
+from gattn.training.run_report import (
+    TARGETS,
+    RunFacts,
+    Words,
+    part_figures,
+    run_report,
+    themed,
+)
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
     from gattn.molecules.runs.train import MoleculeRun
 
-__all__ = ["molecule_report", "part_figures", "run_facts"]
+__all__ = ["evaluation_figures", "molecule_report", "run_facts"]
+
+WORST = 12
+"""Number of molecules to draw."""
+DRAWN = 100
+"""Maximum number of atoms of a molecule that is drawn; a larger picture is unreadable."""
+SIZE = 320, 240
+"""Pixels of one picture."""
+METHOD = DEFAULT_METHOD.replace("_", " ")
 
 
 def molecule_report(run: MoleculeRun) -> Report:
     """Return the content of the report page, and its plots by file name without ending."""
-    worst = worst_molecules(run.estimator, run.part("test"), run.predictions["test"])
+    worst = _worst_molecules(run.estimator, run.part("test"), run.predictions["test"])
     return run_report(run_facts(run), [worst])
 
 
@@ -99,11 +118,11 @@ def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
     return {t: name for t, name in names.items() if name not in ("1", "True")}
 
 
-def part_figures(
+def evaluation_figures(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> dict[str, Figure]:
     """Draw the plots of a part by file name: predictions beside labels, and calibration."""
-    return sections.part_figures(
+    return part_figures(
         estimator.task, molecules.y, predicted.mean, predicted.std, estimator.targets_,
         reliability(estimator, molecules, predicted), words=_words(estimator),
     )  # fmt: skip
@@ -117,3 +136,80 @@ def reliability(
         mean, std = predicted.mean, predicted.std
         return interval_reliability(molecules.y, mean, std, estimator.calibrator_)
     return probability_reliability(molecules.y, predicted.mean)
+
+
+def _worst_molecules(
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
+) -> Section:
+    """Draw the molecules of a part with the largest errors, the largest first.
+
+    Args:
+        estimator: the estimator that made the predictions.
+        molecules: the molecules of the part.
+        predicted: their predictions.
+
+    Returns:
+        A section of a report, its pictures on one scale. With several targets the errors are in
+        units of each target's standard deviation in the part, and a molecule is shown for its
+        target with the largest error.
+    """
+    rows, targets = _worst_rows(molecules, predicted)
+    weights = [
+        attribute(estimator.predictor_, molecules.inputs[row : row + 1], target=target)[0].weights
+        for row, target in zip(rows, targets)
+    ]
+    scale = shared_scale(weights)
+    style: dict[str, Any] = {
+        "scale": scale, "size": SIZE, "label": f"contribution by {METHOD}"
+    }  # fmt: skip
+    smiles = dict(zip(rows, molecules.inputs[rows].molecules.smiles))
+    figures = tuple(
+        themed(
+            partial(draw_molecule, smiles[row], weight, **style),
+            f"The structure of {smiles[row]} with a weight on each atom",
+            f"{_caption(estimator, molecules, predicted, row, target)}\n{smiles[row]}",
+        )
+        for row, target, weight in zip(rows, targets, weights)
+    )
+    text = (
+        "The molecules of the test part with the largest errors, the largest first. A disc shows "
+        f"the contribution of its atom to the prediction, by {METHOD}: orange raises it, blue "
+        "lowers it, on one signed scale for all pictures. These contributions led to the wrong "
+        "predictions.",
+        "“Nearest” is the Tanimoto similarity to the most similar molecule of the training and "
+        "validation parts.",
+    )
+    return Section("Predicted worst", text, figures=figures, gallery=True)
+
+
+def _worst_rows(molecules: LabelledMolecules, predicted: Prediction) -> tuple[list[int], list[int]]:
+    """Return the rows of the largest errors that can be drawn, and the target of each."""
+    spread = (molecules.y - molecules.y.nanmean(0)).square().nanmean(0).sqrt()
+    error = (predicted.mean - molecules.y).abs() / torch.where(spread > 0, spread, 1.0)
+    largest, target = error.nan_to_num(nan=-1.0).max(1)
+    order = largest.argsort(descending=True, stable=True)
+    order = order[largest[order] >= 0].tolist()
+    small = (row for row in order if len(molecules.inputs[[row]].molecules.arrays.x) <= DRAWN)
+    rows = list(islice(small, WORST))
+    return rows, target[rows].tolist()
+
+
+def _caption(
+    estimator: MoleculeEstimator,
+    molecules: LabelledMolecules,
+    predicted: Prediction,
+    row: int,
+    target: int,
+) -> str:
+    """Describe the label, the prediction and the nearest molecule of the other parts."""
+    y, mean, std = (
+        float(values[row, target]) for values in (molecules.y, predicted.mean, predicted.std)
+    )
+    lines = [estimator.targets_[target]] if len(estimator.targets_) > 1 else []
+    if isinstance(estimator, MoleculeClassifier):
+        label, probability = estimator.classes_by_target[target][int(y)], mean if y else 1 - mean
+        lines += [f"measured {label}", f"its probability {number(probability)}"]
+    else:
+        lines += [f"measured {number(y)}", f"predicted {number(mean)} ± {number(std)}"]
+    lines += [f"nearest {number(float(predicted.max_train_similarity[row]))}"]
+    return "\n".join(lines)

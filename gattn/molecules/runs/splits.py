@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from torch import Tensor
 
 from gattn.data import Split, random_split, scaffold_split, split_by_names
@@ -58,11 +55,18 @@ def choose_parts(
     elif spec == "scaffold":
         split = scaffold_split(molecules.canonical)
     elif source.parts is not None:
-        split = _by_column(source, spec).among(molecules.rows)
+        try:
+            split = split_by_names(source.parts, protocol=spec).among(molecules.rows)
+        except ValueError as error:
+            raise ValueError(f"{source.name}, {spec}: {error}") from None
     else:
         positions = read_positions(spec)
         split = split_from_positions(positions, spec, len(source.smiles)).among(molecules.rows)
-        notes = _other_data(spec, positions, source)
+        if positions.get("sha256") not in (None, source.sha256):
+            notes.append(
+                f"{spec} counts the rows of other data, {positions.get('data')}: {source.name} "
+                "must have the same molecules in the same order."
+            )
     for part in PARTS:
         if not len(getattr(split, part)):
             raise ValueError(f"split {spec} leaves no molecule in the {part} part")
@@ -85,25 +89,10 @@ def validation_groups(spec: str, val: LabelledMolecules) -> list[str] | None:
     return list(map(murcko_scaffold, val.canonical)) if spec == "scaffold" else None
 
 
-def _other_data(spec: str, record: Mapping[str, Any], source: Source) -> list[str]:
-    """Return a note if a file of row numbers was written for other data."""
-    if record.get("sha256") in (None, source.sha256):
-        return []
-    written = f"{spec} counts the rows of other data, {record.get('data')}"
-    return [f"{written}: {source.name} must have the same molecules in the same order."]
-
-
 def splits_record(split: Split, molecules: LabelledMolecules, source: Source) -> dict[str, Json]:
     """Return the content of ``splits.json``: protocol, data, and the rows of each part, from 0."""
     rows = {part: molecules.rows[getattr(split, part)].tolist() for part in PARTS}
     return {"protocol": split.protocol, "data": source.name, "sha256": source.sha256, **rows}
-
-
-def _by_column(source: Source, spec: str) -> Split:
-    try:
-        return split_by_names(source.parts or [], protocol=spec)
-    except ValueError as error:
-        raise ValueError(f"{source.name}, {spec}: {error}") from None
 
 
 def check_train(estimator: MoleculeEstimator, y: Tensor) -> None:

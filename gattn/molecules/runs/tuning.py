@@ -61,6 +61,8 @@ def tune(
     if estimator.model == "gp" or estimator.devices > 1:
         raise ValueError("tune needs a model with a network, and one device")
     study = _study(estimator, out)
+    from optuna.samplers import TPESampler
+
     metric = "rmse" if estimator.task == "regression" else "roc_auc"
     reason = undefined_metrics(val.y, estimator.task, list(map(str, estimator.targets_)))
     if reason.get(metric, "").startswith("undefined"):
@@ -75,10 +77,12 @@ def tune(
         model.fit_labelled(train, val, groups=groups)
         return measure(model.task, val.y, model.predictor_.validation.mean)[metric]
 
-    for number in range(_completed(study), trials):
+    # A trial that was killed does not count.
+    completed = sum(trial.state.name == "COMPLETE" for trial in study.trials)
+    for number in range(completed, trials):
         if not number:
             study.enqueue_trial({name: getattr(estimator, name) for name in SEARCH})
-        _reseed(study, estimator.seed + number)
+        study.sampler = TPESampler(seed=estimator.seed + number)
         study.optimize(objective, n_trials=1)
         log(f"trial {number + 1} of {trials}: {metric} {study.trials[-1].value:.4g}")
     log(f"the best settings: {study.best_params} ({metric} {study.best_value:.4g} on validation)")
@@ -105,19 +109,6 @@ def _study(estimator: MoleculeEstimator, out: Path) -> Study:
         raise RunError(
             f"{out / JOURNAL} is damaged ({error}): remove it, and the search starts again"
         ) from None
-
-
-def _completed(study: Study) -> int:
-    """Count the trials that ended; one that was killed does not count."""
-    from optuna.trial import TrialState
-
-    return len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
-
-
-def _reseed(study: Study, seed: int) -> None:
-    from optuna.samplers import TPESampler
-
-    study.sampler = TPESampler(seed=seed)
 
 
 def _draw(trial: Trial) -> dict[str, Any]:

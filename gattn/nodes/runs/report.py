@@ -24,8 +24,7 @@ from gattn.training.calibration import (
 )
 from gattn.training.plots.style import METRICS, number
 from gattn.training.report import Figure, Section, Table
-from gattn.training.run_report import RunFacts, run_report
-from gattn.training.sections import CLASSES, themed
+from gattn.training.run_report import CLASSES, RunFacts, run_report, themed
 
 if TYPE_CHECKING:
     from gattn.nodes.runs.train import NodeRun
@@ -145,7 +144,7 @@ def _classes(run: NodeRun, figure: Figure) -> Section:
 
 def _confusion(run: NodeRun, estimator: NodeClassifier) -> Figure:
     names = [str(kind) for kind in estimator.classes_.tolist()]
-    draw = partial(plots.confusion_matrix, run.metrics["confusion"], names)
+    draw = plots.confusion_matrix(run.metrics["confusion"], names).png
     alt = "Share of the nodes of each true class that were predicted as each class"
     return themed(draw, alt, "Rows are true classes, columns predicted ones.")
 

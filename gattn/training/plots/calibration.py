@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gattn.draw.figure import line, render
+from gattn.draw.figure import line
 from gattn.draw.theme import Theme
-from gattn.training.plots.style import diagonal, frame, note, title, unit_range
+from gattn.training.plots.style import Plot, diagonal, frame, note, title, unit_range
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,24 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["coverage", "reliability"]
 
 
-def coverage(curve: Reliability, *, name: str = "", dark: bool = False) -> bytes:
-    """Draw the observed coverage of intervals against the requested coverage.
+def coverage(curve: Reliability, *, name: str = "") -> Plot:
+    """Plot the observed coverage of intervals against the requested coverage.
 
     The band contains nine in ten of the points of exact intervals.
 
     Args:
         curve: result of :func:`gattn.training.calibration.interval_reliability`.
         name: of the target, or of all of them.
-        dark: for a dark page.
-
-    Returns:
-        A picture as PNG. Without measured values an empty plot with a note.
-
-    Raises:
-        ImportError: matplotlib is not installed.
 
     >>> from gattn.training.calibration import Reliability
-    >>> coverage(Reliability((0.5, 0.9), (0.48, 0.93), (100, 100)))[:4]
+    >>> coverage(Reliability((0.5, 0.9), (0.48, 0.93), (100, 100))).png()[:4]
     b'\\x89PNG'
     """
 
@@ -49,32 +42,18 @@ def coverage(curve: Reliability, *, name: str = "", dark: bool = False) -> bytes
             return note(axes, "no measured value", theme)
         level = np.linspace(0, 1, 101)
         chance = 1.645 * np.sqrt(level * (1 - level) / min(curve.count))
-        axes.fill_between(
-            level,
-            (level - chance).clip(0),
-            (level + chance).clip(max=1),
-            color=theme.muted,
-            alpha=0.2,
-            linewidth=0,
-            label="by chance",
-        )
-        axes.plot(
-            curve.expected,
-            curve.observed,
-            "o-",
-            color=theme.first,
-            markersize=4.5,
-            label="observed",
-        )
+        low, high = (level - chance).clip(0), (level + chance).clip(max=1)
+        band = {"color": theme.muted, "alpha": 0.2, "linewidth": 0}
+        axes.fill_between(level, low, high, label="by chance", **band)
+        points = curve.expected, curve.observed
+        axes.plot(*points, "o-", color=theme.first, markersize=4.5, label="observed")
         axes.legend(loc="upper left")
 
-    return render(draw, dark=dark)
+    return Plot(draw)
 
 
-def reliability(
-    curve: Reliability, *, name: str = "", event: str = "class 1", dark: bool = False
-) -> bytes:
-    """Draw the frequency of a class against its predicted probability, and numbers of rows.
+def reliability(curve: Reliability, *, name: str = "", event: str = "class 1") -> Plot:
+    """Plot the frequency of a class against its predicted probability, and numbers of rows.
 
     Bars are the standard errors of the frequencies.
 
@@ -82,16 +61,9 @@ def reliability(
         curve: result of :func:`gattn.training.calibration.probability_reliability`.
         name: of the target, or of all of them.
         event: the class.
-        dark: for a dark page.
-
-    Returns:
-        A picture as PNG. Without known classes an empty plot with a note.
-
-    Raises:
-        ImportError: matplotlib is not installed.
 
     >>> from gattn.training.calibration import Reliability
-    >>> reliability(Reliability((0.1, 0.8), (0.2, 0.7), (40, 60)))[:4]
+    >>> reliability(Reliability((0.1, 0.8), (0.2, 0.7), (40, 60))).png()[:4]
     b'\\x89PNG'
     """
 
@@ -109,4 +81,4 @@ def reliability(
         upper.errorbar(curve.expected, observed, error, fmt="o-", color=theme.first, markersize=4.5)
         lower.bar(curve.expected, count, 0.06, color=theme.first, alpha=0.6)
 
-    return render(draw, dark=dark, ratios=(3, 1))
+    return Plot(draw, ratios=(3, 1))

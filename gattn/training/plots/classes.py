@@ -1,4 +1,4 @@
-"""Predicted probabilities beside known classes."""
+"""Plots of predicted classes and probabilities beside known classes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gattn.draw.figure import render
+from gattn.draw.figure import line
 from gattn.draw.theme import Theme
 from gattn.training.plots.style import (
+    Plot,
     complete_rows,
     diagonal,
     frame,
@@ -24,10 +25,13 @@ from gattn.training.plots.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["precision_recall", "roc"]
+__all__ = ["confusion_matrix", "precision_recall", "roc"]
 
 Column = NDArray[np.float64]
 GRID = np.linspace(0, 1, 201)  # where the curves of several targets are averaged
+CLASSES = 20  # of a confusion matrix: more cannot be told apart
+LONGEST = 22  # letters of a class's name beside a row
+LARGE = 12  # up to so many, names are as large as other text
 
 
 class _Curve(NamedTuple):
@@ -39,124 +43,111 @@ class _Curve(NamedTuple):
     positive: float
 
 
-class _Curves(NamedTuple):
-    """Curves of the targets with labels of both classes, and the number of other targets."""
-
-    curves: list[_Curve]
-    left_out: int
-
-
 class _Kind(NamedTuple):
-    """Labels of a curve's axes and area, and the curve of guessing."""
+    """A kind of curve: its computation, the labels of its axes and area, and that of guessing."""
 
+    curve: Callable[[ModuleType, Column, Column], _Curve]
     x: str
     y: str
     area: str
-    guessing: Callable[[Axes, Theme], None]
+    guessing: Callable[[Axes, Theme, Sequence[_Curve]], None]
     steps: bool
 
 
-def roc(
-    y: ArrayLike,
-    probability: ArrayLike,
-    *,
-    name: str = "",
-    several: str = "targets",
-    dark: bool = False,
-) -> bytes:
-    """Draw the true positives against the false positives: thin lines for targets, and their mean.
+def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = "targets") -> Plot:
+    """Plot the true positives against the false positives: thin lines for targets, and their mean.
 
     Args:
         y: classes 0 and 1, [k] or [k, t], NaN where not measured.
         probability: of class 1, in the same shape.
         name: of the target, or of all of them.
         several: what the t columns are called.
-        dark: for a dark page.
 
     Returns:
-        A picture as PNG, whose title has the area under the curve, and for several targets its
-        mean. Targets of which one class only is known have no curve; the title counts them.
+        A plot whose title has the area under the curve, and for several targets its mean. Targets
+        of which one class only is known have no curve; the title counts them.
 
     Raises:
         ValueError: the shapes differ, or y holds something else than classes.
-        ImportError: matplotlib or scikit-learn is not installed.
+        ImportError: scikit-learn is not installed.
 
-    >>> roc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])[:4]
+    >>> roc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).png()[:4]
     b'\\x89PNG'
     """
-    metrics = _scikit_learn_metrics()
 
-    def curve(classes: Column, p: Column) -> _Curve:
+    def curve(metrics: ModuleType, classes: Column, p: Column) -> _Curve:
         x, up, _ = metrics.roc_curve(classes, p)
         return _Curve(x, up, float(metrics.roc_auc_score(classes, p)), float(classes.mean()))
 
-    curves = _curves(y, probability, curve)
-    kind = _Kind("false positive rate", "true positive rate", "ROC-AUC", diagonal, steps=False)
-    return _draw(curves, kind, name, several, dark=dark)
+    def guessing(axes: Axes, theme: Theme, curves: Sequence[_Curve]) -> None:
+        diagonal(axes, theme)
+
+    kind = _Kind(
+        curve, "false positive rate", "true positive rate", "ROC-AUC", guessing, steps=False
+    )
+    return _plot(kind, y, probability, name, several)
 
 
 def precision_recall(
-    y: ArrayLike,
-    probability: ArrayLike,
-    *,
-    name: str = "",
-    several: str = "targets",
-    dark: bool = False,
-) -> bytes:
-    """Draw the precision against the recall: thin lines for targets, and their mean.
+    y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = "targets"
+) -> Plot:
+    """Plot the precision against the recall: thin lines for targets, and their mean.
 
     The dashed line is the share of class 1, the precision of guessing. Between two recalls the
     precision is that of the higher one, as the average precision counts it: a straight line would
     show more (Davis and Goadrich, "The relationship between precision-recall and ROC curves",
     ICML 2006).
 
-    Args:
-        y: classes 0 and 1, [k] or [k, t], NaN where not measured.
-        probability: of class 1, in the same shape.
-        name: of the target, or of all of them.
-        several: what the t columns are called.
-        dark: for a dark page.
+    The arguments and errors are those of :func:`roc`; the title has the average precision.
 
-    Returns:
-        A picture as PNG, as that of :func:`roc`, with the average precision in its title.
-
-    Raises:
-        ValueError: the shapes differ, or y holds something else than classes.
-        ImportError: matplotlib or scikit-learn is not installed.
-
-    >>> precision_recall([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])[:4]
+    >>> precision_recall([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).png()[:4]
     b'\\x89PNG'
     """
-    metrics = _scikit_learn_metrics()
 
-    def curve(classes: Column, p: Column) -> _Curve:
+    def curve(metrics: ModuleType, classes: Column, p: Column) -> _Curve:
         precision, recall, _ = metrics.precision_recall_curve(classes, p)
         area = float(metrics.average_precision_score(classes, p))
         return _Curve(recall[::-1], precision[::-1], area, float(classes.mean()))
 
-    curves = _curves(y, probability, curve)
-
-    def guessing(axes: Axes, theme: Theme) -> None:
-        share = float(np.mean([one.positive for one in curves.curves]))
+    def guessing(axes: Axes, theme: Theme, curves: Sequence[_Curve]) -> None:
+        share = float(np.mean([one.positive for one in curves]))
         axes.axhline(share, color=theme.muted, linewidth=1, linestyle="--")
 
-    kind = _Kind("recall", "precision", "average precision", guessing, steps=True)
-    return _draw(curves, kind, name, several, dark=dark)
+    kind = _Kind(curve, "recall", "precision", "average precision", guessing, steps=True)
+    return _plot(kind, y, probability, name, several)
 
 
-def _scikit_learn_metrics() -> ModuleType:
+def _plot(kind: _Kind, y: ArrayLike, probability: ArrayLike, name: str, several: str) -> Plot:
     try:
         from sklearn import metrics
     except ImportError:
         raise ImportError('these plots need scikit-learn: pip install "gattn[molecules]"') from None
-    return metrics
+    columns = _columns(y, probability)
+    both = [pair for pair in columns if len(np.unique(pair[0])) == 2]
+    curves = [kind.curve(metrics, *pair) for pair in both]
+    lines = [title(name)] if name else []
+    if curves:
+        mean = float(np.mean([curve.area for curve in curves]))
+        lines.append(f"{'mean ' if len(curves) > 1 else ''}{kind.area} {number(mean)}")
+    if 0 < len(curves) < len(columns):
+        left_out = len(columns) - len(curves)
+        lines.append(f"one class only: {left_out} of {len(columns)} {several}")
+
+    def draw(panels: list[Axes], theme: Theme) -> None:
+        (axes,) = panels
+        unit_range(axes)
+        axes.set_aspect("equal")
+        frame(axes, kind.x, kind.y, "\n".join(lines))
+        if not curves:
+            return note(axes, f"none of the {several} has both classes", theme)
+        kind.guessing(axes, theme, curves)
+        _lines(axes, curves, theme, f"mean of {len(curves)} {several}", steps=kind.steps)
+
+    return Plot(draw)
 
 
-def _curves(
-    y: ArrayLike,
-    probability: ArrayLike,
-    curve: Callable[[Column, Column], _Curve],
-) -> _Curves:
+def _columns(y: ArrayLike, probability: ArrayLike) -> list[list[Column]]:
+    """Return the known classes of each target, and their probabilities."""
     classes = np.asarray(y, dtype=np.float64)
     chances = np.asarray(probability, dtype=np.float64)
     if classes.shape != chances.shape or classes.ndim not in (1, 2):
@@ -167,26 +158,8 @@ def _curves(
     strange = set(np.unique(classes[~np.isnan(classes)])) - {0.0, 1.0}
     if strange:
         raise ValueError(f"classes must be 0, 1 or NaN; got {min(strange):g}")
-    columns = zip(np.atleast_2d(classes.T), np.atleast_2d(chances.T))
-    pairs = [complete_rows(*pair) for pair in columns]
-    both = [pair for pair in pairs if len(np.unique(pair[0])) == 2]
-    return _Curves([curve(*pair) for pair in both], len(pairs) - len(both))
-
-
-def _draw(curves: _Curves, kind: _Kind, name: str, several: str, *, dark: bool) -> bytes:
-    def draw(panels: list[Axes], theme: Theme) -> None:
-        (axes,) = panels
-        unit_range(axes)
-        axes.set_aspect("equal")
-        frame(axes, kind.x, kind.y, _areas(name, several, kind.area, curves))
-        if not curves.curves:
-            return note(axes, f"none of the {several} has both classes", theme)
-        kind.guessing(axes, theme)
-        _lines(
-            axes, curves.curves, theme, f"mean of {len(curves.curves)} {several}", steps=kind.steps
-        )
-
-    return render(draw, dark=dark)
+    pairs = zip(np.atleast_2d(classes.T), np.atleast_2d(chances.T))
+    return [complete_rows(*pair) for pair in pairs]
 
 
 def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme, label: str, *, steps: bool) -> None:
@@ -205,12 +178,42 @@ def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme, label: str, *, st
     axes.legend(loc="lower center")
 
 
-def _areas(name: str, several: str, area: str, result: _Curves) -> str:
-    curves, left_out = result
-    lines = [title(name)] if name else []
-    if curves:
-        mean = float(np.mean([curve.area for curve in curves]))
-        lines.append(f"{'mean ' if len(curves) > 1 else ''}{area} {number(mean)}")
-    if left_out and curves:
-        lines.append(f"one class only: {left_out} of {left_out + len(curves)} {several}")
-    return "\n".join(lines)
+def confusion_matrix(counts: ArrayLike, names: Sequence[str]) -> Plot:
+    """Plot the share of every true class (row) that was predicted as each class (column).
+
+    Args:
+        counts: [c, c] rows of each true class; of more than 20 classes the 20 largest are drawn.
+        names: of the c classes.
+
+    Raises:
+        ValueError: the counts do not fit the names.
+
+    >>> confusion_matrix([[3, 1], [0, 4]], ["left", "right"]).png()[:4]
+    b'\\x89PNG'
+    """
+    table = np.asarray(counts, np.float64)
+    if table.shape != (len(names), len(names)):
+        raise ValueError(f"counts must be [c, c] of {len(names)} names; got {table.shape}")
+    largest: list[int] = sorted(np.argsort(-table.sum(1), kind="stable")[:CLASSES].tolist())
+    shares = table / np.maximum(table.sum(1, keepdims=True), 1)
+    shares = shares[np.ix_(largest, largest)]
+    shown = [line(names[i], LONGEST) for i in largest]
+    size = 10 if max(map(len, shown), default=0) <= LARGE else 8
+
+    def draw(panels: list[Axes], theme: Theme) -> None:
+        (axes,) = panels
+        from matplotlib.colors import LinearSegmentedColormap
+
+        colours = LinearSegmentedColormap.from_list("share", [theme.paper, theme.first])
+        axes.imshow(shares, cmap=colours, vmin=0, vmax=1, aspect="equal")
+        axes.grid(False)
+        axes.set_xticks(range(len(shown)), shown, rotation=90, fontsize=size)
+        axes.set_yticks(range(len(shown)), shown, fontsize=size)
+        frame(axes, "predicted", "true", "% of each row")
+        if len(shown) <= 8:
+            for (row, column), share in np.ndenumerate(shares):
+                colour = theme.paper if share > 0.5 else theme.ink
+                at = {"ha": "center", "va": "center", "fontsize": size}
+                axes.text(column, row, f"{100 * share:.0f}", color=colour, **at)
+
+    return Plot(draw, height=4.6)

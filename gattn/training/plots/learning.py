@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gattn.draw.figure import render
 from gattn.draw.theme import Theme
-from gattn.training.plots.style import note
+from gattn.training.plots.style import Plot, note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,22 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["learning_curve"]
 
 
-def learning_curve(histories: Sequence[History], *, dark: bool = False) -> bytes:
-    """Draw the losses of training and of validation by epoch, the chosen epochs marked.
+def learning_curve(histories: Sequence[History]) -> Plot:
+    """Plot the losses of training and of validation by epoch, the chosen epochs marked.
 
     Args:
         histories: of each member of the ensemble.
-        dark: for a dark page.
-
-    Returns:
-        A picture as PNG. No history: an empty one that says so.
-
-    Raises:
-        ImportError: matplotlib is not installed.
 
     >>> from gattn.training.types import EpochRecord, History
     >>> records = EpochRecord(0, 1.0, 1.1, 1e-3, 2.5), EpochRecord(1, 0.5, 0.8, 1e-3, 2.5)
-    >>> learning_curve([History(records, chosen=1)])[:4]
+    >>> learning_curve([History(records, chosen=1)]).png()[:4]
     b'\\x89PNG'
     """
 
@@ -49,13 +41,8 @@ def learning_curve(histories: Sequence[History], *, dark: bool = False) -> bytes
             for axes, curve in ((upper, train), (lower, validation)):
                 axes.plot(epochs, curve, color=theme.first, linewidth=width, alpha=opacity)
                 axes.axvline(history.chosen + 1, color=theme.second, linewidth=0.8, linestyle=":")
-            lower.plot(
-                history.chosen + 1,
-                validation[history.chosen],
-                "o",
-                color=theme.second,
-                markersize=5,
-            )
+            chosen = history.chosen + 1, validation[history.chosen]
+            lower.plot(*chosen, "o", color=theme.second, markersize=5)
         members = f" of {len(histories)} members" if several else ""
         upper.set_title(f"Training loss{members}")
         lower.set_title("Validation loss, the kept epoch marked")
@@ -70,4 +57,4 @@ def learning_curve(histories: Sequence[History], *, dark: bool = False) -> bytes
             upper.yaxis.set_major_formatter("{x:g}")
             upper.yaxis.set_minor_formatter(NullFormatter())
 
-    return render(draw, dark=dark, ratios=(1, 1))
+    return Plot(draw, ratios=(1, 1))

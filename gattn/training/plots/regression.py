@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from gattn.draw.figure import render
 from gattn.draw.theme import Theme
 from gattn.training.metrics import regression_metrics
-from gattn.training.plots.style import complete_rows, diagonal, frame, note, title
+from gattn.training.plots.style import Plot, complete_rows, diagonal, frame, note, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,14 +22,9 @@ BARS = 400  # points: the error bars of more hide the points
 
 
 def parity(
-    y: ArrayLike,
-    predicted: ArrayLike,
-    std: ArrayLike | None = None,
-    *,
-    name: str = "",
-    dark: bool = False,
-) -> bytes:
-    """Draw predicted against measured values, with the line on which they are equal.
+    y: ArrayLike, predicted: ArrayLike, std: ArrayLike | None = None, *, name: str = ""
+) -> Plot:
+    """Plot predicted against measured values, with the line on which they are equal.
 
     The title has the root mean square error, the mean absolute error and R².
 
@@ -41,16 +35,11 @@ def parity(
         predicted: predicted values [k], in the same unit.
         std: their standard deviations [k]; none are drawn without it.
         name: of the target, with its unit.
-        dark: for a dark page.
-
-    Returns:
-        A picture as PNG. No measured value: an empty one that says so.
 
     Raises:
         ValueError: the columns are not of one length.
-        ImportError: matplotlib is not installed.
 
-    >>> parity([0.1, 0.9, 2.2], [0.0, 1.0, 2.0], [0.1, 0.1, 0.2])[:4]
+    >>> parity([0.1, 0.9, 2.2], [0.0, 1.0, 2.0], [0.1, 0.1, 0.2]).png()[:4]
     b'\\x89PNG'
     """
     spread = np.zeros(np.shape(y)) if std is None else std
@@ -76,7 +65,7 @@ def parity(
         axes.set_ylim(low, high)
         axes.set_aspect("equal")
 
-    return render(draw, dark=dark)
+    return Plot(draw)
 
 
 def _range(*columns: NDArray[np.float64]) -> tuple[float, float]:
@@ -120,23 +109,18 @@ def _density(
     bar.outline.set_visible(False)
 
 
-def residuals(y: ArrayLike, predicted: ArrayLike, *, name: str = "", dark: bool = False) -> bytes:
-    """Draw a histogram of predicted minus measured values.
+def residuals(y: ArrayLike, predicted: ArrayLike, *, name: str = "") -> Plot:
+    """Plot a histogram of predicted minus measured values.
 
     Args:
         y: measured values [k], NaN where there is none.
         predicted: predicted values [k], in the same unit.
         name: of the target, with its unit.
-        dark: for a dark page.
-
-    Returns:
-        A picture as PNG. No measured value: an empty one that says so.
 
     Raises:
         ValueError: the columns are not of one length.
-        ImportError: matplotlib is not installed.
 
-    >>> residuals([0.1, 0.9, 2.2], [0.0, 1.0, 2.0])[:4]
+    >>> residuals([0.1, 0.9, 2.2], [0.0, 1.0, 2.0]).png()[:4]
     b'\\x89PNG'
     """
     measured, guess = complete_rows(y, predicted)
@@ -162,4 +146,4 @@ def residuals(y: ArrayLike, predicted: ArrayLike, *, name: str = "", dark: bool 
         facts = {"mean": float(error.mean()), "standard deviation": float(error.std())}
         axes.set_title(title(name, facts))
 
-    return render(draw, dark=dark)
+    return Plot(draw)

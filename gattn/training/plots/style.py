@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gattn.draw.figure import LONGEST, line
+from gattn.draw.figure import LONGEST, Draw, line, render
 from gattn.draw.theme import Theme
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METRICS",
+    "Plot",
     "complete_rows",
     "diagonal",
     "frame",
@@ -37,6 +38,25 @@ METRICS = {
     "f1": "macro F1",
 }
 """How readers know the metrics of :mod:`gattn.training.metrics`."""
+
+
+class Plot(NamedTuple):
+    """A plot that can be drawn for light and for dark pages.
+
+    Attributes: those of :func:`gattn.draw.figure.render`.
+    """
+
+    draw: Draw
+    height: float = 4.2
+    ratios: Sequence[float] = (1,)
+
+    def png(self, *, dark: bool = False) -> bytes:
+        """Draw the plot as PNG.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        return render(self.draw, dark=dark, height=self.height, ratios=self.ratios)
 
 
 def complete_rows(*columns: ArrayLike) -> list[NDArray[np.float64]]:

@@ -34,6 +34,15 @@ def _rows(smiles):
     return sorted(graph.x.tolist()), sorted(graph.edge_attr.tolist())
 
 
+def test_numbers_of_stereochemistry_are_those_of_rdkit():
+    tags, kinds = Chem.ChiralType, Chem.BondStereo
+    centres = tags.CHI_TETRAHEDRAL_CW, tags.CHI_TETRAHEDRAL_CCW
+    planar = kinds.STEREOZ, kinds.STEREOE, kinds.STEREOCIS, kinds.STEREOTRANS
+    assert tuple(map(int, centres)) == stereo.TETRAHEDRAL
+    assert tuple(map(int, planar)) == stereo.PLANAR
+    assert int(kinds.STEREOANY) == stereo.ANY
+
+
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 def test_stereoisomers_are_told_apart(pair):
     assert _rows(pair[0]) != _rows(pair[1])

@@ -179,7 +179,7 @@ BROKEN = {
     "a bit turned": (lambda raw: raw[:-9] + bytes([raw[-9] ^ 4]) + raw[-8:], "checksum of"),
     "another format": (lambda raw: _altered(raw, {"format": "mine"}), "is 'mine'"),
     "lists no JSON": (lambda raw: _altered(raw, lists=lambda _: np.zeros(4, np.uint8)), ""),
-    "too few lists": (lambda raw: _altered(raw, lists=lambda _: _bytes(b"{}")), "header must"),
+    "too few lists": (lambda raw: _altered(raw, lists=lambda _: _bytes(b"{}")), "required field"),
     "too few texts": (lambda raw: _altered(raw, lists=_lists(smiles=["C"])), "rows must hold 1"),
     "too few rows": (lambda raw: _altered(raw, lists=_lists(rows=[0])), "rows must hold 3"),
     "too many targets": (lambda raw: _altered(raw, lists=_lists(targets=["a"])), "y must hold 3"),
@@ -192,10 +192,10 @@ BROKEN = {
     "ptr short": (lambda raw: _altered(raw, edge_ptr=lambda p: p[:-1]), "edge_ptr must hold 4"),
     "edge far away": (lambda raw: _altered(raw, ends=lambda e: e + 9), "its own molecule"),
     "an end less": (lambda raw: _altered(raw, ends=lambda e: e[1:]), "ends must hold"),
-    "no list of texts": (lambda raw: _altered(raw, lists=_lists(smiles="CNO")), "smiles must be"),
-    "rows as texts": (lambda raw: _altered(raw, lists=_lists(rows=[0, "a", 2])), "rows must be"),
-    "bad rows absent": (lambda raw: _altered(raw, lists=_lists(bad=None)), "bad must be"),
-    "bad rows cut": (lambda raw: _altered(raw, lists=_lists(bad=[[1]])), "a bad row must hold"),
+    "no list of texts": (lambda raw: _altered(raw, lists=_lists(smiles="CNO")), r"str.*\.smiles"),
+    "rows as texts": (lambda raw: _altered(raw, lists=_lists(rows=[0, "a", 2])), r"str.*\.rows"),
+    "bad rows absent": (lambda raw: _altered(raw, lists=_lists(bad=None)), r"null.*\.bad"),
+    "bad rows cut": (lambda raw: _altered(raw, lists=_lists(bad=[[1]])), "length 4, got 1"),
     "edge negative": (lambda raw: _altered(raw, ends=lambda e: e - 1), "its own molecule"),
 }  # fmt: skip
 
