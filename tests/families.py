@@ -63,9 +63,9 @@ class Operator:
         if grad is None:
             generator = torch.Generator().manual_seed(5)
             grad = torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out)
-        wanted = {name: t for name, t in tensors.items() if t.requires_grad}
-        found = torch.autograd.grad(out, list(wanted.values()), grad, allow_unused=True)
-        return {"out": out.detach(), **dict(zip(wanted, found))}
+        leaves = {name: t for name, t in tensors.items() if t.requires_grad}
+        grads = torch.autograd.grad(out, list(leaves.values()), grad, allow_unused=True)
+        return {"out": out.detach(), **dict(zip(leaves, grads))}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -128,7 +128,7 @@ def inputs(takes, nodes=6, edges=20):
     return tuple(tensors[name] for name in takes.split())
 
 
-def made(name):
+def build(name):
     torch.manual_seed(0)
     return ALL[name][0]().eval()
 
@@ -139,7 +139,7 @@ def made(name):
 def test_onnx_gives_the_same_numbers_on_graphs_of_any_size(name, tmp_path):
     pytest.importorskip("onnxscript")
     onnxruntime = pytest.importorskip("onnxruntime")
-    layer, takes = made(name), ALL[name][1]
+    layer, takes = build(name), ALL[name][1]
     nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)
     varies = {"x": {0: nodes}, "edges": {1: edges}, "features": {0: edges}, "batch": {0: nodes}}
     shapes = tuple(varies[part] for part in takes.split())
@@ -193,7 +193,7 @@ def _traced(layer, args):
 
 @pytest.mark.parametrize("name", [*ONNX, "SuperGATConv"])
 def test_a_trace_works_or_is_refused_in_a_sentence_that_says_what_to_do(name):
-    layer, takes = made(name), ALL[name][1]
+    layer, takes = build(name), ALL[name][1]
     trace, refusal = _traced(layer, inputs(takes))
     if trace is not None:
         torch.testing.assert_close(trace(*inputs(takes, 9, 30)), layer(*inputs(takes, 9, 30)))
@@ -205,7 +205,7 @@ def test_a_trace_works_or_is_refused_in_a_sentence_that_says_what_to_do(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_int8_weights(name):
-    layer, args = made(name), inputs(ALL[name][1])
+    layer, args = build(name), inputs(ALL[name][1])
     expected = layer(*args)
     quantized = torch.ao.quantization.quantize_dynamic(layer, {tnn.Linear}, torch.qint8)
     got = quantized(*args)

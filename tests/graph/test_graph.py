@@ -766,10 +766,10 @@ def with_and_without_kernels(request, monkeypatch):
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("write", UNCOUNTED)
 def test_writes_that_torch_does_not_count_are_seen(write, view, with_and_without_kernels):
-    given = torch.tensor([[0, 1, 2, 3, 3], [1, 2, 0, 0, 1]])
-    edges, version = VIEWS[view](given), None
+    edge_index = torch.tensor([[0, 1, 2, 3, 3], [1, 2, 0, 0, 1]])
+    edges, version = VIEWS[view](edge_index), None
     layer, x = gattn.nn.GATConv(5, 3), torch.randn(4, 5)
-    for new in (given.flip(0), given.roll(1), given, given[:, [1, 0, 2, 3, 4]]):
+    for new in (edge_index.flip(0), edge_index.roll(1), edge_index, edge_index[:, [1, 0, 2, 3, 4]]):
         before = as_graph(edges, 4)
         assert as_graph(edges, 4) is before
         version = edges._version

@@ -93,7 +93,7 @@ print(faults() - before)
 
 
 def faults_of_five_steps(**environment):
-    """Of steps that each fill 12 x 4 MiB and free them, in a process of their own."""
+    """Page faults of five steps in a new process; each step fills 12 x 4 MiB and frees them."""
     inherited = {n: v for n, v in os.environ.items() if not n.startswith(("MALLOC_", "GLIBC_"))}
     actual = subprocess.run(
         [sys.executable, "-c", STEPS], env=inherited | environment, capture_output=True, text=True,

@@ -1,4 +1,4 @@
-"""What hooks, subclasses and unusual inputs meet: what they meet in PyG, or one clear sentence."""
+"""Hooks, subclasses and unusual inputs behave as in PyG, or raise one clear error."""
 
 import copy
 import inspect
@@ -102,8 +102,8 @@ def _what_hooks_see(layer, args):
     for method in ("propagate", "message", "aggregate", "edge_update"):
         before = getattr(layer, f"register_{method}_forward_pre_hook")
         after = getattr(layer, f"register_{method}_forward_hook")
-        before(lambda layer, given, name=method: seen.append((name, _shape(given))))
-        after(lambda layer, given, out, name=method: seen.append((name, _shape(out))))
+        before(lambda layer, inputs, name=method: seen.append((name, _shape(inputs))))
+        after(lambda layer, inputs, out, name=method: seen.append((name, _shape(out))))
     out = layer(*args)
     return seen, out
 
@@ -112,11 +112,11 @@ def _what_hooks_see(layer, args):
 def test_hooks_see_what_they_see_in_pyg(name):
     """The same arguments of the same shapes, in the same order; [e] stays [e]."""
     make, args = LAYERS[name]
-    found = []
+    results = []
     for package in (pyg, nn):
         torch.manual_seed(0)
-        found.append(_what_hooks_see(make(package), args))
-    (expected, theirs), (seen, ours) = found
+        results.append(_what_hooks_see(make(package), args))
+    (expected, theirs), (seen, ours) = results
     assert seen == expected
     torch.testing.assert_close(ours, theirs)
 
@@ -242,7 +242,7 @@ def test_integer_edge_features_are_taken_as_in_pyg(name, dtype):
     expected = theirs(X, EDGES, edge_attr)
     torch.testing.assert_close(ours(X, EDGES, edge_attr), expected)
     slow = copy.deepcopy(ours)
-    slow.register_message_forward_hook(lambda layer, given, out: None)
+    slow.register_message_forward_hook(lambda layer, args, out: None)
     torch.testing.assert_close(slow(X, EDGES, edge_attr), expected)
 
 
@@ -275,9 +275,9 @@ def test_ignored_edge_features_are_told_once():
     theirs, ours = pyg.GATConv(6, 4), nn.GATConv(6, 4)
     ours.load_state_dict(theirs.state_dict())
     with pytest.warns(UserWarning, match=r"GATConv\(6, 4, heads=1\) was made without edge_dim and "
-                      "ignores edge_attr.*: make it with edge_dim=3") as told:  # fmt: skip
+                      "ignores edge_attr.*: make it with edge_dim=3") as warned:  # fmt: skip
         out = ours(X, EDGES, WIDE)
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     torch.testing.assert_close(out, theirs(X, EDGES, WIDE))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -288,12 +288,12 @@ def test_ignored_edge_features_are_told_once():
 
 
 def _on_message(layer):
-    layer.register_message_forward_hook(lambda layer, given, out: None)
+    layer.register_message_forward_hook(lambda layer, args, out: None)
     return layer
 
 
 def _on_forward(layer):
-    layer.register_forward_hook(lambda layer, given, out: None)
+    layer.register_forward_hook(lambda layer, args, out: None)
     return layer
 
 
@@ -311,9 +311,9 @@ def test_ignored_edge_features_are_told_to_the_caller(make):
     model = make()
     options = {"edge_attr": WIDE} if isinstance(model, models.GAT) else {}
     args = (X, EDGES) if options else (X, EDGES, WIDE)
-    with pytest.warns(UserWarning, match="made without edge_dim and ignores edge_attr") as told:
+    with pytest.warns(UserWarning, match="made without edge_dim and ignores edge_attr") as warned:
         model(*args, **options)
-    assert [warning.filename for warning in told] == [__file__]
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 def test_ignored_edge_features_that_are_an_error_stay_one():
@@ -358,10 +358,10 @@ def test_a_layer_tells_why_it_runs_edge_by_edge():
     layer.explain = True
     assert layer.slow_path_reason == "explain mode is on"
     layer.explain = False
-    handle = layer.lin_edge.register_forward_hook(lambda m, given, out: None)
+    handle = layer.lin_edge.register_forward_hook(lambda m, args, out: None)
     assert layer.slow_path_reason == "lin_edge does more than multiply and add its bias"
     handle.remove()
-    handle = layer.register_message_forward_hook(lambda m, given, out: None)
+    handle = layer.register_message_forward_hook(lambda m, args, out: None)
     assert layer.slow_path_reason == "a hook on message wants to see its edges"
     handle.remove()
     layer.message = lambda x_j, alpha: x_j
@@ -431,7 +431,7 @@ def _aggregating(aggr):
 
 def _hooked_sum():
     aggr = pyg.SumAggregation()
-    aggr.register_forward_hook(lambda module, given, out: 2 * out)
+    aggr.register_forward_hook(lambda module, args, out: 2 * out)
     return aggr
 
 
@@ -462,8 +462,8 @@ def test_what_changes_a_layer_of_pyg_changes_ours(name):
     for layer in (ours, copy.deepcopy(ours)):
         assert layer.slow_path_reason == reason
     torch.testing.assert_close(ours(X, EDGES), expected)
-    kept, _ = convert(torch.nn.ModuleList([theirs, pyg.GATConv(6, 4)]))
-    torch.testing.assert_close(kept(X, EDGES), expected)
+    converted, _ = convert(torch.nn.ModuleList([theirs, pyg.GATConv(6, 4)]))
+    torch.testing.assert_close(converted(X, EDGES), expected)
 
 
 def test_a_class_that_gets_its_equation_back_is_fused_again():
@@ -557,8 +557,8 @@ def test_features_without_data_are_checked_and_projected():
     ids=lambda model: type(model).__name__,
 )
 def test_a_trace_is_refused_in_one_sentence(model):
-    wanted = "does not run under torch.jit.trace.*: use torch.compile, torch.export.export or"
-    with pytest.raises(RuntimeError, match=wanted):
+    message = "does not run under torch.jit.trace.*: use torch.compile, torch.export.export or"
+    with pytest.raises(RuntimeError, match=message):
         torch.jit.trace(model, (X, EDGES))
 
 

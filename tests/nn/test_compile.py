@@ -49,14 +49,14 @@ INPUTS = {
     "SuperGATConv": lambda x, e: (x, EDGES, torch.tensor([[0, 1], [3, 5]])),
     "AttentiveFP": lambda x, e: (x, EDGES, e, BATCH, 2),
 }
-"""What some take beside x, the edges, and their features."""
+"""Inputs of the layers that need more than x, the edges and the edge features."""
 
 
 WITH_EDGES = ["GATConv, edges", "GATv2Conv, edges", "TransformerConv, edges and beta"]
 
 
 NORMALISED = ["SGFormer", "Polynormer"]
-"""In training a batch norm writes into what the backward of an earlier forward reads."""
+"""Layers with a batch norm, which in training overwrites tensors of an earlier forward."""
 
 
 def _layer(name):

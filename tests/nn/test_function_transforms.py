@@ -21,10 +21,10 @@ def _parameters(conv):
 @LAYERS
 def test_kernels_say_what_does_it_instead(layer):
     conv, x = layer(5, 3, 2), torch.randn(4, 5)
-    wanted = r"does not run under torch\.func\.{}\. .*GATTN_BACKEND=reference"
-    with pytest.raises(RuntimeError, match=wanted.format("grad")):
+    message = r"does not run under torch\.func\.{}\. .*GATTN_BACKEND=reference"
+    with pytest.raises(RuntimeError, match=message.format("grad")):
         grad(lambda p: functional_call(conv, p, (x, EDGES)).sum())(_parameters(conv))
-    with pytest.raises(RuntimeError, match=wanted.format("vmap")):
+    with pytest.raises(RuntimeError, match=message.format("vmap")):
         vmap(lambda x: conv(x, EDGES))(x.expand(3, 4, 5))
     with pytest.raises(RuntimeError, match="has no forward-mode derivative"):
         jvp(lambda x: conv(x, EDGES), (x,), (x,))

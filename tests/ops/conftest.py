@@ -18,7 +18,7 @@ DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 
 def pytest_generate_tests(metafunc):
     """Tests over every operator, every attention, width, graph or precision ask for it by name."""
-    given = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    explicit = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     for name, values in {
         "operator": OPERATORS.items(),
         "attention": ATTENTION.items(),
@@ -26,7 +26,7 @@ def pytest_generate_tests(metafunc):
         "precision": [(str(d).split(".")[1], d) for d in DTYPES],
         "width": [("x".join(map(str, width)), width) for width in WIDTHS],
     }.items():
-        if name in metafunc.fixturenames and name not in given:
+        if name in metafunc.fixturenames and name not in explicit:
             values = list(values)
             metafunc.parametrize(name, [v for _, v in values], ids=[k for k, _ in values])
 
@@ -59,12 +59,12 @@ def _compare(
     reference's own and a few units of the last place. Rounding errors are random: where one draw
     exceeds that, the largest errors of five draws are compared.
     """
-    found, worst, failed = {}, {}, []
+    results, worst, failed = {}, {}, []
     for seed in range(1 if dtype == torch.float64 else 6):
         inputs = operator.inputs(graph, heads, channels, dtype=dtype, seed=seed, **(dims or {}))
         for name in frozen:
             inputs[name].requires_grad_(False)
-        errors, found = _errors(operator, inputs, graph, channels, options)
+        errors, results = _errors(operator, inputs, graph, channels, options)
         failed = []
         for name, (ours, theirs, unit) in errors.items():
             worst[name] = [max(pair) for pair in zip(worst.get(name, (0, 0)), (ours, theirs))]
@@ -75,7 +75,7 @@ def _compare(
         if not failed:
             break
     assert not failed
-    return found
+    return results
 
 
 def _errors(operator, inputs, graph, channels, options):
@@ -89,9 +89,9 @@ def _errors(operator, inputs, graph, channels, options):
     exact = {k: t.detach().double().requires_grad_(t.requires_grad) for k, t in inputs.items()}
     exact = operator.gradients(exact, graph, backend="reference", **options)
     plain = operator.gradients(inputs, graph, backend="reference", **options)
-    found = operator.gradients(inputs, graph, backend="cpu", **options)
-    assert found.keys() == exact.keys()
-    dtype = found["out"].dtype
+    results = operator.gradients(inputs, graph, backend="cpu", **options)
+    assert results.keys() == exact.keys()
+    dtype = results["out"].dtype
     short = dtype.itemsize == 2
     eps = {torch.float64: 1e-10, torch.float32: 1e-6}.get(dtype, torch.finfo(dtype).eps / 2)
     inner = math.sqrt(channels)
@@ -100,15 +100,17 @@ def _errors(operator, inputs, graph, channels, options):
     if "edge_weight" in inputs:
         inner *= math.sqrt(channels) * max([1.0, *inputs["edge_weight"].detach().abs().tolist()])
     errors = {}
-    for name, wanted in exact.items():
-        assert found[name].dtype == dtype, name
-        assert found[name].shape == wanted.shape, name
-        if wanted.numel():
-            largest = float(wanted.abs().max())
+    for name, expected in exact.items():
+        assert results[name].dtype == dtype, name
+        assert results[name].shape == expected.shape, name
+        if expected.numel():
+            largest = float(expected.abs().max())
             scale = max(largest, 1e-3 * inner if short else inner)
-            ours, theirs = (float((t[name].double() - wanted).abs().max()) for t in (found, plain))
+            ours, theirs = (
+                float((t[name].double() - expected).abs().max()) for t in (results, plain)
+            )
             errors[name] = ours, theirs, eps * scale
-    return errors, found
+    return errors, results
 
 
 def wide(graph):

@@ -23,7 +23,7 @@ MADE = {
         {"t": 2.0, "semi_grad": True},
     ],
 }
-CASES = [(name, options) for name, made in MADE.items() for options in made]
+CASES = [(name, options) for name, variants in MADE.items() for options in variants]
 
 
 def _pair(name, options):
