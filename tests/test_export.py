@@ -13,13 +13,13 @@ from gattn.models import AttentiveFP
 from gattn.ops.registration.backend import select
 from tests.layers import BY_NAME, every, layers
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of what torch says of its own exporters
+pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of torch about its exporters
 WIDTH = 16
 TYPES = (["a"], [("a", "to", "a")])
 
 
 class Call(tnn.Module):
-    """A module with a call of its own."""
+    """A module whose forward is another function."""
 
     def __init__(self, module, call):
         super().__init__()
@@ -267,7 +267,7 @@ RUNS = ((7, 20), (40, 11), (9, 200), (5, 2), (3, 1), (6, 0), (1, 1))
 
 
 class Named(tnn.Module):
-    """A module that takes its inputs by position, and numbers that stay as they are."""
+    """A module with positional inputs and constant numbers."""
 
     def __init__(self, module, names, numbers):
         super().__init__()
@@ -297,7 +297,7 @@ def named_inputs(entry, nodes, edges, terms=()):
 
 
 def export(entry, module, numbers=None, terms=()):
-    """The module as it is called, and the program of its export, with every size open."""
+    """Return the module and its exported program, in which every size is dynamic."""
     example = named_inputs(entry, 12, 30, terms)
     names = list(example)[2:]
     along = {name: {1 if name == "edge_index" else 0: DYNAMIC} for name in example}

@@ -86,9 +86,9 @@ def test_explanations_are_those_of_the_molecule(model, method):
     texts = [writing.text for group in groups for writing in group]
     explanations = explain(predictor, featurise(texts).inputs, method)
     worst = []
-    for start, group in zip(range(0, len(texts), count + 1), groups):
+    for start, group in zip(range(0, len(texts), count + 1), groups, strict=True):
         reference = explanations[start]
-        for explanation, (text, atoms) in zip(explanations[start + 1 :], group[1:]):
+        for explanation, (text, atoms) in zip(explanations[start + 1 :], group[1:], strict=True):
             assert explanation.smiles == text
             numbers = [
                 (explanation.weights, reference.weights[atoms]),

@@ -1,4 +1,4 @@
-"""Every layer in one piece under torch.compile, and exported."""
+"""Every layer compiles as one graph under torch.compile, and can be exported."""
 
 import pytest
 import torch
@@ -89,7 +89,7 @@ def test_from_plain_edges(name):
     grads = [p.grad for p in layer.parameters()]
     layer.zero_grad()
     got.square().sum().backward()
-    for p, grad in zip(layer.parameters(), grads):
+    for p, grad in zip(layer.parameters(), grads, strict=True):
         torch.testing.assert_close(p.grad, grad)
 
 
@@ -136,7 +136,7 @@ def test_an_exported_layer_takes_other_edges(name):
 
 
 def _sized(name, nodes, edges):
-    """The inputs of a call on a random graph of this size."""
+    """Return the inputs of a call on a random graph of this size."""
     generator = torch.Generator().manual_seed(nodes)
     x = torch.randn(nodes, 8, generator=generator)
     pairs = torch.randint(nodes, (2, edges), generator=generator)

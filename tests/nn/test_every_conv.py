@@ -160,7 +160,7 @@ def test_first_and_second_derivatives(layer_and_width):
     def run(x, *edge_attr):
         return layer(x, edge_index, *edge_attr)
 
-    if isinstance(layer, RGATConv):  # the relations hang on the sign of x
+    if isinstance(layer, RGATConv):  # the relations depend on the sign of x
         graph, kinds = Graph(edge_index, 4), torch.arange(6) % 2
 
         def run(x, *edge_attr):
@@ -196,7 +196,7 @@ def test_a_model_in_half_precision(layer_and_width, dtype):
 
 
 class _Largest(TorchDispatchMode):
-    """The most elements in any floating tensor that an operation gives."""
+    """Record the largest number of elements of a floating tensor that an operation returns."""
 
     elements = 0
 
@@ -279,7 +279,7 @@ def test_one_layout_serves_layers_and_epochs(monkeypatch):
 
 
 def test_long_rows(beside_pyg):
-    """One hub that every edge enters, and one that every edge leaves."""
+    """A graph with one hub that all edges enter, and one that all edges leave."""
     edges = 20_000
     torch.manual_seed(0)
     x = torch.randn(50, 6, dtype=torch.float64)

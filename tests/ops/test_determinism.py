@@ -1,4 +1,4 @@
-"""The same bits: run after run, on any number of threads, alone or in a batch, in any order."""
+"""Results have equal bits for all runs, thread counts, batches and orders of the edges."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from gattn import Graph
 
 @pytest.fixture(scope="module")
 def large():
-    """Enough work for several threads, with rows of several segments, and no doubled edges."""
+    """A graph with work for several threads, rows of several segments and no repeated edges."""
     generator = torch.Generator().manual_seed(0)
     pairs = torch.randint(0, 5000, (2, 12_000), generator=generator)
     everyone = torch.arange(5000)
@@ -57,9 +57,9 @@ def test_over_the_order_of_edges(operator, large):
 
 
 def test_alone_and_in_a_batch(operator):
-    """A graph's own results do not know of the others, not even of a hundred thousand edges.
+    """The results of a graph do not depend on the other graphs of its batch.
 
-    The gradients of tensors that all graphs share are sums over all of them.
+    Gradients of tensors that all graphs share are sums over all graphs, and are not compared.
     """
     generator = torch.Generator().manual_seed(0)
     graphs = []

@@ -1,4 +1,4 @@
-"""Dropout on the attention weights, and of single numbers: Philox, keyed on (seed, place, head)."""
+"""Dropout of attention weights and of numbers: Philox with the key (seed, position, head)."""
 
 import pytest
 import torch
@@ -13,13 +13,13 @@ from tests.families import ATTENTION, FAMILIES
 
 
 def _seed():
-    """The key that the next operator will draw."""
+    """Return the key that the next operator will draw."""
     with torch.random.fork_rng(devices=[]):
         return checks.new_seed(0.5, torch.device("cpu"))
 
 
 def _weights(attention, inputs, graph, **options):
-    """The weights [e, h] that an attention applies: its output for one-hot values.
+    """Return the weights [e, h] of an attention: its output for one-hot values.
 
     Only for a graph without doubled edges.
     """
@@ -33,7 +33,7 @@ def _weights(attention, inputs, graph, **options):
 
 @pytest.fixture
 def graph_():
-    """No doubled edges, in no order, with a row of three segments."""
+    """A graph without repeated edges, in random order, with a row of three segments."""
     generator = torch.Generator().manual_seed(0)
     pairs = torch.cartesian_prod(torch.arange(60), torch.arange(30))
     return Graph(pairs[torch.randperm(1800, generator=generator)[:900]].t(), (60, 30))
@@ -62,7 +62,7 @@ def test_the_mask_is_philox(name, dropout, heads, operators, graph_):
 
 @pytest.mark.parametrize("dropout", [0.3, 1.0])
 def test_against_the_reference(attention, precision, dropout, compare, hub_graph, random_graph):
-    """Outputs and gradients: the backward drops what the forward dropped."""
+    """Backward drops the same edges as forward."""
     graph = random_graph if precision.itemsize == 2 else hub_graph
 
     def seeded(**arguments):
@@ -164,7 +164,7 @@ def test_a_part_of_a_graph_draws_the_masks_of_the_whole(attention, random_graph,
         for grad, (name, _) in zip(part_grads, inputs.items()):
             grads[name] += grad
     part_grads = torch.autograd.grad(whole.sum(), list(inputs.values()))
-    for grad, (name, total) in zip(part_grads, grads.items()):
+    for grad, (name, total) in zip(part_grads, grads.items(), strict=True):
         torch.testing.assert_close(grad, total, msg=name)
 
 

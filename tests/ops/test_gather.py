@@ -1,4 +1,4 @@
-"""Rows that are read into memory that is there, and rows that are added to others."""
+"""gather_rows reads rows into existing memory, and add_rows adds rows to others."""
 
 import pytest
 import torch
@@ -51,7 +51,7 @@ def test_rows_of_any_strides(strides):
 @pytest.mark.parametrize("is_sorted", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_added_rows_in_their_order(shape, index_dtype, is_sorted, dtype):
-    """The sums have the bits of one addition after the other, with any number of threads."""
+    """The sums equal sequential additions bit for bit, with any number of threads."""
     torch.manual_seed(0)
     rows = torch.randn(3000, *shape).to(dtype)
     index = torch.randint(0, 40, (3000,), dtype=index_dtype)

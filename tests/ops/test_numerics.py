@@ -148,7 +148,7 @@ def test_strided_inputs_give_the_bits_of_contiguous_ones(operator, restride, ran
 
 
 def test_expanded_inputs_are_read_in_place(operator, random_graph):
-    """Every row the same memory: stride 0."""
+    """All rows share their memory, with stride 0."""
     inputs = operator.inputs(random_graph, 2, 4, grad=False)
     single = {name: t[:1].requires_grad_() for name, t in inputs.items()}
     expanded = {name: t[:1].expand(inputs[name].shape) for name, t in single.items()}
@@ -158,7 +158,7 @@ def test_expanded_inputs_are_read_in_place(operator, random_graph):
     grads = torch.autograd.grad(out.sum(), list(single.values()))
     full = {name: t.requires_grad_() for name, t in copied.items()}
     expected = operator.gradients(full, random_graph, torch.ones_like(out))
-    for name, grad in zip(single, grads):
+    for name, grad in zip(single, grads, strict=True):
         torch.testing.assert_close(grad, expected[name].sum(0, keepdim=True), msg=name)
 
 

@@ -29,7 +29,7 @@ def test_python_threads_at_once(operators, hub_graph):
     jobs = [(operator, seed) for seed in range(2) for operator in operators.values()]
     results = [work(job) for job in jobs]
     with ThreadPoolExecutor(8) as pool:
-        for actual, expected in zip(pool.map(work, jobs), results):
+        for actual, expected in zip(pool.map(work, jobs), results, strict=True):
             assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 

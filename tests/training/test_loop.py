@@ -1,4 +1,4 @@
-"""The loop: what it lowers, what it chooses, and that it leaves no trace."""
+"""The training loop: its steps, the chosen epoch, and no side effects."""
 
 import dataclasses
 import logging
@@ -46,7 +46,7 @@ def test_it_is_a_bare_loop(toy) -> None:
     recorded = [record.validation_loss for record in history.records]
     torch.testing.assert_close(recorded, losses, rtol=1e-4, atol=0)
     assert history.chosen == losses.index(min(losses)) == 3
-    for one, other in zip(ours.parameters(), average.module.parameters()):
+    for one, other in zip(ours.parameters(), average.module.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 

@@ -58,7 +58,7 @@ def test_each_graph_alone(beside_pyg, pair):
     inputs = [x, *ours.parameters()], [x, *theirs.parameters()]
     grads = torch.autograd.grad((out * weight).sum(), inputs[0], allow_unused=True)
     expected_grads = torch.autograd.grad(sum(expected), inputs[1], allow_unused=True)
-    for grad, expected_grad in zip(grads, expected_grads):
+    for grad, expected_grad in zip(grads, expected_grads, strict=True):
         torch.testing.assert_close(grad, expected_grad)
 
 

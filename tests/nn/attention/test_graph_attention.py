@@ -12,7 +12,7 @@ SCORES = ["dot", "scaled_dot", "embedded_gaussian", "additive", "cosine"]
 
 
 def _written_out(layer, query, key, value, edge_index, edge_attr=None):
-    """The equation, edge by edge and head by head."""
+    """Compute the equation for each edge and head."""
     h, c = layer.heads, layer.channels
     q, k, v = (
         linear(x).view(-1, h, c)
@@ -87,7 +87,7 @@ def test_a_callable_is_any_score():
 
 
 def test_a_callable_takes_edges_in_any_order(shuffled):
-    """Its scores are kept sorted; features, bias and weights are in the caller's order."""
+    """Scores are sorted by destination; features, bias and weights have the caller's order."""
     graph, distance, bias = shuffled
 
     def scaled_dot(query, key, edge_attr):
@@ -123,7 +123,7 @@ def test_terms_of_edges_join_a_sorted_score(shuffled):
 
 @pytest.fixture
 def shuffled():
-    """Edges in no order, a number and two numbers for each."""
+    """Edges in random order, with one feature and two biases for each."""
     generator = torch.Generator().manual_seed(0)
     pairs = torch.cartesian_prod(torch.arange(5), torch.arange(5))
     graph = Graph(pairs[torch.randperm(25, generator=generator)[:12]].t().contiguous(), 5)

@@ -1,4 +1,4 @@
-"""Edges of every kind, as the layers take and return them."""
+"""Edge inputs of layers: edge indices, sparse matrices, graphs, and returned weights."""
 
 import gc
 
@@ -32,7 +32,7 @@ def _coo():
 
 
 def _csr():
-    """Rows (1, 1), (2, 0), (0): with a double, and out of order."""
+    """CSR adjacency with the columns (1, 1), (2, 0), (0): a duplicate, and unsorted columns."""
     rows, cols = torch.tensor([0, 2, 4, 5]), torch.tensor([1, 1, 2, 0, 0])
     return torch.sparse_csr_tensor(rows, cols, torch.ones(5), (3, 3), check_invariants=False)
 
@@ -52,7 +52,7 @@ def _entries(adj_t):
 @pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize("layer", [GATConv, GATv2Conv])
 def test_weights_come_in_the_order_of_the_entries(layer, make, loops):
-    """Whatever the order and the duplicates of the adjacency that was given."""
+    """The adjacency may have any order and duplicates."""
     torch.manual_seed(0)
     conv, x, adj_t = layer(4, 2, 2, add_self_loops=loops), torch.randn(3, 4), make()
     _, (adjacency, alpha) = conv(x, adj_t, return_attention_weights=True)
@@ -114,7 +114,7 @@ def test_edges_for_other_nodes(call, kind):
 
 @pytest.mark.parametrize("layer", [FAConv, TransformerConv])
 def test_the_callers_matrix_stays_as_it_was(layer):
-    """Duplicates are summed in a copy: the matrix itself goes on saying that it holds some."""
+    """Duplicates are summed in a copy; the input remains uncoalesced."""
     x, adj_t = torch.randn(3, 4), _coo()
     conv = layer(4) if layer is FAConv else layer(4, 2, 2)
     args = (x, x, adj_t) if layer is FAConv else (x, adj_t)
@@ -126,7 +126,7 @@ def test_the_callers_matrix_stays_as_it_was(layer):
 
 @pytest.mark.parametrize("layer", [GATConv, GATv2Conv, TransformerConv])
 def test_features_of_networkx_and_scipy_edges(layer):
-    """One row of features for each of edges(), which an undirected edge has both ways."""
+    """One row of features for each of edges(); an undirected edge has one row per direction."""
     conv, x = layer(4, 2, edge_dim=3), torch.randn(3, 4)
     stored, attr = networkx.Graph([(0, 1), (1, 2), (2, 2)]), torch.randn(3, 3)
     graph, both = Graph(stored), attr[[0, 0, 1, 1, 2]]
@@ -159,7 +159,7 @@ def test_layers_read_a_scipy_matrix_along_its_rows(layer, kind):
 
 @pytest.fixture
 def graph_and_features():
-    """A graph of three nodes, features of its edges, and the layer's with those of loops."""
+    """A graph of three nodes with self-loops, and the features of the other edges."""
     graph = Graph(torch.stack([ROWS, COLS]), 3).with_self_loops()
     return graph, torch.randn(5, 2, dtype=torch.float64)
 

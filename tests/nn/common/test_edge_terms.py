@@ -1,4 +1,4 @@
-"""A weight and a bias for each edge, on every layer, beside PyG's layers that were taught to."""
+"""edge_weight and attn_bias of every layer, compared with patched layers of PyG."""
 
 import sys
 import threading
@@ -47,7 +47,7 @@ def _draw(*shape, seed=0):
 
 
 def _taught(theirs, weight, bias, loops, monkeypatch):
-    """PyG's layer with the bias in its softmax and the weight on its messages."""
+    """Patch PyG's layer: add the bias in its softmax and multiply its messages by the weight."""
     if loops:  # PyG drops the given loops, and puts one for each node behind the edges
         weight = torch.cat([weight[~LOOPS], weight.new_ones(5)])
         bias = torch.cat([bias[~LOOPS], bias.new_zeros(5, *bias.shape[1:])])
@@ -64,7 +64,7 @@ def _taught(theirs, weight, bias, loops, monkeypatch):
 
 
 def _rgat(*args, **options):
-    """PyG's layer, with the parameter that it leaves as it finds the memory."""
+    """PyG's layer, with a value for the parameter that PyG does not initialise."""
     layer = pyg.RGATConv(*args, **options)
     layer.l2.data.fill_(1 / layer.out_channels)
     return layer
@@ -108,7 +108,7 @@ def test_as_a_layer_of_pyg_that_does_the_same(beside_pyg, monkeypatch, case, per
 
 
 class Launched(TorchDispatchMode):
-    """The names of gattn's operators that run."""
+    """Return the names of the operators of gattn that run."""
 
     def __init__(self):
         super().__init__()
@@ -333,7 +333,7 @@ def test_a_node_whose_edges_are_all_dropped_has_none(name, path):
     outputs = [layer(x, PAIRS, attn_bias=bias), layer(x, PAIRS[:, mask], attn_bias=bias[mask])]
     torch.testing.assert_close(outputs[0], outputs[1])
     grads = [torch.autograd.grad(out.square().sum(), inputs, allow_unused=True) for out in outputs]
-    for actual, expected in zip(*grads):
+    for actual, expected in zip(*grads, strict=True):
         torch.testing.assert_close(actual, expected)
 
 

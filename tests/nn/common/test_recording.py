@@ -1,4 +1,4 @@
-"""Every attention tells its weights by one means: record_attention."""
+"""Record the weights of every attention layer with record_attention."""
 
 import inspect
 import sys
@@ -102,7 +102,7 @@ METADATA = (["a", "b"], list(TYPED))
     ],
 )  # fmt: skip
 def test_records_are_what_pyg_computes_inside(name, arguments, inputs, monkeypatch):
-    """PyG's layers of these names return no weights: its softmax is listened to."""
+    """These layers of PyG return no weights, so the test records the results of its softmax."""
     theirs, ours = getattr(pyg, name)(**arguments).eval(), getattr(gattn.nn, name)(**arguments)
     ours.eval().load_state_dict(theirs.state_dict())
     module, seen = sys.modules[type(theirs).__module__], []

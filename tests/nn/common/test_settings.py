@@ -1,4 +1,4 @@
-"""A constructor refuses what no forward could run, and keeps what PyG's takes."""
+"""Constructors raise errors for settings that cannot run, and accept those of PyG."""
 
 import re
 from dataclasses import replace
@@ -121,7 +121,7 @@ def test_a_layer_without_channels_is_refused(kind):
 
 
 def _constructed(entry, width, edge_width):
-    """The layer, or the error of its constructor."""
+    """Return the layer, or the error of its constructor."""
     try:
         return entry.called(width, edge_width).eval()
     except ValueError as error:

@@ -50,7 +50,7 @@ def test_maps_are_called(layer, part, how):
             module.forward = lambda x, plain=module.forward: plain(x) * 3
         out = conv(x, EDGES, attr)
         results.append([out, *torch.autograd.grad(out.sin().sum(), [x, attr])])
-    for expected, actual in zip(*results):
+    for expected, actual in zip(*results, strict=True):
         torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -152,8 +152,11 @@ def test_evaluation_in_inference_mode_comes_before_training():
     edges = EDGES.clone()
     for layer in (ours.GATConv(8, 4, 2, edge_dim=3), ours.GATv2Conv(8, 4, 2, edge_dim=3)):
         with torch.inference_mode():
-            layer(x, edges, attr)
-        layer(x, edges, attr).sum().backward()
+            expected = layer(x, edges, attr)
+        out = layer(x, edges, attr)
+        assert torch.equal(out, expected)
+        out.sum().backward()
+        assert all(p.grad is not None for p in layer.parameters())
 
 
 def test_a_tensor_given_other_memory_is_laid_out_anew():
@@ -459,7 +462,9 @@ def test_a_parametrised_weight_is_evaluated_once_for_each_call_of_its_map(name, 
 def test_a_spectral_norm_steps_once_a_forward(name):
     entry = BY_NAME[name]
     args, options = _inputs(entry)
-    for part in _maps_of(entry):
+    parts = _maps_of(entry)
+    assert parts
+    for part in parts:
         layer = entry.called(6, 3)
         linear = layer.get_submodule(part)
         torch.manual_seed(0)

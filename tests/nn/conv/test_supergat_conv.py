@@ -39,7 +39,7 @@ def test_the_attention_loss_is_pygs(beside_pyg, dtype, attention_type):
         loss = layer.get_attention_loss()
         loss.backward()
         results.append((loss, layer.att_x, layer.att_y, layer.lin.weight.grad))
-    for expected, actual in zip(*results):
+    for expected, actual in zip(*results, strict=True):
         tolerance = 1e-10 if dtype == torch.float64 else 1e-5
         torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
     assert pair[1].eval().get_attention_loss() == 0

@@ -50,7 +50,7 @@ def test_it_is_pygs_with_pygs_parameters(options):
     expected_grads = torch.autograd.grad((expected * direction).sum(), [x, *theirs.parameters()])
     grads = torch.autograd.grad((out * direction).sum(), [x, *ours.parameters()])
     for (name, _), grad, expected_grad in zip(
-        ours.named_parameters(), grads[1:], expected_grads[1:]
+        ours.named_parameters(), grads[1:], expected_grads[1:], strict=True
     ):
         torch.testing.assert_close(grad, expected_grad, rtol=1e-9, atol=1e-9, msg=name)
     torch.testing.assert_close(grads[0], expected_grads[0], rtol=1e-9, atol=1e-9)

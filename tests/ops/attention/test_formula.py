@@ -1,4 +1,4 @@
-"""Each family is declared and known to the tests, and is the formula that its docstring says."""
+"""Each family is declared, has an entry in the tests, and equals the formula of its docstring."""
 
 import pytest
 import torch

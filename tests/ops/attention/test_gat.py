@@ -34,7 +34,7 @@ def test_a_row_of_one_edge_copies_its_value(operators):
 
 
 def rows_of(*degrees):
-    """A graph whose node i has so many incoming edges, from nodes that repeat."""
+    """Return a graph whose node i has degrees[i] incoming edges, with repeated sources."""
     destination = torch.arange(len(degrees)).repeat_interleave(torch.tensor(degrees))
     source = torch.arange(len(destination)) * 7 % len(degrees)
     return Graph(torch.stack([source, destination]), len(degrees))
@@ -47,7 +47,7 @@ def rows_of(*degrees):
 def test_rows_of_few_and_of_many_edges(
     names, heads, channels, frozen, precision, operators, compare
 ):
-    """Backward of few edges reads their values again, of many what forward kept of the row."""
+    """Backward reads the values again for rows with few edges, and saved sums for long rows."""
     operator = operators["gat, edges"]
     shapes = {n: s for n, s in operator.shapes.items() if n not in ("attn_bias", "edge_weight")}
     shapes = {n: s for n, s in shapes.items() if n != "edge_score" or n in names}
@@ -97,7 +97,7 @@ def test_backward_sees_the_scores_of_forward(size, operators, random_graph):
 
 @pytest.mark.parametrize("sorts", [False, True])
 def test_any_score_is_an_additive_one_to_which_nodes_add_nothing(sorts, hub_graph):
-    """Edges of -inf drop out, a row of them gives zeros, and so do its gradients."""
+    """Edges with score -inf are dropped; a row of them has zero output and zero gradients."""
     graph = hub_graph.by_destination() if sorts else hub_graph
     generator = torch.Generator().manual_seed(0)
     score = torch.randn(graph.num_edges, 4, generator=generator, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Complete and causal graphs run dense where they are large, with the same results."""
+"""Large complete and causal graphs use dense attention, with the same results."""
 
 import weakref
 
@@ -60,7 +60,7 @@ def test_same_outputs_and_gradients_as_on_edges(name, dtype, tolerance, calls):
         assert out.is_contiguous()
         results.append([out, *torch.autograd.grad(out, tensors, grad)])
     assert calls
-    for label, a, b in zip(("out", "query", "key", "value"), *results):
+    for label, a, b in zip(("out", "query", "key", "value"), *results, strict=True):
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, msg=f"{name}: {label}")
 
 
@@ -190,7 +190,7 @@ def test_compiles_without_a_break(name):
     torch.testing.assert_close(out, dot_product_attention(*tensors, graph), rtol=1e-5, atol=1e-5)
     grads = torch.autograd.grad(out.sum(), tensors)
     expected = torch.autograd.grad(dot_product_attention(*tensors, graph).sum(), tensors)
-    for a, b in zip(grads, expected):
+    for a, b in zip(grads, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""The returned weights: the caller's order, sums of one, gradients, the weights that apply."""
+"""Returned attention weights: order, sums of one, gradients, and use in the output."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ each_impl = pytest.mark.parametrize("backend", ["cpu", "reference"])
 
 @pytest.fixture
 def split():
-    """An attention's twin, and what its weights are to be summed with."""
+    """Return the function that computes an attention's weights, and the values to sum."""
 
     def of(attention, inputs):
         inputs = {name: t for name, t in inputs.items() if name != "edge_weight"}

@@ -1,12 +1,26 @@
 """Fixtures of the tests of custom scores."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
 
 import gattn
-from gattn.ops.custom_score import chunks
+from gattn.ops.custom_score import chunks, edge_function
 from tests.ops.custom_score.scores import HEADS, NODES, WIDTH
+
+
+@pytest.fixture(autouse=True)
+def compiler(request, monkeypatch):
+    """Trace and differentiate scores without generating C++ code, which takes seconds per score.
+
+    The slow tests generate it.
+    """
+    if request.node.get_closest_marker("slow") is None:
+        monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    else:
+        edge_function._compiled.cache_clear()
 
 
 @pytest.fixture

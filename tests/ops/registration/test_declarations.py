@@ -53,7 +53,7 @@ def test_a_value_without_a_field_is_refused():
 
 @built
 def test_a_field_that_no_declaration_gives_a_value_is_refused(monkeypatch):
-    """Nor may one operator of a C++ file leave out a setting that another has."""
+    """All operators of a C++ file must have the same settings."""
     number, fields = cpu._KERNELS["edge_softmax"]
     for name in ("edge_softmax", "edge_softmax_backward"):
         changed = number, [*fields, ("temperature", "float")]
@@ -126,7 +126,7 @@ def test_when_the_sum_is_kept(dtype, edges, needs_backward, random_graph):
 
 
 def test_a_length_that_no_input_has_is_the_layouts(random_graph):
-    """Sums over the edges turned round have a row for each source."""
+    """Sums over the transposed edges have a row for each source."""
     operator = OPERATORS["aggregate"]
     args = torch.ones(1, 2), torch.ones(9, 2, 3), list(random_graph.transpose().layout)
     for transposed, rows in ((False, random_graph.num_src), (True, random_graph.num_dst)):
@@ -175,7 +175,7 @@ def test_node_scores_are_the_references(dtype):
 @built
 @pytest.mark.parametrize("channels", [4, 16, 32, 128])
 def test_a_score_has_the_same_bits_beside_any_heads(channels):
-    """Eight heads are summed at once, those that are left one by one."""
+    """Eight heads are summed at once, the remaining heads one by one."""
     generator = torch.Generator().manual_seed(0)
     value = torch.randn(33, 9, channels, generator=generator)
     vectors = torch.randn(2, 9, channels, generator=generator)

@@ -1,4 +1,4 @@
-"""Bad input gets one clear error that says what was wanted and what came."""
+"""Bad input raises one clear error with the expected and the actual value."""
 
 from inspect import signature
 
@@ -112,7 +112,7 @@ def test_a_dropout_out_of_range(attention, dropout, random_graph):
 
 @pytest.mark.parametrize("value", ["0.2", torch.tensor(0.2, requires_grad=True), [0.2]], ids=type)
 def test_numbers_are_numbers(attention, value, random_graph):
-    """A tensor would lose its gradient in silence."""
+    """A tensor as a setting is an error, because it would lose its gradient."""
     inputs = attention.inputs(random_graph)
     for name in numbers(attention.family):
         with pytest.raises(
@@ -161,7 +161,7 @@ def test_a_backend_is_obeyed_or_refused(operator, random_graph, monkeypatch):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_launcher_reads_no_tensor_as_another_type(family, random_graph):
-    """The last guard before raw pointers."""
+    """A launcher checks the dtypes before it passes raw pointers to a kernel."""
     plain, operator = FAMILIES[family].variants[""], OPERATORS[f"{family}_forward"]
     values = plain.inputs(random_graph, dtype=torch.float32, grad=False)
     values |= {"layout": list(random_graph.layout), "dropout": 0.0, "backend": "cpu"}

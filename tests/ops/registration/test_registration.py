@@ -21,7 +21,7 @@ def tiny():
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The arguments of every operator that runs, by its name."""
+    """Record the arguments of every operator that runs, by name."""
     seen = {}
 
     def recorder(name, overload):
@@ -39,7 +39,7 @@ def calls(monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_opcheck_of_every_operator(operators, calls, tiny, dropout):
-    """Schema, autograd registration, fake tensors and AOT dispatch, on what really comes."""
+    """Check schema, autograd, fake tensors and AOT dispatch with the arguments of real calls."""
     for operator in operators.values():
         inputs = operator.inputs(tiny, 2, 4)
         operator.gradients(inputs, tiny, **({"dropout": dropout} if operator.family else {}))
@@ -162,7 +162,7 @@ def test_forward_mode_is_refused_and_the_reference_has_it(operator, tiny):
 
 
 def test_forward_mode_of_a_constant_is_none(operator, tiny):
-    """Only arguments that carry a tangent are refused."""
+    """Only arguments with a tangent are errors."""
     inputs = operator.inputs(tiny, 2, 2, grad=False)
     with torch.autograd.forward_ad.dual_level():
         assert torch.equal(operator(inputs, tiny), operator(inputs, tiny))
