@@ -26,10 +26,10 @@ DEMO := runs/demo/imports.csv --nodes runs/demo/modules.csv
 # Test files of `make quick`, a few for each area.
 QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.py \
   tests/test_theorem.py tests/nn/test_every_conv.py tests/test_conversion.py \
-  tests/graph/test_graph.py tests/graphs/test_builders.py \
+  tests/graph/test_graph.py tests/graph/test_layout.py tests/graphs/test_builders.py \
   tests/ops/test_every_operator.py tests/ops/test_numerics.py tests/ops/test_determinism.py \
   tests/ops/registration/test_errors.py \
-  tests/data/test_molecules.py tests/data/test_pickle.py tests/data/test_splits.py
+  tests/data/molecules/test_dataset.py tests/data/datasets/test_pickle.py tests/data/test_splits.py
 
 .PHONY: help demo quick test slow check coverage threads versions sanitize lint format bench docs sdist wheels tagged clean
 

@@ -1,4 +1,4 @@
-"""Layers beside PyG's of the same name: the same parameters, inputs, outputs and gradients."""
+"""Fixtures of all tests, among them the comparison of layers with PyG's."""
 
 import copy
 import gc
@@ -29,7 +29,7 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """The collector of cycles need not visit modules and tests, which live until the end."""
+    """Exclude modules and tests, which live until the end, from garbage collection."""
     gc.disable()
     try:
         return (yield)
@@ -39,16 +39,16 @@ def pytest_collection():
 
 
 def pytest_collection_modifyitems(items):
-    """Slow tests come first, so that no worker waits for another's at the end."""
+    """Run slow tests first, so that no worker waits for another at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(autouse=True)
 def as_many_threads_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tests of the kernels have ``GATTN_TEST_THREADS`` threads, all others as many as torch has.
+    """Run tests of the kernels with ``GATTN_TEST_THREADS`` threads, others with torch's number.
 
-    Two workers of more threads than cores wait for one another ten times as long. A test that sets
-    another number has to take it back.
+    Two workers with more threads than cores block each other and are ten times slower. A test that
+    changes the number must restore it.
     """
     before = torch.get_num_threads()
     folder = request.path.relative_to(TESTS).parts[0] if request.path.is_relative_to(TESTS) else ""
@@ -62,7 +62,7 @@ def as_many_threads_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def own_threads(as_many_threads_as_before: None) -> Iterator[None]:
-    """For tests of commands that choose how many threads their process has."""
+    """Restore the number of threads after a test of a command that changes it."""
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -70,7 +70,7 @@ def own_threads(as_many_threads_as_before: None) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder with real raw files; tests that need it are skipped where it is absent."""
+    """Folder with real raw files; tests that need it are skipped if it is absent."""
     beside = Path(__file__).parents[2] / "shared" / "data"
     root = Path(os.environ.get("GATTN_DATA", beside))
     if not root.is_dir():
@@ -85,7 +85,7 @@ def dtype(request):
 
 @pytest.fixture(scope="session")
 def _chromium() -> Iterator["webdriver.Chrome"]:
-    """Chromium without a window; it has to be there in CI, and elsewhere its tests are skipped."""
+    """Headless Chromium; required in CI, elsewhere its tests are skipped if it is absent."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -105,7 +105,7 @@ def _chromium() -> Iterator["webdriver.Chrome"]:
 
 @pytest.fixture
 def browser(_chromium: "webdriver.Chrome") -> "webdriver.Chrome":
-    """Chromium as it is at first: one for all tests, and nothing left of the test before."""
+    """Chromium in its initial state: one browser for all tests, reset before each."""
     _chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     _chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
     _chromium.get_log("browser")
@@ -114,16 +114,16 @@ def browser(_chromium: "webdriver.Chrome") -> "webdriver.Chrome":
 
 @pytest.fixture(scope="session")
 def beside_pyg():
-    """``pair`` builds a layer twice from one seed; ``check`` compares the two on one input."""
+    """Functions that build a layer of PyG and of gattn (``pair``) and compare them (``check``)."""
     return SimpleNamespace(
         pair=_pair, check=_check, leaves=_leaves, graphs=_graphs, draw=_draw, kinds=EDGE_KINDS
     )
 
 
 def _pair(name, *args, dtype=torch.float64, theirs=None, ours=None, first=None, **kwargs):
-    """PyG's layer and ours: same repr, state_dict keys and initial values under one seed.
+    """Return PyG's layer and ours, with the same repr, state_dict keys and initial values.
 
-    ``first`` are the arguments of the forward that initialises lazy parameters.
+    ``first`` contains the arguments of the forward that initialises lazy parameters.
     """
     layers = []
     for factory in (theirs or getattr(pyg, name), ours or getattr(gattn.nn, name)):
@@ -145,7 +145,7 @@ def _pair(name, *args, dtype=torch.float64, theirs=None, ours=None, first=None, 
 
 
 def _check(theirs, ours, *args, where="", **kwargs):
-    """Outputs, and gradients of every parameter and floating input, agree."""
+    """Compare outputs, and gradients of every parameter and floating input."""
     expected, expected_grads = _run(theirs, args, kwargs)
     got, grads = _run(ours, args, kwargs)
     _assert_same(expected, got, f"output {where}")
@@ -185,7 +185,7 @@ def _assert_same(expected, got, what):
 
 
 def _assert_same_tensor(expected, got, what):
-    """Equal within tolerance; no gradient at all is as good as one of zeros."""
+    """Compare gradients within a tolerance; None equals zeros."""
     if expected is None or got is None:
         assert "gradient" in what, what
         other = expected if got is None else got
@@ -217,7 +217,7 @@ def _tensors(value):
 
 
 def _fresh(value):
-    """A copy whose floating tensors are leaves that want gradients."""
+    """Return a copy whose floating tensors are leaves that require gradients."""
     if isinstance(value, torch.Tensor) and value.layout == torch.strided:
         return value.detach().clone().requires_grad_() if value.is_floating_point() else value
     if isinstance(value, dict):
@@ -231,8 +231,9 @@ _leaves = _fresh
 
 
 def _graphs(bipartite=False):
-    """The awkward graphs and two random ones, square or bipartite."""
+    """Return the edge-case graphs and two random ones, square or bipartite."""
     chosen = [case for case in awkward_graphs() if case.bipartite == bipartite]
+    assert chosen
     return chosen + random_graphs(2, bipartite=bipartite)
 
 
@@ -258,4 +259,4 @@ EDGE_KINDS = {
     "csr": _as_csr,
     "Graph": Graph,
 }
-"""Ways to give edges, from pairs sorted by destination and source without duplicates."""
+"""Types of edge inputs, made from pairs sorted by destination and source without duplicates."""

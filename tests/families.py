@@ -1,4 +1,4 @@
-"""The registry of score families: an entry takes a family through all generic tests.
+"""The table of score families that the generic tests use.
 
 Those of ``tests/ops`` that ask for an ``operator`` or an ``attention``, those of the Triton
 kernels, the theorem and the check of memory draw on it. Scores are written down here once more,
@@ -35,13 +35,13 @@ class Operator:
     """The name of its family of scores; none for a building block."""
 
     def but(self, **fields: Any) -> Operator:
-        """The same with other fields."""
+        """Return a copy with some fields replaced."""
         return dataclasses.replace(self, **fields)
 
     def inputs(
         self, graph, heads=2, channels=4, *, dtype=torch.float64, seed=0, grad=True, **dims
     ) -> dict[str, torch.Tensor]:
-        """Normal draws on the graph's device, as leaves."""
+        """Return normal random tensors on the graph's device, as leaves of autograd."""
         sizes = {"n": graph.num_dst, "m": graph.num_src, "e": graph.num_edges}
         sizes |= {"h": heads, "c": channels, "d": 3, "u": heads, "w": channels + 1}
         sizes |= {"b": heads} | dims
@@ -58,19 +58,19 @@ class Operator:
         return self.function(**tensors, **shared, graph=graph, **{**self.options, **options})
 
     def gradients(self, tensors, graph, grad=None, **options) -> dict[str, torch.Tensor]:
-        """The output and the gradients of <grad, output>, by name."""
+        """Return the output and the gradients of <grad, output>, by name."""
         out = self(tensors, graph, **options)
         if grad is None:
             generator = torch.Generator().manual_seed(5)
             grad = torch.randn(out.shape, generator=generator, dtype=torch.float64).to(out)
-        wanted = {name: t for name, t in tensors.items() if t.requires_grad}
-        found = torch.autograd.grad(out, list(wanted.values()), grad, allow_unused=True)
-        return {"out": out.detach(), **dict(zip(wanted, found))}
+        leaves = {name: t for name, t in tensors.items() if t.requires_grad}
+        grads = torch.autograd.grad(out, list(leaves.values()), grad, allow_unused=True)
+        return {"out": out.detach(), **dict(zip(leaves, grads))}
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """A family of scores, under the name that its operators are declared by."""
+    """A family of scores, with the name in the declarations of its operators."""
 
     attention: Callable[..., Any]
     weights: Callable[..., Any]
@@ -175,17 +175,17 @@ OPERATORS = {
 
 
 def declared(family: str) -> dict[str, Setting]:
-    """The settings that a family is declared with, by name, with what each may be."""
+    """Return the declared settings of a family with their types or values, by name."""
     return DECLARED[f"{family}_forward"].settings
 
 
 def numbers(family: str) -> list[str]:
-    """Its settings that are numbers."""
+    """Return the settings of a family that are numbers."""
     return [name for name, kind in declared(family).items() if kind is float]
 
 
 def distinct_settings(family: str) -> list[dict[str, Any]]:
-    """Its settings but dropout, every number another one, for each of the words that it takes."""
+    """Return settings except dropout, with distinct numbers, for each word that one accepts."""
     chosen = {}
     for number, (name, kind) in enumerate(declared(family).items()):
         if name != "dropout":

@@ -1,4 +1,4 @@
-"""The registry of layers: each way to make one, and what it takes. All generic tests draw on it."""
+"""The table of layers that the generic tests use: constructor arguments, inputs, properties."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NODES = (["node"], [("node", "to", "node")])
 
 
 class Call(torch.nn.Module):
-    """A module with a call of its own, as the generic tests call layers."""
+    """A module whose forward is another function, with the arguments of the generic tests."""
 
     def __init__(self, module, call):
         super().__init__()
@@ -33,14 +33,14 @@ class Call(torch.nn.Module):
 
 
 class FA(gattn.nn.FAConv):
-    """Called as the others are."""
+    """FAConv with the arguments of the other layers; x_0 is sin(x)."""
 
     def forward(self, x, edge_index, edge_attr=None):
         return super().forward(x, x.sin(), edge_index)
 
 
 class RGAT(gattn.nn.RGATConv):
-    """Called as the others are; the relation of an edge hangs on its source."""
+    """RGATConv with the arguments of the other layers; the source defines an edge's relation."""
 
     def forward(self, x, edge_index, edge_attr=None):
         pairs = edge_index.edge_index if isinstance(edge_index, gattn.Graph) else edge_index
@@ -49,7 +49,7 @@ class RGAT(gattn.nn.RGATConv):
 
 
 class HEAT(gattn.nn.HEATConv):
-    """Called as the others are; types hang on the features of nodes and edges."""
+    """HEATConv with the arguments of the other layers; the features define the types."""
 
     def forward(self, x, edge_index, edge_attr=None):
         if x.dim() == 3:
@@ -59,14 +59,14 @@ class HEAT(gattn.nn.HEATConv):
 
 
 class PointTransformer(gattn.nn.PointTransformerConv):
-    """Called as the others are; positions hang on the features."""
+    """PointTransformerConv with the arguments of the other layers; positions are sin(x)."""
 
     def forward(self, x, edge_index, edge_attr=None):
         return super().forward(x, x[..., :3].sin(), edge_index)
 
 
 class WholePolynormer(gattn.models.Polynormer):
-    """With its global attention."""
+    """Polynormer with its global attention switched on."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
@@ -74,7 +74,7 @@ class WholePolynormer(gattn.models.Polynormer):
 
 
 def _network(*widths):
-    """A network of two layers, of each row alone."""
+    """Return a network with two linear layers, which acts on each row."""
     return torch.nn.Sequential(
         torch.nn.Linear(*widths), torch.nn.Tanh(), torch.nn.Linear(widths[1], widths[1])
     )
@@ -82,46 +82,46 @@ def _network(*widths):
 
 @dataclass(frozen=True)
 class Layer:
-    """One way to make a layer of gattn.
+    """A layer of gattn with its constructor arguments.
 
-    Called as ``layer(x, edge_index)``, with ``edge_attr=`` and ``batch=`` where it takes them; a
-    readout as ``readout(x, index, dim_size=...)``.
+    The tests call ``layer(x, edge_index)``, with ``edge_attr=`` and ``batch=`` if the layer has
+    these arguments, and a readout with ``readout(x, index, dim_size=...)``.
     """
 
     name: str
-    """The class, and after a comma what is special."""
+    """Name of the class, and after a comma the variant."""
     arguments: dict[str, Any]
-    """Of the constructor; WIDTH and EDGE_WIDTH stand for numbers, a function for what it makes."""
+    """Constructor arguments; WIDTH and EDGE_WIDTH are placeholders, a function gets the width."""
     call: Callable[..., Any] | None = None
-    """How the module is called, given itself and what it takes; None as it is."""
+    """Function (module, *args) that replaces forward in the generic tests; None: forward itself."""
     made_by: type[torch.nn.Module] | None = None
-    """A subclass that is called as the others are."""
+    """Subclass that has the arguments of the other layers."""
     edge_attr: bool = False
     batch: bool = False
-    """Looks beyond the edges, and is told the graph of each node."""
+    """The layer attends beyond the edges and has the argument batch."""
     bipartite: bool = False
-    """From sources of width 3 to other destinations."""
+    """x is a pair: sources of width 3, and other destinations."""
     readout: bool = False
     conv: bool = False
-    """Has PyG's equations: a fused path, and one edge by edge."""
+    """The layer is a PyG convolution with a fused path and an edge-by-edge path."""
     one_set: bool = False
-    """Takes [n, d] alone, not b sets of features [b, n, d] on one graph."""
+    """x must be [n, d]; [b, n, d] is an error."""
     of_nodes: bool = True
-    """Gives one row per node on every graph, so that the theorem speaks of it."""
+    """The output has one row per node on every graph, as tests/test_theorem.py requires."""
 
     @property
     def kind(self) -> str:
-        """The name of the class."""
+        """Name of the class."""
         return self.name.split(",")[0]
 
     @property
     def settings(self) -> set[str]:
-        """The names of the constructor's arguments."""
+        """Names of the constructor's arguments."""
         build = getattr(gattn.nn, self.kind, None) or getattr(gattn.models, self.kind)
         return set(inspect.signature(build).parameters)
 
     def make(self, width=4, edge_width=2, package=gattn.nn, **options):
-        """The module itself, of gattn or of PyG, from one seed."""
+        """Return the module, of gattn or of PyG, with parameters from one seed."""
         torch.manual_seed(0)
         sizes = {WIDTH: width, EDGE_WIDTH: edge_width, (3, WIDTH): (3, width)}
         arguments = {
@@ -132,16 +132,16 @@ class Layer:
         return (build or getattr(gattn.models, self.kind))(**arguments | options)
 
     def called(self, *sizes, **options):
-        """The module, called as the generic tests call layers."""
+        """Return the module with the arguments of the generic tests."""
         module = self.make(*sizes, **options)
         return module if self.call is None else Call(module, self.call)
 
 
 def _sized(value, sizes):
-    return next((size for known, size in sizes.items() if value == known), value)
+    return next((size for placeholder, size in sizes.items() if value == placeholder), value)
 
 
-def given(**arguments):
+def _arguments(**arguments):
     """The arguments of a constructor."""
     return arguments
 
@@ -150,13 +150,13 @@ def _heads(**options):
     return {"in_channels": WIDTH, "out_channels": 4, "heads": 2, **options}
 
 
-def _own(**options):
+def _graph_attention(**options):
     return {"query_channels": WIDTH, "out_channels": 6, "heads": 2, **options}
 
 
-def _on_graph(module, x, edge_index, **given):
-    """As self-attention on a graph."""
-    return module(x, x, x, gattn.Graph(edge_index, x.shape[0]), **given)
+def _on_graph(module, x, edge_index, **options):
+    """Self-attention on a graph."""
+    return module(x, x, x, gattn.Graph(edge_index, x.shape[0]), **options)
 
 
 def _bipartite(edge_index, x):
@@ -164,7 +164,7 @@ def _bipartite(edge_index, x):
 
 
 def _attend_to_narrow(module, x, edge_index):
-    """Of a module that takes both of one width."""
+    """Attention between two sets whose rows must have one width."""
     sources = F.pad(x[0], (0, x[1].shape[1] - x[0].shape[1]))
     return module(x[1], sources, _bipartite(edge_index, x))
 
@@ -180,12 +180,12 @@ def _two_types(module, x, edge_index):
 
 
 def _nodes_of_pair(module, x, edge_index, edge_attr):
-    """Of a layer that updates edges, too."""
+    """The nodes of a layer that returns nodes and edges."""
     return module(x, edge_index, edge_attr)[0]
 
 
 def _features_of_edges(module, x, edge_index, edge_attr):
-    """Of a layer whose edges have as many features as its nodes."""
+    """The nodes of a layer whose edge features have the width of the nodes."""
     wide = F.pad(edge_attr, (0, x.shape[1] - edge_attr.shape[1]), value=1.0)
     return module(x, edge_index, wide)[0]
 
@@ -218,7 +218,7 @@ def _gat(width):
 LAYERS = (
     # convolutions
     Layer("GATConv", _heads(residual=True), conv=True),
-    Layer("GATConv, plain", given(in_channels=WIDTH, out_channels=3, add_self_loops=False),
+    Layer("GATConv, plain", _arguments(in_channels=WIDTH, out_channels=3, add_self_loops=False),
           conv=True),
     Layer("GATConv, edges", _heads(edge_dim=EDGE_WIDTH), edge_attr=True, conv=True),
     Layer("GATConv, edges and averaged heads", _heads(edge_dim=EDGE_WIDTH, concat=False),
@@ -238,16 +238,17 @@ LAYERS = (
     Layer("AGNNConv", {}, conv=True),
     Layer("SuperGATConv", _heads(), conv=True),
     Layer("SuperGATConv, SD", _heads(attention_type="SD"), conv=True),
-    Layer("FAConv", given(channels=WIDTH), made_by=FA, conv=True),
-    Layer("GATEConv", given(in_channels=WIDTH, out_channels=WIDTH, edge_dim=EDGE_WIDTH),
+    Layer("FAConv", _arguments(channels=WIDTH), made_by=FA, conv=True),
+    Layer("GATEConv", _arguments(in_channels=WIDTH, out_channels=WIDTH, edge_dim=EDGE_WIDTH),
           edge_attr=True, conv=True, one_set=True),
     Layer("RGATConv", _heads(num_relations=2), made_by=RGAT, conv=True, one_set=True),
     Layer("RGATConv, edges", _heads(num_relations=2, edge_dim=EDGE_WIDTH), made_by=RGAT,
           edge_attr=True, conv=True, one_set=True),
-    Layer("ResGatedGraphConv", given(in_channels=WIDTH, out_channels=3), conv=True),
+    Layer("ResGatedGraphConv", _arguments(in_channels=WIDTH, out_channels=3), conv=True),
     Layer("ResGatedGraphConv, edges",
-          given(in_channels=WIDTH, out_channels=3, edge_dim=EDGE_WIDTH), edge_attr=True, conv=True),
-    Layer("ResGatedGraphConv, bipartite", given(in_channels=(3, WIDTH), out_channels=3),
+          _arguments(in_channels=WIDTH, out_channels=3, edge_dim=EDGE_WIDTH), edge_attr=True,
+          conv=True),
+    Layer("ResGatedGraphConv, bipartite", _arguments(in_channels=(3, WIDTH), out_channels=3),
           bipartite=True),
     Layer("GeneralConv", _heads(attention=True), conv=True, one_set=True),
     Layer("GeneralConv, edges",
@@ -256,10 +257,10 @@ LAYERS = (
           edge_attr=True, conv=True, one_set=True),
     Layer("GeneralConv, bipartite", _heads(in_channels=(3, WIDTH), attention=True),
           bipartite=True),
-    Layer("PointTransformerConv", given(in_channels=WIDTH, out_channels=3),
+    Layer("PointTransformerConv", _arguments(in_channels=WIDTH, out_channels=3),
           made_by=PointTransformer, conv=True, one_set=True),
     Layer("PointTransformerConv, networks",
-          given(in_channels=WIDTH, out_channels=3, pos_nn=lambda _: _network(3, 3),
+          _arguments(in_channels=WIDTH, out_channels=3, pos_nn=lambda _: _network(3, 3),
                 attn_nn=lambda _: _network(3, 3)),
           made_by=PointTransformer, conv=True, one_set=True),
     Layer("HEATConv",
@@ -267,13 +268,13 @@ LAYERS = (
                  edge_attr_emb_dim=2),
           made_by=HEAT, edge_attr=True, conv=True, one_set=True),
     Layer("HypergraphConv", _heads(use_attention=True), call=_hyperedges),
-    Layer("ExphormerConv", given(in_dim=WIDTH, out_dim=6, num_heads=2, edge_dim=EDGE_WIDTH),
+    Layer("ExphormerConv", _arguments(in_dim=WIDTH, out_dim=6, num_heads=2, edge_dim=EDGE_WIDTH),
           edge_attr=True, one_set=True),
     Layer("GTConv",
-          given(in_dim=WIDTH, out_dim=6, num_heads=2, edge_dim=EDGE_WIDTH, layer_norm=True,
+          _arguments(in_dim=WIDTH, out_dim=6, num_heads=2, edge_dim=EDGE_WIDTH, layer_norm=True,
                batch_norm=False),
           edge_attr=True, one_set=True, call=_nodes_of_pair),
-    Layer("GRITConv", given(channels=WIDTH, layer_norm=True, batch_norm=False),
+    Layer("GRITConv", _arguments(channels=WIDTH, layer_norm=True, batch_norm=False),
           edge_attr=True, one_set=True, call=_features_of_edges),
     # heterogeneous
     Layer("HGTConv", _heads(out_channels=6, metadata=NODES), call=_one_type),
@@ -284,7 +285,7 @@ LAYERS = (
           of_nodes=False),
     # attention of gattn's own
     *(
-        Layer(f"GraphAttention{note}", _own(**options), call=_on_graph)
+        Layer(f"GraphAttention{note}", _graph_attention(**options), call=_on_graph)
         for note, options in {
             "": {},
             ", embedded Gaussian": {"score": "embedded_gaussian"},
@@ -292,75 +293,75 @@ LAYERS = (
             ", cosine": {"score": "cosine"},
         }.items()
     ),
-    Layer("GraphAttention, a callable", _own(score=lambda _: cosine_of_ends),
+    Layer("GraphAttention, a callable", _graph_attention(score=lambda _: cosine_of_ends),
           call=_on_graph),
-    Layer("GraphAttention, edges", _own(edge_dim=EDGE_WIDTH),
+    Layer("GraphAttention, edges", _graph_attention(edge_dim=EDGE_WIDTH),
           call=_on_graph, edge_attr=True),
     Layer("GraphAttention, additive with edges",
-          _own(edge_dim=EDGE_WIDTH, score="additive"),
+          _graph_attention(edge_dim=EDGE_WIDTH, score="additive"),
           call=_on_graph, edge_attr=True),
-    Layer("GraphAttention, bipartite", _own(key_channels=3), bipartite=True,
+    Layer("GraphAttention, bipartite", _graph_attention(key_channels=3), bipartite=True,
           call=lambda m, x, edge_index: m(x[1], x[0], x[0], _bipartite(edge_index, x))),
-    Layer("TransformerBlock", given(channels=WIDTH, heads=2)),
-    Layer("TransformerBlock, post", given(channels=WIDTH, norm="post")),
-    Layer("TransformerBlock, edges", given(channels=WIDTH, edge_dim=EDGE_WIDTH),
+    Layer("TransformerBlock", _arguments(channels=WIDTH, heads=2)),
+    Layer("TransformerBlock, post", _arguments(channels=WIDTH, norm="post")),
+    Layer("TransformerBlock, edges", _arguments(channels=WIDTH, edge_dim=EDGE_WIDTH),
           edge_attr=True),
-    Layer("SetAttentionBlock", given(channels=WIDTH, heads=2),
+    Layer("SetAttentionBlock", _arguments(channels=WIDTH, heads=2),
           call=lambda m, x, edge_index: m(x, gattn.Graph(edge_index, x.shape[0]))),
-    Layer("MultiheadAttentionBlock", given(channels=WIDTH, heads=2), bipartite=True,
+    Layer("MultiheadAttentionBlock", _arguments(channels=WIDTH, heads=2), bipartite=True,
           call=_attend_to_narrow),
-    Layer("DegreeEncoding", given(max_degree=4, channels=WIDTH), call=_encoding),
-    Layer("RandomWalkEncoding", given(steps=4, channels=WIDTH), call=_encoding),
+    Layer("DegreeEncoding", _arguments(max_degree=4, channels=WIDTH), call=_encoding),
+    Layer("RandomWalkEncoding", _arguments(steps=4, channels=WIDTH), call=_encoding),
     # beyond the edges
-    Layer("GPSConv", given(channels=WIDTH, conv=_gat, heads=2), batch=True),
-    Layer("GPSConv, layer norm", given(channels=WIDTH, conv=_gat, heads=2, norm="layer_norm"),
+    Layer("GPSConv", _arguments(channels=WIDTH, conv=_gat, heads=2), batch=True),
+    Layer("GPSConv, layer norm", _arguments(channels=WIDTH, conv=_gat, heads=2, norm="layer_norm"),
           batch=True, of_nodes=False),  # PyG's LayerNorm takes no empty batch
-    Layer("GraphTransformerLayer", given(channels=WIDTH, heads=2), batch=True),
+    Layer("GraphTransformerLayer", _arguments(channels=WIDTH, heads=2), batch=True),
     Layer("GraphTransformerLayer, linear",
-          given(channels=WIDTH, heads=2, global_attention="linear"), batch=True),
-    Layer("LinearAttention", given(channels=WIDTH, heads=2), batch=True,
+          _arguments(channels=WIDTH, heads=2, global_attention="linear"), batch=True),
+    Layer("LinearAttention", _arguments(channels=WIDTH, heads=2), batch=True,
           call=lambda m, x, edge_index, batch, **sizes: m(x, batch, **sizes)),
-    Layer("SGFormerAttention", given(channels=WIDTH, heads=2, head_channels=3), batch=True,
+    Layer("SGFormerAttention", _arguments(channels=WIDTH, heads=2, head_channels=3), batch=True,
           call=lambda m, x, edge_index, batch, **sizes: m(x, index=batch, **sizes)),
-    Layer("PolynormerAttention", given(channels=WIDTH, heads=2, head_channels=3), batch=True,
+    Layer("PolynormerAttention", _arguments(channels=WIDTH, heads=2, head_channels=3), batch=True,
           call=lambda m, x, edge_index, batch, **sizes: m(x, index=batch, **sizes)),
-    Layer("InducedSetAttentionBlock", given(channels=WIDTH, num_induced_points=3, heads=2),
+    Layer("InducedSetAttentionBlock", _arguments(channels=WIDTH, num_induced_points=3, heads=2),
           batch=True,
           call=lambda m, x, edge_index, batch, **sizes: m(x, _segments(batch, **sizes))),
     # readouts
     Layer("LearnedQueryReadout", _heads(out_channels=6, num_queries=3), readout=True),
     Layer("LearnedQueryReadout, normalised",
-          given(in_channels=WIDTH, out_channels=6, ff_channels=8, layer_norm=True, concat=False),
-          readout=True),
+          _arguments(in_channels=WIDTH, out_channels=6, ff_channels=8, layer_norm=True,
+                     concat=False), readout=True),
     Layer("AttentionalReadout",
-          given(gate_nn=lambda d: torch.nn.Linear(d, 1), nn=lambda d: torch.nn.Linear(d, 3)),
+          _arguments(gate_nn=lambda d: torch.nn.Linear(d, 1), nn=lambda d: torch.nn.Linear(d, 3)),
           readout=True),
     Layer("SetTransformerReadout",
-          given(channels=WIDTH, num_seed_points=2, num_encoder_blocks=2, num_decoder_blocks=1,
+          _arguments(channels=WIDTH, num_seed_points=2, num_encoder_blocks=2, num_decoder_blocks=1,
                heads=2, layer_norm=True),
           readout=True),
     Layer("SetTransformerReadout, induced",
-          given(channels=WIDTH, heads=2, num_induced_points=3), readout=True),
-    Layer("GraphMultisetTransformer", given(channels=WIDTH, k=2, heads=2), readout=True),
-    Layer("Set2Set", given(in_channels=WIDTH, processing_steps=2), readout=True),
-    Layer("SoftmaxAggregation", given(t=0.5, learn=True), readout=True),
+          _arguments(channels=WIDTH, heads=2, num_induced_points=3), readout=True),
+    Layer("GraphMultisetTransformer", _arguments(channels=WIDTH, k=2, heads=2), readout=True),
+    Layer("Set2Set", _arguments(in_channels=WIDTH, processing_steps=2), readout=True),
+    Layer("SoftmaxAggregation", _arguments(t=0.5, learn=True), readout=True),
     Layer("MultiReadout",
-          given(readouts=lambda d: ["sum", "mean", "max", gattn.nn.LearnedQueryReadout(d, 4)]),
+          _arguments(readouts=lambda d: ["sum", "mean", "max", gattn.nn.LearnedQueryReadout(d, 4)]),
           readout=True),
     Layer("PoolingByMultiheadAttention",
-          given(channels=WIDTH, num_seed_points=2, heads=2), readout=True,
+          _arguments(channels=WIDTH, num_seed_points=2, heads=2), readout=True,
           call=lambda m, x, index, dim_size: m(x, graphs.pooling_graph(index, 1, dim_size))),
     # models
     Layer("AttentiveFP",
-          given(in_channels=WIDTH, hidden_channels=8, out_channels=2, edge_dim=EDGE_WIDTH,
+          _arguments(in_channels=WIDTH, hidden_channels=8, out_channels=2, edge_dim=EDGE_WIDTH,
                num_layers=2, num_timesteps=2),
           edge_attr=True, batch=True, of_nodes=False),
     Layer("SGFormer",
-          given(in_channels=WIDTH, hidden_channels=6, out_channels=3, trans_num_layers=1,
+          _arguments(in_channels=WIDTH, hidden_channels=6, out_channels=3, trans_num_layers=1,
                 gnn_num_layers=1, trans_dropout=0.0, gnn_dropout=0.0),
           batch=True),
     Layer("Polynormer",
-          given(in_channels=WIDTH, hidden_channels=6, out_channels=3, local_layers=1,
+          _arguments(in_channels=WIDTH, hidden_channels=6, out_channels=3, local_layers=1,
                 global_layers=1, in_dropout=0.0, dropout=0.0, global_dropout=0.0, local_attn=True),
           made_by=WholePolynormer, batch=True),
 )  # fmt: skip
@@ -379,13 +380,13 @@ NOT_OF_A_GRAPH = {
 """Modules of gattn.nn that are no function of a graph's nodes."""
 
 
-def layers(**wanted):
-    """Those of which all this is so, by name; of_nodes unless asked otherwise."""
-    wanted = {"of_nodes": True, **wanted}
+def layers(**properties):
+    """Return the layers with these properties, by name; of_nodes is True by default."""
+    properties = {"of_nodes": True, **properties}
     return {
         layer.name: layer
         for layer in LAYERS
-        if all(getattr(layer, key) == value for key, value in wanted.items())
+        if all(getattr(layer, key) == value for key, value in properties.items())
     }
 
 

@@ -1,4 +1,4 @@
-"""Reports without their pictures, which take most of the time of a run."""
+"""Reports without plots, because drawing takes most of the time of a run."""
 
 import pytest
 
@@ -11,6 +11,6 @@ BLANK = b"<svg/>"
 
 
 def leave_blank(patch: pytest.MonkeyPatch) -> None:
-    """Have reports hold an empty picture, with its text, in the place of each that they draw."""
+    """Make reports contain an empty picture with the same text in place of each plot."""
     for module in (run_report, node_report, molecule_report):
         patch.setattr(module, "themed", lambda plot, alt, caption="": Figure(BLANK, alt, caption))

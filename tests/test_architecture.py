@@ -1,4 +1,4 @@
-"""Modules import downward, in no circle, and never what another module calls private."""
+"""Modules import downward, without cycles, and use no private name of another module."""
 
 import ast
 import functools
@@ -122,7 +122,7 @@ def private_uses() -> set[str]:
 
 
 def imports() -> dict[str, set[str]]:
-    """The modules of gattn that each imports, wherever in the file."""
+    """Return the modules of gattn that each module imports, at any place in the file."""
     every = modules()
     imported: dict[str, set[str]] = {}
     for here, module in every.items():

@@ -1,4 +1,4 @@
-"""The benchmark of band attention measures what it says."""
+"""The benchmark of band attention runs and checks its results."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The benchmarks' own machinery, at sizes that take no time."""
+"""The shared code of the benchmarks, at tiny sizes."""
 
 import ast
 import contextlib
@@ -253,7 +253,7 @@ def test_settings_are_frozen() -> None:
 
 
 def _copy_of_gattn(folder: Path) -> Path:
-    """The package as a commit is built: the sources and the kernels in one folder."""
+    """Copy of the package with the sources and the kernels in one folder, as a commit is built."""
     package = folder / "gattn"
     shutil.copytree(ROOT / "gattn", package, ignore=shutil.ignore_patterns("__pycache__"))
     built = getattr(gattn.kernels.cpu._kernels, "__file__", None)  # may lie in site-packages
@@ -264,7 +264,7 @@ def _copy_of_gattn(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A gattn that is this one, with its additive attention a thousandth too large."""
+    """Copy of gattn whose additive attention is too large by a factor of 1.001."""
     package = _copy_of_gattn(tmp_path_factory.mktemp("other"))
     functional = package / "functional.py"
     functional.write_text(
@@ -284,7 +284,7 @@ def processes(other: Path) -> Iterator[turns.Turns]:
 
 @pytest.fixture
 def compared(other: Path, processes: turns.Turns, monkeypatch: pytest.MonkeyPatch) -> Compared:
-    """The comparison's exit code, by two processes that all tests share: to start one is slow."""
+    """Return the exit code of a comparison; all tests share two processes, whose start is slow."""
 
     def turned(folder: Path, threads: int) -> contextlib.nullcontext[turns.Turns]:
         assert (folder, threads) == (other, 1)

@@ -26,7 +26,7 @@ EVERY_GRAPH = pytest.mark.parametrize("name", GRAPHS)
 
 
 def dense_mask(graph: Graph) -> torch.Tensor:
-    """[n, m], True where an edge j -> i stands; every graph here is without multi-edges."""
+    """Return the mask [n, m], True for an edge j -> i; the graphs have no multi-edges."""
     source, destination = graph.edge_index
     mask = torch.zeros(graph.num_dst, graph.num_src, dtype=torch.bool)
     mask[destination, source] = True
@@ -46,7 +46,7 @@ def inputs(graph: Graph, dtype: torch.dtype, heads: int = 3, channels: int = 8):
 
 
 def dense(query, key, value, mask, scale=None):
-    """torch's attention over all pairs, with heads first as it wants them."""
+    """torch's attention over all pairs, with the heads as its first dimension."""
     q, k, v = (t.transpose(0, 1)[None] for t in (query, key, value))
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)[0].transpose(0, 1)
 
@@ -110,7 +110,7 @@ def test_weights_are_the_dense_softmax(name):
 
 @pytest.mark.parametrize("build", [graphs.complete, graphs.causal, lambda s: graphs.band(s, 2)])
 def test_a_batch_equals_its_members_alone(build):
-    """Ragged sizes need no padding: each member gives what it gives alone, bit for bit."""
+    """Each member of a batch with different sizes has the bits of its result alone."""
     sizes = [5, 0, 1, 9]
     query, key, value = inputs(build(sizes), torch.float32)
     together = functional.dot_product_attention(query, key, value, build(sizes))
@@ -140,7 +140,7 @@ def test_a_member_without_queries_or_keys(kind):
 
 
 def formula(name, attention, x, y, mask):
-    """O = softmax(f(W_q x, W_k y)) W_v y, every f written out over all pairs: [n, out]."""
+    """Compute O = softmax(f(W_q x, W_k y)) W_v y, [n, out], with f over all pairs."""
     h, c = attention.heads, attention.channels
     q = attention.lin_query(x).view(-1, 1, h, c)
     k = attention.lin_key(y).view(1, -1, h, c)

@@ -28,7 +28,7 @@ def python_blocks(page: Path) -> list[str]:
 
 
 def run_command(line: str) -> None:
-    """A line for a shell that calls gattn, called here."""
+    """Run a shell line that calls gattn in this process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", shlex.split(line))
         with pytest.raises(SystemExit) as done:

@@ -13,13 +13,13 @@ from gattn.models import AttentiveFP
 from gattn.ops.registration.backend import select
 from tests.layers import BY_NAME, every, layers
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of what torch says of its own exporters
+pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of torch about its exporters
 WIDTH = 16
 TYPES = (["a"], [("a", "to", "a")])
 
 
 class Call(tnn.Module):
-    """A module with a call of its own."""
+    """A module whose forward is another function."""
 
     def __init__(self, module, call):
         super().__init__()
@@ -128,7 +128,7 @@ def inputs(takes, nodes=6, edges=20):
     return tuple(tensors[name] for name in takes.split())
 
 
-def made(name):
+def build(name):
     torch.manual_seed(0)
     return ALL[name][0]().eval()
 
@@ -139,7 +139,7 @@ def made(name):
 def test_onnx_gives_the_same_numbers_on_graphs_of_any_size(name, tmp_path):
     pytest.importorskip("onnxscript")
     onnxruntime = pytest.importorskip("onnxruntime")
-    layer, takes = made(name), ALL[name][1]
+    layer, takes = build(name), ALL[name][1]
     nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)
     varies = {"x": {0: nodes}, "edges": {1: edges}, "features": {0: edges}, "batch": {0: nodes}}
     shapes = tuple(varies[part] for part in takes.split())
@@ -193,7 +193,7 @@ def _traced(layer, args):
 
 @pytest.mark.parametrize("name", [*ONNX, "SuperGATConv"])
 def test_a_trace_works_or_is_refused_in_a_sentence_that_says_what_to_do(name):
-    layer, takes = made(name), ALL[name][1]
+    layer, takes = build(name), ALL[name][1]
     trace, refusal = _traced(layer, inputs(takes))
     if trace is not None:
         torch.testing.assert_close(trace(*inputs(takes, 9, 30)), layer(*inputs(takes, 9, 30)))
@@ -205,7 +205,7 @@ def test_a_trace_works_or_is_refused_in_a_sentence_that_says_what_to_do(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_int8_weights(name):
-    layer, args = made(name), inputs(ALL[name][1])
+    layer, args = build(name), inputs(ALL[name][1])
     expected = layer(*args)
     quantized = torch.ao.quantization.quantize_dynamic(layer, {tnn.Linear}, torch.qint8)
     got = quantized(*args)
@@ -267,7 +267,7 @@ RUNS = ((7, 20), (40, 11), (9, 200), (5, 2), (3, 1), (6, 0), (1, 1))
 
 
 class Named(tnn.Module):
-    """A module that takes its inputs by position, and numbers that stay as they are."""
+    """A module with positional inputs and constant numbers."""
 
     def __init__(self, module, names, numbers):
         super().__init__()
@@ -297,7 +297,7 @@ def named_inputs(entry, nodes, edges, terms=()):
 
 
 def export(entry, module, numbers=None, terms=()):
-    """The module as it is called, and the program of its export, with every size open."""
+    """Return the module and its exported program, in which every size is dynamic."""
     example = named_inputs(entry, 12, 30, terms)
     names = list(example)[2:]
     along = {name: {1 if name == "edge_index" else 0: DYNAMIC} for name in example}

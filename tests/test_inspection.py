@@ -25,7 +25,7 @@ def own_score(query, key, edge_attr):
 
 
 class OnGraph(torch.nn.Module):
-    """Self-attention on a graph, as a model that holds the layer."""
+    """Model with a layer of self-attention on a graph."""
 
     def __init__(self, **options):
         super().__init__()

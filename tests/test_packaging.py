@@ -134,7 +134,7 @@ ABSENT = [
     ("networkx", "__import__('gattn.draw').draw.draw_network([[0], [1]])", "draw"),
     ("matplotlib", "__import__('gattn.draw').draw.draw_matrix([[0], [0]], [1.0])", "draw"),
 ]
-# Each in a process of its own, which is a copy of one that has torch: importing it is slow.
+# Each runs in a forked process, because importing torch again is slow.
 WITHOUT = """
 import json, os, sys, traceback
 import torch_geometric.nn

@@ -109,7 +109,7 @@ def test_every_public_module_is_pinned():
 
 @pytest.mark.slow  # it starts an interpreter, and that imports everything
 def test_import_is_light():
-    """gattn loads nothing heavy; what torch_geometric loads by itself does not count."""
+    """Importing gattn loads no heavy module, except those that torch_geometric loads."""
     code = f"""
 import sys
 import torch_geometric.nn
@@ -133,7 +133,7 @@ def test_public_things_are_documented(name):
     first = text.split("\n\n")[0].replace("\n", " ")
     assert first.endswith("."), first
     if name.startswith("gattn.data.") and inspect.isclass(thing):
-        return  # records, whose fields are told in the text
+        return  # records, whose fields the text describes
     if name.startswith("gattn.data."):  # some download
         assert ">>>" in text or "::\n" in text
     else:

@@ -1,4 +1,4 @@
-"""PyG finds gattn's readouts and layers by name, and all it knew before."""
+"""PyG's resolvers find gattn's readouts and layers by name, and still find PyG's."""
 
 import importlib
 import pickle

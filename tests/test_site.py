@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 WIDTHS = 390, 1300
 SCHEMES = {"light": "default", "dark": "slate"}
-"""What the theme calls them, and its button sets."""
+"""Names of the colour schemes in the theme."""
 INDEX = "search/search_index.json"
 pytestmark = [
     pytest.mark.slow,

@@ -1,4 +1,4 @@
-"""The checks accept what keeps the rules and reject what breaks them."""
+"""The checks of gattn.testing accept correct functions and reject wrong ones."""
 
 import pytest
 import torch

@@ -135,7 +135,7 @@ def test_readouts_on_the_awkward_graphs(layer):
 
 
 def test_no_layer_is_left_out():
-    """Whoever exports a layer or a readout proves the theorem for it here."""
+    """Every layer and readout of the table is tested here."""
     proven = {layer.name for layer in layers().values()}
     tables = ALONG_EDGES, WITH_FEATURES, BIPARTITE, GLOBAL, READOUTS
     assert proven == {name for table in tables for name in table}
@@ -177,7 +177,7 @@ def test_every_operator_is_equivariant(name, case, seed):
 @given(sizes=st.lists(st.integers(0, 6), min_size=1, max_size=3), seed=SEEDS)
 @few
 def test_self_attention_over_sets_is_equivariant(sizes, seed):
-    """f(PX) = P f(X) where P moves nodes inside their sets: the statement without a graph."""
+    """f(PX) = P f(X) if P permutes nodes within their sets, without a graph."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(sum(sizes), 1, WIDTH, generator=generator, dtype=torch.float64)
     starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
@@ -193,7 +193,7 @@ def test_self_attention_over_sets_is_equivariant(sizes, seed):
 @given(size=st.integers(2, 8), seed=SEEDS)
 @few
 def test_masked_attention_is_not_equivariant(size, seed):
-    """The mask is what tells a sequence from a set: a negative control."""
+    """Negative control: with a causal mask the output depends on the order of the nodes."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(size, 1, WIDTH, generator=generator, dtype=torch.float64)
     graph = graphs.causal([size])

@@ -49,7 +49,7 @@ def test_written_tables_stay_aligned(run, rows, separator, end, encoding):
         before = list(open_table(path, ["smiles"], on_bad_bytes="surrogateescape").rows())
         after = list(open_table(out, ["error"], on_bad_bytes="surrogateescape").rows())
         assert len(after) == len(rows)
-        for one, other in zip(before, after):
+        for one, other in zip(before, after, strict=True):
             assert other.cells[:3] == one.cells
             assert bool(other.cells[3]) != bool(other.cells[-1])  # a prediction, or an error
 

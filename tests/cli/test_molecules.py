@@ -1,6 +1,5 @@
 """``gattn molecules``: files and messages of the commands, and their errors of one line."""
 
-import csv
 import json
 import shutil
 
@@ -9,55 +8,9 @@ import pandas as pd
 import pytest
 from sklearn.metrics import r2_score
 
-from gattn.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.runs.config import RunSettings
 from gattn.training.settings import read_toml
-from tests.cli.commands import run_command, runner
-from tests.pictures import leave_blank
-
-ROWS = [
-    (f"{'C' * n}{end}", 0.5 * n + i, "active" if n % 2 else "idle")
-    for n in range(1, 41)
-    for i, end in enumerate("ON")
-]
-TABLE = "smiles,y,kind,constant\n" + "".join(f"{s},{y},{k},3\n" for s, y, k in ROWS)
-NETWORK = ["--epochs", 2, "--width", 16, "--heads", 2, "--layers", 1, "--workers", 1]
-GP = ["--model", "gp", "--workers", 1]
-
-
-@pytest.fixture
-def gattn(monkeypatch, capsys):
-    """Return a function that runs a command and returns its exit code and output.
-
-    Plots are left blank, since drawing takes most of the time; the runs of ``folder`` draw them.
-    """
-    leave_blank(monkeypatch)
-    return runner(monkeypatch, capsys, "molecules")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Folder with a table and two runs: regression by a network, classification by a kernel."""
-    folder = tmp_path_factory.mktemp("runs")
-    data = folder / "data.csv"
-    data.write_text(TABLE + "bad(,1.0,idle,3\nCCOCC,,,3\nCCOCCC,high,idle,3\n")
-    for name, options in (
-        ("numbers", ["--target", "y", *NETWORK]),
-        ("classes", ["--target", "kind", *GP]),
-    ):
-        with pytest.MonkeyPatch.context() as patch:
-            if name == "numbers":
-                leave_blank(patch)
-            assert (
-                run_command(patch, "molecules", "train", data, "--out", folder / name, *options)
-                == 0
-            )
-    return folder
-
-
-def _rows(path, encoding="utf-8"):
-    with path.open(newline="", encoding=encoding) as file:
-        return list(csv.DictReader(file))
+from tests.cli.molecule_table import GP, ROWS, TABLE, read_rows
 
 
 def test_a_run_holds_what_it_should(folder):
@@ -80,7 +33,7 @@ def test_a_run_holds_what_it_should(folder):
     assert "chose the epoch" in stacked
     assert "% attention and" in stacked
     assert "% a Gaussian process on fingerprints and descriptors" in stacked
-    left_out = _rows(folder / "numbers" / "left_out.csv")
+    left_out = read_rows(folder / "numbers" / "left_out.csv")
     assert [(row["row"], row["line"]) for row in left_out] == [("80", "82"), ("82", "84")]
     assert left_out[1]["reason"] == "y must be a number or empty; it is 'high'"
 
@@ -235,127 +188,6 @@ def test_splits_by_a_column_and_by_a_file(folder, tmp_path, gattn):
     assert "counts the rows of other data" in output
 
 
-HARD = '''id,smiles,note
-1,CCO,"a, ""b"""
-2,bad(,x
-3,c1ccccc1
-
-4,,y
-5,CCN,z,extra
-6,C,"line
-break"
-7,CCCO,\xe9
-8,[Na+].[Cl-],
-9,*CC*,
-10,[2H]C,
-'''
-
-
-def test_a_row_out_for_each_row_in(folder, tmp_path, gattn):
-    (tmp_path / "in.csv").write_text(HARD, encoding="latin-1")
-    code, output = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--coverage", 0.5,
-                       "--out", tmp_path / "out.csv", "--workers", 1)  # fmt: skip
-    assert code == 0, output
-    assert "10 rows, 4 of them with an error" in output
-    rows = _rows(tmp_path / "out.csv", encoding="latin-1")
-    assert [row["id"] for row in rows] == [str(n) for n in range(1, 11)]
-    assert [bool(row["error"]) for row in rows] == [n in (2, 3, 4, 5) for n in range(1, 11)]
-    assert rows[0]["note"] == 'a, "b"'
-    assert rows[5]["note"] == "line\nbreak"
-    assert rows[6]["note"] == "\xe9"
-    model = MoleculeRegressor.load(folder / "numbers")
-    for row in rows:
-        numbers = [row[name] for name in ("prediction", "std", "lower", "upper", "similarity")]
-        if row["error"]:
-            assert numbers == [""] * 5
-            continue
-        lower, upper = model.predict_interval([row["smiles"]], coverage=0.5)
-        expected = [*np.ravel(model.predict([row["smiles"]], return_std=True)), *lower, *upper]
-        assert np.allclose([float(n) for n in numbers[:4]], expected, rtol=1e-4)
-        assert 0 <= float(numbers[4]) <= 1
-
-
-def test_of_no_rows_comes_none_and_that_is_said(folder, tmp_path, gattn):
-    (tmp_path / "in.csv").write_text("smiles\n")
-    out = tmp_path / "out.csv"
-    code, output = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--out", out)
-    assert code == 0
-    assert f"{tmp_path / 'in.csv'} has a header and no rows: there is nothing in {out}" in output
-    assert _rows(out) == []
-
-
-def test_classes_are_predicted_with_their_sets(folder, tmp_path, gattn):
-    (tmp_path / "in.csv").write_text("smiles\nCCCO\nbad(\n")
-    code, output = gattn("predict", folder / "classes", tmp_path / "in.csv", "--out",
-                       tmp_path / "out.csv", "--workers", 1)  # fmt: skip
-    assert code == 0, output
-    first, second = _rows(tmp_path / "out.csv")
-    assert first["prediction"] in ("active", "idle")
-    assert (first["prediction"] == "idle") == (float(first["probability_idle"]) > 0.5)
-    assert set(first["set"].split("|")) <= {"active", "idle", ""}
-    assert second["prediction"] == ""
-    assert second["error"].startswith("not valid SMILES")
-    probability = MoleculeClassifier.load(folder / "classes").predict_proba(["CCCO"])[0, 1]
-    assert float(first["probability_idle"]) == pytest.approx(probability, rel=1e-5)
-
-
-def test_embeddings(folder, tmp_path, gattn):
-    (tmp_path / "in.csv").write_text("smiles\nCCCO\nbad(\nCN\n")
-    for name in ("x.npy", "x.parquet"):
-        code, output = gattn("embed", folder / "numbers", tmp_path / "in.csv", "--out",
-                           tmp_path / name, "--workers", 1)  # fmt: skip
-        assert code == 0, output
-    model = MoleculeRegressor.load(folder / "numbers")
-    array = np.load(tmp_path / "x.npy")
-    assert np.isnan(array[1]).all()
-    assert np.allclose(array[[0, 2]], model.embed(["CCCO", "CN"]), atol=1e-5)
-    table = pd.read_parquet(tmp_path / "x.parquet")
-    assert table.smiles.tolist() == ["CCCO", "bad(", "CN"]
-    assert [bool(error) for error in table.error] == [False, True, False]
-    assert np.array_equal(table.iloc[:, 2:].to_numpy(), array, equal_nan=True)
-    (tmp_path / "none.csv").write_text("smiles\n")
-    for name in ("none.npy", "none.parquet"):
-        nothing = ["embed", folder / "numbers", tmp_path / "none.csv", "--out", tmp_path / name]
-        assert gattn(*nothing)[0] == 0
-    assert np.load(tmp_path / "none.npy").shape == (0, array.shape[1])
-    assert len(pd.read_parquet(tmp_path / "none.parquet")) == 0
-
-
-def test_embeddings_that_find_no_room_leave_nothing(folder, tmp_path, gattn):
-    resource = pytest.importorskip("resource")
-    (tmp_path / "in.csv").write_text("smiles\n" + "CCCO\n" * 300)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    for name in ("x.npy", "x.parquet"):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-        try:
-            code, output = gattn("embed", folder / "numbers", tmp_path / "in.csv", "--out",
-                               tmp_path / name, "--workers", 1)  # fmt: skip
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        assert code == 2
-        assert "File too large" in output
-        assert {path.name for path in tmp_path.iterdir()} == {"in.csv"}
-
-
-def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
-    out = tmp_path / "evaluation"
-    code, output = gattn("evaluate", folder / "numbers", folder / "data.csv", "--out", out)
-    assert code == 0, output
-    assert "72 rows (72 molecules) left out, since the model was trained or validated" in output
-    metrics = json.loads((out / "metrics.json").read_text())
-    run = json.loads((folder / "numbers" / "metrics.json").read_text())
-    assert metrics["molecules"] == {"test": 8, "trained_on": 72, "left_out": 2}
-    for name, value in run["test"].items():
-        assert metrics["test"][name] == pytest.approx(value, rel=1e-5)
-    assert (out / "plots" / "parity.png").exists()
-    (tmp_path / "seen.csv").write_text("smiles,y\n" + "CO,1.0\n")
-    code, output = gattn("evaluate", folder / "numbers", tmp_path / "seen.csv")
-    seen = json.loads((folder / "numbers" / "splits.json").read_text())
-    if 0 not in seen["test"]:
-        assert code == 2
-        assert "no labelled molecule that the model was not trained on" in output
-
-
 def test_small_labels_have_the_metrics_of_their_predictions(tmp_path, gattn):
     """Concentrations in mol/L have the same R² in the terminal, metrics.json and report.json."""
     draw = np.random.default_rng(0)
@@ -445,38 +277,6 @@ def test_a_search_needs_a_validation_part_of_both_classes(tmp_path, gattn):
     )
 
 
-def test_explanations(folder, tmp_path, gattn):
-    (tmp_path / "in.csv").write_text("smiles,Name\nCCCO,propanol\nbad(,\nCN,\n")
-    out = tmp_path / "why"
-    code, output = gattn("explain", folder / "numbers", tmp_path / "in.csv", "--out", out,
-                       "--method", "masking", "--method", "attention")  # fmt: skip
-    assert code == 0, output
-    assert "3 rows, 1 of them with an error" in output
-    assert {path.name for path in out.iterdir()} == {
-        "atoms.csv", "molecules.csv", "errors.csv",
-        *(f"row{n}-{m}.{e}" for n in (0, 2) for m in ("masking", "attention") for e in
-          ("svg", "png")),
-    }  # fmt: skip
-    assert ">row 0: propanol<" in (out / "row0-masking.svg").read_text("utf-8")
-    assert ">row 2: CN<" in (out / "row2-masking.svg").read_text("utf-8")
-    atoms = pd.read_csv(out / "atoms.csv")
-    assert atoms.row.tolist() == [0] * 4 + [2] * 2
-    assert "".join(atoms.symbol) == "CCCOCN"
-    assert [row["row"] for row in _rows(out / "errors.csv")] == ["1"]
-    explained = MoleculeRegressor.load(folder / "numbers").explain(["CCCO"], method="masking")
-    assert np.allclose(atoms.masking[:4], explained[0].weights, atol=1e-6)
-    table = ["explain", folder / "numbers", tmp_path / "in.csv", "--out"]
-    for options, word in (
-        ([out], "exists already"),
-        ([tmp_path / "new", "--method", "guess"], "method must be one of"),
-        ([tmp_path / "new", "--target", "z"], "target must be one of y"),
-    ):
-        code, output = gattn(*table, *options)
-        assert code == 2
-        assert word in output.splitlines()[-1]
-    assert not (tmp_path / "new").exists()
-
-
 def _with(**changes):
     """Return the table as text with some columns replaced."""
     table = pd.DataFrame(ROWS, columns=["smiles", "y", "kind"]).assign(constant=3, **changes)
@@ -552,26 +352,3 @@ def test_paths_that_exist(folder, tmp_path, gattn):
         assert error.splitlines()[-1].startswith("gattn: ")
     assert (tmp_path / "there").read_text() == "mine"
     assert {path.name for path in tmp_path.iterdir()} == {"in.csv", "there"}
-
-
-def test_a_run_that_was_tampered_with(folder, tmp_path, gattn):
-    (tmp_path / "in.csv").write_text("smiles\nC\n")
-    for name, change in {
-        "weights.safetensors": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
-        "model.json": lambda content: content.replace(b"regression", b"classification"),
-    }.items():
-        run = shutil.copytree(folder / "numbers", tmp_path / name)
-        (run / name).write_bytes(change((run / name).read_bytes()))
-        code, error = gattn("predict", run, tmp_path / "in.csv", "--out", tmp_path / "out.csv")
-        assert (code, error.count("\n")) == (2, 1)
-        assert name in error
-        assert not (tmp_path / "out.csv").exists()
-
-
-def test_a_column_that_predictions_add(folder, tmp_path, gattn):
-    (tmp_path / "in.csv").write_text("smiles,error\nC,1\n")
-    code, output = gattn(
-        "predict", folder / "numbers", tmp_path / "in.csv", "--out", tmp_path / "o"
-    )
-    assert code == 2
-    assert "has a column 'error' already" in output

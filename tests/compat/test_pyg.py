@@ -1,4 +1,4 @@
-"""gattn's layers give what they gave where a private name of PyG is gone."""
+"""gattn's layers compute the same without a private name of PyG."""
 
 import copy
 import functools
@@ -15,7 +15,7 @@ X, EDGES = torch.randn(4, 8), torch.tensor([[0, 1, 2], [1, 2, 2]])
 
 
 def _without(monkeypatch, name):
-    """Layers that are made from now on lack the name, as those of another PyG would."""
+    """Remove the name from new layers, as in another version of PyG."""
     arguments = MessagePassing.__init__
 
     @functools.wraps(arguments)

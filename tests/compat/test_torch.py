@@ -1,4 +1,4 @@
-"""gattn imports where a private name of torch is gone, and what was imported runs."""
+"""gattn can be imported and used without a private name of torch."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ NAMES = (
     "torch._fused_sdp_choice",
     "torch._C._autograd._get_current_graph_task_keep_graph",
 )
-# Each name in a process of its own, which is a copy of one that has torch: importing it is slow.
+# Each name is removed in a forked process, because importing torch again is slow.
 SCRIPT = """
 import os, sys, traceback
 import torch, torch.autograd.forward_ad, torch.utils._python_dispatch, torch_geometric.nn

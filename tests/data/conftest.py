@@ -85,7 +85,7 @@ def pickles() -> type[Pickles]:
 def planetoid(tmp_path: Path) -> Path:
     """Root folder with a synthetic network in CiteSeer's files.
 
-    It has 6 training papers, 510 papers in allx, a test part of 8 places of which 2 are unused,
+    It has 6 training papers, 510 papers in allx, a test part of 8 places, 2 of them unused,
     self-loops and duplicate edges.
     """
     rng = np.random.default_rng(0)

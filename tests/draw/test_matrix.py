@@ -26,8 +26,9 @@ def test_edges_between_the_same_nodes_are_added():
     np.testing.assert_array_equal(dense, [[0.25, 0.75, np.nan]])
 
 
-def test_no_edge_is_a_matrix_of_nothing():
-    assert np.isnan(attention_matrix(np.empty((2, 0)), [], (2, 3))).all()
+def test_matrix_without_edges_is_nan():
+    dense = attention_matrix(np.empty((2, 0)), [], (2, 3))
+    np.testing.assert_array_equal(dense, np.full((3, 2), np.nan))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Every example runs at a tiny size, and its last line of output is one JSON object."""
 
 import json
+import math
 import os
 import re
 import runpy
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import gattn.data
 
@@ -120,11 +122,21 @@ def table(tmp_path):
     return path
 
 
-def test_molecule_property_on_one_s_own_table(run, table):
+def rmse_of_mean(labels):
+    """RMSE on the test part of a model that predicts the mean label of the training part."""
+    split = gattn.data.random_split(len(labels), seed=0)
+    y = torch.tensor(labels, dtype=torch.float64)
+    return (y[split.test] - y[split.train].mean()).square().mean().sqrt().item()
+
+
+def test_molecule_property_on_a_table_of_the_user(run, table):
     arguments = ("--csv", table, "--smiles", "structure", "--target", "value", "--epochs", 2)
     result, out, err = run("molecule_property", *arguments)
     assert {"test_rmse", "kernel_ridge_rmse", "mean_rmse"} <= set(result)
-    assert all(result[key] > 0 for key in ("test_rmse", "kernel_ridge_rmse", "mean_rmse"))
+    labels = [n + 0.5 for n in range(1, 16) for _ in range(2)]
+    assert result["mean_rmse"] == pytest.approx(rmse_of_mean(labels), rel=1e-3)
+    assert result["kernel_ridge_rmse"] < result["mean_rmse"]  # the fingerprints count the atoms
+    assert math.isfinite(result["test_rmse"])
     assert "random 8:1:1 (seed 0)" in out
     assert "left out: row 30 (line 32): 'C1CC'" in err
     assert "left out: row 31 (line 33): 'CC': value must be a finite number" in err
@@ -134,7 +146,8 @@ def test_molecule_property_on_one_s_own_table(run, table):
 def test_molecule_property_on_the_sample(run):
     sample = EXAMPLES.parent / "datasets" / "boiling_points.csv"
     result, _, err = run("molecule_property", "--csv", sample, "--target", "celsius", "--epochs", 2)
-    assert result["mean_rmse"] > 0
+    labels = [float(line.rsplit(",", 1)[1]) for line in sample.read_text().splitlines()[1:]]
+    assert result["mean_rmse"] == pytest.approx(rmse_of_mean(labels), rel=1e-3)
     assert "left out" not in err
 
 

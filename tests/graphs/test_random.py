@@ -1,4 +1,4 @@
-"""Expanders: regular, without repeats, the same everywhere, and with a spectral gap."""
+"""Expander graphs are regular, without repeated edges, reproducible, and have a spectral gap."""
 
 import networkx
 import numpy as np

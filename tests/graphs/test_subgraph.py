@@ -1,4 +1,4 @@
-"""The edges into a range of nodes are those of the whole graph, numbered anew."""
+"""Subgraphs of the edges into a range of nodes contain the edges of the graph, renumbered."""
 
 import pytest
 import torch
@@ -9,10 +9,10 @@ from gattn.testing import awkward_graphs
 
 
 def test_ranges_hold_every_edge_once():
-    for case in awkward_graphs():
+    cases = [case for case in awkward_graphs() if case.size[0] == case.size[1]]
+    assert len(cases) > 5
+    for case in cases:
         n = case.size[1]
-        if case.size[0] != n:
-            continue
         graph = Graph(case.edge_index, case.size)
         bounds = sorted({0, n // 3, n // 2, n})
         parts = [(s, in_subgraph(graph, s, t)) for s, t in zip(bounds, [*bounds[1:], n])]

@@ -1,8 +1,8 @@
-"""Triton's interpreter without what takes most of its time."""
+"""Make Triton's interpreter faster: patch each module once."""
 
 
 def patch_once() -> None:
-    """Patch triton.language for a module's helpers at their first call, and not at every call.
+    """Patch triton.language for the helpers of a module at their first call only.
 
     Triton is imported here, since it reads TRITON_INTERPRET when it is imported.
     """

@@ -93,7 +93,7 @@ print(faults() - before)
 
 
 def faults_of_five_steps(**environment):
-    """Of steps that each fill 12 x 4 MiB and free them, in a process of their own."""
+    """Page faults of five steps in a new process; each step fills 12 x 4 MiB and frees them."""
     inherited = {n: v for n, v in os.environ.items() if not n.startswith(("MALLOC_", "GLIBC_"))}
     actual = subprocess.run(
         [sys.executable, "-c", STEPS], env=inherited | environment, capture_output=True, text=True,
@@ -104,7 +104,7 @@ def faults_of_five_steps(**environment):
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
 def test_memory_that_a_step_frees_is_there_for_the_next():
-    """Unless the user has told malloc what to do."""
+    """Settings of malloc in the environment take precedence."""
     given_back = faults_of_five_steps(MALLOC_TRIM_THRESHOLD_="131072")
     assert given_back >= 5 * 12  # of pages of any size
     assert faults_of_five_steps() < given_back / 10

@@ -53,7 +53,7 @@ def test_dry_run(tmp_path):
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
-    """Make a benchmark whose cases are made and measured in no time."""
+    """Make a benchmark with tiny cases and one measurement."""
 
     def make(*arguments, case=lambda ground, shape: {"sides": {}}, ground=lambda name: None):
         out = str(tmp_path / "gpu.jsonl")

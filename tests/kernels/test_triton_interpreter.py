@@ -1,7 +1,7 @@
-"""Runs the operator tests of backend triton in Triton's interpreter, on any machine.
+"""Run the operator tests of backend triton in Triton's interpreter, on any machine.
 
-In a process of its own: triton reads TRITON_INTERPRET when it is imported, and other tests of
-this process need it without.
+They run in another process: triton reads TRITON_INTERPRET when it is imported, and other tests of
+this process need Triton without it.
 """
 
 import os

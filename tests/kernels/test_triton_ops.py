@@ -319,7 +319,7 @@ def test_what_is_known_of_the_largest_degree(name, max_degree):
     note_degree(other, 5)
     tensors = operator.inputs(g, 2, 4)
     actual = [run(operator, x, tensors, {}, torch.float32, "triton") for x in (g, other)]
-    for here, there in zip(*actual):
+    for here, there in zip(*actual, strict=True):
         assert torch.equal(here, there)
 
 

@@ -1,4 +1,4 @@
-"""The machine code of the kernels for an H100 keeps its figures; read without a card.
+"""Check spills, loads and barriers in the machine code of the kernels for an H100.
 
 A sample of the shape classes; ``python -m benchmarks.sass`` reads them all.
 """
@@ -58,6 +58,7 @@ def test_a_sample_keeps_its_figures(heads, channels, path, dtype, family, most):
     for kernel in kernels:
         assert kernel["spills"] == 0
         assert kernel["blocks"] >= 2
+        assert kernel["loops"]
         for loop in kernel["loops"]:
             assert loop["is_wide"]
             assert loop["per_128_bytes"] <= most

@@ -49,7 +49,7 @@ def test_edge_weights_reach_every_layer(v2):
 
 
 def kept_for_the_backward(model, x, graph):
-    """Bytes that autograd keeps, and what comes out: the output and all gradients."""
+    """Return the bytes that autograd saves, the output, and all gradients."""
     kept_rows = []
 
     def pack(tensor):

@@ -52,13 +52,13 @@ def pair(request, beside_pyg):
 
 
 def test_on_awkward_graphs(beside_pyg, pair):
-    """In training, so that batch norms are PyG's, too; with a loop that PyG has in the graph."""
+    """Compare in training mode, where the batch norms use the statistics of the batch."""
     for case in beside_pyg.graphs():
         if case.size[0] < 2:
             continue  # a batch norm takes no single row
         x, one = beside_pyg.draw(case.size[0], 6), torch.zeros(case.size[0], dtype=torch.int64)
         beside_pyg.check(*pair, x, case.edge_index, one, where=case.name)
-    for theirs, ours in zip(*(model.state_dict().values() for model in pair)):
+    for theirs, ours in zip(*(model.state_dict().values() for model in pair), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 

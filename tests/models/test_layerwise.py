@@ -21,7 +21,7 @@ OPTIONS = [
 
 @pytest.fixture(scope="module")
 def hub():
-    """A graph with one node of half the edges, and some without any."""
+    """A graph in which one node has half of the edges and some nodes have none."""
     torch.manual_seed(0)
     source, destination = torch.randint(25, (2, 100))
     destination[:50] = 11

@@ -161,7 +161,9 @@ def test_the_ridge_is_the_sum_of_its_contributions(inputs):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_parts_and_members_add_up(inputs, stacked, method):
-    for attribution in attribute(stacked, inputs[:4], method):
+    results = attribute(stacked, inputs[:4], method)
+    assert len(results) == 4
+    for attribution in results:
         torch.testing.assert_close(sum(attribution.parts.values()), attribution.weights)
         assert attribution.members.shape == (2, len(attribution.weights))
         torch.testing.assert_close(
@@ -189,9 +191,11 @@ def test_odd_molecules_have_finite_weights(stacked, method):
 
 
 def test_attention_is_a_distribution(inputs, stacked):
-    for one in weights_of(stacked, inputs, "attention"):
-        assert one.min() >= 0
-        torch.testing.assert_close(one.sum(), torch.tensor(1.0).double(), atol=1e-5, rtol=0)
+    results = weights_of(stacked, inputs, "attention")
+    assert len(results) == len(inputs)
+    for weights in results:
+        assert weights.min() >= 0
+        torch.testing.assert_close(weights.sum(), torch.tensor(1.0).double(), atol=1e-5, rtol=0)
 
 
 def test_weights_do_not_depend_on_the_order_of_the_atoms(stacked):

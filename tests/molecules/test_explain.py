@@ -44,7 +44,9 @@ def pair(inputs):
 
 def test_explanations_are_of_the_prediction(inputs, pair):
     predicted = pair.predict(inputs)
-    for place, explanation in enumerate(explain(pair, inputs)):
+    explanations = explain(pair, inputs)
+    assert len(explanations) == len(inputs)
+    for place, explanation in enumerate(explanations):
         assert explanation.smiles == CARBONS[place]
         assert explanation.method == DEFAULT_METHOD
         assert len(explanation.symbols) == len(explanation.weights) == len(explanation.spread)
@@ -56,6 +58,7 @@ def test_explanations_are_of_the_prediction(inputs, pair):
 
 def test_faithful_weights_find_the_atoms_that_count(ridge):
     explanations = explain(ridge, featurise(["CCCCCCO", "CCCCCCN"]).inputs, "masking")
+    assert len(explanations) == 2
     for one in explanations:
         assert "C" in {one.symbols[atom] for atom in one.faithfulness.atoms}
         assert one.faithfulness.top > 0

@@ -112,7 +112,7 @@ def test_leaving_out_is_a_kernel_without_the_group(variance: bool) -> None:
             state |= {name: state[name][rest] for name in ("counts", "descriptors", "y")}
             expected = GaussianProcess(state).predict(train[rows[inside]])
             measured = y[rows[inside]].isfinite()
-            for one, other in zip((mean[inside], error[inside]), expected):
+            for one, other in zip((mean[inside], error[inside]), expected, strict=True):
                 torch.testing.assert_close(one[measured], other[measured], rtol=1e-8, atol=1e-8)
                 assert one[~measured].isnan().all()
     assert torch.equal(model.predict(train)[0], predicted)
@@ -141,7 +141,7 @@ def test_blocks_predict_what_all_at_once_do(monkeypatch: pytest.MonkeyPatch) -> 
     expected = model.predict(test)
     monkeypatch.setattr(gaussian_process, "ASKED", 8)
     monkeypatch.setattr(gaussian_process, "BLOCK", 4)
-    for one, other in zip(model.predict(test), expected):
+    for one, other in zip(model.predict(test), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 

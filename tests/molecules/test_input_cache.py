@@ -174,7 +174,7 @@ def test_the_file_is_mapped_and_some_of_it_is_viewed(tmp_path):
     cache = tmp_path / "inputs"
     inputs = featurise(SMILES, cache=cache).inputs
     maps = Path("/proc/self/maps")
-    if maps.exists():  # Linux tells it
+    if maps.exists():  # Linux reports it
         assert str(cache.resolve()) in maps.read_text()
     some = inputs[torch.tensor([4, 0])]
     assert some.arrays is inputs.arrays

@@ -1,4 +1,4 @@
-"""A molecule has one prediction and one explanation however it is written."""
+"""All SMILES of one molecule have the same prediction and the same explanation."""
 
 import random
 
@@ -37,12 +37,12 @@ MOLECULES = [
     "OCC(O)C(O)CO",
 ]
 TOLERANCE = 1e-5
-"""Of the target's standard deviation."""
+"""Tolerance relative to the target's standard deviation."""
 
 
 @pytest.fixture(scope="module")
 def model():
-    """Two networks and a Gaussian process that know enough to disagree about stereoisomers."""
+    """Two networks and a Gaussian process that predict different values for stereoisomers."""
     inputs = featurise(MOLECULES).inputs
     y = torch.tensor([[_target(text)] for text in MOLECULES]).double()
     settings = MoleculeSettings(epochs=6, width=32, layers=3, ensemble=2)
@@ -62,13 +62,13 @@ def test_predictions_are_those_of_the_molecule(model):
     predictor, scale = model
     groups = [writings(text, 3 * len(HABITS)) for text in MOLECULES]
     texts = [writing.text for group in groups for writing in group]
-    made = predictor.predict(featurise(texts).inputs)
+    predictions = predictor.predict(featurise(texts).inputs)
     for name in ("mean", "std", "max_train_similarity"):
-        values = getattr(made, name).reshape(len(groups), -1)
+        values = getattr(predictions, name).reshape(len(groups), -1)
         assert values.shape == (len(MOLECULES), 25)
-        apart = values.max(1).values - values.min(1).values
-        assert apart.max() <= TOLERANCE * scale, name
-    assert (made.max_train_similarity == 1).all()
+        spread = values.max(1).values - values.min(1).values
+        assert spread.max() <= TOLERANCE * scale, name
+    assert (predictions.max_train_similarity == 1).all()
 
 
 def test_isomers_have_predictions_of_their_own(model):
@@ -84,19 +84,20 @@ def test_explanations_are_those_of_the_molecule(model, method):
     count = len(HABITS)
     groups = [writings(text, count, seed=1) for text in MOLECULES]
     texts = [writing.text for group in groups for writing in group]
-    found = explain(predictor, featurise(texts).inputs, method)
+    explanations = explain(predictor, featurise(texts).inputs, method)
     worst = []
-    for start, group in zip(range(0, len(texts), count + 1), groups):
-        known = found[start]
-        for one, (text, atoms) in zip(found[start + 1 :], group[1:]):
-            assert one.smiles == text
+    for start, group in zip(range(0, len(texts), count + 1), groups, strict=True):
+        reference = explanations[start]
+        others = explanations[start + 1 : start + count + 1]
+        for explanation, (text, atoms) in zip(others, group[1:], strict=True):
+            assert explanation.smiles == text
             numbers = [
-                (one.weights, known.weights[atoms]),
-                (one.spread, known.spread[atoms]),
-                *((part, known.parts[name][atoms]) for name, part in one.parts.items()),
-                (one.faithfulness.top, known.faithfulness.top),
-                (one.faithfulness.random, known.faithfulness.random),
-                (one.faithfulness.random_std, known.faithfulness.random_std),
+                (explanation.weights, reference.weights[atoms]),
+                (explanation.spread, reference.spread[atoms]),
+                *((part, reference.parts[name][atoms]) for name, part in explanation.parts.items()),
+                (explanation.faithfulness.top, reference.faithfulness.top),
+                (explanation.faithfulness.random, reference.faithfulness.random),
+                (explanation.faithfulness.random_std, reference.faithfulness.random_std),
             ]
             worst.append(max(_apart(a, b) for a, b in numbers))
     assert len(worst) == len(MOLECULES) * count
@@ -106,10 +107,19 @@ def test_explanations_are_those_of_the_molecule(model, method):
 def test_atoms_are_numbered_as_in_the_text(model):
     predictor, _ = model
     texts = ["[H]OC", "CO", "[2H]C([2H])([2H])O", "[H]/N=C(\\N)c1ccccc1"]
-    found = explain(predictor, featurise(texts).inputs, "masking")
-    assert [one.atoms for one in found] == [(1, 2), (0, 1), (1, 4), tuple(range(1, 10))]
-    assert [one.symbols for one in found[:3]] == [("O", "C"), ("C", "O"), ("C", "O")]
-    assert torch.allclose(found[0].weights.flip(0), found[1].weights, atol=1e-6)
+    explanations = explain(predictor, featurise(texts).inputs, "masking")
+    assert [explanation.atoms for explanation in explanations] == [
+        (1, 2),
+        (0, 1),
+        (1, 4),
+        tuple(range(1, 10)),
+    ]
+    assert [explanation.symbols for explanation in explanations[:3]] == [
+        ("O", "C"),
+        ("C", "O"),
+        ("C", "O"),
+    ]
+    assert torch.allclose(explanations[0].weights.flip(0), explanations[1].weights, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -126,8 +136,8 @@ def test_predictions_of_real_molecules_are_those_of_the_molecule(model, real_dat
     texts = [writing.text for group in groups for writing in group]
     assert len(groups) >= 500
     assert len(texts) >= 5000
-    made = predictor.predict(featurise(texts).inputs)
+    predictions = predictor.predict(featurise(texts).inputs)
     for name in ("mean", "std", "max_train_similarity"):
-        values = getattr(made, name).reshape(len(groups), -1)
-        apart = values.max(1).values - values.min(1).values
-        assert apart.max() <= TOLERANCE * scale, texts[10 * int(apart.argmax())]
+        values = getattr(predictions, name).reshape(len(groups), -1)
+        spread = values.max(1).values - values.min(1).values
+        assert spread.max() <= TOLERANCE * scale, texts[10 * int(spread.argmax())]

@@ -1,22 +1,19 @@
-"""What hooks, subclasses and unusual inputs meet: what they meet in PyG, or one clear sentence."""
+"""Hooks, subclasses and unusual inputs behave as in PyG, or raise one clear error."""
 
 import copy
 import inspect
-import re
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch_geometric.nn.models.attentive_fp import GATEConv
 
-from gattn import conversion_report, convert, graphs, models, nn
+from gattn import graphs, models, nn
 from gattn.nn.common.features import project
+from tests.nn.as_pyg import EDGES, X
 
-EDGES = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
 KINDS = torch.tensor([0, 1, 1, 0, 1, 0])
-X = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
 WIDE = torch.randn(6, 3, generator=torch.Generator().manual_seed(1))
 THIN = torch.arange(6.0)
 """Edge features of one number, [e]."""
@@ -87,7 +84,7 @@ LAYERS = {
 
 
 def _shape(value):
-    """A value with shapes in the place of its tensors."""
+    """Replace the tensors of a value by their shapes."""
     if isinstance(value, torch.Tensor):
         return tuple(value.shape)
     if isinstance(value, (tuple, list)):
@@ -102,21 +99,21 @@ def _what_hooks_see(layer, args):
     for method in ("propagate", "message", "aggregate", "edge_update"):
         before = getattr(layer, f"register_{method}_forward_pre_hook")
         after = getattr(layer, f"register_{method}_forward_hook")
-        before(lambda layer, given, name=method: seen.append((name, _shape(given))))
-        after(lambda layer, given, out, name=method: seen.append((name, _shape(out))))
+        before(lambda layer, inputs, name=method: seen.append((name, _shape(inputs))))
+        after(lambda layer, inputs, out, name=method: seen.append((name, _shape(out))))
     out = layer(*args)
     return seen, out
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_hooks_see_what_they_see_in_pyg(name):
-    """The same arguments of the same shapes, in the same order; [e] stays [e]."""
+    """Hooks see the same arguments with the same shapes in the same order; [e] stays [e]."""
     make, args = LAYERS[name]
-    found = []
+    results = []
     for package in (pyg, nn):
         torch.manual_seed(0)
-        found.append(_what_hooks_see(make(package), args))
-    (expected, theirs), (seen, ours) = found
+        results.append(_what_hooks_see(make(package), args))
+    (expected, theirs), (seen, ours) = results
     assert seen == expected
     torch.testing.assert_close(ours, theirs)
 
@@ -138,9 +135,6 @@ def test_a_subclass_sees_the_edge_features_of_pyg(loops):
     theirs, ours = weighted(pyg.GATConv), weighted(nn.GATConv)
     torch.testing.assert_close(ours(X, EDGES, weight), theirs(X, EDGES, weight))
     assert ours.slow_path_reason == "Weighted overrides edge_update"
-
-
-# Weights and dropout
 
 
 RETURN_WEIGHTS = {
@@ -227,9 +221,6 @@ def test_a_derived_edge_update_returns_what_it_gives_as_in_pyg(kind):
     torch.testing.assert_close(weights[~dropped], before[~dropped])
 
 
-# Edge features
-
-
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "GATEConv"])
 def test_integer_edge_features_are_taken_as_in_pyg(name, dtype):
@@ -242,14 +233,14 @@ def test_integer_edge_features_are_taken_as_in_pyg(name, dtype):
     expected = theirs(X, EDGES, edge_attr)
     torch.testing.assert_close(ours(X, EDGES, edge_attr), expected)
     slow = copy.deepcopy(ours)
-    slow.register_message_forward_hook(lambda layer, given, out: None)
+    slow.register_message_forward_hook(lambda layer, args, out: None)
     torch.testing.assert_close(slow(X, EDGES, edge_attr), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int8])
 @pytest.mark.parametrize("fill_value", ["mean", 2.0, "max"])
 def test_integer_edge_features_are_those_numbers(dtype, fill_value):
-    """Also where PyG refuses them, and in another precision than fp32."""
+    """They are also accepted where PyG raises an error, and in other precisions than fp32."""
     edge_attr = torch.randint(0, 4, (6, 3)).to(dtype)
     calls = [
         (nn.GATConv(6, 4, edge_dim=3, fill_value=fill_value), (X, EDGES)),
@@ -275,9 +266,9 @@ def test_ignored_edge_features_are_told_once():
     theirs, ours = pyg.GATConv(6, 4), nn.GATConv(6, 4)
     ours.load_state_dict(theirs.state_dict())
     with pytest.warns(UserWarning, match=r"GATConv\(6, 4, heads=1\) was made without edge_dim and "
-                      "ignores edge_attr.*: make it with edge_dim=3") as told:  # fmt: skip
+                      "ignores edge_attr.*: make it with edge_dim=3") as warned:  # fmt: skip
         out = ours(X, EDGES, WIDE)
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     torch.testing.assert_close(out, theirs(X, EDGES, WIDE))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -288,12 +279,12 @@ def test_ignored_edge_features_are_told_once():
 
 
 def _on_message(layer):
-    layer.register_message_forward_hook(lambda layer, given, out: None)
+    layer.register_message_forward_hook(lambda layer, args, out: None)
     return layer
 
 
 def _on_forward(layer):
-    layer.register_forward_hook(lambda layer, given, out: None)
+    layer.register_forward_hook(lambda layer, args, out: None)
     return layer
 
 
@@ -311,9 +302,9 @@ def test_ignored_edge_features_are_told_to_the_caller(make):
     model = make()
     options = {"edge_attr": WIDE} if isinstance(model, models.GAT) else {}
     args = (X, EDGES) if options else (X, EDGES, WIDE)
-    with pytest.warns(UserWarning, match="made without edge_dim and ignores edge_attr") as told:
+    with pytest.warns(UserWarning, match="made without edge_dim and ignores edge_attr") as warned:
         model(*args, **options)
-    assert [warning.filename for warning in told] == [__file__]
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 def test_ignored_edge_features_that_are_an_error_stay_one():
@@ -323,192 +314,6 @@ def test_ignored_edge_features_that_are_an_error_stay_one():
             warnings.simplefilter("error")
             with pytest.raises(UserWarning, match="ignores edge_attr"):
                 layer(X, EDGES, WIDE)
-
-
-# Why a layer runs edge by edge
-
-
-GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "migrate.md"
-SECTION = GUIDE.read_text().split("### Edge by edge")[1].split("```")[0]
-REASONS = set(re.findall(r"^\| `(.+?)` +\|", SECTION, re.M)) - {"slow_path_reason"}
-"""Those that the guide lists."""
-
-
-def test_a_layer_tells_why_it_runs_edge_by_edge():
-    class Mine(nn.GATConv):
-        def message(self, x_j, alpha):
-            return x_j
-
-        def aggregate(self, inputs, index):
-            return inputs
-
-    class Heir(Mine):
-        pass
-
-    layer = nn.GATConv(6, 4, edge_dim=3)
-    assert layer.slow_path_reason == ""
-    assert Mine(6, 4).slow_path_reason == "Mine overrides message, aggregate"
-    assert Heir(6, 4).slow_path_reason == "Mine overrides message, aggregate"
-    assert (
-        nn.GATConv(6, 4, aggr="max").slow_path_reason
-        == "it aggregates by MaxAggregation(), not by the plain sum"
-    )
-    reverse = nn.GATConv(6, 4, flow="target_to_source")
-    assert reverse.slow_path_reason == "flow is 'target_to_source'"
-    layer.explain = True
-    assert layer.slow_path_reason == "explain mode is on"
-    layer.explain = False
-    handle = layer.lin_edge.register_forward_hook(lambda m, given, out: None)
-    assert layer.slow_path_reason == "lin_edge does more than multiply and add its bias"
-    handle.remove()
-    handle = layer.register_message_forward_hook(lambda m, given, out: None)
-    assert layer.slow_path_reason == "a hook on message wants to see its edges"
-    handle.remove()
-    layer.message = lambda x_j, alpha: x_j
-    assert layer.slow_path_reason == "message was replaced on the instance"
-    assert {
-        "explain mode is on",
-        "Mine overrides message",
-        "message was replaced on the instance",
-        "a hook on message wants to see its edges",
-        "this version of torch_geometric has no _message_forward_hooks: hooks cannot be seen",
-        "flow is 'target_to_source'",
-        "it aggregates by MaxAggregation(), not by the plain sum",
-        "lin_edge does more than multiply and add its bias",
-    } == REASONS
-    assert not layer.fused
-    del layer.message
-    assert layer.fused
-
-
-class Doubled:
-    """A mixin, whose equation goes before that of the layer."""
-
-    def message(self, x_j, alpha):
-        return 2 * alpha.unsqueeze(-1) * x_j
-
-
-def _mixed(base):
-    return type("Mixed", (Doubled, base), {})(6, 4, 2)
-
-
-def _given_later(base):
-    kind = type("Later", (base,), {})
-    layer = kind(6, 4, 2)
-    layer(X, EDGES)
-    kind.message = Doubled.message
-    return layer
-
-
-def _overriding(name):
-    def make(base):
-        def twice(self, *args, **options):
-            return 2 * getattr(base, name)(self, *args, **options)
-
-        return type("Overriding", (base,), {name: twice})(6, 4, 2)
-
-    return make
-
-
-def _replacing(name):
-    def make(base):
-        layer = base(6, 4, 2)
-        plain = getattr(layer, name)
-        setattr(layer, name, lambda *args, **options: 2 * plain(*args, **options))
-        return layer
-
-    return make
-
-
-def _aggregating(aggr):
-    def make(base):
-        layer = base(6, 4, 2)
-        layer.aggr_module = aggr()
-        return layer
-
-    return make
-
-
-def _hooked_sum():
-    aggr = pyg.SumAggregation()
-    aggr.register_forward_hook(lambda module, given, out: 2 * out)
-    return aggr
-
-
-CHANGED = {
-    "mixin": (_mixed, "Doubled overrides message"),
-    "given to the class": (_given_later, "Later overrides message"),
-    "propagate": (_overriding("propagate"), "Overriding overrides propagate"),
-    "edge_updater": (_overriding("edge_updater"), "Overriding overrides edge_updater"),
-    "own propagate": (_replacing("propagate"), "propagate was replaced on the instance"),
-    "own edge_updater": (_replacing("edge_updater"), "edge_updater was replaced on the instance"),
-    "mean": (
-        _aggregating(pyg.MeanAggregation),
-        "it aggregates by MeanAggregation(), not by the plain sum",
-    ),
-    "hooked sum": (
-        _aggregating(_hooked_sum),
-        "it aggregates by SumAggregation(), not by the plain sum",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CHANGED)
-def test_what_changes_a_layer_of_pyg_changes_ours(name):
-    make, reason = CHANGED[name]
-    theirs, ours = make(pyg.GATConv), make(nn.GATConv)
-    ours.load_state_dict(theirs.state_dict())
-    expected = theirs(X, EDGES)
-    for layer in (ours, copy.deepcopy(ours)):
-        assert layer.slow_path_reason == reason
-    torch.testing.assert_close(ours(X, EDGES), expected)
-    kept, _ = convert(torch.nn.ModuleList([theirs, pyg.GATConv(6, 4)]))
-    torch.testing.assert_close(kept(X, EDGES), expected)
-
-
-def test_a_class_that_gets_its_equation_back_is_fused_again():
-    layer = _given_later(nn.GATConv)
-    assert not layer.fused
-    del type(layer).message
-    assert layer.fused
-
-
-def test_an_attention_of_its_own_is_run():
-    def flat(self, edge_index_i, x_i, x_j, num_nodes, return_logits=False):
-        return torch.ones_like(x_j[..., 0])
-
-    theirs, ours = (
-        type("Flat", (base,), {"get_attention": flat})(6, 4, 2).eval()
-        for base in (pyg.SuperGATConv, nn.SuperGATConv)
-    )
-    ours.load_state_dict(theirs.state_dict())
-    assert ours.slow_path_reason == "Flat overrides get_attention"
-    torch.testing.assert_close(ours(X, EDGES), theirs(X, EDGES))
-
-
-@pytest.mark.parametrize("package", [pyg, nn])
-def test_methods_that_pyg_binds_by_itself_are_its_own(package):
-    layer = package.GATConv(6, 4)
-    expected = layer(X, EDGES)
-    layer.explain = True
-    layer.explain = False
-    assert "propagate" in vars(layer)
-    ours = convert(layer)
-    assert ours.slow_path_reason == ""
-    torch.testing.assert_close(ours(X, EDGES), expected)
-    decomposed = package.AGNNConv(decomposed_layers=2)
-    assert "propagate" in vars(decomposed)
-    assert convert(decomposed).slow_path_reason == ""
-
-
-def test_an_equation_replaced_in_a_class_of_pyg_is_not_lost(monkeypatch):
-    layer = pyg.GATConv(6, 4)
-    monkeypatch.setattr(pyg.GATConv, "message", Doubled.message)
-    model = convert(torch.nn.ModuleList([layer, pyg.GATv2Conv(6, 4)]))
-    assert conversion_report(model).left == {"0": "GATConv overrides message"}
-
-
-# Precision, quantization, tracing, tensors without data
 
 
 def test_autocast_leaves_the_dtype_of_layers_that_project_nothing():
@@ -557,8 +362,8 @@ def test_features_without_data_are_checked_and_projected():
     ids=lambda model: type(model).__name__,
 )
 def test_a_trace_is_refused_in_one_sentence(model):
-    wanted = "does not run under torch.jit.trace.*: use torch.compile, torch.export.export or"
-    with pytest.raises(RuntimeError, match=wanted):
+    message = "does not run under torch.jit.trace.*: use torch.compile, torch.export.export or"
+    with pytest.raises(RuntimeError, match=message):
         torch.jit.trace(model, (X, EDGES))
 
 

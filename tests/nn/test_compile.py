@@ -1,4 +1,4 @@
-"""Every layer in one piece under torch.compile, and exported."""
+"""Every layer compiles as one graph under torch.compile, and can be exported."""
 
 import pytest
 import torch
@@ -49,14 +49,14 @@ INPUTS = {
     "SuperGATConv": lambda x, e: (x, EDGES, torch.tensor([[0, 1], [3, 5]])),
     "AttentiveFP": lambda x, e: (x, EDGES, e, BATCH, 2),
 }
-"""What some take beside x, the edges, and their features."""
+"""Inputs of the layers that need more than x, the edges and the edge features."""
 
 
 WITH_EDGES = ["GATConv, edges", "GATv2Conv, edges", "TransformerConv, edges and beta"]
 
 
 NORMALISED = ["SGFormer", "Polynormer"]
-"""In training a batch norm writes into what the backward of an earlier forward reads."""
+"""Layers with a batch norm, which in training overwrites tensors of an earlier forward."""
 
 
 def _layer(name):
@@ -89,7 +89,7 @@ def test_from_plain_edges(name):
     grads = [p.grad for p in layer.parameters()]
     layer.zero_grad()
     got.square().sum().backward()
-    for p, grad in zip(layer.parameters(), grads):
+    for p, grad in zip(layer.parameters(), grads, strict=True):
         torch.testing.assert_close(p.grad, grad)
 
 
@@ -136,7 +136,7 @@ def test_an_exported_layer_takes_other_edges(name):
 
 
 def _sized(name, nodes, edges):
-    """The inputs of a call on a random graph of this size."""
+    """Return the inputs of a call on a random graph of this size."""
     generator = torch.Generator().manual_seed(nodes)
     x = torch.randn(nodes, 8, generator=generator)
     pairs = torch.randint(nodes, (2, edges), generator=generator)

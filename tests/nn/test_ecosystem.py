@@ -34,7 +34,7 @@ class _Model(torch.nn.Module):
 
 
 def _two_models(name):
-    """The same model of PyG's layer and of ours."""
+    """Return the same model with PyG's layer and with ours."""
     models = [_Model(package, name).eval() for package in (pyg, gattn.nn)]
     x = torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
     for model in models:

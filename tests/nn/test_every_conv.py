@@ -1,4 +1,4 @@
-"""What every convolution keeps, whatever its score."""
+"""Properties of every convolution: equivariance, equal bits, derivatives, dtypes, memory."""
 
 import copy
 import io
@@ -33,11 +33,11 @@ LAYERS = layers(conv=True)
 
 
 WITH_FEATURES = [name for name, entry in LAYERS.items() if entry.edge_attr]
-"""On the awkward graphs; the others are there in test_theorem.py."""
+"""Layers with edge features; test_theorem.py tests the others on the edge-case graphs."""
 
 
 @pytest.fixture(params=LAYERS)
-def made(request):
+def layer_and_width(request):
     """A layer in eval mode and the width of its edge features."""
     entry = LAYERS[request.param]
     layer = entry.make(6, 3).eval()
@@ -54,52 +54,52 @@ def _inputs(edge_dim, dtype=torch.float32, nodes=7, edges=15, batch=None):
     return x, edge_index, *edge_attr
 
 
-@pytest.mark.parametrize("made", WITH_FEATURES, indirect=True)
-def test_numbering_nodes_otherwise(made):
-    layer, edge_dim = made
+@pytest.mark.parametrize("layer_and_width", WITH_FEATURES, indirect=True)
+def test_numbering_nodes_otherwise(layer_and_width):
+    layer, edge_dim = layer_and_width
     assert_permutation_equivariant(layer, 6, edge_dim=edge_dim)
 
 
-@pytest.mark.parametrize("made", WITH_FEATURES, indirect=True)
-def test_edges_in_another_order(made):
-    layer, edge_dim = made
+@pytest.mark.parametrize("layer_and_width", WITH_FEATURES, indirect=True)
+def test_edges_in_another_order(layer_and_width):
+    layer, edge_dim = layer_and_width
     assert_edge_order_independent(layer, 6, edge_dim=edge_dim, tolerance=1e-10)
 
 
-@pytest.mark.parametrize("made", WITH_FEATURES, indirect=True)
-def test_alone_and_in_a_batch(made):
-    layer, edge_dim = made
+@pytest.mark.parametrize("layer_and_width", WITH_FEATURES, indirect=True)
+def test_alone_and_in_a_batch(layer_and_width):
+    layer, edge_dim = layer_and_width
     assert_batch_independent(layer, 6, edge_dim=edge_dim)
 
 
-def test_two_runs_give_the_same_bits(made):
-    layer, edge_dim = made
+def test_two_runs_give_the_same_bits(layer_and_width):
+    layer, edge_dim = layer_and_width
     inputs = _inputs(edge_dim, nodes=50, edges=900)
-    found = []
+    runs = []
     for _ in range(2):
         layer.zero_grad()
         layer(*inputs).square().sum().backward()
-        found.append([p.grad.clone() for p in layer.parameters() if p.grad is not None])
-    assert all(torch.equal(a, b) for a, b in zip(*found))
+        runs.append([p.grad.clone() for p in layer.parameters() if p.grad is not None])
+    assert all(torch.equal(a, b) for a, b in zip(*runs))
 
 
-def test_checkpointed_it_gives_the_same_bits(made):
-    layer, edge_dim = made
+def test_checkpointed_it_gives_the_same_bits(layer_and_width):
+    layer, edge_dim = layer_and_width
     layer.train()
     inputs = _inputs(edge_dim, nodes=50, edges=900)
-    found = []
+    runs = []
     for layer.checkpoint in (False, True):
         layer.zero_grad()
         torch.manual_seed(2)
         out = layer(*inputs)
         out.square().sum().backward()
         grads = [p.grad for p in layer.parameters() if p.grad is not None]
-        found.append([out.detach(), *(grad.clone() for grad in grads)])
-    assert all(torch.equal(a, b) for a, b in zip(*found))
+        runs.append([out.detach(), *(grad.clone() for grad in grads)])
+    assert all(torch.equal(a, b) for a, b in zip(*runs))
 
 
-def test_edge_by_edge_gives_the_same(made, beside_pyg):
-    layer, edge_dim = made
+def test_edge_by_edge_gives_the_same(layer_and_width, beside_pyg):
+    layer, edge_dim = layer_and_width
     layer, slow = layer.double(), copy.deepcopy(layer).double()
     slow.register_message_forward_hook(lambda module, args, out: None)
     assert layer.fused
@@ -107,8 +107,8 @@ def test_edge_by_edge_gives_the_same(made, beside_pyg):
     beside_pyg.check(slow, layer, *_inputs(edge_dim, torch.float64))
 
 
-def test_sets_of_features_on_one_graph(made, beside_pyg):
-    layer, edge_dim = made
+def test_sets_of_features_on_one_graph(layer_and_width, beside_pyg):
+    layer, edge_dim = layer_and_width
     x, edge_index, *edge_attr = _inputs(edge_dim, batch=3)
     if isinstance(layer, (GATEConv, GeneralConv, HEATConv, PointTransformerConv, RGATConv)):
         with pytest.raises(ValueError, match=r"x must have shape \(n, 6\)"):
@@ -136,8 +136,8 @@ def test_weights_of_sets_of_features(cls):
         torch.testing.assert_close(alpha[i], expected[1])
 
 
-def test_copies_and_pickles(made):
-    layer, edge_dim = made
+def test_copies_and_pickles(layer_and_width):
+    layer, edge_dim = layer_and_width
     inputs = _inputs(edge_dim)
     expected = layer(*inputs)
     assert torch.equal(copy.deepcopy(layer)(*inputs), expected)
@@ -151,8 +151,8 @@ def test_copies_and_pickles(made):
     assert torch.equal(twin(*inputs), expected)
 
 
-def test_first_and_second_derivatives(made):
-    layer, edge_dim = made
+def test_first_and_second_derivatives(layer_and_width):
+    layer, edge_dim = layer_and_width
     layer = layer.double()
     x, edge_index, *edge_attr = _inputs(edge_dim, torch.float64, nodes=4, edges=6)
     inputs = [t.requires_grad_() for t in (x, *edge_attr)]
@@ -160,7 +160,7 @@ def test_first_and_second_derivatives(made):
     def run(x, *edge_attr):
         return layer(x, edge_index, *edge_attr)
 
-    if isinstance(layer, RGATConv):  # the relations hang on the sign of x
+    if isinstance(layer, RGATConv):  # the relations depend on the sign of x
         graph, kinds = Graph(edge_index, 4), torch.arange(6) % 2
 
         def run(x, *edge_attr):
@@ -170,8 +170,8 @@ def test_first_and_second_derivatives(made):
     assert torch.autograd.gradgradcheck(run, inputs)
 
 
-def test_autocast_gives_its_dtype(made):
-    layer, edge_dim = made
+def test_autocast_gives_its_dtype(layer_and_width):
+    layer, edge_dim = layer_and_width
     x, edge_index, *edge_attr = _inputs(edge_dim)
     expected = layer(x, edge_index, *edge_attr)
     with torch.autocast("cpu", torch.bfloat16):
@@ -186,8 +186,8 @@ def test_autocast_gives_its_dtype(made):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_a_model_in_half_precision(made, dtype):
-    layer, edge_dim = made
+def test_a_model_in_half_precision(layer_and_width, dtype):
+    layer, edge_dim = layer_and_width
     x, edge_index, *edge_attr = _inputs(edge_dim)
     expected = layer(x, edge_index, *edge_attr)
     out = layer.to(dtype)(x.to(dtype), edge_index, *(t.to(dtype) for t in edge_attr))
@@ -196,7 +196,7 @@ def test_a_model_in_half_precision(made, dtype):
 
 
 class _Largest(TorchDispatchMode):
-    """The most elements in any floating tensor that an operation gives."""
+    """Record the largest number of elements of a floating tensor that an operation returns."""
 
     elements = 0
 
@@ -208,10 +208,10 @@ class _Largest(TorchDispatchMode):
         return out
 
 
-def test_nothing_of_size_edges_times_channels(made):
+def test_nothing_of_size_edges_times_channels(layer_and_width):
     if select(None, torch.device("cpu")) == "reference":
         pytest.skip("the reference is written edge by edge")
-    layer, edge_dim = made
+    layer, edge_dim = layer_and_width
     if isinstance(layer, GATEConv):
         pytest.skip("its score has a hidden layer for every edge")
     edges, per_edge = 5000, 4  # width 4 at most: two heads, three edge features or an index pair
@@ -222,8 +222,8 @@ def test_nothing_of_size_edges_times_channels(made):
     assert largest.elements <= per_edge * (edges + 20)
 
 
-def test_forward_hooks_run_and_may_change_the_output(made):
-    layer, edge_dim = made
+def test_forward_hooks_run_and_may_change_the_output(layer_and_width):
+    layer, edge_dim = layer_and_width
     inputs = _inputs(edge_dim)
     expected = layer(*inputs)
     layer.register_forward_pre_hook(lambda module, args: (args[0] * 1, *args[1:]))
@@ -279,7 +279,7 @@ def test_one_layout_serves_layers_and_epochs(monkeypatch):
 
 
 def test_long_rows(beside_pyg):
-    """One hub that every edge enters, and one that every edge leaves."""
+    """A graph with one hub that all edges enter, and one that all edges leave."""
     edges = 20_000
     torch.manual_seed(0)
     x = torch.randn(50, 6, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""torch.func on layers: told in one error by the kernels, done by the reference."""
+"""Layers under torch.func: the kernels raise one error, the reference computes the result."""
 
 import pytest
 import torch
@@ -21,10 +21,10 @@ def _parameters(conv):
 @LAYERS
 def test_kernels_say_what_does_it_instead(layer):
     conv, x = layer(5, 3, 2), torch.randn(4, 5)
-    wanted = r"does not run under torch\.func\.{}\. .*GATTN_BACKEND=reference"
-    with pytest.raises(RuntimeError, match=wanted.format("grad")):
+    message = r"does not run under torch\.func\.{}\. .*GATTN_BACKEND=reference"
+    with pytest.raises(RuntimeError, match=message.format("grad")):
         grad(lambda p: functional_call(conv, p, (x, EDGES)).sum())(_parameters(conv))
-    with pytest.raises(RuntimeError, match=wanted.format("vmap")):
+    with pytest.raises(RuntimeError, match=message.format("vmap")):
         vmap(lambda x: conv(x, EDGES))(x.expand(3, 4, 5))
     with pytest.raises(RuntimeError, match="has no forward-mode derivative"):
         jvp(lambda x: conv(x, EDGES), (x,), (x,))
@@ -80,7 +80,7 @@ def _arguments(entry):
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @every({n: e for n, e in BY_NAME.items() if not (e.bipartite or e.readout)})
 def test_many_gradients_at_once_are_those_one_by_one(layer):
-    """Those of jacobian(vectorize=True), and of grad(is_grads_batched=True)."""
+    """Compare the batched gradients of jacobian(vectorize=True) and grad(is_grads_batched=True)."""
     module = layer.called(6, 3).eval()
     x, edges, options = _arguments(layer)
     jacobian = torch.autograd.functional.jacobian
@@ -123,7 +123,10 @@ def test_a_layout_outlives_the_transform(monkeypatch):
     conv, x, edges = GATConv(5, 3), torch.randn(4, 5), EDGES.clone()
     grad(lambda x: conv(x, edges).sum())(x)
     monkeypatch.delenv("GATTN_BACKEND")
-    conv(x, edges).sum().backward()
+    out = conv(x, edges)
+    torch.testing.assert_close(out, conv(x, edges.clone()))
+    out.sum().backward()
+    assert all(parameter.grad is not None for parameter in conv.parameters())
 
 
 def test_edges_within_a_transform():

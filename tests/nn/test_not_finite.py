@@ -1,4 +1,4 @@
-"""NaN and infinite numbers in inputs of layers come out where PyG's layers have them."""
+"""NaN and infinity in the inputs reach the same outputs as in PyG's layers."""
 
 import copy
 
@@ -15,7 +15,7 @@ VALUES = (torch.nan, torch.inf, -torch.inf)
 
 
 def _inputs(entry, seed):
-    """Features, and edges of which none leads to node 3 and one to node 4."""
+    """Features and edges; node 3 has no incoming edge and node 4 has one."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(NODES, WIDTH, generator=generator)
     edges = torch.randint(NODES, (2, 30), generator=generator)
@@ -28,7 +28,7 @@ def _inputs(entry, seed):
 
 
 def _spots(inputs):
-    """Every place where a number that is not finite is put: rows of nodes and of edges."""
+    """Rows of nodes and edges that get a value that is not finite."""
     for name in ("x", "edge_attr"):
         if name in inputs:
             for row in (0, 4, inputs[name].shape[0] - 1):
@@ -37,7 +37,7 @@ def _spots(inputs):
 
 
 def _run(layer, inputs):
-    """Rows of the result that hold a number which is not finite, and whether a gradient does."""
+    """Return the rows of the output, and the gradients, that contain values that are not finite."""
     leaves = [t.clone().requires_grad_() if t.is_floating_point() else t for t in inputs.values()]
     out = layer(*leaves)
     out.square().sum().backward()
@@ -86,7 +86,7 @@ def test_what_is_not_finite_is_seen_where_edges_one_by_one_show_it(layer):
 @pytest.mark.parametrize("heads", [1, 8])
 @pytest.mark.parametrize("value", VALUES)
 def test_a_head_of_one_channel_hides_no_infinite_number(heads, value):
-    """There every score is one product, which -inf would drop in silence."""
+    """Every score is one product, and -inf would drop the edge without an error."""
     theirs, ours = (p.GATConv(6, 1, heads, add_self_loops=False, edge_dim=3) for p in (pyg, nn))
     ours.load_state_dict(theirs.state_dict())
     edges = torch.tensor([[0, 1, 2, 3, 1], [1, 1, 0, 0, 2]])

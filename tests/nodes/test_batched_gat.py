@@ -74,11 +74,11 @@ def test_training_together_gives_the_weights_of_training_alone():
 
     together, alone = _networks(), _networks()
     histories = fit(together, BatchedGAT(together[0]))
-    for network, history, other in zip(together, histories, alone):
+    for network, history, other in zip(together, histories, alone, strict=True):
         (expected,) = fit([other], apply_each)
         assert (len(history.records), history.chosen) == (len(expected.records), expected.chosen)
         assert not network.training
-        for mine, theirs in zip(network.parameters(), other.parameters()):
+        for mine, theirs in zip(network.parameters(), other.parameters(), strict=True):
             assert torch.allclose(mine, theirs, atol=1e-4)
     assert len({len(history.records) for history in histories}) > 1  # some ended before others
 

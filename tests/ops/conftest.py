@@ -1,4 +1,4 @@
-"""Every operator as a parameter, and its comparison with the reference and float64."""
+"""Parametrize tests over all operators, and compare them with the reference and float64."""
 
 import math
 
@@ -17,8 +17,8 @@ DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 
 
 def pytest_generate_tests(metafunc):
-    """Tests over every operator, every attention, width, graph or precision ask for it by name."""
-    given = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    """Parametrize arguments named operator, attention, graph, width or precision."""
+    explicit = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     for name, values in {
         "operator": OPERATORS.items(),
         "attention": ATTENTION.items(),
@@ -26,14 +26,14 @@ def pytest_generate_tests(metafunc):
         "precision": [(str(d).split(".")[1], d) for d in DTYPES],
         "width": [("x".join(map(str, width)), width) for width in WIDTHS],
     }.items():
-        if name in metafunc.fixturenames and name not in given:
+        if name in metafunc.fixturenames and name not in explicit:
             values = list(values)
             metafunc.parametrize(name, [v for _, v in values], ids=[k for k, _ in values])
 
 
 @pytest.fixture(autouse=True)
 def _kernels(request, monkeypatch):
-    """Nothing to compare where there is no compiler; no backend forced from outside."""
+    """Skip comparisons without a compiler, and ignore GATTN_BACKEND."""
     names = {"operator", "operators", "attention", "compare"}
     if cpu.unavailable_reason() and names & set(request.fixturenames):
         pytest.skip(cpu.unavailable_reason())
@@ -53,18 +53,18 @@ def compare():
 def _compare(
     operator, graph, heads=2, channels=4, dtype=torch.float64, *, dims=None, frozen=(), **options
 ):
-    """The compiled kernels against the reference in the same dtype and in float64.
+    """Compare the compiled kernels with the reference in the same dtype and in float64.
 
-    In float64 the two agree to 1e-10. Below it, the kernels' error is at most twice the
-    reference's own and a few units of the last place. Rounding errors are random: where one draw
-    exceeds that, the largest errors of five draws are compared.
+    In float64 the two agree to 1e-10. In other dtypes the kernels' error is at most twice the
+    reference's error plus a few units in the last place. Rounding errors are random: if one draw
+    exceeds this bound, the largest errors of six draws are compared.
     """
-    found, worst, failed = {}, {}, []
+    results, worst, failed = {}, {}, []
     for seed in range(1 if dtype == torch.float64 else 6):
         inputs = operator.inputs(graph, heads, channels, dtype=dtype, seed=seed, **(dims or {}))
         for name in frozen:
             inputs[name].requires_grad_(False)
-        errors, found = _errors(operator, inputs, graph, channels, options)
+        errors, results = _errors(operator, inputs, graph, channels, options)
         failed = []
         for name, (ours, theirs, unit) in errors.items():
             worst[name] = [max(pair) for pair in zip(worst.get(name, (0, 0)), (ours, theirs))]
@@ -75,23 +75,23 @@ def _compare(
         if not failed:
             break
     assert not failed
-    return found
+    return results
 
 
 def _errors(operator, inputs, graph, channels, options):
-    """By name: the kernels' largest error, the reference's, and what rounding alone may cost.
+    """Return by name the kernels' largest error, the reference's, and the rounding error.
 
-    Sums are kept in fp32 at least, and a 16-bit result is rounded once: half a unit of its last
-    place. Elsewhere, where an exact gradient cancels, what remains is the rounding of <dO, O>: the
-    scale of an inner product over channels and edge features counts. With weights of edges nothing
-    cancels to the last bit: that rounding grows with them, and goes through a second product.
+    Sums use at least fp32, and a 16-bit result is rounded once, by half a unit in the last place.
+    If an exact gradient cancels to zero, the rounding error of <dO, O> remains, whose scale is an
+    inner product over channels and edge features. With edge weights this rounding error grows
+    with the weights, and is multiplied by the scale of a second product.
     """
     exact = {k: t.detach().double().requires_grad_(t.requires_grad) for k, t in inputs.items()}
     exact = operator.gradients(exact, graph, backend="reference", **options)
     plain = operator.gradients(inputs, graph, backend="reference", **options)
-    found = operator.gradients(inputs, graph, backend="cpu", **options)
-    assert found.keys() == exact.keys()
-    dtype = found["out"].dtype
+    results = operator.gradients(inputs, graph, backend="cpu", **options)
+    assert results.keys() == exact.keys()
+    dtype = results["out"].dtype
     short = dtype.itemsize == 2
     eps = {torch.float64: 1e-10, torch.float32: 1e-6}.get(dtype, torch.finfo(dtype).eps / 2)
     inner = math.sqrt(channels)
@@ -100,15 +100,17 @@ def _errors(operator, inputs, graph, channels, options):
     if "edge_weight" in inputs:
         inner *= math.sqrt(channels) * max([1.0, *inputs["edge_weight"].detach().abs().tolist()])
     errors = {}
-    for name, wanted in exact.items():
-        assert found[name].dtype == dtype, name
-        assert found[name].shape == wanted.shape, name
-        if wanted.numel():
-            largest = float(wanted.abs().max())
+    for name, expected in exact.items():
+        assert results[name].dtype == dtype, name
+        assert results[name].shape == expected.shape, name
+        if expected.numel():
+            largest = float(expected.abs().max())
             scale = max(largest, 1e-3 * inner if short else inner)
-            ours, theirs = (float((t[name].double() - wanted).abs().max()) for t in (found, plain))
+            ours, theirs = (
+                float((t[name].double() - expected).abs().max()) for t in (results, plain)
+            )
             errors[name] = ours, theirs, eps * scale
-    return errors, found
+    return errors, results
 
 
 def wide(graph):
@@ -117,13 +119,13 @@ def wide(graph):
 
 
 def _random():
-    """Multi-edges, loops, isolated nodes, in no order."""
+    """A graph with multi-edges, loops and isolated nodes, in random order."""
     generator = torch.Generator().manual_seed(2)
     return Graph(torch.randint(0, 23, (2, 120), generator=generator), 25)
 
 
 def hubs(degree=4500):
-    """Node 0 has so many edges in, node 1 so many out: rows of three segments."""
+    """Node 0 has many incoming and node 1 many outgoing edges: their rows have three segments."""
     generator = torch.Generator().manual_seed(3)
     other = torch.randint(0, 40, (2, degree), generator=generator)
     into = torch.stack([other[0], torch.zeros(degree, dtype=torch.long)])
@@ -132,7 +134,7 @@ def hubs(degree=4500):
 
 
 def split_rows():
-    """Rows shorter and longer than what is split or brought at once, in and out of nodes."""
+    """Rows shorter and longer than a segment and than a block, in both directions."""
     degree = torch.tensor([3, 2047, 1, 2048, 2049, 0, 2, 4096, 4097, 5, 2050, 1])
     nodes = torch.arange(len(degree))
     generator = torch.Generator().manual_seed(4)
@@ -169,7 +171,7 @@ def wide_graph():
 
 
 def strided(name, tensor):
-    """The same numbers in the memory layout of this name."""
+    """Return the same numbers in the memory layout of this name."""
     if name == "slice of a wider projection":
         base = torch.empty(len(tensor), 3 * tensor[0].numel(), dtype=tensor.dtype)
         view = base.as_strided(tensor.shape, (base.stride(0), *tensor[:1].stride()[1:]), 1)

@@ -1,4 +1,4 @@
-"""The same bits: run after run, on any number of threads, alone or in a batch, in any order."""
+"""Results have equal bits for all runs, thread counts, batches and orders of the edges."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from gattn import Graph
 
 @pytest.fixture(scope="module")
 def large():
-    """Enough work for several threads, with rows of several segments, and no doubled edges."""
+    """A graph with work for several threads, rows of several segments and no repeated edges."""
     generator = torch.Generator().manual_seed(0)
     pairs = torch.randint(0, 5000, (2, 12_000), generator=generator)
     everyone = torch.arange(5000)
@@ -24,18 +24,18 @@ def restore_threads():
     torch.set_num_threads(threads)
 
 
-def _same(found, wanted):
-    for name, expected in wanted.items():
-        assert torch.equal(found[name], expected), name
+def _same(actual, expected):
+    for name, value in expected.items():
+        assert torch.equal(actual[name], value), name
 
 
 def test_over_runs_and_threads(operator, large, restore_threads):
     inputs = operator.inputs(large, 3, 8, dtype=torch.float32)
     torch.set_num_threads(1)
-    wanted = operator.gradients(inputs, large)
+    expected = operator.gradients(inputs, large)
     for threads in (1, 2, 2, 3):
         torch.set_num_threads(threads)
-        _same(operator.gradients(inputs, large), wanted)
+        _same(operator.gradients(inputs, large), expected)
 
 
 def test_over_the_order_of_edges(operator, large):
@@ -49,17 +49,17 @@ def test_over_the_order_of_edges(operator, large):
     out = operator(inputs, large)
     per_edge = len(out) == large.num_edges
     grad = torch.randn(out.shape, generator=torch.Generator().manual_seed(2))
-    wanted = operator.gradients(inputs, large, grad)
-    found = operator.gradients(moved, shuffled, grad[order] if per_edge else grad)
-    for name, expected in wanted.items():
+    expected = operator.gradients(inputs, large, grad)
+    actual = operator.gradients(moved, shuffled, grad[order] if per_edge else grad)
+    for name, value in expected.items():
         edges = per_edge if name == "out" else operator.shapes[name][0] == "e"
-        assert torch.equal(found[name], expected[order] if edges else expected), name
+        assert torch.equal(actual[name], value[order] if edges else value), name
 
 
 def test_alone_and_in_a_batch(operator):
-    """A graph's own results do not know of the others, not even of a hundred thousand edges.
+    """The results of a graph do not depend on the other graphs of its batch.
 
-    The gradients of tensors that all graphs share are sums over all of them.
+    Gradients of tensors that all graphs share are sums over all graphs, and are not compared.
     """
     generator = torch.Generator().manual_seed(0)
     graphs = []
@@ -81,10 +81,10 @@ def test_alone_and_in_a_batch(operator):
         }
         rows["m"] = rows["n"]
         edge_offset += graph.num_edges
-        own = {
+        part = {
             name: t.detach()[rows[shapes[name][0]]].requires_grad_() for name, t in inputs.items()
         }
-        alone = operator.gradients(own, graph, grad[rows[shapes["out"]]])
-        for name, found in alone.items():
+        alone = operator.gradients(part, graph, grad[rows[shapes["out"]]])
+        for name, value in alone.items():
             if shapes[name][0] != "h":
-                assert torch.equal(found, together[name][rows[shapes[name][0]]]), (number, name)
+                assert torch.equal(value, together[name][rows[shapes[name][0]]]), (number, name)

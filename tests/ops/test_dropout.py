@@ -1,4 +1,4 @@
-"""Dropout on the attention weights, and of single numbers: Philox, keyed on (seed, place, head)."""
+"""Dropout of attention weights and of numbers: Philox with the key (seed, position, head)."""
 
 import pytest
 import torch
@@ -13,13 +13,13 @@ from tests.families import ATTENTION, FAMILIES
 
 
 def _seed():
-    """The key that the next operator will draw."""
+    """Return the key that the next operator will draw."""
     with torch.random.fork_rng(devices=[]):
         return checks.new_seed(0.5, torch.device("cpu"))
 
 
 def _weights(attention, inputs, graph, **options):
-    """The weights [e, h] that an attention applies: its output for one-hot values.
+    """Return the weights [e, h] of an attention: its output for one-hot values.
 
     Only for a graph without doubled edges.
     """
@@ -33,7 +33,7 @@ def _weights(attention, inputs, graph, **options):
 
 @pytest.fixture
 def graph_():
-    """No doubled edges, in no order, with a row of three segments."""
+    """A graph without repeated edges, in random order, with a row of three segments."""
     generator = torch.Generator().manual_seed(0)
     pairs = torch.cartesian_prod(torch.arange(60), torch.arange(30))
     return Graph(pairs[torch.randperm(1800, generator=generator)[:900]].t(), (60, 30))
@@ -54,15 +54,15 @@ def test_the_mask_is_philox(name, dropout, heads, operators, graph_):
     plain = _weights(operators[name], inputs, graph_)
     torch.manual_seed(11)
     keep = philox.keep(_seed(), graph_.num_edges, heads, dropout)
-    found = _weights(operators[name], inputs, graph_, dropout=dropout)
+    dropped = _weights(operators[name], inputs, graph_, dropout=dropout)
     ours = torch.empty_like(keep)
     ours[graph_.layout.perm.long()] = keep
-    torch.testing.assert_close(found, plain * ours / (1 - dropout))
+    torch.testing.assert_close(dropped, plain * ours / (1 - dropout))
 
 
 @pytest.mark.parametrize("dropout", [0.3, 1.0])
 def test_against_the_reference(attention, precision, dropout, compare, hub_graph, random_graph):
-    """Outputs and gradients: the backward drops what the forward dropped."""
+    """Backward drops the same edges as forward."""
     graph = random_graph if precision.itemsize == 2 else hub_graph
 
     def seeded(**arguments):
@@ -90,8 +90,8 @@ def test_none_and_all(attention, random_graph):
     plain = attention(inputs, random_graph)
     assert torch.equal(attention(inputs, random_graph, dropout=0.0), plain)
     assert torch.equal(torch.get_rng_state(), state)
-    found = attention.gradients(inputs, random_graph, dropout=1.0)
-    assert all(t.eq(0).all() for t in found.values())
+    zeros = attention.gradients(inputs, random_graph, dropout=1.0)
+    assert all(t.eq(0).all() for t in zeros.values())
 
 
 def test_manual_seed_governs_it(attention, random_graph):
@@ -131,11 +131,11 @@ def test_independent_of_the_order_of_edges(attention, graph_):
     shuffled = Graph(graph_.edge_index[:, order], graph_.size)
     inputs = attention.inputs(graph_, grad=False)
     moved = {k: t[order] if attention.shapes[k][0] == "e" else t for k, t in inputs.items()}
-    found = []
+    outputs = []
     for tensors, graph in ((inputs, graph_), (moved, shuffled)):
         torch.manual_seed(0)
-        found.append(attention(tensors, graph, dropout=0.5))
-    assert torch.equal(*found)
+        outputs.append(attention(tensors, graph, dropout=0.5))
+    assert torch.equal(*outputs)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
@@ -148,24 +148,24 @@ def test_a_part_of_a_graph_draws_the_masks_of_the_whole(attention, random_graph,
     half = random_graph.num_dst // 2
     grads = {name: torch.zeros_like(t) for name, t in inputs.items()}
     for first, last in ((0, half), (half, random_graph.num_dst)):
-        own = (destination >= first) & (destination < last)
-        pairs = torch.stack([source[own], destination[own] - first])
+        mask = (destination >= first) & (destination < last)
+        pairs = torch.stack([source[mask], destination[mask] - first])
         layout = Graph(pairs, (random_graph.num_src, last - first)).layout
         edge_offset = int(random_graph.layout.rowptr[first])
         part = Graph.from_layout(layout, edge_offset=edge_offset)
-        rows = {"n": slice(first, last), "e": own}
+        rows = {"n": slice(first, last), "e": mask}
         of_part = {
             name: t[rows.get(attention.shapes[name][0], slice(None))] for name, t in inputs.items()
         }
         torch.manual_seed(0)
         out = attention(of_part, part, dropout=0.5, backend=backend)
         torch.testing.assert_close(out, whole[first:last])
-        found = torch.autograd.grad(out.sum(), list(inputs.values()))
-        for grad, (name, _) in zip(found, inputs.items()):
+        part_grads = torch.autograd.grad(out.sum(), list(inputs.values()))
+        for grad, (name, _) in zip(part_grads, inputs.items()):
             grads[name] += grad
-    found = torch.autograd.grad(whole.sum(), list(inputs.values()))
-    for grad, (name, wanted) in zip(found, grads.items()):
-        torch.testing.assert_close(grad, wanted, msg=name)
+    part_grads = torch.autograd.grad(whole.sum(), list(inputs.values()))
+    for grad, (name, total) in zip(part_grads, grads.items(), strict=True):
+        torch.testing.assert_close(grad, total, msg=name)
 
 
 def test_aggregate_of_returned_weights_is_the_output_before_dropout(operators, random_graph):
@@ -193,8 +193,8 @@ def test_of_numbers_it_draws_what_the_reference_draws(dtype, p, shape):
     out.sum().backward()
     torch.manual_seed(3)
     seed = checks.new_seed(p, x.device)
-    kept = philox.keep_numbers(seed, x.numel(), p).view(shape) & (p < 1)
-    scale = kept.double() / (1 - p if p < 1 else 1)
+    mask = philox.keep_numbers(seed, x.numel(), p).view(shape) & (p < 1)
+    scale = mask.double() / (1 - p if p < 1 else 1)
     assert torch.equal(out, (x.double() * scale).to(dtype))
     assert torch.equal(x.grad, scale.to(dtype))
 
@@ -207,14 +207,14 @@ def test_of_numbers_a_part_is_dropped_as_in_the_whole(first, count):
     overload = torch.ops.gattn.dropout.default
     whole = overload(x, torch.tensor([7, 0]), 0.5, "cpu")
     assert torch.equal(overload(x[first:], torch.tensor([7, first]), 0.5, "cpu"), whole[first:])
-    kept = philox.keep_numbers(torch.tensor([7, first]), count, 0.5)
-    assert torch.equal(whole[first:] != 0, kept)
+    mask = philox.keep_numbers(torch.tensor([7, first]), count, 0.5)
+    assert torch.equal(whole[first:] != 0, mask)
 
 
 def test_numbers_that_share_a_draw_are_independent():
-    kept = philox.keep_numbers(torch.tensor([7, 0]), 2**20, 0.5).double().view(-1, 4, 256) - 0.5
-    shared = torch.einsum("bik,bjk->ij", kept, kept) / 2**18
-    assert (shared - torch.eye(4) / 4).abs().max() < 5 * 0.25 / 2**9
+    centred = philox.keep_numbers(torch.tensor([7, 0]), 2**20, 0.5).double().view(-1, 4, 256) - 0.5
+    covariance = torch.einsum("bik,bjk->ij", centred, centred) / 2**18
+    assert (covariance - torch.eye(4) / 4).abs().max() < 5 * 0.25 / 2**9
 
 
 @of_numbers
@@ -241,9 +241,9 @@ def test_of_numbers_it_reads_any_strides_and_no_threads():
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(*outs)
-    kept = outs[0] != 0
-    assert torch.equal(outs[0][kept], 2 * x.t()[kept])
-    assert abs(kept.double().mean().item() - 0.5) < 0.005
+    mask = outs[0] != 0
+    assert torch.equal(outs[0][mask], 2 * x.t()[mask])
+    assert abs(mask.double().mean().item() - 0.5) < 0.005
 
 
 @of_numbers

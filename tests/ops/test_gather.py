@@ -1,4 +1,4 @@
-"""Rows that are read into memory that is there, and rows that are added to others."""
+"""gather_rows reads rows into existing memory, and add_rows adds rows to others."""
 
 import pytest
 import torch
@@ -38,12 +38,12 @@ def test_rows_of_any_strides(strides):
         "repeated": x[:1].expand(20, -1, -1),
     }[strides]  # fmt: skip
     index = torch.randint(0, len(table), (30,))
-    found = gather_rows(table, index, torch.empty(30, *table.shape[1:]))
-    assert torch.equal(found, table[index])
+    rows = gather_rows(table, index, torch.empty(30, *table.shape[1:]))
+    assert torch.equal(rows, table[index])
     total = torch.zeros(5, *table.shape[1:])
-    places = torch.arange(len(table)) % 5
-    add_rows(table, places, total)
-    torch.testing.assert_close(total, torch.zeros_like(total).index_add_(0, places, table))
+    destinations = torch.arange(len(table)) % 5
+    add_rows(table, destinations, total)
+    torch.testing.assert_close(total, torch.zeros_like(total).index_add_(0, destinations, table))
 
 
 @SHAPES
@@ -51,24 +51,24 @@ def test_rows_of_any_strides(strides):
 @pytest.mark.parametrize("is_sorted", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_added_rows_in_their_order(shape, index_dtype, is_sorted, dtype):
-    """The sums have the bits of one addition after the other, with any number of threads."""
+    """The sums equal sequential additions bit for bit, with any number of threads."""
     torch.manual_seed(0)
     rows = torch.randn(3000, *shape).to(dtype)
     index = torch.randint(0, 40, (3000,), dtype=index_dtype)
     if is_sorted:  # and most of them for one place, which a share of the threads begins with
         index = index.clamp(5, 20).sort().values
-    wide = torch.float64 if dtype == torch.float64 else torch.float32
-    start = torch.randn(41, *shape, dtype=wide)
-    wanted = start.clone()
-    for at, row in zip(index.tolist(), rows.to(wide)):
-        wanted[at] += row
+    sum_dtype = torch.float64 if dtype == torch.float64 else torch.float32
+    start = torch.randn(41, *shape, dtype=sum_dtype)
+    expected = start.clone()
+    for destination, row in zip(index.tolist(), rows.to(sum_dtype)):
+        expected[destination] += row
     threads = torch.get_num_threads()
     try:
         for count in (1, 2, 5):
             torch.set_num_threads(count)
             total = start.clone()
             add_rows(rows, index, total, is_sorted=is_sorted)
-            assert torch.equal(total, wanted)
+            assert torch.equal(total, expected)
     finally:
         torch.set_num_threads(threads)
 
@@ -106,19 +106,21 @@ def test_sums_of_hubs_have_the_same_bits_with_any_number_of_threads(is_sorted):
     hubs = torch.tensor([20, 4, 11])
     if is_sorted:
         index = index.sort().values
-    wanted = torch.zeros(21, 8, 16).double()
-    wanted.index_add_(0, torch.where(index < 0, hubs[(~index).clamp(min=0)], index), rows.double())
-    threads, found = torch.get_num_threads(), []
+    expected = torch.zeros(21, 8, 16).double()
+    expected.index_add_(
+        0, torch.where(index < 0, hubs[(~index).clamp(min=0)], index), rows.double()
+    )
+    threads, totals = torch.get_num_threads(), []
     try:
         for count in (1, 2, 3, 7):
             torch.set_num_threads(count)
-            total, apart = torch.zeros(21, 8, 16), torch.zeros(3, 8, 16)
-            add_rows(rows, index, total, hubs, apart, is_sorted=is_sorted)
-            found.append(total)
+            total, hub_sums = torch.zeros(21, 8, 16), torch.zeros(3, 8, 16)
+            add_rows(rows, index, total, hubs, hub_sums, is_sorted=is_sorted)
+            totals.append(total)
     finally:
         torch.set_num_threads(threads)
-    torch.testing.assert_close(found[0].double(), wanted, rtol=1e-5, atol=1e-4)
-    assert all(torch.equal(total, found[0]) for total in found)
+    torch.testing.assert_close(totals[0].double(), expected, rtol=1e-5, atol=1e-4)
+    assert all(torch.equal(total, totals[0]) for total in totals)
 
 
 @pytest.mark.parametrize(

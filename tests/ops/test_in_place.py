@@ -1,4 +1,4 @@
-"""The caller may write to what an attention returned: backward does not read it from there."""
+"""The caller may write to the output of an attention, because backward does not read it."""
 
 import pytest
 import torch
@@ -20,15 +20,15 @@ def _rows(*shape, dtype=torch.float32, seed=0):
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_gradients_are_the_same_bits(name, dropout, dtype):
-    operator, found = FAMILIES[name].variants[""], []
+    operator, results = FAMILIES[name].variants[""], []
     for write in (False, True):
         inputs = operator.inputs(GRAPH, dtype=dtype)
         torch.manual_seed(0)
         out = operator(inputs, GRAPH, dropout=dropout).flatten(1)
         out = out.mul_(3).relu_() if write else out.mul(3).relu()
-        found.append([out, *torch.autograd.grad(out.square().sum(), [*inputs.values()])])
-    for expected, got in zip(*found):
-        assert torch.equal(got, expected)
+        results.append([out, *torch.autograd.grad(out.square().sum(), [*inputs.values()])])
+    for expected, actual in zip(*results, strict=True):
+        assert torch.equal(actual, expected)
 
 
 def test_weights_may_be_written_to():
@@ -96,15 +96,15 @@ def test_under_checkpointing():
 
 
 def test_what_a_function_of_few_edges_gave_may_be_written_to():
-    """Neither what was recorded of it nor its parameter lies in the result."""
-    found = []
+    """The result shares no memory with recorded tensors or parameters."""
+    results = []
     for write in (False, True):
         x = _rows(2, 3)
         out = functional.apply_edges(lambda q, k, e: (q * k).sum(-1).sigmoid(), x, x, GRAPH)
         out = out.mul_(3) if write else out.mul(3)
-        found.append([out, *torch.autograd.grad(out.square().sum(), [x])])
-    for expected, got in zip(*found):
-        assert torch.equal(expected, got)
+        results.append([out, *torch.autograd.grad(out.square().sum(), [x])])
+    for expected, actual in zip(*results, strict=True):
+        assert torch.equal(expected, actual)
 
     class Constant(torch.nn.Module):
         def __init__(self):

@@ -21,11 +21,11 @@ drops_edges = pytest.mark.parametrize(
 
 def test_empty_rows_give_zeros_and_zero_gradients(attention):
     graph = Graph(torch.tensor([[0, 1, 4], [3, 3, 3]]), (6, 5))
-    found = attention.gradients(attention.inputs(graph, 2, 4), graph)
+    results = attention.gradients(attention.inputs(graph, 2, 4), graph)
     for name, letters in attention.shapes.items() | {("out", "n")}:
         empty = {"n": [0, 1, 2, 4], "m": [2, 3, 5]}.get(letters[0], [])
-        assert found[name][empty].eq(0).all(), name
-        assert found[name].isfinite().all(), name
+        assert results[name][empty].eq(0).all(), name
+        assert results[name].isfinite().all(), name
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
@@ -36,18 +36,18 @@ def test_minus_infinity_drops_an_edge(name, term, backend, operators, random_gra
     dropped = torch.arange(random_graph.num_edges) % 3 == 0
     with torch.no_grad():
         inputs[term][dropped] = -torch.inf
-    left = Graph(random_graph.edge_index[:, ~dropped], random_graph.size)
+    remaining = Graph(random_graph.edge_index[:, ~dropped], random_graph.size)
     fewer = {
         k: t.detach()[~dropped].requires_grad_() if operator.shapes[k][0] == "e" else t
         for k, t in inputs.items()
     }
-    found = operator.gradients(inputs, random_graph, backend=backend)
-    wanted = operator.gradients(fewer, left, backend=backend)
-    for key, expected in wanted.items():
+    actual = operator.gradients(inputs, random_graph, backend=backend)
+    expected = operator.gradients(fewer, remaining, backend=backend)
+    for key, value in expected.items():
         if key != "out" and operator.shapes[key][0] == "e":
-            assert found[key][dropped].eq(0).all(), key
-            found[key] = found[key][~dropped]
-        torch.testing.assert_close(found[key], expected, msg=key)
+            assert actual[key][dropped].eq(0).all(), key
+            actual[key] = actual[key][~dropped]
+        torch.testing.assert_close(actual[key], value, msg=key)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
@@ -58,10 +58,10 @@ def test_rows_of_minus_infinity_give_zeros(name, term, backend, operators, rando
     assert row.any()
     with torch.no_grad():
         inputs[term][row, 0] = -torch.inf
-    found = operators[name].gradients(inputs, random_graph, backend=backend)
-    assert found["out"][7, 0].eq(0).all()
-    assert found["out"][7, 1].ne(0).all()
-    assert all(t.isfinite().all() for t in found.values())
+    results = operators[name].gradients(inputs, random_graph, backend=backend)
+    assert results["out"][7, 0].eq(0).all()
+    assert results["out"][7, 1].ne(0).all()
+    assert all(t.isfinite().all() for t in results.values())
     score = torch.full((random_graph.num_edges, 1), -torch.inf, requires_grad=True)
     alpha = edge_softmax(score, random_graph, backend=backend)
     assert alpha.eq(0).all()
@@ -76,14 +76,14 @@ def test_nan_comes_out_where_it_went_in(operator, backend, random_graph, hub_gra
             inputs = operator.inputs(graph, 2, 4, dtype=torch.float32, grad=False)
             clean = operator(inputs, graph, backend=backend)
             inputs[name][0] = torch.nan
-            found = operator(inputs, graph, backend=backend)
+            out = operator(inputs, graph, backend=backend)
             source, destination = graph.edge_index
             edges = torch.arange(graph.num_edges)
             touched = {"n": destination == 0, "m": source == 0, "e": edges == 0}.get(letters[0])
-            per_edge = found.shape[0] == graph.num_edges
-            rows = torch.ones(len(found), dtype=torch.bool)
+            per_edge = out.shape[0] == graph.num_edges
+            rows = torch.ones(len(out), dtype=torch.bool)
             if touched is not None:
-                rows = torch.zeros(len(found), dtype=torch.bool)
+                rows = torch.zeros(len(out), dtype=torch.bool)
                 where = torch.isin(destination, destination[touched])
                 if not per_edge:
                     rows[destination[touched]] = True
@@ -93,12 +93,12 @@ def test_nan_comes_out_where_it_went_in(operator, backend, random_graph, hub_gra
                     rows = touched
             elif not per_edge:
                 rows = graph.in_degree() > 0
-            hit = found.isnan().flatten(1).any(1)
+            hit = out.isnan().flatten(1).any(1)
             if name == "edge_proj":  # W times the zeros of an empty row
                 hit = hit & rows
             assert torch.equal(hit, rows), name
             if name != "edge_proj":
-                assert torch.equal(found[~rows], clean[~rows]), name
+                assert torch.equal(out[~rows], clean[~rows]), name
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_scores_at_the_limit_do_not_overflow(dtype_, largest, sign, random_graph
     (grad,) = torch.autograd.grad((alpha * torch.randn_like(alpha)).sum(), score)
     assert grad.isfinite().all()
     total = torch.zeros(25, 3, dtype=dtype_).index_add(0, random_graph.edge_index[1], alpha)
-    wanted = (random_graph.in_degree() > 0).to(dtype_)[:, None].expand(-1, 3)
-    torch.testing.assert_close(total, wanted, rtol=0, atol=float(8 * torch.finfo(dtype_).eps))
+    expected = (random_graph.in_degree() > 0).to(dtype_)[:, None].expand(-1, 3)
+    torch.testing.assert_close(total, expected, rtol=0, atol=float(8 * torch.finfo(dtype_).eps))
 
     a, v = torch.zeros(25, 3, dtype=dtype_), torch.randn(25, 3, 4).to(dtype_)
     bound = {"query_score": a, "key_score": a, "value": v, "edge_score": score}
@@ -142,24 +142,24 @@ def test_strided_inputs_give_the_bits_of_contiguous_ones(operator, restride, ran
     moved = {name: restride(t).requires_grad_() for name, t in inputs.items()}
     inputs = {name: t.requires_grad_() for name, t in inputs.items()}
     grad = torch.randn(operator(inputs, random_graph).shape)
-    wanted = operator.gradients(inputs, random_graph, grad)
-    found = operator.gradients(moved, random_graph, restride(grad))
-    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    expected = operator.gradients(inputs, random_graph, grad)
+    actual = operator.gradients(moved, random_graph, restride(grad))
+    assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
 def test_expanded_inputs_are_read_in_place(operator, random_graph):
-    """Every row the same memory: stride 0."""
+    """All rows share their memory, with stride 0."""
     inputs = operator.inputs(random_graph, 2, 4, grad=False)
-    one = {name: t[:1].requires_grad_() for name, t in inputs.items()}
-    expanded = {name: t[:1].expand(inputs[name].shape) for name, t in one.items()}
+    single = {name: t[:1].requires_grad_() for name, t in inputs.items()}
+    expanded = {name: t[:1].expand(inputs[name].shape) for name, t in single.items()}
     copied = {name: t.detach().contiguous() for name, t in expanded.items()}
     out = operator(expanded, random_graph)
     assert torch.equal(out, operator(copied, random_graph))
-    found = torch.autograd.grad(out.sum(), list(one.values()))
+    grads = torch.autograd.grad(out.sum(), list(single.values()))
     full = {name: t.requires_grad_() for name, t in copied.items()}
-    wanted = operator.gradients(full, random_graph, torch.ones_like(out))
-    for name, grad in zip(one, found):
-        torch.testing.assert_close(grad, wanted[name].sum(0, keepdim=True), msg=name)
+    expected = operator.gradients(full, random_graph, torch.ones_like(out))
+    for name, grad in zip(single, grads, strict=True):
+        torch.testing.assert_close(grad, expected[name].sum(0, keepdim=True), msg=name)
 
 
 def test_a_view_with_a_pending_sign_is_resolved(operator, random_graph):
@@ -174,16 +174,16 @@ def test_a_view_with_a_pending_sign_is_resolved(operator, random_graph):
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_zero_wide_shapes(operator, dims, backend, random_graph):
     inputs = operator.inputs(random_graph, **dims)
-    found = operator.gradients(inputs, random_graph, backend=backend)
-    assert found["out"].isfinite().all()
+    results = operator.gradients(inputs, random_graph, backend=backend)
+    assert results["out"].isfinite().all()
     for name, t in inputs.items():
-        assert found[name].shape == t.shape, name
-        assert found[name].isfinite().all(), name
+        assert results[name].shape == t.shape, name
+        assert results[name].isfinite().all(), name
 
 
 @pytest.mark.parametrize("size", [(0, 0), (0, 3), (3, 0), (4, 3)])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_no_nodes_or_no_edges(attention, size, dropout):
     graph = Graph(torch.empty(2, 0, dtype=torch.long), size)
-    found = attention.gradients(attention.inputs(graph), graph, dropout=dropout)
-    assert all(t.eq(0).all() for t in found.values())
+    results = attention.gradients(attention.inputs(graph), graph, dropout=dropout)
+    assert all(t.eq(0).all() for t in results.values())

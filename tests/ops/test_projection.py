@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True, params=["MKL", "oneDNN"])
 def place_everything(monkeypatch, request):
-    """Place small results, too, and multiply as on processors of either maker."""
+    """Use huge pages for small results, too, and multiply as on AMD and Intel processors."""
     monkeypatch.setattr(projection, "LARGE", 1)
     monkeypatch.setattr(projection, "_mkl_is_slow", lambda: request.param == "oneDNN")
 
@@ -48,8 +48,8 @@ def test_derivatives():
 @pytest.mark.parametrize("index", [None, torch.tensor([5, 0, 3])], ids=["all", "some"])
 def test_rows_stacked(index):
     x, below, _ = leaves()  # [7, 5] and [3, 5]
-    kept = x if index is None else x[index]
-    assert torch.equal(projection.stack(x, index, below), torch.cat([kept, below]))
+    rows = x if index is None else x[index]
+    assert torch.equal(projection.stack(x, index, below), torch.cat([rows, below]))
     assert projection.stack(x, index, below).grad_fn.name().startswith("_Stack")
 
     def composed(x, below):
@@ -78,7 +78,7 @@ def test_functorch_takes_the_plain_path():
     ids=["strided", "one", "scalar", "row"],
 )
 def test_a_bias_of_any_form(bias):
-    """oneDNN reads a bias as if its elements lay side by side, and broadcasts nothing."""
+    """oneDNN needs a contiguous bias and does not broadcast it."""
     x, weight = torch.randn(projection.BLOCK // 64 * 2 + 9, 33), torch.randn(64, 33)
     torch.testing.assert_close(
         projection.linear(x, weight, bias), torch.addmm(bias, x, weight.t()), rtol=1e-4, atol=1e-4
@@ -86,7 +86,7 @@ def test_a_bias_of_any_form(bias):
 
 
 def test_the_maker_of_the_processor_decides(monkeypatch):
-    """oneDNN multiplies on processors of AMD's alone, and not where torch has it no longer."""
+    """oneDNN multiplies only on AMD processors, and only if torch provides it."""
     monkeypatch.undo()
     x = torch.randn(2, 2)
     for text, takes in [("vendor_id: AuthenticAMD", True), ("vendor_id: GenuineIntel", False)]:
@@ -112,7 +112,7 @@ def test_no_input_features():
 
 
 def test_blocks_give_the_product_of_all_rows():
-    """Whole blocks and what is left, forward and backward."""
+    """Full blocks and the remainder, in forward and backward."""
     rows = projection.BLOCK // 64 * 2 + 17
     x = torch.randn(rows, 40, requires_grad=True)
     weight = torch.randn(64, 40, requires_grad=True)

@@ -33,7 +33,7 @@ def test_a_linear_map_is_that_of_the_dense_matrix(layout, bias, shape):
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
     weights = list(linear.parameters())
     grads = (torch.autograd.grad(out.square().sum(), weights) for out in (got, expected))
-    for ours, theirs in zip(*grads):
+    for ours, theirs in zip(*grads, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 

@@ -27,15 +27,15 @@ def test_python_threads_at_once(operators, hub_graph):
         return operator.gradients(inputs, hub_graph, grad)
 
     jobs = [(operator, seed) for seed in range(2) for operator in operators.values()]
-    wanted = [work(job) for job in jobs]
+    results = [work(job) for job in jobs]
     with ThreadPoolExecutor(8) as pool:
-        for found, expected in zip(pool.map(work, jobs), wanted):
-            assert all(torch.equal(found[name], expected[name]) for name in expected)
+        for actual, expected in zip(pool.map(work, jobs), results, strict=True):
+            assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_a_hub_of_a_million_edges(attention, direction):
-    """Both sides of the layout cut it into segments; the sums stay those of float64."""
+    """Both directions of the layout split it into segments; the sums agree with float64."""
     edges = 1_000_000
     pairs = torch.stack([torch.arange(edges) % 1000, torch.zeros(edges, dtype=torch.long)])
     size = (1000, 1)
@@ -43,13 +43,13 @@ def test_a_hub_of_a_million_edges(attention, direction):
         pairs, size = pairs.flip(0), (1, 1000)
     graph = Graph(pairs, size)
     inputs = attention.inputs(graph, 1, 2, dtype=torch.float32, d=1)
-    found = attention.gradients(inputs, graph, backend="cpu")
+    actual = attention.gradients(inputs, graph, backend="cpu")
     double = {name: t.detach().double().requires_grad_() for name, t in inputs.items()}
-    wanted = attention.gradients(double, graph, backend="cpu")
-    for name, expected in wanted.items():
+    expected = attention.gradients(double, graph, backend="cpu")
+    for name, value in expected.items():
         # A gradient that is zero is a sum of the rounding errors of a thousand rows.
-        scale = max(float(expected.abs().max()), graph.num_dst**0.5)
-        error = (found[name].double() - expected).abs().max()
+        scale = max(float(value.abs().max()), graph.num_dst**0.5)
+        error = (actual[name].double() - value).abs().max()
         assert error <= 3e-5 * scale, name
     if direction == "in" and "edge_attr" not in inputs:
         alike = {name: torch.zeros_like(t) for name, t in inputs.items()}
@@ -79,6 +79,6 @@ def test_calls_within_a_thread_of_another_pool(one_thread):
     """A worker thread with torch's thread count of one, as data loaders have."""
     graph = Graph(torch.randint(0, 500, (2, 40_000)), 500)
     a, v = torch.randn(500, 4), torch.randn(500, 4, 16)
-    wanted = gat_attention(a, a, v, graph)
+    expected = gat_attention(a, a, v, graph)
     with ThreadPoolExecutor(1) as pool:
-        assert torch.equal(pool.submit(gat_attention, a, a, v, graph).result(), wanted)
+        assert torch.equal(pool.submit(gat_attention, a, a, v, graph).result(), expected)

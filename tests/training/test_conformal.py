@@ -36,7 +36,7 @@ def test_intervals_hold_the_truth_as_often_as_promised(rows, coverage) -> None:
     low, high = calibrator.interval(mean[-1:], std[-1:], coverage=coverage)
     shares = ((low <= y[-1:]) & (y[-1:] <= high)).double().reshape(2, DRAWS).mean(1)
     noise = 4 * math.sqrt(coverage * (1 - coverage) / DRAWS)
-    for share, labelled in zip(shares, (rows, rows - rows // 5)):
+    for share, labelled in zip(shares, (rows, rows - rows // 5), strict=True):
         assert coverage - noise <= share <= coverage + 1 / (labelled + 1) + noise
 
 
@@ -52,7 +52,7 @@ def test_sets_hold_the_true_label_of_a_rare_class_too(coverage) -> None:
     sets = calibrator.sets(probability[-1:], coverage=coverage)
     shares = sets[0].gather(1, y[-1, :, None].long()).double().reshape(2, DRAWS).mean(1)
     noise = 4 * math.sqrt(coverage * (1 - coverage) / DRAWS)
-    for share, rows in zip(shares, (65, 15)):
+    for share, rows in zip(shares, (65, 15), strict=True):
         assert coverage - noise <= share <= coverage + 1 / (rows + 1) + noise
 
 

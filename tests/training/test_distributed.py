@@ -40,9 +40,9 @@ def test_two_processes_train_what_one_trains(folder, case) -> None:
     one, two = (json.loads((folder / f"{case}-of-{n}.json").read_text()) for n in (1, 2))
     apart = APART[MODULE["CASES"][case].precision]
     assert len(one["records"]) == len(two["records"])
-    for a, b in zip(one["records"], two["records"]):
+    for a, b in zip(one["records"], two["records"], strict=True):
         assert b["train_loss"] == pytest.approx(a["train_loss"], abs=apart)
         assert b["validation_loss"] == pytest.approx(a["validation_loss"], abs=apart)
-    for a, b in zip(one["outputs"], two["outputs"]):
+    for a, b in zip(one["outputs"], two["outputs"], strict=True):
         # The outputs are of float32 weights, which the float64 ones are rounded to.
         assert b == pytest.approx(a, abs=max(apart, 1e-5))

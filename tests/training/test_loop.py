@@ -1,4 +1,4 @@
-"""The loop: what it lowers, what it chooses, and that it leaves no trace."""
+"""The training loop: its steps, the chosen epoch, and no side effects."""
 
 import dataclasses
 import logging
@@ -31,7 +31,7 @@ def test_it_is_a_bare_loop(toy) -> None:
     average = AveragedModel(bare, multi_avg_fn=get_ema_multi_avg_fn(0.5))
     optimizer = torch.optim.AdamW(bare.parameters(), 0.03, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.03, 20, pct_start=0.1)
-    known, losses = ~toy.val.y.isnan(), []
+    mask, losses = ~toy.val.y.isnan(), []
     for step, positions in enumerate(orders):
         x, y = original(positions)
         bare.zero_grad()
@@ -42,11 +42,11 @@ def test_it_is_a_bare_loop(toy) -> None:
         average.update_parameters(bare)
         if step % 5 == 4:
             with torch.no_grad():
-                losses.append(toy.squared(average(toy.val.x), toy.val.y)[known].mean().item())
-    found = [record.validation_loss for record in history.records]
-    torch.testing.assert_close(found, losses, rtol=1e-4, atol=0)
+                losses.append(toy.squared(average(toy.val.x), toy.val.y)[mask].mean().item())
+    recorded = [record.validation_loss for record in history.records]
+    torch.testing.assert_close(recorded, losses, rtol=1e-4, atol=0)
     assert history.chosen == losses.index(min(losses)) == 3
-    for one, other in zip(ours.parameters(), average.module.parameters()):
+    for one, other in zip(ours.parameters(), average.module.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
@@ -56,15 +56,15 @@ def test_the_best_epoch_is_kept(toy) -> None:
     history = fit_network(network, toy.squared, toy.train, toy.val, settings)
     losses = [record.validation_loss for record in history.records]
     assert history.chosen == losses.index(min(losses)) < len(losses) - 1
-    known = ~toy.val.y.isnan()
+    mask = ~toy.val.y.isnan()
     with torch.no_grad():
-        error = toy.squared(network(toy.val.x), toy.val.y)[known].mean()
+        error = toy.squared(network(toy.val.x), toy.val.y)[mask].mean()
     torch.testing.assert_close(error.item(), min(losses), rtol=1e-5, atol=0)
     assert not network.training
 
 
 def test_a_missing_label_is_never_seen(toy) -> None:
-    """What the network gives where a label is missing changes nothing, infinite or not."""
+    """Outputs of the network at missing labels do not change the training, even infinite ones."""
 
     class Other(nn.Module):
         def __init__(self) -> None:
@@ -119,14 +119,14 @@ def test_one_batch_may_be_a_whole_graph(toy) -> None:
 def test_it_leaves_no_trace(toy, tmp_path, monkeypatch, capfd, caplog) -> None:
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(5)
-    wanted = torch.rand(3)
+    expected = torch.rand(3)
     torch.manual_seed(5)
     handler, network = signal.getsignal(signal.SIGINT), toy.network()
     torch.manual_seed(5)
     with warnings.catch_warnings(), caplog.at_level(logging.DEBUG):
         warnings.simplefilter("error")
         fit_network(network, toy.squared, toy.train, toy.val, SETTINGS)
-    assert torch.equal(torch.rand(3), wanted)
+    assert torch.equal(torch.rand(3), expected)
     assert list(tmp_path.iterdir()) == []
     assert capfd.readouterr() == ("", "")
     assert signal.getsignal(signal.SIGINT) is handler
@@ -173,9 +173,9 @@ def test_another_precision_learns_the_same(toy, precision, apart) -> None:
         assert all(p.dtype == torch.float32 for p in network.parameters())
         return history.records[-1].validation_loss
 
-    found, wanted = last(precision), last("32")
-    assert found == pytest.approx(wanted, rel=apart)
-    assert found != wanted
+    loss, expected = last(precision), last("32")
+    assert loss == pytest.approx(expected, rel=apart)
+    assert loss != expected
 
 
 def test_float64_reads_the_callers_graph_and_leaves_it(toy) -> None:
@@ -229,6 +229,6 @@ def test_what_cannot_be_trained(toy) -> None:
 def test_a_gpu_that_is_not_there_is_told(toy, monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    wanted = dataclasses.replace(SETTINGS, accelerator="gpu")
+    settings = dataclasses.replace(SETTINGS, accelerator="gpu")
     with pytest.raises(TrainingError, match="accelerator gpu needs a GPU that torch sees"):
-        fit_network(toy.network(), toy.squared, toy.train, toy.val, wanted)
+        fit_network(toy.network(), toy.squared, toy.train, toy.val, settings)

@@ -15,7 +15,7 @@ def test_weights_of_classes_are_those_of_scikit_learn(classes) -> None:
     y = torch.randint(classes, (50, 2), generator=torch.Generator().manual_seed(0)).double()
     y[::7, 0] = math.nan
     result = class_weights(y, classes=classes)
-    for column, weights in zip(y.T, result.T):
+    for column, weights in zip(y.T, result.T, strict=True):
         labels = column[~column.isnan()].numpy()
         expected = compute_class_weight("balanced", classes=np.arange(classes), y=labels)
         np.testing.assert_allclose(weights, expected)

@@ -42,7 +42,9 @@ def test_tensors_that_share_memory_are_written(tmp_path) -> None:
     whole = torch.arange(12.0).reshape(3, 4)
     views = {"whole": whole, "column": whole[:, 1], "turned": whole.T}
     write_model(tmp_path, views, {})
-    for name, tensor in read_model(tmp_path)[0].items():
+    tensors, _ = read_model(tmp_path)
+    assert tensors.keys() == views.keys()
+    for name, tensor in tensors.items():
         assert torch.equal(tensor, views[name])
 
 

@@ -100,8 +100,8 @@ def test_nothing_is_asked_of_elsewhere(tmp_path: Path) -> None:
 def test_pictures_are_those_that_came_in(tmp_path: Path) -> None:
     page = _read(write_report(tmp_path, _evil()))
     sources = [attributes["src"] for name, attributes in page.elements if name == "img"]
-    held = [base64.b64decode(source.partition(",")[2]) for source in sources]
-    assert held == [PNG, SVG] * 3
+    pictures = [base64.b64decode(source.partition(",")[2]) for source in sources]
+    assert pictures == [PNG, SVG] * 3
     assert sources[1].startswith("data:image/svg+xml;")
 
 
@@ -111,10 +111,10 @@ def test_every_number_of_the_page_is_in_json_unrounded(tmp_path: Path) -> None:
     content = ReportContent("t", "s", (section,), (Highlight("RMSE", 0.123456789),))
     page = _read(write_report(tmp_path, content))
     assert {"0.123", "12,345", "–"} <= set(page.texts)
-    found = json.loads((tmp_path / "report.json").read_text("utf-8"))
-    (told,) = found["sections"][0]["tables"]
-    assert told["rows"] == [["RMSE", 0.123456789], ["R²", None], ["rows", 12345]]
-    assert found["highlights"][0]["value"] == 0.123456789
+    report = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    (entry,) = report["sections"][0]["tables"]
+    assert entry["rows"] == [["RMSE", 0.123456789], ["R²", None], ["rows", 12345]]
+    assert report["highlights"][0]["value"] == 0.123456789
 
 
 def test_a_report_replaces_the_last_one(tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ LOSES = "On the test part a baseline is better: mean by RMSE (0.500 against 1.00
     ],
 )
 def test_who_wins_is_said(baselines: dict, sentence: str, best: tuple[int, ...]) -> None:
-    table, said = compare({"rmse": 1.0}, baselines)
-    assert (said, table.best) == (sentence, (best,))
+    table, text = compare({"rmse": 1.0}, baselines)
+    assert (text, table.best) == (sentence, (best,))
 
 
 def test_rows_left_out_are_counted_and_the_first_listed() -> None:
@@ -173,16 +173,16 @@ def test_rows_left_out_are_counted_and_the_first_listed() -> None:
 def test_figures_of_both_tasks() -> None:
     y, guess = torch.tensor([[1.0, 2.0], [2.0, math.nan]]), torch.tensor([[1.1, 2.0], [2.1, 0.3]])
     curve = Reliability((0.5, 0.9), (0.6, 0.8), (3, 3))
-    found = part_figures("regression", y, guess, torch.full((2, 2), 0.1), ["a", "b"], curve)
-    assert list(found) == ["parity-1", "residuals-1", "parity-2", "residuals-2", "calibration"]
-    assert all(figure.dark not in (None, figure.picture) for figure in found.values())
+    figures = part_figures("regression", y, guess, torch.full((2, 2), 0.1), ["a", "b"], curve)
+    assert list(figures) == ["parity-1", "residuals-1", "parity-2", "residuals-2", "calibration"]
+    assert all(figure.dark not in (None, figure.picture) for figure in figures.values())
     labels, chances = torch.tensor([[0.0], [1.0]]), torch.tensor([[0.2], [0.9]])
     classes = part_figures("classification", labels, chances, None, ["p"], curve)
     assert list(classes) == ["roc", "precision-recall", "calibration"]
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda: Table(("a", "b"), ((1,),)), "needs 2 cells; got 1"),
         (lambda: Table(("a",), ((1,),), best=((), ())), "of 1 rows; got 2"),
@@ -191,8 +191,8 @@ def test_figures_of_both_tasks() -> None:
         (lambda: compare({"f7": 1.0}, {}), "got 'f7'"),
     ],
 )
-def test_what_does_not_fit_is_told(make, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_what_does_not_fit_is_told(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         make()
 
 
@@ -201,11 +201,11 @@ def test_tables_of_facts_keep_their_types(tmp_path: Path) -> None:
 
 
 def _run(task: str, **changes: object) -> RunFacts:
-    """What a small run of either task knows."""
+    """Return the facts of a small run of this task."""
     y = torch.tensor([[0.0], [1.0], [math.nan], [1.0]])
     numbers = task == "regression"
     metrics = {"rmse": 0.5, "mae": 0.4, "r2": 0.8} if numbers else {"roc_auc": 0.9, "pr_auc": 0.8}
-    known = {
+    facts = {
         "title": "solubility & more", "summary": "A model.", "item": "molecules", "task": task,
         "targets": ("logS",), "metrics": metrics, "validation": metrics,
         "baselines": {"kernel_ridge": metrics, "mean": {}}, "y": y, "mean": y.nan_to_num(0.3),
@@ -216,7 +216,7 @@ def _run(task: str, **changes: object) -> RunFacts:
         "parts": {"train": 8, "val": 1, "test": 4}, "rows": 16, "errors": {3: "not a SMILES"},
         "settings": {"epochs": 1}, "versions": {"torch": "2.13"},
     }  # fmt: skip
-    return RunFacts(**(known | changes))
+    return RunFacts(**(facts | changes))
 
 
 @pytest.mark.parametrize(
@@ -237,12 +237,12 @@ def test_a_run_becomes_a_page(task: str, files: set[str], tmp_path: Path) -> Non
     page = _read(write_report(tmp_path, content))
     pictures = [attributes for name, attributes in page.elements if name == "img"]
     assert len(pictures) == 4
-    told = " ".join(page.texts)
+    text = " ".join(page.texts)
     noun = "values" if task == "regression" else "labels"
-    assert f"contain 95\u00a0% of the {noun} of the test part" in told
-    assert "Left out: 1 of 16 rows." in told
-    assert "Without a label: 2 more." in told
-    assert "not a SMILES" in told
+    assert f"contain 95\u00a0% of the {noun} of the test part" in text
+    assert "Left out: 1 of 16 rows." in text
+    assert "Without a label: 2 more." in text
+    assert "not a SMILES" in text
 
 
 def test_each_of_several_targets_has_its_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,7 +260,7 @@ def test_a_run_without_baselines_intervals_and_networks(
     leave_blank(monkeypatch)
     run = _run("regression", baselines={}, intervals=None, histories=[])
     content, _ = run_report(run)
-    told = " ".join(_read(write_report(tmp_path, content)).texts)
-    assert "epoch was chosen" not in told
+    text = " ".join(_read(write_report(tmp_path, content)).texts)
+    assert "epoch was chosen" not in text
     assert "Training" not in [section.title for section in content.sections]
-    assert "There is nothing to compare on the test part." in told
+    assert "There is nothing to compare on the test part." in text

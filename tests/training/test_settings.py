@@ -163,6 +163,7 @@ def test_every_setting_is_described_and_its_default_is_in_range(kind) -> None:
 
 
 def test_the_docstring_names_every_setting() -> None:
+    assert fields(LoopSettings)
     for setting in fields(LoopSettings):
         assert f"    {setting.name}: " in LoopSettings.__doc__
 

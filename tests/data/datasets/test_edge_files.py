@@ -44,7 +44,7 @@ def test_a_graph_of_a_mapped_array_is_that_of_the_array(tmp_path: Path, pairs: n
     np.save(path, pairs)
     mapped = open_edges(path)
     graph, expected = Graph(mapped, NODES), Graph(torch.from_numpy(pairs), NODES)
-    for array, layout in zip(graph.layout[:6], expected.layout[:6]):
+    for array, layout in zip(graph.layout[:6], expected.layout[:6], strict=True):
         assert torch.equal(array, layout)
     mapped.zero_()
     assert np.array_equal(np.load(path), pairs)  # the file is not written to

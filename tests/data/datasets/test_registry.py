@@ -63,6 +63,6 @@ def test_checksums_are_those_of_the_real_files(real_data, name):
     paths = [real_data / record.folder / file.name for file in record.files]
     if not all(path.is_file() for path in paths):
         pytest.skip(f"{real_data / record.folder} is not complete")
-    for file, path in zip(record.files, paths):
+    for file, path in zip(record.files, paths, strict=True):
         content = path.read_bytes()
         assert (len(content), hashlib.sha256(content).hexdigest()) == (file.bytes, file.sha256)

@@ -60,7 +60,10 @@ def test_layers_take_the_graphs_as_they_take_trimmed_edges(data, kind):
     """The graph of each layer gives the seeds the outputs of PyG's ``trim_to_layer``."""
     torch.manual_seed(0)
     layers = [kind(8, 8), kind(8, 4)]
-    for batch in loader_of(data, num_neighbors=[3, -1], num_workers=0, batch_size=64):
+    batches = list(loader_of(data, num_neighbors=[3, -1], num_workers=0, batch_size=64))
+    assert len(batches) == 4
+    for batch in batches:
+        assert len(batch.layer_graphs) == 2
         x, edge_index, trimmed = batch.x, batch.edge_index, batch.x
         sampled = batch.num_sampled_nodes, batch.num_sampled_edges
         for number, (layer, graph) in enumerate(zip(layers, batch.layer_graphs)):
@@ -77,7 +80,7 @@ def test_threads_in_the_background_change_nothing(data, workers):
     expected = list(loader_of(data, num_workers=0, shuffle=True))
     background = list(loader_of(data, num_workers=workers, prefetch_factor=2, shuffle=True))
     assert len(expected) == len(background)
-    for one, other in zip(expected, background):
+    for one, other in zip(expected, background, strict=True):
         assert torch.equal(one.n_id, other.n_id)
         assert torch.equal(one.e_id, other.e_id)
 
@@ -162,7 +165,9 @@ def test_types_of_nodes_and_edges():
     loader = NeighborLoader(
         data, {kind: [3, 2] for kind in kinds}, ("paper", torch.arange(20)), batch_size=7
     )
-    for batch in loader:
+    batches = list(loader)
+    assert [batch["paper"].batch_size for batch in batches] == [7, 7, 6]
+    for batch in batches:
         seeds = batch["paper"].batch_size
         assert torch.equal(batch["paper"].n_id[:seeds], batch["paper"].input_id)
         for kind in kinds:

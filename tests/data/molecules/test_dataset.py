@@ -60,6 +60,7 @@ def test_every_one_hot_field_names_one_value(smiles):
     for names, rows in ((ATOM_FEATURES, graph.x), (BOND_FEATURES, graph.edge_attr)):
         assert len(set(names)) == len(names) == rows.shape[1]
         fields = {name.partition("=")[0] for name in names if "=" in name}
+        assert fields
         for field in fields:
             columns = [i for i, name in enumerate(names) if name.startswith(f"{field}=")]
             assert (rows[:, columns].sum(1) == 1).all(), field
@@ -214,7 +215,7 @@ def test_several_molecules_are_selected_as_from_an_array(five, index, expected):
     assert chosen.smiles == [five.smiles[i] for i in expected]
     assert chosen.rows == tuple(expected)
     assert torch.equal(chosen.y.nan_to_num(-1), five.y[expected].nan_to_num(-1))
-    for ours, i in zip(chosen, expected):
+    for ours, i in zip(chosen, expected, strict=True):
         assert torch.equal(ours.x, five[i].x)
         assert torch.equal(ours.edge_index, five[i].edge_index)
         assert torch.equal(ours.edge_attr, five[i].edge_attr)
@@ -231,7 +232,7 @@ def test_a_batch_is_not_the_data_set(five):
     batch = batch_molecules(five)
     for tensor in (batch.x, batch.edge_attr, batch.y, batch.ptr):
         tensor.zero_()
-    for now, then in zip([five.arrays.x, five.arrays.edge_attr, five.y], before):
+    for now, then in zip([five.arrays.x, five.arrays.edge_attr, five.y], before, strict=True):
         assert torch.equal(now.nan_to_num(-1), then.nan_to_num(-1))
     assert five.arrays.ptr[-1] == len(five.arrays.x)
 

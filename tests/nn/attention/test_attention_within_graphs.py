@@ -56,10 +56,10 @@ def test_each_graph_alone(beside_pyg, pair):
         torch.testing.assert_close(out[rows], alone)
         expected.append((alone * weight[rows]).sum())
     inputs = [x, *ours.parameters()], [x, *theirs.parameters()]
-    found = torch.autograd.grad((out * weight).sum(), inputs[0], allow_unused=True)
-    wanted = torch.autograd.grad(sum(expected), inputs[1], allow_unused=True)
-    for one, other in zip(found, wanted):
-        torch.testing.assert_close(one, other)
+    grads = torch.autograd.grad((out * weight).sum(), inputs[0], allow_unused=True)
+    expected_grads = torch.autograd.grad(sum(expected), inputs[1], allow_unused=True)
+    for grad, expected_grad in zip(grads, expected_grads, strict=True):
+        torch.testing.assert_close(grad, expected_grad)
 
 
 def test_padded_sets(beside_pyg, pair):
@@ -104,11 +104,11 @@ def test_compiles_in_one_graph(beside_pyg, pair):
     layer, index = pair[1], torch.tensor([1, 0, 1])
     x = beside_pyg.draw(3, 6).requires_grad_()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    found, expected = (f(x, index=index, dim_size=3) for f in (compiled, layer))
-    torch.testing.assert_close(found, expected)
-    (gradient,) = torch.autograd.grad(found.square().sum(), x)
-    (wanted,) = torch.autograd.grad(expected.square().sum(), x)
-    torch.testing.assert_close(gradient, wanted)
+    out, expected = (f(x, index=index, dim_size=3) for f in (compiled, layer))
+    torch.testing.assert_close(out, expected)
+    (grad,) = torch.autograd.grad(out.square().sum(), x)
+    (expected_grad,) = torch.autograd.grad(expected.square().sum(), x)
+    torch.testing.assert_close(grad, expected_grad)
     torch.compiler.reset()
 
 

@@ -77,8 +77,8 @@ def test_with_a_memory_it_is_torchs_decoder_layer(norm):
         ~mask
     ]
     across = graphs.bipartite(SIZES, memory_sizes)
-    found = ours(x, graphs.causal(SIZES), memory=memory, memory_graph=across)
-    torch.testing.assert_close(found, expected)
+    out = ours(x, graphs.causal(SIZES), memory=memory, memory_graph=across)
+    torch.testing.assert_close(out, expected)
 
 
 @pytest.mark.parametrize("score", ["scaled_dot", "additive", "cosine", "embedded_gaussian"])
@@ -119,10 +119,10 @@ def test_attn_bias_of_every_kind_of_score():
     drop[graph.edge_index[0] == 3] = -torch.inf
     for score in ("scaled_dot", "cosine", "additive", lambda q, k, e: (q * k).sum(-1)):
         attention = GraphAttention(8, heads=2, score=score).double()
-        found = attention(x, x, x, graph, attn_bias=drop)
+        out = attention(x, x, x, graph, attn_bias=drop)
         expected = attention(x, x[:3], x[:3], graphs.bipartite([4], [3]))
-        torch.testing.assert_close(found, expected)
-        assert torch.equal(attention(x, x, x, graph, attn_bias=drop == 0), found)
+        torch.testing.assert_close(out, expected)
+        assert torch.equal(attention(x, x, x, graph, attn_bias=drop == 0), out)
         weights = attention.attention_weights(x, x, graph, attn_bias=drop)
         assert weights[graph.edge_index[0] == 3].eq(0).all()
         both = attention(x.expand(2, 4, 8), x.expand(2, 4, 8), x.expand(2, 4, 8), graph,
@@ -150,11 +150,11 @@ def test_compiles_in_one_graph():
     block = TransformerBlock(8, 2).double()
     x, graph = _rows().requires_grad_(), graphs.band(SIZES, 1)
     compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
-    found, expected = compiled(x, graph), block(x, graph)
-    torch.testing.assert_close(found, expected)
-    (gradient,) = torch.autograd.grad(found.square().sum(), x)
-    (wanted,) = torch.autograd.grad(expected.square().sum(), x)
-    torch.testing.assert_close(gradient, wanted)
+    out, expected = compiled(x, graph), block(x, graph)
+    torch.testing.assert_close(out, expected)
+    (grad,) = torch.autograd.grad(out.square().sum(), x)
+    (expected_grad,) = torch.autograd.grad(expected.square().sum(), x)
+    torch.testing.assert_close(grad, expected_grad)
 
 
 def test_reset_and_errors():

@@ -12,7 +12,7 @@ SCORES = ["dot", "scaled_dot", "embedded_gaussian", "additive", "cosine"]
 
 
 def _written_out(layer, query, key, value, edge_index, edge_attr=None):
-    """The equation, edge by edge and head by head."""
+    """Compute the equation for each edge and head."""
     h, c = layer.heads, layer.channels
     q, k, v = (
         linear(x).view(-1, h, c)
@@ -87,7 +87,7 @@ def test_a_callable_is_any_score():
 
 
 def test_a_callable_takes_edges_in_any_order(shuffled):
-    """Its scores are kept sorted; features, bias and weights are in the caller's order."""
+    """Scores are sorted by destination; features, bias and weights have the caller's order."""
     graph, distance, bias = shuffled
 
     def scaled_dot(query, key, edge_attr):
@@ -95,16 +95,16 @@ def test_a_callable_takes_edges_in_any_order(shuffled):
 
     torch.manual_seed(0)
     fused = GraphAttention(6, heads=2).double()
-    own = GraphAttention(6, heads=2, score=scaled_dot).double()
-    own.load_state_dict(fused.state_dict())
+    custom = GraphAttention(6, heads=2, score=scaled_dot).double()
+    custom.load_state_dict(fused.state_dict())
     x = torch.randn(5, 6, dtype=torch.float64)
-    whole = bias - distance[:, None]
-    wanted = fused(x, x, x, graph, attn_bias=whole)
+    total_bias = bias - distance[:, None]
+    expected = fused(x, x, x, graph, attn_bias=total_bias)
     options = {"edge_attr": distance, "attn_bias": bias}
-    with record_attention(own) as recorded:
-        torch.testing.assert_close(own(x, x, x, graph, **options), wanted)
-    weights = fused.attention_weights(x, x, graph, attn_bias=whole)
-    torch.testing.assert_close(own.attention_weights(x, x, graph, **options), weights)
+    with record_attention(custom) as recorded:
+        torch.testing.assert_close(custom(x, x, x, graph, **options), expected)
+    weights = fused.attention_weights(x, x, graph, attn_bias=total_bias)
+    torch.testing.assert_close(custom.attention_weights(x, x, graph, **options), weights)
     torch.testing.assert_close(recorded[0].weights, weights)
 
 
@@ -112,18 +112,18 @@ def test_terms_of_edges_join_a_sorted_score(shuffled):
     graph, weight, bias = shuffled
     score = torch.randn(12, 2, dtype=torch.float64)
     value = torch.randn(5, 2, 3, dtype=torch.float64)
-    ordered = SortedScore(score[graph.layout.perm.long()])
-    for given in (EdgeTerms(weight, bias), EdgeTerms(None, bias[:, :1]), EdgeTerms(weight)):
-        wanted = attend_with_score(EdgeScore(score), value, graph, terms=given, want_weights=True)
-        found = attend_with_score(ordered, value, graph, terms=given, want_weights=True)
-        torch.testing.assert_close(found, wanted)
-    twice = SortedScore(ordered.score, bias).plus(EdgeTerms(None, bias))
-    torch.testing.assert_close(twice.weights(graph), EdgeScore(score + 2 * bias).weights(graph))
+    sorted_score = SortedScore(score[graph.layout.perm.long()])
+    for terms in (EdgeTerms(weight, bias), EdgeTerms(None, bias[:, :1]), EdgeTerms(weight)):
+        expected = attend_with_score(EdgeScore(score), value, graph, terms=terms, want_weights=True)
+        actual = attend_with_score(sorted_score, value, graph, terms=terms, want_weights=True)
+        torch.testing.assert_close(actual, expected)
+    doubled = SortedScore(sorted_score.score, bias).plus(EdgeTerms(None, bias))
+    torch.testing.assert_close(doubled.weights(graph), EdgeScore(score + 2 * bias).weights(graph))
 
 
 @pytest.fixture
 def shuffled():
-    """Edges in no order, a number and two numbers for each."""
+    """Edges in random order, with one feature and two biases for each."""
     generator = torch.Generator().manual_seed(0)
     pairs = torch.cartesian_prod(torch.arange(5), torch.arange(5))
     graph = Graph(pairs[torch.randperm(25, generator=generator)[:12]].t().contiguous(), 5)
@@ -266,7 +266,7 @@ def test_a_bias_that_is_none_is_refused(bias, error, message):
 
 
 @pytest.mark.parametrize(
-    ("score", "said"), [("dot", "score='dot'"), (torch.nn.Bilinear(2, 2, 2), "score=Bilinear\n")]
+    ("score", "text"), [("dot", "score='dot'"), (torch.nn.Bilinear(2, 2, 2), "score=Bilinear\n")]
 )
-def test_repr_names_the_score(score, said):
-    assert f"heads=2, channels=4, {said}" in repr(GraphAttention(8, heads=2, score=score))
+def test_repr_names_the_score(score, text):
+    assert f"heads=2, channels=4, {text}" in repr(GraphAttention(8, heads=2, score=score))

@@ -84,12 +84,12 @@ def test_compiles_in_one_graph(name):
     x.requires_grad_()
     graph = Graph(edges, 5)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    found = compiled(x, graph, batch, batch_size=2, max_num_nodes=3)
+    out = compiled(x, graph, batch, batch_size=2, max_num_nodes=3)
     expected = layer(x, edges, batch, batch_size=2)
-    torch.testing.assert_close(found, expected)
-    (gradient,) = torch.autograd.grad(found.square().sum(), x)
-    (wanted,) = torch.autograd.grad(expected.square().sum(), x)
-    torch.testing.assert_close(gradient, wanted)
+    torch.testing.assert_close(out, expected)
+    (grad,) = torch.autograd.grad(out.square().sum(), x)
+    (expected_grad,) = torch.autograd.grad(expected.square().sum(), x)
+    torch.testing.assert_close(grad, expected_grad)
 
 
 def test_reset_and_errors():

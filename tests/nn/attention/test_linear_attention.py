@@ -44,11 +44,11 @@ def test_compiles_in_one_graph():
     layer = _layer()
     x, index = torch.randn(5, 8, requires_grad=True), torch.tensor([0, 1, 0, 1, 1])
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    found, expected = compiled(x, index, dim_size=2), layer(x, index, dim_size=2)
-    torch.testing.assert_close(found, expected)
-    (gradient,) = torch.autograd.grad(found.square().sum(), x)
-    (wanted,) = torch.autograd.grad(expected.square().sum(), x)
-    torch.testing.assert_close(gradient, wanted)
+    out, expected = compiled(x, index, dim_size=2), layer(x, index, dim_size=2)
+    torch.testing.assert_close(out, expected)
+    (grad,) = torch.autograd.grad(out.square().sum(), x)
+    (expected_grad,) = torch.autograd.grad(expected.square().sum(), x)
+    torch.testing.assert_close(grad, expected_grad)
 
 
 def test_head_channels_and_errors():

@@ -1,4 +1,4 @@
-"""Edges of every kind, as the layers take and return them."""
+"""Edge inputs of layers: edge indices, sparse matrices, graphs, and returned weights."""
 
 import gc
 
@@ -32,7 +32,7 @@ def _coo():
 
 
 def _csr():
-    """Rows (1, 1), (2, 0), (0): with a double, and out of order."""
+    """CSR adjacency with the columns (1, 1), (2, 0), (0): a duplicate, and unsorted columns."""
     rows, cols = torch.tensor([0, 2, 4, 5]), torch.tensor([1, 1, 2, 0, 0])
     return torch.sparse_csr_tensor(rows, cols, torch.ones(5), (3, 3), check_invariants=False)
 
@@ -52,18 +52,18 @@ def _entries(adj_t):
 @pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize("layer", [GATConv, GATv2Conv])
 def test_weights_come_in_the_order_of_the_entries(layer, make, loops):
-    """Whatever the order and the duplicates of the adjacency that was given."""
+    """The adjacency may have any order and duplicates."""
     torch.manual_seed(0)
     conv, x, adj_t = layer(4, 2, 2, add_self_loops=loops), torch.randn(3, 4), make()
-    _, (given, alpha) = conv(x, adj_t, return_attention_weights=True)
-    assert given.layout == adj_t.layout
-    torch.testing.assert_close(given.values(), alpha)
-    rows, cols = _entries(given)
+    _, (adjacency, alpha) = conv(x, adj_t, return_attention_weights=True)
+    assert adjacency.layout == adj_t.layout
+    torch.testing.assert_close(adjacency.values(), alpha)
+    rows, cols = _entries(adjacency)
     if not loops:
         assert torch.equal(torch.stack([rows, cols]), _entries(adj_t.coalesce() if make is _coo
                                                                 else adj_t))  # fmt: skip
-    if given.layout == torch.sparse_coo:
-        assert given.is_coalesced()
+    if adjacency.layout == torch.sparse_coo:
+        assert adjacency.is_coalesced()
         assert len(torch.unique(rows * 3 + cols)) == len(rows)
     pairs = torch.stack([cols, rows])
     plain, (_, expected) = layer.__call__(
@@ -105,14 +105,16 @@ def test_a_matrix_with_duplicates_is_laid_out_once():
 @pytest.mark.parametrize("kind", ["Graph", "sparse"])
 def test_edges_for_other_nodes(call, kind):
     edges = Graph(torch.tensor([[0], [1]]), 5) if kind == "Graph" else torch.eye(5).to_sparse()
-    wanted = "x must have as many rows as the edges have nodes, 5 sources and 5 destinations; got 3"
-    with pytest.raises(ValueError, match=wanted):
+    message = (
+        "x must have as many rows as the edges have nodes, 5 sources and 5 destinations; got 3"
+    )
+    with pytest.raises(ValueError, match=message):
         call(torch.randn(3, 4), edges)
 
 
 @pytest.mark.parametrize("layer", [FAConv, TransformerConv])
 def test_the_callers_matrix_stays_as_it_was(layer):
-    """Duplicates are summed in a copy: the matrix itself goes on saying that it holds some."""
+    """Duplicates are summed in a copy; the input remains uncoalesced."""
     x, adj_t = torch.randn(3, 4), _coo()
     conv = layer(4) if layer is FAConv else layer(4, 2, 2)
     args = (x, x, adj_t) if layer is FAConv else (x, adj_t)
@@ -124,7 +126,7 @@ def test_the_callers_matrix_stays_as_it_was(layer):
 
 @pytest.mark.parametrize("layer", [GATConv, GATv2Conv, TransformerConv])
 def test_features_of_networkx_and_scipy_edges(layer):
-    """One row of features for each of edges(), which an undirected edge has both ways."""
+    """One row of features for each of edges(); an undirected edge has one row per direction."""
     conv, x = layer(4, 2, edge_dim=3), torch.randn(3, 4)
     stored, attr = networkx.Graph([(0, 1), (1, 2), (2, 2)]), torch.randn(3, 3)
     graph, both = Graph(stored), attr[[0, 0, 1, 1, 2]]
@@ -156,8 +158,8 @@ def test_layers_read_a_scipy_matrix_along_its_rows(layer, kind):
 
 
 @pytest.fixture
-def kept():
-    """A graph of three nodes, features of its edges, and the layer's with those of loops."""
+def graph_and_features():
+    """A graph of three nodes with self-loops, and the features of the other edges."""
     graph = Graph(torch.stack([ROWS, COLS]), 3).with_self_loops()
     return graph, torch.randn(5, 2, dtype=torch.float64)
 
@@ -169,8 +171,8 @@ def _expected(graph, edge_attr):
     return torch.cat([rows, torch.stack(loops)])
 
 
-def test_features_of_loops_are_formed_once(kept):
-    graph, edge_attr = kept
+def test_features_of_loops_are_formed_once(graph_and_features):
+    graph, edge_attr = graph_and_features
     first = with_loop_features(edge_attr, graph, "mean")
     torch.testing.assert_close(first, _expected(graph, edge_attr))
     assert with_loop_features(edge_attr, graph, "mean") is first
@@ -187,59 +189,61 @@ def test_features_of_loops_are_formed_once(kept):
     ids=["counted", "data", "numpy"],
 )
 @pytest.mark.parametrize("reason", ["", "not built"])
-def test_features_of_loops_follow_a_write_to_the_edges(kept, write, reason, monkeypatch):
+def test_features_of_loops_follow_a_write_to_the_edges(
+    graph_and_features, write, reason, monkeypatch
+):
     monkeypatch.setattr(cpu, "unavailable_reason", lambda: reason)
-    graph, edge_attr = kept
+    graph, edge_attr = graph_and_features
     with_loop_features(edge_attr, graph, "mean")
     write(edge_attr)
-    found = with_loop_features(edge_attr, graph, "mean")
-    torch.testing.assert_close(found, _expected(graph, edge_attr))
+    actual = with_loop_features(edge_attr, graph, "mean")
+    torch.testing.assert_close(actual, _expected(graph, edge_attr))
 
 
-def test_features_of_loops_that_someone_wrote_to_are_formed_anew(kept):
-    graph, edge_attr = kept
+def test_features_of_loops_that_someone_wrote_to_are_formed_anew(graph_and_features):
+    graph, edge_attr = graph_and_features
     with_loop_features(edge_attr, graph, "mean").zero_()
     for _ in range(2):
-        found = with_loop_features(edge_attr, graph, "mean")
-        torch.testing.assert_close(found, _expected(graph, edge_attr))
+        actual = with_loop_features(edge_attr, graph, "mean")
+        torch.testing.assert_close(actual, _expected(graph, edge_attr))
 
 
-def test_features_of_loops_are_mapped_over_in_inference_mode(kept, monkeypatch):
+def test_features_of_loops_are_mapped_over_in_inference_mode(graph_and_features, monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", "reference")
-    graph, edge_attr = kept
+    graph, edge_attr = graph_and_features
     every = torch.stack([edge_attr, 2 * edge_attr])
     with torch.inference_mode():
-        found = torch.func.vmap(lambda rows: with_loop_features(rows, graph, "mean"))(every)
-    torch.testing.assert_close(found[1], 2 * _expected(graph, edge_attr))
+        actual = torch.func.vmap(lambda rows: with_loop_features(rows, graph, "mean"))(every)
+    torch.testing.assert_close(actual[1], 2 * _expected(graph, edge_attr))
 
 
-def test_features_of_loops_have_the_gradients_of_the_edges(kept):
-    graph, edge_attr = kept
+def test_features_of_loops_have_the_gradients_of_the_edges(graph_and_features):
+    graph, edge_attr = graph_and_features
     with_loop_features(edge_attr, graph, "mean")
     edge_attr.requires_grad_()
     total = with_loop_features(edge_attr, graph, "mean").square().sum()
-    (found,) = torch.autograd.grad(total, edge_attr)
-    (wanted,) = torch.autograd.grad(_expected(graph, edge_attr).square().sum(), edge_attr)
-    torch.testing.assert_close(found, wanted)
+    (grad,) = torch.autograd.grad(total, edge_attr)
+    (expected,) = torch.autograd.grad(_expected(graph, edge_attr).square().sum(), edge_attr)
+    torch.testing.assert_close(grad, expected)
 
 
 @pytest.mark.parametrize("layer", [GATConv, GATv2Conv])
 def test_layers_of_a_model_share_the_features_of_loops(layer, monkeypatch):
-    formed = []
+    calls = []
     monkeypatch.setattr(
         edge_inputs,
         "_reduced",
-        lambda *given, inner=edge_inputs._reduced: formed.append(1) or inner(*given),
+        lambda *args, inner=edge_inputs._reduced: calls.append(1) or inner(*args),
     )
     edge_index, edge_attr = torch.stack([ROWS, COLS]), torch.randn(5, 2)
     first, second = (layer(4, 4, edge_dim=2) for _ in range(2))
     second(first(torch.randn(3, 4), edge_index, edge_attr), edge_index, edge_attr).sum().backward()
-    assert len(formed) == 1
+    assert len(calls) == 1
 
 
-def test_features_of_loops_that_wrap_others_are_formed_each_time(kept):
-    graph, edge_attr = kept
+def test_features_of_loops_that_wrap_others_are_formed_each_time(graph_and_features):
+    graph, edge_attr = graph_and_features
     wrapped = TwoTensor(edge_attr, 2 * edge_attr)
     assert not edge_inputs.caches_loop_features(wrapped, graph)
-    found = with_loop_features(wrapped, graph, 0.0)
-    torch.testing.assert_close(found.b, 2 * with_loop_features(edge_attr, graph, 0.0))
+    actual = with_loop_features(wrapped, graph, 0.0)
+    torch.testing.assert_close(actual.b, 2 * with_loop_features(edge_attr, graph, 0.0))

@@ -1,4 +1,4 @@
-"""A weight and a bias for each edge, on every layer, beside PyG's layers that were taught to."""
+"""edge_weight and attn_bias of every layer, compared with patched layers of PyG."""
 
 import sys
 import threading
@@ -47,14 +47,14 @@ def _draw(*shape, seed=0):
 
 
 def _taught(theirs, weight, bias, loops, monkeypatch):
-    """PyG's layer with the bias in its softmax and the weight on its messages."""
+    """Patch PyG's layer: add the bias in its softmax and multiply its messages by the weight."""
     if loops:  # PyG drops the given loops, and puts one for each node behind the edges
         weight = torch.cat([weight[~LOOPS], weight.new_ones(5)])
         bias = torch.cat([bias[~LOOPS], bias.new_zeros(5, *bias.shape[1:])])
 
     def biased(score, *args, **options):
-        own = bias if score.dim() == bias.dim() else bias.view(-1, *(1,) * (score.dim() - 1))
-        return softmax(score + own, *args, **options)
+        term = bias if score.dim() == bias.dim() else bias.view(-1, *(1,) * (score.dim() - 1))
+        return softmax(score + term, *args, **options)
 
     def weighted(layer, inputs, message):
         return message * weight.view(-1, *(1,) * (message.dim() - 1))
@@ -64,7 +64,7 @@ def _taught(theirs, weight, bias, loops, monkeypatch):
 
 
 def _rgat(*args, **options):
-    """PyG's layer, with the parameter that it leaves as it finds the memory."""
+    """PyG's layer, with a value for the parameter that PyG does not initialise."""
     layer = pyg.RGATConv(*args, **options)
     layer.l2.data.fill_(1 / layer.out_channels)
     return layer
@@ -89,24 +89,26 @@ def test_as_a_layer_of_pyg_that_does_the_same(beside_pyg, monkeypatch, case, per
     shape = (8, heads) if per_head and heads > 1 else (8,)
     weight, bias = _draw(8).abs().requires_grad_(), _draw(*shape, seed=1).requires_grad_()
     twins = [t.detach().clone().requires_grad_() for t in (weight, bias)]
-    known = {"edge_type": KINDS, "edge_attr": _draw(8, 3)}
-    given = {name: known[name] for name in takes}
+    inputs = {"edge_type": KINDS, "edge_attr": _draw(8, 3)}
+    options = {name: inputs[name] for name in takes}
     x = _draw(5, 6)
     _taught(theirs, *twins, ours.add_self_loops, monkeypatch)
-    expected = theirs(x, PAIRS, **given)
-    got = ours(x, PAIRS, **given, edge_weight=weight, attn_bias=bias)
-    torch.testing.assert_close(got, expected)
-    upstream = _draw(*got.shape, seed=2)
-    wanted = torch.autograd.grad((expected * upstream).sum(), [*twins, *theirs.parameters()],
-                                 allow_unused=True)  # fmt: skip
-    found = torch.autograd.grad((got * upstream).sum(), [weight, bias, *ours.parameters()],
-                                allow_unused=True)  # fmt: skip
-    for one, other in zip(found, wanted):
-        torch.testing.assert_close(one, other)
+    expected = theirs(x, PAIRS, **options)
+    out = ours(x, PAIRS, **options, edge_weight=weight, attn_bias=bias)
+    torch.testing.assert_close(out, expected)
+    upstream = _draw(*out.shape, seed=2)
+    expected_grads = torch.autograd.grad(
+        (expected * upstream).sum(), [*twins, *theirs.parameters()], allow_unused=True
+    )
+    grads = torch.autograd.grad(
+        (out * upstream).sum(), [weight, bias, *ours.parameters()], allow_unused=True
+    )
+    for grad, expected_grad in zip(grads, expected_grads, strict=True):
+        torch.testing.assert_close(grad, expected_grad)
 
 
 class Launched(TorchDispatchMode):
-    """The names of gattn's operators that run."""
+    """Return the names of the operators of gattn that run."""
 
     def __init__(self):
         super().__init__()
@@ -174,11 +176,11 @@ def test_by_edge_type(beside_pyg, monkeypatch, name, path):
 def test_a_bias_before_tanh(normalize, path):
     class Biased(pyg.FAConv):
         def message(self, x_j, alpha_j, alpha_i, edge_weight):
-            alpha = (alpha_j + alpha_i).squeeze(-1) + own
+            alpha = (alpha_j + alpha_i).squeeze(-1) + full_bias
             return x_j * (alpha.tanh() * edge_weight).view(-1, 1)
 
     bias, weight = _draw(8), None if normalize else _draw(8, seed=1)
-    own = torch.cat([bias[~LOOPS], bias.new_zeros(5)]) if normalize else bias
+    full_bias = torch.cat([bias[~LOOPS], bias.new_zeros(5)]) if normalize else bias
     theirs, ours = Biased(6, normalize=normalize).double(), nn.FAConv(6, normalize=normalize)
     ours.double().load_state_dict(theirs.state_dict())
     if path != "fused":
@@ -326,13 +328,13 @@ def test_a_node_whose_edges_are_all_dropped_has_none(name, path):
     x, bias = _draw(5, 6).requires_grad_(), torch.zeros(8).double()
     bias[PAIRS[1] == 1] = -torch.inf
     bias.requires_grad_()
-    kept = PAIRS[1] != 1
+    mask = PAIRS[1] != 1
     inputs = [x, bias, *layer.parameters()]
-    found = [layer(x, PAIRS, attn_bias=bias), layer(x, PAIRS[:, kept], attn_bias=bias[kept])]
-    torch.testing.assert_close(found[0], found[1])
-    grads = [torch.autograd.grad(out.square().sum(), inputs, allow_unused=True) for out in found]
-    for got, expected in zip(*grads):
-        torch.testing.assert_close(got, expected)
+    outputs = [layer(x, PAIRS, attn_bias=bias), layer(x, PAIRS[:, mask], attn_bias=bias[mask])]
+    torch.testing.assert_close(outputs[0], outputs[1])
+    grads = [torch.autograd.grad(out.square().sum(), inputs, allow_unused=True) for out in outputs]
+    for actual, expected in zip(*grads, strict=True):
+        torch.testing.assert_close(actual, expected)
 
 
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])
@@ -355,12 +357,12 @@ def test_columns_are_taken_for_weights_as_for_biases():
 
 
 def test_a_forward_takes_no_terms_of_one_in_another_thread():
-    within, out = [], []
+    pending, inner = [], []
 
     class Threaded(nn.GATConv):
         def message(self, x_j, alpha):
-            while within:  # a forward that begins and ends, in its own thread, while this one runs
-                thread = threading.Thread(target=within.pop())
+            while pending:  # a forward that begins and ends, in its own thread, while this one runs
+                thread = threading.Thread(target=pending.pop())
                 thread.start()
                 thread.join()
             return alpha.unsqueeze(-1) * x_j
@@ -370,7 +372,10 @@ def test_a_forward_takes_no_terms_of_one_in_another_thread():
     terms = [
         {"attn_bias": _draw(8, seed=seed), "edge_weight": _draw(8, seed=seed)} for seed in (1, 2)
     ]
-    expected = [layer(x, PAIRS, **given) for given in ({}, *terms)]
-    within += [lambda given=given: out.append(layer(x, PAIRS, **given)) for given in (terms[1], {})]
+    expected = [layer(x, PAIRS, **options) for options in ({}, *terms)]
+    pending += [
+        lambda options=options: inner.append(layer(x, PAIRS, **options))
+        for options in (terms[1], {})
+    ]
     outer = layer(x, PAIRS, **terms[0])
-    torch.testing.assert_close([out[1], outer, out[0]], expected)
+    torch.testing.assert_close([inner[1], outer, inner[0]], expected)

@@ -1,4 +1,4 @@
-"""Every attention tells its weights by one means: record_attention."""
+"""Record the weights of every attention layer with record_attention."""
 
 import inspect
 import sys
@@ -26,18 +26,18 @@ def _inputs(layer):
     x, batch = torch.randn(6, 6), torch.tensor([0, 0, 0, 1, 1, 1])
     if layer.readout:
         return (x, batch), {"dim_size": 2}
-    given = {"edge_attr": torch.randn(EDGES.shape[1], 3)} if layer.edge_attr else {}
-    given |= {"batch": batch} if layer.batch else {}
-    return ((torch.randn(6, 3), x) if layer.bipartite else x, EDGES), given
+    options = {"edge_attr": torch.randn(EDGES.shape[1], 3)} if layer.edge_attr else {}
+    options |= {"batch": batch} if layer.batch else {}
+    return ((torch.randn(6, 3), x) if layer.bipartite else x, EDGES), options
 
 
 @every(ATTENDS)
 def test_every_layer_tells_its_weights(layer):
     module = layer.called(6, 3).eval()
-    args, given = _inputs(layer)
-    plain = module(*args, **given)
+    args, options = _inputs(layer)
+    plain = module(*args, **options)
     with record_attention(module) as recorded:
-        out = module(*args, **given)
+        out = module(*args, **options)
     assert torch.equal(out, plain)  # nothing else changes
     names = {name for name, _ in module.named_modules()}
     assert recorded
@@ -50,8 +50,10 @@ def test_every_layer_tells_its_weights(layer):
         if layer.kind not in FREE:
             sums = torch.zeros(record.size[1], weights.shape[1])
             sums.index_add_(0, edges[1], weights.detach())
-            told = edges[1].unique()
-            torch.testing.assert_close(sums[told], torch.ones(len(told), weights.shape[1]))
+            destinations = edges[1].unique()
+            torch.testing.assert_close(
+                sums[destinations], torch.ones(len(destinations), weights.shape[1])
+            )
 
 
 def test_every_exported_layer_is_tried_or_known_not_to_attend():
@@ -100,13 +102,13 @@ METADATA = (["a", "b"], list(TYPED))
     ],
 )  # fmt: skip
 def test_records_are_what_pyg_computes_inside(name, arguments, inputs, monkeypatch):
-    """PyG's layers of these names return no weights: its softmax is listened to."""
+    """These layers of PyG return no weights, so the test records the results of its softmax."""
     theirs, ours = getattr(pyg, name)(**arguments).eval(), getattr(gattn.nn, name)(**arguments)
     ours.eval().load_state_dict(theirs.state_dict())
     module, seen = sys.modules[type(theirs).__module__], []
 
-    def listen(*args, softmax=module.softmax, **given):
-        seen.append(softmax(*args, **given))
+    def listen(*args, softmax=module.softmax, **options):
+        seen.append(softmax(*args, **options))
         return seen[-1]
 
     monkeypatch.setattr(module, "softmax", listen)
@@ -198,10 +200,10 @@ def test_edge_by_edge_weights_are_told_where_there_are_any():
     torch.testing.assert_close(recorded[0].weights, recorded[1].weights)
     silent = gattn.nn.SuperGATConv(6, 3)
     silent.register_message_forward_hook(lambda *_: None)
-    told = pytest.raises(
+    error = pytest.raises(
         RuntimeError, match=r"cannot record its attention weights.*a hook on message"
     )
-    with told, record_attention(silent):
+    with error, record_attention(silent):
         silent.eval()(x, EDGES)
 
 

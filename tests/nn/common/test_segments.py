@@ -1,4 +1,4 @@
-"""How readouts are told which rows belong together, eagerly, traced and transformed."""
+"""The arguments index, ptr and dim_size of readouts: eager, exported and under transforms."""
 
 import pytest
 import torch
@@ -74,9 +74,9 @@ def test_gradients_by_transforms(build, form, monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", "reference")
     readout, x = build(), torch.randn(7, 6, requires_grad=True)
     fresh = {name: v.clone() if isinstance(v, torch.Tensor) else v for name, v in form.items()}
-    found = torch.func.grad(lambda x: readout(x, **fresh).square().sum())(x.detach())
+    grad = torch.func.grad(lambda x: readout(x, **fresh).square().sum())(x.detach())
     readout(x, **form).square().sum().backward()
-    torch.testing.assert_close(found, x.grad)
+    torch.testing.assert_close(grad, x.grad)
 
 
 def test_an_index_that_is_mapped_over_gets_one_clear_error():
@@ -103,18 +103,18 @@ def test_one_compilation_for_sets_of_every_size(build):
 @each_readout
 def test_an_exported_readout_takes_any_number_of_rows(build, form):
     readout, rows = build().eval(), Dim("rows")
-    most = {} if isinstance(readout, (LearnedQueryReadout, AttentionalReadout)) else {
+    limits = {} if isinstance(readout, (LearnedQueryReadout, AttentionalReadout)) else {
         "max_num_elements": 40
     }  # fmt: skip
-    given = {"x": torch.randn(7, 6), **form, **most}
-    sizes = {name: {0: rows} if name in ("x", "index") else None for name in given}
-    program = torch.export.export(readout, (), given, dynamic_shapes=sizes, strict=False)
-    other = {**given, "x": torch.randn(7, 6)}
+    inputs = {"x": torch.randn(7, 6), **form, **limits}
+    sizes = {name: {0: rows} if name in ("x", "index") else None for name in inputs}
+    program = torch.export.export(readout, (), inputs, dynamic_shapes=sizes, strict=False)
+    other_inputs = {**inputs, "x": torch.randn(7, 6)}
     if "ptr" not in form:
-        other["x"] = torch.randn(3, 6)
+        other_inputs["x"] = torch.randn(3, 6)
     if "index" in form:
-        other["index"] = torch.tensor([0, 2, 2])
-    torch.testing.assert_close(program.module()(**other), readout(**other))
+        other_inputs["index"] = torch.tensor([0, 2, 2])
+    torch.testing.assert_close(program.module()(**other_inputs), readout(**other_inputs))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -126,16 +126,16 @@ def test_an_exported_readout_takes_any_number_of_rows(build, form):
 @pytest.mark.parametrize("batch", [None, torch.tensor([0, 0, 1, 1, 1, 2, 2])])
 def test_exported_global_attention_takes_any_number_of_nodes(layer, batch):
     layer, nodes, edges = layer.eval(), Dim("nodes"), Dim("edges")
-    given = {"x": torch.randn(7, 6), "edge_index": EDGES}
+    inputs = {"x": torch.randn(7, 6), "edge_index": EDGES}
     sizes = {"x": {0: nodes}, "edge_index": {1: edges}}
-    other = {**given, "x": torch.randn(9, 6)}
+    other_inputs = {**inputs, "x": torch.randn(9, 6)}
     if batch is not None:
         limits = {"batch_size": 3, "max_num_nodes": 5}
-        given |= {"batch": batch, **limits}
+        inputs |= {"batch": batch, **limits}
         sizes |= {"batch": {0: nodes}, **dict.fromkeys(limits)}
-        other |= {"batch": torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2]), **limits}
-    program = torch.export.export(layer, (), given, dynamic_shapes=sizes, strict=False)
-    torch.testing.assert_close(program.module()(**other), layer(**other))
+        other_inputs |= {"batch": torch.tensor([0, 0, 0, 1, 1, 1, 1, 2, 2]), **limits}
+    program = torch.export.export(layer, (), inputs, dynamic_shapes=sizes, strict=False)
+    torch.testing.assert_close(program.module()(**other_inputs), layer(**other_inputs))
 
 
 def test_exported_linear_attention_takes_any_number_of_rows():

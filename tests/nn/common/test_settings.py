@@ -1,4 +1,4 @@
-"""A constructor refuses what no forward could run, and keeps what PyG's takes."""
+"""Constructors raise errors for settings that cannot run, and accept those of PyG."""
 
 import re
 from dataclasses import replace
@@ -22,7 +22,7 @@ READOUTS = {name: layer for name, layer in layers(readout=True).items() if layer
 
 @pytest.mark.parametrize("name", MADE)
 @pytest.mark.parametrize(
-    ("setting", "wanted"),
+    ("setting", "message"),
     [
         ({"heads": 0}, "heads must be an int >= 1; got 0"),
         ({"heads": -2}, "heads must be an int >= 1; got -2"),
@@ -32,13 +32,13 @@ READOUTS = {name: layer for name, layer in layers(readout=True).items() if layer
         ({"dropout": -0.5}, r"dropout must be a probability in \[0, 1\]; got -0\.5"),
     ],
 )
-def test_heads_channels_and_dropout(name, setting, wanted):
-    with pytest.raises(ValueError, match=wanted):
+def test_heads_channels_and_dropout(name, setting, message):
+    with pytest.raises(ValueError, match=message):
         MADE[name].make(**setting)
 
 
 @pytest.mark.parametrize(
-    ("make", "wanted"),
+    ("make", "message"),
     [
         (lambda: nn.GATEConv(8, 8, 3, dropout=2.0), "dropout must be a probability"),
         (lambda: nn.FAConv(8, dropout=2.0), "dropout must be a probability"),
@@ -79,8 +79,8 @@ def test_heads_channels_and_dropout(name, setting, wanted):
         (lambda: nn.DegreeEncoding(-1, 8), "max_degree must be an int >= 0; got -1"),
     ],
 )
-def test_each_layer(make, wanted):
-    with pytest.raises(ValueError, match=wanted):
+def test_each_layer(make, message):
+    with pytest.raises(ValueError, match=message):
         make()
 
 
@@ -95,13 +95,13 @@ def test_what_pyg_takes_is_taken(option):
 @every({**READOUTS, "LinearAttention": BY_NAME["LinearAttention"]})
 def test_a_readout_wants_tensors(layer):
     readout, x = layer.make(4), torch.randn(2, 4)
-    for args, wanted in [
+    for args, message in [
         (([[1.0] * 4],), "x must be a tensor; got list"),
         ((x.numpy(),), "x must be a tensor; got ndarray"),
         ((x, [0, 0]), "index must be a tensor; got list"),
         ((x, None, [0, 2]), "ptr must be a tensor; got list"),
     ]:
-        with pytest.raises(TypeError, match=wanted):
+        with pytest.raises(TypeError, match=message):
             readout(*args)
 
 
@@ -121,7 +121,7 @@ def test_a_layer_without_channels_is_refused(kind):
 
 
 def _constructed(entry, width, edge_width):
-    """The layer, or the error of its constructor."""
+    """Return the layer, or the error of its constructor."""
     try:
         return entry.called(width, edge_width).eval()
     except ValueError as error:

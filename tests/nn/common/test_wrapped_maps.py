@@ -39,7 +39,7 @@ def test_maps_are_called(layer, part, how):
     mine.load_state_dict(theirs.state_dict())
     torch.manual_seed(0)
     x, attr = torch.randn(20, 8, requires_grad=True), torch.randn(80, 3, requires_grad=True)
-    found = []
+    results = []
     for conv in (theirs, mine):
         module = getattr(conv, part)
         if how == "forward hook":
@@ -49,9 +49,9 @@ def test_maps_are_called(layer, part, how):
         else:
             module.forward = lambda x, plain=module.forward: plain(x) * 3
         out = conv(x, EDGES, attr)
-        found.append([out, *torch.autograd.grad(out.sin().sum(), [x, attr])])
-    for expected, got in zip(*found):
-        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+        results.append([out, *torch.autograd.grad(out.sin().sum(), [x, attr])])
+    for expected, actual in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 def _biased(like):
@@ -94,8 +94,8 @@ def test_a_bias_where_the_layer_makes_none_is_added(name):
         out = layer(X, EDGES, *args)
         torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-4)
         (bias,) = torch.autograd.grad(out.sin().sum(), [biased.bias])
-    (wanted,) = torch.autograd.grad(expected.sin().sum(), [biased.bias])
-    torch.testing.assert_close(bias, wanted, rtol=1e-3, atol=1e-3)
+    (expected_grad,) = torch.autograd.grad(expected.sin().sum(), [biased.bias])
+    torch.testing.assert_close(bias, expected_grad, rtol=1e-3, atol=1e-3)
     assert mine.slow_path_reason == ""
     assert not torch.allclose(out, plain)
 
@@ -105,9 +105,9 @@ def test_a_bias_of_the_edges_map_of_graph_attention_is_added(score):
     layer = ours.GraphAttention(8, heads=2, edge_dim=3, score=score)
     layer.lin_edge = _biased(layer.lin_edge)
     graph = Graph(EDGES, 20)
-    found = layer(X, X, X, graph, edge_attr=ATTR)
+    out = layer(X, X, X, graph, edge_attr=ATTR)
     layer.lin_edge.register_forward_hook(lambda module, inputs, out: None)
-    torch.testing.assert_close(found, layer(X, X, X, graph, edge_attr=ATTR))
+    torch.testing.assert_close(out, layer(X, X, X, graph, edge_attr=ATTR))
 
 
 @pytest.mark.parametrize("part", ["lin_key", "lin_value"])
@@ -115,9 +115,9 @@ def test_a_bias_of_the_maps_of_a_readout_is_added(part):
     readout = ours.LearnedQueryReadout(8, 8, num_queries=2, heads=2)
     setattr(readout, part, _biased(getattr(readout, part)))
     index = torch.arange(20) // 4
-    found = readout(X, index)
+    out = readout(X, index)
     getattr(readout, part).register_forward_hook(lambda module, inputs, out: None)
-    torch.testing.assert_close(found, readout(X, index))
+    torch.testing.assert_close(out, readout(X, index))
 
 
 @pytest.mark.parametrize("part", ["k_rel", "v_rel"])
@@ -130,9 +130,9 @@ def test_a_bias_of_typed_maps_is_added(part):
     for layer in (theirs, mine):
         setattr(layer, part, biased)
     x, edges = {"a": X, "b": X.sin()}, {to: EDGES, back: EDGES.flip(0)}
-    expected, found = theirs(x, edges), mine(x, edges)
+    expected, out = theirs(x, edges), mine(x, edges)
     for key in x:
-        torch.testing.assert_close(found[key], expected[key])
+        torch.testing.assert_close(out[key], expected[key])
 
 
 @pytest.mark.parametrize("part", ["lin_key", "lin_value"])
@@ -152,8 +152,11 @@ def test_evaluation_in_inference_mode_comes_before_training():
     edges = EDGES.clone()
     for layer in (ours.GATConv(8, 4, 2, edge_dim=3), ours.GATv2Conv(8, 4, 2, edge_dim=3)):
         with torch.inference_mode():
-            layer(x, edges, attr)
-        layer(x, edges, attr).sum().backward()
+            expected = layer(x, edges, attr)
+        out = layer(x, edges, attr)
+        assert torch.equal(out, expected)
+        out.sum().backward()
+        assert all(p.grad is not None for p in layer.parameters())
 
 
 def test_a_tensor_given_other_memory_is_laid_out_anew():
@@ -207,10 +210,10 @@ def test_typed_maps_are_called(part, how):
     for conv in (theirs, mine):
         _wrap(getattr(conv, part), how)
     expected = theirs(x, edges)
-    for given in (edges, dict(reversed(edges.items()))):
-        found = mine(x, given)
+    for edge_types in (edges, dict(reversed(edges.items()))):
+        out = mine(x, edge_types)
         for key in x:
-            torch.testing.assert_close(found[key], expected[key])
+            torch.testing.assert_close(out[key], expected[key])
     assert not torch.allclose(mine(x, edges)["a"], plain)
 
 
@@ -221,8 +224,8 @@ def test_typed_maps_do_not_depend_on_the_order_of_the_edge_types():
     x = {"a": torch.randn(20, 8), "b": torch.randn(30, 8)}
     edges = {to: EDGES, back: EDGES.flip(0)}
     expected = theirs(x, edges)
-    for given in (edges, dict(reversed(edges.items()))):
-        torch.testing.assert_close(mine(x, given)["a"], expected["a"])
+    for edge_types in (edges, dict(reversed(edges.items()))):
+        torch.testing.assert_close(mine(x, edge_types)["a"], expected["a"])
 
 
 @HOOKS
@@ -256,10 +259,10 @@ def test_the_attention_of_gps_is_called(how, shuffled):
             forward = conv.attn.forward
             conv.attn.forward = lambda *x, plain=forward, **o: (plain(*x, **o)[0] * 3, None)
     expected = theirs(x, EDGES, batch)
-    found = mine(x[order], EDGES, batch[order])
-    torch.testing.assert_close(found, expected[order])
-    assert not torch.allclose(found, plain[order])
-    found.sum().backward()
+    result = mine(x[order], EDGES, batch[order])
+    torch.testing.assert_close(result, expected[order])
+    assert not torch.allclose(result, plain[order])
+    result.sum().backward()
     assert all(p.grad.isfinite().all() for p in mine.attn.parameters() if p.grad is not None)
 
 
@@ -459,7 +462,9 @@ def test_a_parametrised_weight_is_evaluated_once_for_each_call_of_its_map(name, 
 def test_a_spectral_norm_steps_once_a_forward(name):
     entry = BY_NAME[name]
     args, options = _inputs(entry)
-    for part in _maps_of(entry):
+    parts = _maps_of(entry)
+    assert parts
+    for part in parts:
         layer = entry.called(6, 3)
         linear = layer.get_submodule(part)
         torch.manual_seed(0)

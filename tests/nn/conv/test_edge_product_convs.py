@@ -1,4 +1,4 @@
-"""ExphormerConv and GTConv: what their papers' equations give, edge by edge."""
+"""Compare ExphormerConv and GTConv with their papers' equations, edge by edge."""
 
 import math
 
@@ -15,15 +15,15 @@ MAKERS = {"ExphormerConv": ExphormerConv, "GTConv": GTConv}
 
 
 @pytest.fixture
-def given():
-    """Nodes and features of edges so large that some scores reach their bounds; node 5 is alone."""
+def features():
+    """Node and edge features so large that some scores are clamped; node 5 has no edges."""
     torch.manual_seed(0)
     x = 3 * torch.randn(6, 4, dtype=torch.float64)
     return x.requires_grad_(), (3 * torch.randn(8, 3, dtype=torch.float64)).requires_grad_()
 
 
 def attended(layer, edge_map, x, edge_attr):
-    """The attention of Dwivedi and Bresson: sums of values [n, d], and w [e, d]."""
+    """Attention of Dwivedi and Bresson: weighted sums of values [n, d], and products [e, d]."""
     heads, width = layer.num_heads, layer.out_dim // layer.num_heads
     q, k, v = (
         f(x).view(-1, heads, width) for f in (layer.lin_query, layer.lin_key, layer.lin_value)
@@ -42,7 +42,7 @@ def attended(layer, edge_map, x, edge_attr):
 
 
 def updated(update, old, new, residual):
-    """What follows it, with layer norms alone."""
+    """The residual, the norms and the MLP after the attention, with layer norms only."""
     width = new.shape[1]
     norm = [F.layer_norm] * 2
     y = update.lin_out(new)
@@ -51,45 +51,45 @@ def updated(update, old, new, residual):
     return norm[1](y + z if residual else z, (width,))
 
 
-def compare(found, wanted, inputs):
+def compare(actual, expected, inputs):
     """Values, and gradients of all inputs."""
-    torch.testing.assert_close(found, wanted)
-    grad = torch.randn_like(wanted)
+    torch.testing.assert_close(actual, expected)
+    grad = torch.randn_like(expected)
     gradients = [
-        torch.autograd.grad(out, inputs, grad, retain_graph=True) for out in (found, wanted)
+        torch.autograd.grad(out, inputs, grad, retain_graph=True) for out in (actual, expected)
     ]
     torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize("use_bias", [False, True])
 @pytest.mark.parametrize("chunk", [1, 8192])
-def test_exphormer_is_the_equation(chunk, use_bias, given, monkeypatch):
+def test_exphormer_is_the_equation(chunk, use_bias, features, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", chunk)
-    x, edge_attr = given
+    x, edge_attr = features
     layer = ExphormerConv(4, 6, 2, use_bias, edge_dim=3).double()
-    wanted, products = attended(layer, layer.score.lin, x, edge_attr)
+    expected, products = attended(layer, layer.score.lin, x, edge_attr)
     scores = products.view(-1, 2, 3).sum(-1).abs()
     assert (scores > 5).any()
     assert (scores < 5).any()
-    compare(layer(x, EDGES, edge_attr), wanted, [x, edge_attr, *layer.parameters()])
+    compare(layer(x, EDGES, edge_attr), expected, [x, edge_attr, *layer.parameters()])
 
 
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize(("out_dim", "edge_dim"), [(4, 3), (6, 3)])
-def test_gt_is_the_equations(out_dim, edge_dim, residual, given):
-    x, edge_attr = given
+def test_gt_is_the_equations(out_dim, edge_dim, residual, features):
+    x, edge_attr = features
     layer = GTConv(4, out_dim, 2, layer_norm=True, batch_norm=False, residual=residual, edge_dim=3)
     layer = layer.double()
     sums, products = attended(layer, layer.product.lin, x, edge_attr)
     nodes = updated(layer.node_update, x, sums, residual)
     edges = updated(layer.edge_update, edge_attr, products, residual)
-    found = layer(x, EDGES, edge_attr)
-    together = [torch.cat(pair) for pair in (found, (nodes, edges))]
+    actual = layer(x, EDGES, edge_attr)
+    together = [torch.cat(pair) for pair in (actual, (nodes, edges))]
     compare(*together, [x, edge_attr, *(p for n, p in layer.named_parameters() if "norm" not in n)])
 
 
-def test_edges_of_their_own_width_are_added(given):
-    x, _ = given
+def test_edges_of_their_own_width_are_added(features):
+    x, _ = features
     edge_attr = torch.randn(8, 4, dtype=torch.float64)
     layer = GTConv(4, 4, 2, batch_norm=False, dropout=0.5).double().eval()
     for update in (layer.node_update, layer.edge_update):
@@ -102,15 +102,15 @@ def test_edges_of_their_own_width_are_added(given):
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_derivatives_and_bits(name, given):
+def test_derivatives_and_bits(name, features):
     options = {} if name == "ExphormerConv" else {"layer_norm": True, "batch_norm": False}
     layer = MAKERS[name](4, 4, 2, edge_dim=3, **options).double()
 
     def function(x, edge_attr):
         return layer(0.2 * x, EDGES, 0.2 * edge_attr)  # within the bounds, where it is smooth
 
-    assert torch.autograd.gradcheck(function, given, fast_mode=True)
-    runs = [layer(given[0], EDGES, given[1]) for _ in range(2)]
+    assert torch.autograd.gradcheck(function, features, fast_mode=True)
+    runs = [layer(features[0], EDGES, features[1]) for _ in range(2)]
     runs = [run if isinstance(run, tuple) else (run,) for run in runs]
     assert all(torch.equal(one, other) for one, other in zip(*runs, strict=True))
 
@@ -156,8 +156,8 @@ def test_heads_divide(name):
         MAKERS[name](4, 5, 2)
 
 
-def test_a_graph_and_parameters_drawn_anew(given):
-    x, edge_attr = (tensor.detach().float() for tensor in given)
+def test_a_graph_and_parameters_drawn_anew(features):
+    x, edge_attr = (tensor.detach().float() for tensor in features)
     for make in MAKERS.values():
         layer = make(4, 4, 2, edge_dim=3).eval()
         out = layer(x, EDGES, edge_attr)

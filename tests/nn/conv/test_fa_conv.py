@@ -65,9 +65,9 @@ def test_a_hub_in_fp16():
     layer, x = FAConv(6, eps=0.0), torch.randn(8, 6)
     expected = layer(x, x, pairs)
     assert expected[0].abs().max() > 0.1
-    found = layer.half()(x.half(), x.half(), pairs)
-    assert found.dtype == torch.float16
-    torch.testing.assert_close(found.float(), expected, rtol=1e-2, atol=1e-2)
+    out = layer.half()(x.half(), x.half(), pairs)
+    assert out.dtype == torch.float16
+    torch.testing.assert_close(out.float(), expected, rtol=1e-2, atol=1e-2)
     layer.register_message_forward_hook(lambda module, inputs, out: out)
     assert layer(x.half(), x.half(), pairs[:, :50]).dtype == torch.float16
 

@@ -150,7 +150,7 @@ def test_sparse_features_are_dense_ones(beside_pyg, dtype):
     for layer, out in ((theirs, expected), (ours, got)):
         layer.zero_grad()
         out.square().sum().backward()
-    for (name, a), b in zip(theirs.named_parameters(), ours.parameters()):
+    for (name, a), b in zip(theirs.named_parameters(), ours.parameters(), strict=True):
         torch.testing.assert_close(b.grad, a.grad, rtol=10 * tolerance, atol=tolerance, msg=name)
     if dtype == torch.float32:
         with torch.autocast("cpu", torch.bfloat16):

@@ -40,8 +40,8 @@ def _edge_attr(layer, draw, edges):
 def test_on_awkward_graphs(beside_pyg, pair):
     for case in beside_pyg.graphs():
         x, edges = beside_pyg.draw(case.size[0], 6), case.edge_index
-        given = _edge_attr(pair[1], beside_pyg.draw, edges.shape[1])
-        beside_pyg.check(*pair, x, edges, *given, where=case.name)
+        edge_attr = _edge_attr(pair[1], beside_pyg.draw, edges.shape[1])
+        beside_pyg.check(*pair, x, edges, *edge_attr, where=case.name)
 
 
 def test_a_weight_and_a_bias_for_each_edge(beside_pyg, pair):

@@ -1,4 +1,4 @@
-"""GRITConv: what its paper's equations give, edge by edge."""
+"""Compare GRITConv with its paper's equations, edge by edge."""
 
 import pytest
 import torch
@@ -11,15 +11,15 @@ EDGES = torch.tensor([[0, 1, 2, 3, 4, 2, 0, 0], [1, 2, 3, 1, 1, 2, 1, 1]])
 
 
 @pytest.fixture
-def given():
-    """Nodes, of which node 5 is alone, and features of the edges."""
+def features():
+    """Node and edge features; node 5 has no edges."""
     torch.manual_seed(0)
     x, e = (torch.randn(rows, 4, dtype=torch.float64) for rows in (6, 8))
     return x.requires_grad_(), e.requires_grad_()
 
 
 def by_the_equations(layer, x, e, degree):
-    """The paper's equations with layer norms, an edge after the other."""
+    """The paper's equations with layer norms, one edge after the other."""
     heads, width = layer.num_heads, layer.channels // layer.num_heads
     q, k, v = (
         f(x).view(-1, heads, width) for f in (layer.lin_query, layer.lin_key, layer.lin_value)
@@ -35,13 +35,13 @@ def by_the_equations(layer, x, e, degree):
     for i in range(len(x)):
         into = [edge for edge in range(len(rows)) if EDGES[1, edge] == i]
         f = [(rows[edge] * layer.att).sum(-1).exp() for edge in into]
-        brought = [
+        values = [
             v[EDGES[0, edge]] + torch.stack([layer.lin_edge_value[h] @ rows[edge][h]
                                              for h in range(heads)])
             for edge in into
         ]  # fmt: skip
-        weighed = [(w / sum(f))[:, None] * b for w, b in zip(f, brought)]
-        sums.append(sum(weighed, torch.zeros_like(v[0])).flatten())
+        weighted = [(w / sum(f))[:, None] * b for w, b in zip(f, values)]
+        sums.append(sum(weighted, torch.zeros_like(v[0])).flatten())
     y = layer.lin_out(torch.stack(sums))
     y = y * layer.degree_scale[0] + (1 + degree).log()[:, None] * y * layer.degree_scale[1]
     z = F.layer_norm(x + y, (4,))
@@ -50,27 +50,27 @@ def by_the_equations(layer, x, e, degree):
     return nodes, F.layer_norm(e + layer.lin_edge_out(stream), (4,))
 
 
-@pytest.mark.parametrize("is_told", [False, True])
+@pytest.mark.parametrize("has_degree", [False, True])
 @pytest.mark.parametrize("heads", [1, 2])
-def test_it_is_the_equations(heads, is_told, given):
+def test_it_is_the_equations(heads, has_degree, features):
     layer = GRITConv(4, heads, layer_norm=True, batch_norm=False).double()
-    degree = torch.tensor([3.0, 1, 2, 2, 1, 0]).double() if is_told else None
-    x, e = given
-    into = torch.tensor([0.0, 5, 2, 1, 0, 0]).double()
-    found = torch.cat(layer(x, EDGES, e, degree))
-    wanted = torch.cat(by_the_equations(layer, x, e, degree if is_told else into))
-    torch.testing.assert_close(found, wanted)
+    degree = torch.tensor([3.0, 1, 2, 2, 1, 0]).double() if has_degree else None
+    x, e = features
+    in_degree = torch.tensor([0.0, 5, 2, 1, 0, 0]).double()
+    actual = torch.cat(layer(x, EDGES, e, degree))
+    expected = torch.cat(by_the_equations(layer, x, e, degree if has_degree else in_degree))
+    torch.testing.assert_close(actual, expected)
     inputs = [x, e, *(p for name, p in layer.named_parameters() if "norm" not in name)]
-    grad = torch.randn_like(wanted)
-    gradients = [torch.autograd.grad(out, inputs, grad) for out in (found, wanted)]
+    grad = torch.randn_like(expected)
+    gradients = [torch.autograd.grad(out, inputs, grad) for out in (actual, expected)]
     torch.testing.assert_close(*gradients)
 
 
-def test_derivatives_and_bits(given):
+def test_derivatives_and_bits(features):
     layer = GRITConv(4, 2, layer_norm=True, batch_norm=False).double()
-    assert torch.autograd.gradcheck(lambda x, e: layer(x, EDGES, e), given, fast_mode=True)
-    assert torch.autograd.gradgradcheck(lambda x, e: layer(x, EDGES, e), given, fast_mode=True)
-    once, again = (layer(given[0], EDGES, given[1]) for _ in range(2))
+    assert torch.autograd.gradcheck(lambda x, e: layer(x, EDGES, e), features, fast_mode=True)
+    assert torch.autograd.gradgradcheck(lambda x, e: layer(x, EDGES, e), features, fast_mode=True)
+    once, again = (layer(features[0], EDGES, features[1]) for _ in range(2))
     assert all(torch.equal(*pair) for pair in zip(once, again))
 
 
@@ -82,15 +82,15 @@ def test_the_root_of_zero_has_a_finite_derivative():
     torch.testing.assert_close(z.grad, torch.tensor([1 / 4, 0, 1 / 6]))
 
 
-def test_dropout_and_batch_norm_are_for_training(given):
-    x, e = (tensor.detach().float() for tensor in given)
+def test_dropout_and_batch_norm_are_for_training(features):
+    x, e = (tensor.detach().float() for tensor in features)
     layer = GRITConv(4, 2, dropout=0.5, attn_dropout=0.5)
-    drawn = [layer(x, EDGES, e)[0] for _ in range(2)]
-    assert not torch.equal(*drawn)
+    random_outputs = [layer(x, EDGES, e)[0] for _ in range(2)]
+    assert not torch.equal(*random_outputs)
     before = layer.norm1[0].running_mean.clone()
     assert before.abs().sum() > 0
-    kept = [layer.eval()(x, EDGES, e)[0] for _ in range(2)]
-    assert torch.equal(*kept)
+    outputs = [layer.eval()(x, EDGES, e)[0] for _ in range(2)]
+    assert torch.equal(*outputs)
     assert torch.equal(layer.norm1[0].running_mean, before)
 
 

@@ -44,7 +44,7 @@ def test_a_graph_from_nodes_to_hyperedges():
 
 
 @pytest.mark.parametrize(
-    ("options", "given", "message"),
+    ("options", "inputs", "message"),
     [
         ({"attention_mode": "both"}, {}, "attention_mode must be one of"),
         ({"flow": "target_to_source"}, {}, "flow must be 'source_to_target'; got"),
@@ -53,9 +53,9 @@ def test_a_graph_from_nodes_to_hyperedges():
     ],
     ids=["mode", "flow", "no features", "rows"],
 )
-def test_errors(options, given, message):
+def test_errors(options, inputs, message):
     with pytest.raises(ValueError, match=message):
-        HypergraphConv(6, 4, **options)(torch.randn(6, 6), PAIRS, **given)
+        HypergraphConv(6, 4, **options)(torch.randn(6, 6), PAIRS, **inputs)
 
 
 def test_sums_of_many_nodes_in_sixteen_bits():

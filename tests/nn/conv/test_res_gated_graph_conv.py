@@ -19,16 +19,18 @@ def test_on_awkward_graphs(beside_pyg, options):
     for case in beside_pyg.graphs():
         x = beside_pyg.draw(case.size[0], 6)
         edge_dim = options.get("edge_dim")
-        given = () if edge_dim is None else (beside_pyg.draw(case.edge_index.shape[1], edge_dim),)
-        beside_pyg.check(*pair, x, case.edge_index, *given, where=case.name)
+        edge_attr = (
+            () if edge_dim is None else (beside_pyg.draw(case.edge_index.shape[1], edge_dim),)
+        )
+        beside_pyg.check(*pair, x, case.edge_index, *edge_attr, where=case.name)
 
 
 def test_between_two_kinds_of_nodes(beside_pyg):
     pair = beside_pyg.pair("ResGatedGraphConv", (3, 6), 4, edge_dim=2)
     for case in beside_pyg.graphs(bipartite=True):
         x = beside_pyg.draw(case.size[0], 3), beside_pyg.draw(case.size[1], 6)
-        given = beside_pyg.draw(case.edge_index.shape[1], 2)
-        beside_pyg.check(*pair, x, case.edge_index, given, where=case.name)
+        edge_attr = beside_pyg.draw(case.edge_index.shape[1], 2)
+        beside_pyg.check(*pair, x, case.edge_index, edge_attr, where=case.name)
 
 
 def test_a_width_that_comes_with_the_input(beside_pyg):
@@ -42,8 +44,8 @@ def test_a_weight_for_each_edge():
     layer, x = ResGatedGraphConv(6, 4, edge_dim=2), torch.randn(4, 6)
     edge_index, features = torch.tensor([[0, 1, 2], [1, 2, 1]]), torch.randn(3, 2)
     plain = layer(x, edge_index[:, :2], features[:2])
-    kept = layer(x, edge_index, features, edge_weight=torch.tensor([1.0, 1.0, 0.0]))
-    torch.testing.assert_close(kept, plain)
+    weighted = layer(x, edge_index, features, edge_weight=torch.tensor([1.0, 1.0, 0.0]))
+    torch.testing.assert_close(weighted, plain)
     layer.register_message_forward_hook(lambda layer, inputs, out: None)
     slow = layer(x, edge_index, features, edge_weight=torch.tensor([1.0, 1.0, 0.0]))
     torch.testing.assert_close(slow, plain)
@@ -77,10 +79,10 @@ def test_a_gate_of_several_numbers_or_its_own_parameters_sees_what_pygs_sees(act
 
 
 def test_a_gate_that_holds_or_draws_runs():
-    held = torch.nn.Parameter(torch.tensor(2.0))
+    scale = torch.nn.Parameter(torch.tensor(2.0))
     x, edge_index = torch.randn(5, 6), torch.tensor([[0, 1, 2, 3, 4, 0], [1, 2, 2, 0, 0, 3]])
-    ResGatedGraphConv(6, 4, act=lambda gate: (held * gate).sigmoid())(
+    ResGatedGraphConv(6, 4, act=lambda gate: (scale * gate).sigmoid())(
         x, edge_index
     ).sum().backward()
-    assert held.grad is not None
+    assert scale.grad is not None
     assert ResGatedGraphConv(6, 4, act=torch.nn.Dropout())(x, edge_index).shape == (5, 4)

@@ -32,16 +32,16 @@ def test_the_attention_loss_is_pygs(beside_pyg, dtype, attention_type):
     pair = beside_pyg.pair("SuperGATConv", 6, 4, 2, attention_type=attention_type, dtype=dtype)
     case = beside_pyg.graphs()[-1]
     negatives = torch.tensor([[0, 3, 5], [2, 2, 1]])
-    found = []
+    results = []
     for layer in pair:
         layer.train()
         layer(beside_pyg.draw(case.size[0], 6, dtype=dtype), case.edge_index, negatives)
         loss = layer.get_attention_loss()
         loss.backward()
-        found.append((loss, layer.att_x, layer.att_y, layer.lin.weight.grad))
-    for expected, got in zip(*found):
+        results.append((loss, layer.att_x, layer.att_y, layer.lin.weight.grad))
+    for expected, actual in zip(*results, strict=True):
         tolerance = 1e-10 if dtype == torch.float64 else 1e-5
-        torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
     assert pair[1].eval().get_attention_loss() == 0
 
 
@@ -113,14 +113,14 @@ def test_a_checkpoint_draws_the_same_pairs_again():
     torch.manual_seed(0)
     x, batch, edge_index = torch.randn(40, 6), torch.arange(40) // 10, torch.randint(40, (2, 200))
     edge_index = edge_index[:, batch[edge_index[0]] == batch[edge_index[1]]]
-    layer, found = SuperGATConv(6, 4, 2, dropout=0.3, neg_sample_ratio=0.05), []
+    layer, grads = SuperGATConv(6, 4, 2, dropout=0.3, neg_sample_ratio=0.05), []
     for layer.checkpoint in (False, True):
         torch.manual_seed(1)
         layer.zero_grad()
         layer(x, edge_index, batch=batch)
         layer.get_attention_loss().backward()
-        found.append(layer.lin.weight.grad.clone())
-    assert torch.equal(*found)
+        grads.append(layer.lin.weight.grad.clone())
+    assert torch.equal(*grads)
 
 
 def test_a_trained_layer_can_be_copied():

@@ -12,11 +12,11 @@ SHAPES = [(5,), (3, 4), (2, 3, 4)]
 @pytest.mark.parametrize("channels_first", [False, True])
 def test_there_and_back(shape, channels_first):
     x = torch.randn(2, *shape, 6)
-    given = x.movedim(-1, 1) if channels_first else x
-    rows = grid_to_nodes(given, channels_first=channels_first)
+    grid = x.movedim(-1, 1) if channels_first else x
+    rows = grid_to_nodes(grid, channels_first=channels_first)
     assert torch.equal(rows, x.reshape(-1, 6))
-    back = nodes_to_grid(rows[:, :5], given, channels_first=channels_first)
-    assert torch.equal(back, given[:, :5] if channels_first else given[..., :5])
+    back = nodes_to_grid(rows[:, :5], grid, channels_first=channels_first)
+    assert torch.equal(back, grid[:, :5] if channels_first else grid[..., :5])
 
 
 def test_rows_are_numbered_as_the_grid_numbers_cells():

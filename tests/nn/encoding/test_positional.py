@@ -16,12 +16,12 @@ EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
 
 def test_sinusoidal_is_its_equation():
-    found = SinusoidalEncoding(6, max_period=100.0)(torch.tensor([0.0, 3.0, 7.5]))
-    for place, x in enumerate((0.0, 3.0, 7.5)):
+    encoded = SinusoidalEncoding(6, max_period=100.0)(torch.tensor([0.0, 3.0, 7.5]))
+    for row, x in enumerate((0.0, 3.0, 7.5)):
         for t in range(3):
             angle = torch.tensor(x * 100.0 ** (-2 * t / 6))
-            torch.testing.assert_close(found[place, 2 * t], angle.sin())
-            torch.testing.assert_close(found[place, 2 * t + 1], angle.cos())
+            torch.testing.assert_close(encoded[row, 2 * t], angle.sin())
+            torch.testing.assert_close(encoded[row, 2 * t + 1], angle.cos())
 
 
 def test_sinusoidal_tells_positions_apart_like_pygs():
@@ -35,9 +35,9 @@ def test_sinusoidal_tells_positions_apart_like_pygs():
 
 def test_sinusoidal_on_several_axes():
     position = torch.cartesian_prod(torch.arange(3), torch.arange(4))
-    found = SinusoidalEncoding(8, axes=2)(position)
-    one = SinusoidalEncoding(4)
-    assert torch.equal(found, torch.cat([one(position[:, 0]), one(position[:, 1])], dim=1))
+    encoded = SinusoidalEncoding(8, axes=2)(position)
+    single = SinusoidalEncoding(4)
+    assert torch.equal(encoded, torch.cat([single(position[:, 0]), single(position[:, 1])], dim=1))
     assert SinusoidalEncoding(8)(position[:, 0].double()).dtype == torch.float64
     with pytest.raises(ValueError, match="channels must be a multiple of 4; got 6"):
         SinusoidalEncoding(6, axes=2)
@@ -69,9 +69,9 @@ def test_laplacian_flips_signs_in_training_only():
 
 def test_random_walk():
     encoding = RandomWalkEncoding(4, 3)
-    found = return_probabilities(EDGES, 3, steps=4)
-    assert torch.equal(encoding(EDGES, 3), encoding.lin(found))
-    assert torch.equal(encoding.encode(found), encoding.lin(found))
+    probabilities = return_probabilities(EDGES, 3, steps=4)
+    assert torch.equal(encoding(EDGES, 3), encoding.lin(probabilities))
+    assert torch.equal(encoding.encode(probabilities), encoding.lin(probabilities))
 
 
 @pytest.mark.parametrize(

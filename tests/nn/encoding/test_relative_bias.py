@@ -61,13 +61,13 @@ def test_features_on_the_way():
     module = PathFeatureBias(2, 3, heads=2)
     assert not module(bonds, over, kind).any()
     torch.nn.init.normal_(module.weight)
-    found = module(bonds, over, kind)
-    pair = {pair: at for at, pair in enumerate(map(tuple, over.edge_index.t().tolist()))}
+    bias = module(bonds, over, kind)
+    pair = {pair: row for row, pair in enumerate(map(tuple, over.edge_index.t().tolist()))}
     first, second = module.weight.unbind(1)
-    assert torch.allclose(found[pair[0, 1]], first @ kind[0])
-    assert torch.allclose(found[pair[2, 0]], (first @ kind[3] + second @ kind[1]) / 2)
-    assert not found[[pair[1, 1], pair[3, 3]]].any()
-    found.sum().backward()
+    assert torch.allclose(bias[pair[0, 1]], first @ kind[0])
+    assert torch.allclose(bias[pair[2, 0]], (first @ kind[3] + second @ kind[1]) / 2)
+    assert not bias[[pair[1, 1], pair[3, 3]]].any()
+    bias.sum().backward()
     assert kind.grad.abs().sum(1).all()
     with pytest.raises(
         ValueError, match=r"features must have shape \(10, 2, 3\); got \(10, 1, 3\)"

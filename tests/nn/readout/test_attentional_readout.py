@@ -32,15 +32,15 @@ def test_it_is_pygs_with_pygs_parameters(kind):
     x, index = _batch()
     x.requires_grad_()
     expected = theirs(x, index, dim_size=5)
-    found = ours(x, index, dim_size=5)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
-    assert torch.equal(found[[1, 4]], torch.zeros_like(found[:2]))
+    out = ours(x, index, dim_size=5)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+    assert torch.equal(out[[1, 4]], torch.zeros_like(out[:2]))
     inputs = [x, *theirs.parameters()], [x, *ours.parameters()]
-    wanted = torch.autograd.grad(expected.square().sum(), inputs[0])
-    gotten = torch.autograd.grad(found.square().sum(), inputs[1])
-    torch.testing.assert_close(gotten, wanted, rtol=1e-9, atol=1e-9)
+    expected_grads = torch.autograd.grad(expected.square().sum(), inputs[0])
+    grads = torch.autograd.grad(out.square().sum(), inputs[1])
+    torch.testing.assert_close(grads, expected_grads, rtol=1e-9, atol=1e-9)
     ptr = torch.tensor([0, 3, 3, 5, 6, 6])
-    torch.testing.assert_close(ours(x, ptr=ptr), found)
+    torch.testing.assert_close(ours(x, ptr=ptr), out)
 
 
 def test_weights_rebuild_the_output():
@@ -77,6 +77,6 @@ def test_a_gate_must_divide_the_features():
 def test_autocast(kind):
     readout, (x, index) = AttentionalReadout(*_networks(kind)), _batch()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = readout(x.float(), index, dim_size=4)
+        out = readout(x.float(), index, dim_size=4)
     expected = readout(x.float(), index, dim_size=4)
-    torch.testing.assert_close(found.float(), expected, rtol=0.05, atol=0.05)
+    torch.testing.assert_close(out.float(), expected, rtol=0.05, atol=0.05)

@@ -83,8 +83,8 @@ def test_the_order_of_nodes_does_not_matter():
     x, index = _batch()
     order = torch.randperm(x.shape[0], generator=torch.Generator().manual_seed(2))
     expected = readout(x, index, dim_size=6)
-    found = readout(x[order], index[order], dim_size=6)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    out = readout(x[order], index[order], dim_size=6)
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
     weights = readout.attention_weights(x, index, dim_size=6)
     shuffled = readout.attention_weights(x[order], index[order], dim_size=6)
     torch.testing.assert_close(shuffled, weights[order], rtol=0, atol=1e-10)
@@ -99,9 +99,9 @@ def test_a_graph_does_not_see_the_others():
         torch.testing.assert_close(together[[graph]], alone, rtol=0, atol=1e-12)
     poisoned = x.clone()
     poisoned[index == 3] = torch.nan
-    found = readout(poisoned, index, dim_size=6)
-    assert found[3].isnan().all()
-    assert torch.equal(found[[0, 1, 2, 4, 5]], together[[0, 1, 2, 4, 5]])
+    out = readout(poisoned, index, dim_size=6)
+    assert out[3].isnan().all()
+    assert torch.equal(out[[0, 1, 2, 4, 5]], together[[0, 1, 2, 4, 5]])
 
 
 def test_weights_sum_to_one_over_each_graph_and_rebuild_the_output():
@@ -156,8 +156,8 @@ def test_gradients(few, monkeypatch):
     names = [name for name, _ in readout.named_parameters()]
 
     def call(x, *parameters):
-        given = dict(zip(names, parameters))
-        return torch.func.functional_call(readout, given, (x, index), {"dim_size": 6})
+        values = dict(zip(names, parameters))
+        return torch.func.functional_call(readout, values, (x, index), {"dim_size": 6})
 
     inputs = [x.requires_grad_(), *(p.detach().requires_grad_() for p in readout.parameters())]
     assert torch.autograd.gradcheck(call, inputs)
@@ -187,9 +187,9 @@ def test_dropout_acts_in_training_only():
 def test_low_precision_stays_in_its_dtype(dtype):
     readout = _readout()
     x, index = _batch()
-    found = readout.to(dtype)(x.to(dtype), index, dim_size=6)
-    assert found.dtype == dtype
-    torch.testing.assert_close(found.double(), readout.double()(x, index, dim_size=6),
+    out = readout.to(dtype)(x.to(dtype), index, dim_size=6)
+    assert out.dtype == dtype
+    torch.testing.assert_close(out.double(), readout.double()(x, index, dim_size=6),
                                rtol=0.05, atol=0.05)  # fmt: skip
 
 
@@ -199,9 +199,9 @@ def test_autocast(few, monkeypatch):
     readout = _readout().float()
     x, index = _batch(dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = readout(x, index, dim_size=6)
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found.float(), readout(x, index, dim_size=6), rtol=0.05, atol=0.05)
+        out = readout(x, index, dim_size=6)
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.float(), readout(x, index, dim_size=6), rtol=0.05, atol=0.05)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -213,12 +213,12 @@ def test_compiles_in_one_graph(backend):
     order = torch.randperm(x.shape[0], generator=torch.Generator().manual_seed(2))
     index = index[order]
     expected = readout(x, index, dim_size=6)
-    (wanted,) = torch.autograd.grad(expected.square().sum(), x)
+    (expected_grad,) = torch.autograd.grad(expected.square().sum(), x)
     compiled = torch.compile(readout, fullgraph=True, backend=backend)
-    found = compiled(x, index, dim_size=6)
-    torch.testing.assert_close(found, expected)
-    (gradient,) = torch.autograd.grad(found.square().sum(), x)
-    torch.testing.assert_close(gradient, wanted)
+    out = compiled(x, index, dim_size=6)
+    torch.testing.assert_close(out, expected)
+    (grad,) = torch.autograd.grad(out.square().sum(), x)
+    torch.testing.assert_close(grad, expected_grad)
 
 
 def test_compiles_for_any_batch():
@@ -228,8 +228,8 @@ def test_compiles_for_any_batch():
     for size in (4, 9):
         x = torch.randn(3 * size, 6, dtype=torch.float64)
         index = torch.arange(3 * size) % size
-        found = compiled(x, index, dim_size=size)
-        torch.testing.assert_close(found, readout(x, index, dim_size=size))
+        out = compiled(x, index, dim_size=size)
+        torch.testing.assert_close(out, readout(x, index, dim_size=size))
 
 
 def test_traced_index_out_of_range_raises():
@@ -293,5 +293,5 @@ def test_export():
     readout = _readout()
     x, index = _batch()
     program = torch.export.export(readout, (x, index), {"dim_size": 6})
-    found = program.module()(x, index, dim_size=6)
-    torch.testing.assert_close(found, readout(x, index, dim_size=6))
+    out = program.module()(x, index, dim_size=6)
+    torch.testing.assert_close(out, readout(x, index, dim_size=6))

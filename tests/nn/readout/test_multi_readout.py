@@ -39,10 +39,10 @@ def test_weights_of_every_member():
     query = LearnedQueryReadout(8, 4, num_queries=2).double()
     readout = MultiReadout(["add", "mean", query])
     x, index = _batch()
-    ones, share, learned = readout.attention_weights(x, index, dim_size=4)
+    ones, means, attention = readout.attention_weights(x, index, dim_size=4)
     assert torch.equal(ones, torch.ones(6, 1, dtype=torch.float64))
-    torch.testing.assert_close(share.flatten(), x.new_tensor([1 / 3] * 3 + [0.5, 0.5, 1.0]))
-    assert torch.equal(learned, query.attention_weights(x, index, dim_size=4))
+    torch.testing.assert_close(means.flatten(), x.new_tensor([1 / 3] * 3 + [0.5, 0.5, 1.0]))
+    assert torch.equal(attention, query.attention_weights(x, index, dim_size=4))
     with pytest.raises(TypeError, match=r"MaxAggregation\(\) has no method attention_weights"):
         MultiReadout(["max"]).attention_weights(x, index)
 
@@ -59,8 +59,8 @@ def test_compiles_in_one_graph():
     readout = MultiReadout(["sum", "mean", SetTransformerReadout(8)]).double()
     x, index = _batch()
     compiled = torch.compile(readout, fullgraph=True, backend="eager")
-    found = compiled(x, index, dim_size=4, max_num_elements=3)
-    torch.testing.assert_close(found, readout(x, index, dim_size=4))
+    out = compiled(x, index, dim_size=4, max_num_elements=3)
+    torch.testing.assert_close(out, readout(x, index, dim_size=4))
 
 
 def test_parameters_are_drawn_anew():

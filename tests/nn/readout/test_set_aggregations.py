@@ -23,11 +23,11 @@ MADE = {
         {"t": 2.0, "semi_grad": True},
     ],
 }
-CASES = [(name, options) for name, made in MADE.items() for options in made]
+CASES = [(name, options) for name, variants in MADE.items() for options in variants]
 
 
 def _pair(name, options):
-    """PyG's and ours, of the same parameters."""
+    """Return PyG's aggregation and ours, with the same parameters."""
     torch.manual_seed(0)
     theirs, ours = (getattr(package, name)(**options).double().eval() for package in (pyg, nn))
     assert repr(theirs) == repr(ours)

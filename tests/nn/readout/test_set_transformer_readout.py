@@ -43,15 +43,17 @@ def test_it_is_pygs_with_pygs_parameters(options):
     x, index = _batch()
     x.requires_grad_()
     expected = theirs(x, index, dim_size=4)
-    found = ours(x, index, dim_size=4)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    out = ours(x, index, dim_size=4)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
 
     direction = torch.randn_like(expected)
-    wanted = torch.autograd.grad((expected * direction).sum(), [x, *theirs.parameters()])
-    gotten = torch.autograd.grad((found * direction).sum(), [x, *ours.parameters()])
-    for (name, _), one, other in zip(ours.named_parameters(), gotten[1:], wanted[1:]):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, msg=name)
-    torch.testing.assert_close(gotten[0], wanted[0], rtol=1e-9, atol=1e-9)
+    expected_grads = torch.autograd.grad((expected * direction).sum(), [x, *theirs.parameters()])
+    grads = torch.autograd.grad((out * direction).sum(), [x, *ours.parameters()])
+    for (name, _), grad, expected_grad in zip(
+        ours.named_parameters(), grads[1:], expected_grads[1:], strict=True
+    ):
+        torch.testing.assert_close(grad, expected_grad, rtol=1e-9, atol=1e-9, msg=name)
+    torch.testing.assert_close(grads[0], expected_grads[0], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])
@@ -61,10 +63,10 @@ def test_the_induced_block_is_pygs_on_each_set(layer_norm):
     ours = InducedSetAttentionBlock(8, 3, heads=2, layer_norm=layer_norm).double()
     ours.load_state_dict(theirs.state_dict())
     x, index = _batch()
-    found = ours(x, graphs.pooling_graph(index))
+    out = ours(x, graphs.pooling_graph(index))
     for graph in range(4):
         expected = theirs(x[index == graph].unsqueeze(0)).squeeze(0)
-        torch.testing.assert_close(found[index == graph], expected, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(out[index == graph], expected, rtol=1e-10, atol=1e-10)
 
 
 def test_the_block_runs_on_any_graph():
@@ -108,9 +110,9 @@ def test_nan_stays_in_its_graph():
     x, index = _batch()
     expected = readout(x, index, dim_size=4)
     x[0] = torch.nan
-    found = readout(x, index, dim_size=4)
-    assert found[0].isnan().all()
-    assert torch.equal(found[1:], expected[1:])
+    out = readout(x, index, dim_size=4)
+    assert out[0].isnan().all()
+    assert torch.equal(out[1:], expected[1:])
 
 
 @pytest.mark.parametrize("options", READOUTS)
@@ -147,12 +149,12 @@ def test_compiles_in_one_graph(options):
     order = torch.randperm(10, generator=torch.Generator().manual_seed(0))
     x, index = x[order].requires_grad_(), index[order]
     expected = readout(x, index, dim_size=4)
-    (wanted,) = torch.autograd.grad(expected.square().sum(), x)
+    (expected_grad,) = torch.autograd.grad(expected.square().sum(), x)
     compiled = torch.compile(readout, fullgraph=True, backend="aot_eager")
-    found = compiled(x, index, dim_size=4, max_num_elements=6)
-    torch.testing.assert_close(found, expected)
-    (gradient,) = torch.autograd.grad(found.square().sum(), x)
-    torch.testing.assert_close(gradient, wanted)
+    out = compiled(x, index, dim_size=4, max_num_elements=6)
+    torch.testing.assert_close(out, expected)
+    (grad,) = torch.autograd.grad(out.square().sum(), x)
+    torch.testing.assert_close(grad, expected_grad)
 
 
 def test_compiles_for_any_batch():
@@ -162,8 +164,8 @@ def test_compiles_for_any_batch():
     for size in (4, 9):
         x = torch.randn(3 * size, 8, dtype=torch.float64)
         index = torch.arange(3 * size) % size
-        found = compiled(x, index, dim_size=size, max_num_elements=3)
-        torch.testing.assert_close(found, readout(x, index, dim_size=size))
+        out = compiled(x, index, dim_size=size, max_num_elements=3)
+        torch.testing.assert_close(out, readout(x, index, dim_size=size))
     with pytest.raises(RuntimeError, match="more rows than max_num_elements"):
         compiled(x, index, dim_size=9, max_num_elements=2)
 
@@ -190,6 +192,6 @@ def test_autocast(options):
     readout = SetTransformerReadout(8, **options)
     x, index = _batch(dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = readout(x, index, dim_size=4)
+        out = readout(x, index, dim_size=4)
     expected = readout(x, index, dim_size=4)
-    torch.testing.assert_close(found.float(), expected, rtol=0.05, atol=0.05)
+    torch.testing.assert_close(out.float(), expected, rtol=0.05, atol=0.05)

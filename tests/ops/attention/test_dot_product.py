@@ -31,25 +31,25 @@ def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
 
 
 def test_one_tensor_for_query_key_and_value(random_graph):
-    found = []
+    results = []
     for backend in ("cpu", "reference"):
         x = torch.randn(25, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         x.requires_grad_()
         out = dot_product_attention(x, x, x, random_graph, backend=backend)
         (first,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
         (second,) = torch.autograd.grad(first.square().sum(), x)
-        found.append((out.detach(), first.detach(), second))
-    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
+        results.append((out.detach(), first.detach(), second))
+    torch.testing.assert_close(*results, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("given", [torch.bfloat16, torch.float32, torch.float64])
-def test_autocast_leaves_the_dtype_of_the_inputs(given, operators, random_graph):
-    """The projections around the kernel must not hand it another dtype."""
+@pytest.mark.parametrize("dtype_", [torch.bfloat16, torch.float32, torch.float64])
+def test_autocast_leaves_the_dtype_of_the_inputs(dtype_, operators, random_graph):
+    """The projections around the kernel must not change the dtype."""
     operator = operators["dot_product, edges"]
-    inputs = operator.inputs(random_graph, 2, 8, dtype=given)
-    wanted = operator(inputs, random_graph)
+    inputs = operator.inputs(random_graph, 2, 8, dtype=dtype_)
+    expected = operator(inputs, random_graph)
     with torch.autocast("cpu", torch.bfloat16):
-        found = operator(inputs, random_graph)
-    assert torch.equal(found, wanted)
-    grads = [torch.autograd.grad(out.sum(), list(inputs.values())) for out in (found, wanted)]
+        out = operator(inputs, random_graph)
+    assert torch.equal(out, expected)
+    grads = [torch.autograd.grad(o.sum(), list(inputs.values())) for o in (out, expected)]
     assert all(map(torch.equal, *grads))

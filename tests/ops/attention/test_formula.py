@@ -1,4 +1,4 @@
-"""Each family is declared and known to the tests, and is the formula that its docstring says."""
+"""Each family is declared, has an entry in the tests, and equals the formula of its docstring."""
 
 import pytest
 import torch
@@ -38,11 +38,11 @@ def test_it_is_its_formula_at_settings_that_all_differ(attention, backend, rando
         seed = checks.new_seed(dropout, graph.device)
         keep = torch.empty(graph.num_edges, heads, dtype=torch.bool)
         keep[graph.layout.perm.long()] = philox.keep(seed, graph.num_edges, heads, dropout)
-        wanted = torch.zeros(graph.num_dst, heads, value.shape[2], dtype=torch.float64)
+        expected = torch.zeros(graph.num_dst, heads, value.shape[2], dtype=torch.float64)
         for node in range(graph.num_dst):
             into = destination == node
             alpha = score[into].softmax(0) * keep[into] / (1 - dropout) * weight[into, None]
-            wanted[node] = (alpha.unsqueeze(-1) * value[into]).sum(0)
+            expected[node] = (alpha.unsqueeze(-1) * value[into]).sum(0)
         torch.manual_seed(7)
-        found = attention(inputs, graph, **settings, dropout=dropout, backend=backend)
-        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-9)
+        out = attention(inputs, graph, **settings, dropout=dropout, backend=backend)
+        torch.testing.assert_close(out, expected, rtol=1e-9, atol=1e-9)

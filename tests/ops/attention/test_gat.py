@@ -28,13 +28,13 @@ def test_a_row_of_one_edge_copies_its_value(operators):
     graph = Graph(torch.tensor([[2, 0], [1, 0]]), 3)
     for dtype in (torch.float32, torch.bfloat16):
         inputs = operators["gat"].inputs(graph, 2, 16, dtype=dtype)
-        found = operators["gat"].gradients(inputs, graph)
-        assert torch.equal(found["out"][1], inputs["value"][2])
-        assert found["key_score"][1].eq(0).all()
+        results = operators["gat"].gradients(inputs, graph)
+        assert torch.equal(results["out"][1], inputs["value"][2])
+        assert results["key_score"][1].eq(0).all()
 
 
 def rows_of(*degrees):
-    """A graph whose node i has so many incoming edges, from nodes that repeat."""
+    """Return a graph whose node i has degrees[i] incoming edges, with repeated sources."""
     destination = torch.arange(len(degrees)).repeat_interleave(torch.tensor(degrees))
     source = torch.arange(len(destination)) * 7 % len(degrees)
     return Graph(torch.stack([source, destination]), len(degrees))
@@ -47,7 +47,7 @@ def rows_of(*degrees):
 def test_rows_of_few_and_of_many_edges(
     names, heads, channels, frozen, precision, operators, compare
 ):
-    """Backward of few edges reads their values again, of many what forward kept of the row."""
+    """Backward reads the values again for rows with few edges, and saved sums for long rows."""
     operator = operators["gat, edges"]
     shapes = {n: s for n, s in operator.shapes.items() if n not in ("attn_bias", "edge_weight")}
     shapes = {n: s for n, s in shapes.items() if n != "edge_score" or n in names}
@@ -68,7 +68,7 @@ def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
 
 
 def test_query_and_key_score_may_be_one_tensor(operators, random_graph):
-    found = []
+    grads = []
     for backend in ("cpu", "reference"):
         inputs = operators["gat"].inputs(random_graph)
         score = inputs.pop("query_score")
@@ -76,8 +76,8 @@ def test_query_and_key_score_may_be_one_tensor(operators, random_graph):
         out = operators["gat"](
             {"query_score": score, "key_score": score, **inputs}, random_graph, backend=backend
         )
-        found.append(torch.autograd.grad(out.square().sum(), score)[0])
-    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-12)
+        grads.append(torch.autograd.grad(out.square().sum(), score)[0])
+    torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("size", [1e3, 1e10, 1e30])
@@ -88,16 +88,16 @@ def test_backward_sees_the_scores_of_forward(size, operators, random_graph):
         name: (t.detach() * (1 if name in ("value", "edge_weight") else size)).requires_grad_()
         for name, t in inputs.items()
     }
-    wanted = operators["gat, edges"].gradients(big, random_graph, backend="reference")
-    found = operators["gat, edges"].gradients(big, random_graph, backend="cpu")
-    torch.testing.assert_close(found["value"], wanted["value"], rtol=1e-3, atol=1e-3)
+    expected = operators["gat, edges"].gradients(big, random_graph, backend="reference")
+    results = operators["gat, edges"].gradients(big, random_graph, backend="cpu")
+    torch.testing.assert_close(results["value"], expected["value"], rtol=1e-3, atol=1e-3)
     for name in ("query_score", "key_score", "edge_score", "attn_bias"):
-        torch.testing.assert_close(found[name], wanted[name], rtol=1e-2, atol=1e-3)
+        torch.testing.assert_close(results[name], expected[name], rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize("sorts", [False, True])
 def test_any_score_is_an_additive_one_to_which_nodes_add_nothing(sorts, hub_graph):
-    """Edges of -inf drop out, a row of them gives zeros, and so do its gradients."""
+    """Edges with score -inf are dropped; a row of them has zero output and zero gradients."""
     graph = hub_graph.by_destination() if sorts else hub_graph
     generator = torch.Generator().manual_seed(0)
     score = torch.randn(graph.num_edges, 4, generator=generator, dtype=torch.float64)
@@ -107,13 +107,13 @@ def test_any_score_is_an_additive_one_to_which_nodes_add_nothing(sorts, hub_grap
     value = torch.randn(graph.num_src, 2, 3, generator=generator, dtype=torch.float64)
     weight = torch.rand(graph.num_edges, generator=generator, dtype=torch.float64)
     inputs = [tensor.requires_grad_() for tensor in (score, value, weight)]
-    found = attend_by_score(score, value, graph, edge_weight=weight)
-    wanted = aggregate(edge_softmax(score, graph) * weight.unsqueeze(1), value, graph)
-    torch.testing.assert_close(found, wanted)
-    assert found[destination[0]].eq(0).all()
-    grad = torch.randn(found.shape, generator=generator, dtype=torch.float64)
+    out = attend_by_score(score, value, graph, edge_weight=weight)
+    expected = aggregate(edge_softmax(score, graph) * weight.unsqueeze(1), value, graph)
+    torch.testing.assert_close(out, expected)
+    assert out[destination[0]].eq(0).all()
+    grad = torch.randn(out.shape, generator=generator, dtype=torch.float64)
     torch.testing.assert_close(
-        torch.autograd.grad(found, inputs, grad), torch.autograd.grad(wanted, inputs, grad)
+        torch.autograd.grad(out, inputs, grad), torch.autograd.grad(expected, inputs, grad)
     )
 
 
@@ -122,12 +122,12 @@ def test_a_score_wider_than_the_values_keeps_its_digits(random_graph):
     score = torch.randn(random_graph.num_edges, 2, generator=generator)
     value = torch.randn(random_graph.num_src, 2, 8, generator=generator)
     exact = attend_by_score(score, value.bfloat16().float(), random_graph)
-    found = attend_by_score(score, value.bfloat16(), random_graph)
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found, exact.bfloat16(), rtol=2e-2, atol=2e-2)
-    kept = attend_by_score(score, torch.ones_like(value).bfloat16(), random_graph, dropout=0.5)
-    assert kept.min() == 0
-    assert kept.max() > 1
+    out = attend_by_score(score, value.bfloat16(), random_graph)
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out, exact.bfloat16(), rtol=2e-2, atol=2e-2)
+    dropped = attend_by_score(score, torch.ones_like(value).bfloat16(), random_graph, dropout=0.5)
+    assert dropped.min() == 0
+    assert dropped.max() > 1
 
 
 def test_any_score_wants_values_that_are_floats(random_graph):
@@ -142,6 +142,6 @@ def test_dropout_of_any_score_keeps_its_mean(hub_graph):
     score = torch.zeros(hub_graph.num_edges, 64)
     value = torch.ones(hub_graph.num_src, 64, 1)
     hub = hub_graph.in_degree().argmax()
-    found = attend_by_score(score, value, hub_graph, dropout=0.5)[hub]
-    assert found.std() > 0
-    assert abs(found.mean() - 1) < 4 * found.std() / 8
+    sums = attend_by_score(score, value, hub_graph, dropout=0.5)[hub]
+    assert sums.std() > 0
+    assert abs(sums.mean() - 1) < 4 * sums.std() / 8

@@ -49,7 +49,7 @@ def test_value_that_is_key_and_value_that_equals_it(operators, random_graph):
 
 
 def test_one_tensor_for_query_key_and_value(random_graph):
-    found = []
+    results = []
     for backend in ("cpu", "reference"):
         x = torch.randn(25, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         x.requires_grad_()
@@ -57,8 +57,8 @@ def test_one_tensor_for_query_key_and_value(random_graph):
         out = gatv2_attention(x, x, x, w, random_graph, activation="tanh", backend=backend)
         (first,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
         (second,) = torch.autograd.grad(first.square().sum(), x)
-        found.append((out.detach(), first.detach(), second))
-    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
+        results.append((out.detach(), first.detach(), second))
+    torch.testing.assert_close(*results, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-2, 1e-4, 1e-12])
@@ -72,7 +72,7 @@ def test_tanh_keeps_its_digits_near_zero(size, dtype_, operators, random_graph):
     }
     wide = {name: t.detach().double().requires_grad_() for name, t in scaled.items()}
     options = {"activation": "tanh", "backend": "reference"}
-    wanted = operators["gatv2, wide"].gradients(wide, random_graph, **options)["weight"]
-    found = operators["gatv2, wide"].gradients(scaled, random_graph, activation="tanh")["weight"]
-    error = (found.double() - wanted).abs().max() / wanted.abs().max()
+    expected = operators["gatv2, wide"].gradients(wide, random_graph, **options)["weight"]
+    actual = operators["gatv2, wide"].gradients(scaled, random_graph, activation="tanh")["weight"]
+    error = (actual.double() - expected).abs().max() / expected.abs().max()
     assert error < 40 * torch.finfo(dtype_).eps

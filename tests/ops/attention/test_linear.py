@@ -87,9 +87,9 @@ def test_no_graph_sees_another():
     segments = graphs.pooling_graph(INDEX, 1, 5)
     expected = linear_attention(query, key, value, segments)
     key[0] = torch.nan
-    found = linear_attention(query, key, value, segments)
-    assert found[INDEX == 0].isnan().all()
-    assert torch.equal(found[INDEX != 0], expected[INDEX != 0])
+    out = linear_attention(query, key, value, segments)
+    assert out[INDEX == 0].isnan().all()
+    assert torch.equal(out[INDEX != 0], expected[INDEX != 0])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -97,10 +97,10 @@ def test_sums_are_taken_in_fp32(dtype):
     query, key, value = _draw(4096, 1, 2), _draw(4096, 1, 2, seed=1), _draw(4096, 1, 2, seed=2)
     segments = graphs.pooling_graph(torch.zeros(4096, dtype=torch.long))
     low = [x.to(dtype) for x in (query, key, value + 1)]
-    found = linear_attention(*low, segments)
-    assert found.dtype == dtype
+    out = linear_attention(*low, segments)
+    assert out.dtype == dtype
     expected = linear_attention(*(x.double() for x in low), segments)
-    torch.testing.assert_close(found.double(), expected, rtol=2 * torch.finfo(dtype).eps, atol=0)
+    torch.testing.assert_close(out.double(), expected, rtol=2 * torch.finfo(dtype).eps, atol=0)
 
 
 def test_memory_is_linear():
@@ -124,13 +124,13 @@ def test_compiles_in_one_graph():
     segments = graphs.pooling_graph(INDEX, 1, 5)
     inputs = [x.requires_grad_() for x in _inputs()]
     expected = linear_attention(*inputs, segments)
-    wanted = torch.autograd.grad(expected.square().sum(), inputs)
+    expected_grads = torch.autograd.grad(expected.square().sum(), inputs)
     compiled = torch.compile(
         lambda *x: linear_attention(*x, segments), fullgraph=True, backend="aot_eager"
     )
-    found = compiled(*inputs)
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(torch.autograd.grad(found.square().sum(), inputs), wanted)
+    out = compiled(*inputs)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(torch.autograd.grad(out.square().sum(), inputs), expected_grads)
 
 
 def test_bad_input_gets_one_clear_error():

@@ -1,4 +1,4 @@
-"""Complete and causal graphs run dense where they are large, with the same results."""
+"""Large complete and causal graphs use dense attention, with the same results."""
 
 import weakref
 
@@ -53,15 +53,15 @@ def test_same_outputs_and_gradients_as_on_edges(name, dtype, tolerance, calls):
     graph = BLOCKS[name]()
     tensors = inputs(graph, dtype)
     grad = torch.randn(tensors[0].shape).to(dtype)
-    found = []
+    results = []
     for backend in (None, "reference"):
         out = dot_product_attention(*tensors, graph, scale=0.4, backend=backend)
         assert out.dtype == dtype
         assert out.is_contiguous()
-        found.append([out, *torch.autograd.grad(out, tensors, grad)])
+        results.append([out, *torch.autograd.grad(out, tensors, grad)])
     assert calls
-    for what, a, b in zip(("out", "query", "key", "value"), *found):
-        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, msg=f"{name}: {what}")
+    for label, a, b in zip(("out", "query", "key", "value"), *results, strict=True):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, msg=f"{name}: {label}")
 
 
 def test_blocks_of_one_size_go_in_one_call(calls):
@@ -190,7 +190,7 @@ def test_compiles_without_a_break(name):
     torch.testing.assert_close(out, dot_product_attention(*tensors, graph), rtol=1e-5, atol=1e-5)
     grads = torch.autograd.grad(out.sum(), tensors)
     expected = torch.autograd.grad(dot_product_attention(*tensors, graph).sum(), tensors)
-    for a, b in zip(grads, expected):
+    for a, b in zip(grads, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
@@ -231,16 +231,16 @@ def test_a_graph_that_was_freed_is_not_differentiated_again():
 
 def test_what_is_saved_goes_through_the_hooks_of_saved_tensors(calls):
     tensors = inputs(graphs.complete([64]))
-    seen = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t) or t, lambda t: t):
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
         out = dot_product_attention(*tensors, graphs.complete([64]))
-    for held in (*tensors, out):
-        assert held.data_ptr() in [t.data_ptr() for t in seen]
+    for tensor in (*tensors, out):
+        assert tensor.data_ptr() in [t.data_ptr() for t in saved]
 
 
 @pytest.mark.parametrize("backend", [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], ids=str)
 def test_checkpointing_keeps_no_activation_of_dense_attention(backend, calls):
-    """What lives after the forward is the input of each step; after backward, nothing does."""
+    """After forward only the input of each step is alive, and after backward nothing."""
     graph = graphs.causal([80, 80])
     query, key, value = inputs(graph)
     alive = weakref.WeakSet()
@@ -253,15 +253,15 @@ def test_checkpointing_keeps_no_activation_of_dense_attention(backend, calls):
     def gradients(run):
         with sdpa_kernel(backend):
             out = run(run(query))
-            held = len(alive)
+            count = len(alive)
             grads = torch.autograd.grad(out.square().sum(), [query, key, value])
         assert not alive, f"{len(alive)} tensors of the forward outlive backward"
-        return held, grads
+        return count, grads
 
-    held, expected = gradients(step)
-    assert held == 4
-    held, grads = gradients(lambda x: checkpoint(step, x, use_reentrant=False))
-    assert held == 0
+    count, expected = gradients(step)
+    assert count == 4
+    count, grads = gradients(lambda x: checkpoint(step, x, use_reentrant=False))
+    assert count == 0
     assert all(torch.equal(a, b) for a, b in zip(grads, expected))
 
 
@@ -271,8 +271,8 @@ def test_the_result_may_be_written_to(name, backend, calls):
     graph = BLOCKS[name]()
     tensors = inputs(graph)
     with sdpa_kernel(backend):
-        found = [
+        grads = [
             torch.autograd.grad(act(dot_product_attention(*tensors, graph)).sum(), tensors)
             for act in (torch.relu, torch.relu_)
         ]
-    assert all(torch.equal(a, b) for a, b in zip(*found))
+    assert all(torch.equal(a, b) for a, b in zip(*grads))

@@ -1,4 +1,4 @@
-"""The returned weights: the caller's order, sums of one, gradients, the weights that apply."""
+"""Returned attention weights: order, sums of one, gradients, and use in the output."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ each_impl = pytest.mark.parametrize("backend", ["cpu", "reference"])
 
 @pytest.fixture
 def split():
-    """An attention's twin, and what its weights are to be summed with."""
+    """Return the function that computes an attention's weights, and the values to sum."""
 
     def of(attention, inputs):
         inputs = {name: t for name, t in inputs.items() if name != "edge_weight"}
@@ -63,16 +63,16 @@ def test_dtypes(attention, precision, split, random_graph):
     inputs = {name: t / 2 for name, t in inputs.items()}
     twin, rest, _ = split(attention, inputs)
     exact = twin({k: t.double() for k, t in rest.items()}, random_graph, backend="reference")
-    found = twin(rest, random_graph)
-    assert found.dtype == precision
-    assert (found.double() - exact).abs().max() <= 8 * torch.finfo(precision).eps
+    weights = twin(rest, random_graph)
+    assert weights.dtype == precision
+    assert (weights.double() - exact).abs().max() <= 8 * torch.finfo(precision).eps
 
 
 def test_autocast(attention, split, random_graph):
     twin, rest, _ = split(attention, attention.inputs(random_graph, 2, 4, dtype=torch.float32))
     with torch.autocast("cpu", torch.bfloat16):
-        found = twin(rest, random_graph)
-    assert torch.equal(found, twin(rest, random_graph))
+        weights = twin(rest, random_graph)
+    assert torch.equal(weights, twin(rest, random_graph))
 
 
 @each_impl

@@ -1,4 +1,4 @@
-"""What follows from an operator's declaration; backends and the reference agree with it."""
+"""Backends and the reference agree with the declarations of the operators."""
 
 import functools
 import importlib
@@ -53,7 +53,7 @@ def test_a_value_without_a_field_is_refused():
 
 @built
 def test_a_field_that_no_declaration_gives_a_value_is_refused(monkeypatch):
-    """Nor may one operator of a C++ file leave out a setting that another has."""
+    """All operators of a C++ file must have the same settings."""
     number, fields = cpu._KERNELS["edge_softmax"]
     for name in ("edge_softmax", "edge_softmax_backward"):
         changed = number, [*fields, ("temperature", "float")]
@@ -101,34 +101,34 @@ def test_the_schema_of_a_family():
 @pytest.mark.parametrize("edges", [False, True])
 @pytest.mark.parametrize("needs_backward", [False, True])
 def test_when_the_sum_is_kept(dtype, edges, needs_backward, random_graph):
-    """Where backward asks, and the output was rounded or had something added to it."""
+    """It is saved for backward if the output is rounded or contains a term of the edges."""
     n, e = random_graph.num_dst, random_graph.num_edges
     x = torch.randn(n, 2, 4, dtype=dtype)
     extra = (torch.randn(e, 3, dtype=dtype), torch.randn(2, 4, 3, dtype=dtype))
-    given = (x, x, x, None, *(extra if edges else (None, None)), None)
+    inputs = (x, x, x, None, *(extra if edges else (None, None)), None)
     with torch.device("meta"):
-        meta = [None if t is None else t.to("meta") for t in given]
+        meta = [None if t is None else t.to("meta") for t in inputs]
         layout = [t.to("meta") for t in random_graph.layout]
     rest = None, 0.5, 0.0, needs_backward
-    found = DOT_PRODUCT.forward.overload(*given, random_graph.layout, *rest, "cpu")
-    faked = DOT_PRODUCT.forward.overload(*meta, layout, *rest, "cpu")
-    kept = needs_backward and (edges or dtype in (torch.bfloat16, torch.float16))
+    outputs = DOT_PRODUCT.forward.overload(*inputs, random_graph.layout, *rest, "cpu")
+    fake_outputs = DOT_PRODUCT.forward.overload(*meta, layout, *rest, "cpu")
+    has_sum = needs_backward and (edges or dtype in (torch.bfloat16, torch.float16))
     sums = torch.float64 if dtype == torch.float64 else torch.float32
-    wanted = {
+    expected = {
         "out": ((n, 2, 4), dtype),
         "row_max": ((n, 2), sums),
         "row_sum": ((n, 2), sums),
-        "out_acc": ((n, 2, 4) if kept else (0,), sums),
+        "out_acc": ((n, 2, 4) if has_sum else (0,), sums),
         "edge_out": ((n if edges and needs_backward else 0, 2, 3 if edges else 0), sums),
     }
-    for outputs in (found, faked):
+    for results in (outputs, fake_outputs):
         assert {
-            name: (tuple(t.shape), t.dtype) for name, t in zip(DOT_PRODUCT.forward.outputs, outputs)
-        } == wanted
+            name: (tuple(t.shape), t.dtype) for name, t in zip(DOT_PRODUCT.forward.outputs, results)
+        } == expected
 
 
 def test_a_length_that_no_input_has_is_the_layouts(random_graph):
-    """Sums over the edges turned round have a row for each source."""
+    """Sums over the transposed edges have a row for each source."""
     operator = OPERATORS["aggregate"]
     args = torch.ones(1, 2), torch.ones(9, 2, 3), list(random_graph.transpose().layout)
     for transposed, rows in ((False, random_graph.num_src), (True, random_graph.num_dst)):
@@ -141,12 +141,12 @@ def test_a_length_that_no_input_has_is_the_layouts(random_graph):
 
 
 def test_absent_inputs_have_no_lengths():
-    made = shapes.Shapes(
+    declared = shapes.Shapes(
         ("a", "b", "c"), {"a": "n h", "b": "m w?", "c": "e d?"}, {"out": shapes.Out("n w")},
         {"b": "a"},
     )  # fmt: skip
-    assert made.letters == ("n", "h", "m", "w", "e", "d")
-    assert made.lengths((torch.ones(2, 3), None, None)) == [2, 3, 2, 3, 0, 0]
+    assert declared.letters == ("n", "h", "m", "w", "e", "d")
+    assert declared.lengths((torch.ones(2, 3), None, None)) == [2, 3, 2, 3, 0, 0]
 
 
 @built
@@ -155,11 +155,11 @@ def test_absent_inputs_have_no_lengths():
 def test_dropout_of_numbers_is_the_references(p, dtype):
     x = torch.randn(2500, generator=torch.Generator().manual_seed(1)).to(dtype)
     seed = torch.tensor([-(2**62) + 5, 0])
-    found = OPERATORS["dropout"](x, seed, p, backend="cpu")
-    wanted = reference.dropout(x, seed, p)
-    assert torch.equal(found == 0, wanted == 0)
-    torch.testing.assert_close(found, wanted)
-    assert found.dtype == dtype
+    out = OPERATORS["dropout"](x, seed, p, backend="cpu")
+    expected = reference.dropout(x, seed, p)
+    assert torch.equal(out == 0, expected == 0)
+    torch.testing.assert_close(out, expected)
+    assert out.dtype == dtype
 
 
 @built
@@ -168,16 +168,16 @@ def test_node_scores_are_the_references(dtype):
     generator = torch.Generator().manual_seed(1)
     value = torch.randn(50, 3, 5, generator=generator, dtype=torch.float64).to(dtype)
     vectors = torch.randn(2, 3, 5, generator=generator, dtype=torch.float64).to(dtype)
-    found = OPERATORS["node_scores"](value, vectors, backend="cpu")
-    wanted = reference.node_scores(value.double(), vectors.double())
+    scores = OPERATORS["node_scores"](value, vectors, backend="cpu")
+    expected = reference.node_scores(value.double(), vectors.double())
     eps = {torch.float64: 1e-12, torch.float32: 1e-5}.get(dtype, 0.05)
-    torch.testing.assert_close(found.double(), wanted, rtol=eps, atol=eps)
+    torch.testing.assert_close(scores.double(), expected, rtol=eps, atol=eps)
 
 
 @built
 @pytest.mark.parametrize("channels", [4, 16, 32, 128])
 def test_a_score_has_the_same_bits_beside_any_heads(channels):
-    """Eight heads are summed at once, those that are left one by one."""
+    """Eight heads are summed at once, the remaining heads one by one."""
     generator = torch.Generator().manual_seed(0)
     value = torch.randn(33, 9, channels, generator=generator)
     vectors = torch.randn(2, 9, channels, generator=generator)

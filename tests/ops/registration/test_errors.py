@@ -1,4 +1,4 @@
-"""Bad input gets one clear error that says what was wanted and what came."""
+"""Bad input raises one clear error with the expected and the actual value."""
 
 from inspect import signature
 
@@ -55,8 +55,8 @@ def test_every_wrong_dtype(operator, wrong, random_graph):
         if name == "attn_bias" and wrong is torch.bool:
             continue  # a mask
         inputs[name] = inputs[name].to(wrong)
-        wanted = rf"{name} must be float32, float64, bfloat16 or float16; got {wrong}"
-        with pytest.raises(TypeError, match=wanted):
+        message = rf"{name} must be float32, float64, bfloat16 or float16; got {wrong}"
+        with pytest.raises(TypeError, match=message):
             operator(inputs, random_graph)
 
 
@@ -112,7 +112,7 @@ def test_a_dropout_out_of_range(attention, dropout, random_graph):
 
 @pytest.mark.parametrize("value", ["0.2", torch.tensor(0.2, requires_grad=True), [0.2]], ids=type)
 def test_numbers_are_numbers(attention, value, random_graph):
-    """A tensor would lose its gradient in silence."""
+    """A tensor as a setting is an error, because it would lose its gradient."""
     inputs = attention.inputs(random_graph)
     for name in numbers(attention.family):
         with pytest.raises(
@@ -140,12 +140,12 @@ def test_an_unknown_word(attention, random_graph):
 
 def test_a_backend_is_obeyed_or_refused(operator, random_graph, monkeypatch):
     inputs = operator.inputs(random_graph)
-    wanted = "backend must be one of reference, cpu, triton"
-    with pytest.raises(ValueError, match=f"{wanted}; got 'cud"):
+    message = "backend must be one of reference, cpu, triton"
+    with pytest.raises(ValueError, match=f"{message}; got 'cud"):
         operator(inputs, random_graph, backend="cuda")
     monkeypatch.setenv("GATTN_BACKEND", "fast")
     with pytest.raises(
-        ValueError, match=f"{wanted}; got 'fast' from the environment variable GATTN_BACKEND"
+        ValueError, match=f"{message}; got 'fast' from the environment variable GATTN_BACKEND"
     ):
         operator(inputs, random_graph)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
@@ -161,35 +161,35 @@ def test_a_backend_is_obeyed_or_refused(operator, random_graph, monkeypatch):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_launcher_reads_no_tensor_as_another_type(family, random_graph):
-    """The last guard before raw pointers."""
+    """A launcher checks the dtypes before it passes raw pointers to a kernel."""
     plain, operator = FAMILIES[family].variants[""], OPERATORS[f"{family}_forward"]
-    given = plain.inputs(random_graph, dtype=torch.float32, grad=False)
-    given |= {"layout": list(random_graph.layout), "dropout": 0.0, "backend": "cpu"}
-    given |= distinct_settings(family)[0]
-    missing = [name for name in operator.parameters if name not in given]
-    given |= {name: None if name in (*operator.inputs, "seed") else False for name in missing}
+    values = plain.inputs(random_graph, dtype=torch.float32, grad=False)
+    values |= {"layout": list(random_graph.layout), "dropout": 0.0, "backend": "cpu"}
+    values |= distinct_settings(family)[0]
+    missing = [name for name in operator.parameters if name not in values]
+    values |= {name: None if name in (*operator.inputs, "seed") else False for name in missing}
     for name in list(plain.shapes)[1:]:
-        args = {**given, name: given[name].bfloat16()}
+        args = {**values, name: values[name].bfloat16()}
         with pytest.raises(TypeError, match=rf"{name} must be torch.float32; got torch.bfloat16"):
             operator.overload(*map(args.__getitem__, operator.parameters))
 
 
 def test_a_device_without_kernels_is_told_of_once(monkeypatch):
     monkeypatch.setattr(backend, "_defaults", dict(backend._defaults))
-    wanted = "gattn runs on its plain PyTorch reference: it has no kernels for tensors on mps"
-    with pytest.warns(UserWarning, match=wanted):
+    message = "gattn runs on its plain PyTorch reference: it has no kernels for tensors on mps"
+    with pytest.warns(UserWarning, match=message):
         assert backend.select(None, torch.device("mps")) == "reference"
     assert backend.select(None, torch.device("mps")) == "reference"
     assert backend.select(None, torch.device("meta")) == "reference"  # nor does it want any
 
 
 def test_what_serves_each_device_is_told(monkeypatch):
-    here = {"cpu": backend.select(None, torch.device("cpu"))}
-    every = torch.accelerator
-    monkeypatch.setattr(every, "current_accelerator", lambda **asked: torch.device("mps"))
-    assert backend_info()["devices"] == {**here, "mps": "reference"}
-    monkeypatch.setattr(every, "current_accelerator", lambda **asked: None)
-    assert backend_info()["devices"] == here
+    devices = {"cpu": backend.select(None, torch.device("cpu"))}
+    accelerator = torch.accelerator
+    monkeypatch.setattr(accelerator, "current_accelerator", lambda **options: torch.device("mps"))
+    assert backend_info()["devices"] == {**devices, "mps": "reference"}
+    monkeypatch.setattr(accelerator, "current_accelerator", lambda **options: None)
+    assert backend_info()["devices"] == devices
 
 
 def test_what_is_missing_for_triton_is_told(monkeypatch):

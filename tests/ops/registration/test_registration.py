@@ -21,7 +21,7 @@ def tiny():
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The arguments of every operator that runs, by its name."""
+    """Record the arguments of every operator that runs, by name."""
     seen = {}
 
     def recorder(name, overload):
@@ -39,7 +39,7 @@ def calls(monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_opcheck_of_every_operator(operators, calls, tiny, dropout):
-    """Schema, autograd registration, fake tensors and AOT dispatch, on what really comes."""
+    """Check schema, autograd, fake tensors and AOT dispatch with the arguments of real calls."""
     for operator in operators.values():
         inputs = operator.inputs(tiny, 2, 4)
         operator.gradients(inputs, tiny, **({"dropout": dropout} if operator.family else {}))
@@ -78,17 +78,17 @@ def test_gradcheck_and_gradgradcheck(operator, tiny):
 def test_compiles_in_one_graph(operator, tiny):
     torch._dynamo.reset()
     inputs = operator.inputs(tiny, 2, 4, dtype=torch.float32)
-    wanted = operator.gradients(inputs, tiny)
+    expected = operator.gradients(inputs, tiny)
     compiled = torch.compile(
         lambda tensors: operator(tensors, tiny), fullgraph=True, backend="aot_eager"
     )
-    grad = torch.randn(wanted["out"].shape, generator=torch.Generator().manual_seed(1))
-    wanted = operator.gradients(inputs, tiny, grad)
-    found = operator.but(
+    grad = torch.randn(expected["out"].shape, generator=torch.Generator().manual_seed(1))
+    expected = operator.gradients(inputs, tiny, grad)
+    actual = operator.but(
         function=lambda graph, **tensors: compiled(tensors), options={}, shared={}
     ).gradients(inputs, tiny, grad)
-    for name, expected in wanted.items():
-        torch.testing.assert_close(found[name], expected, msg=name)
+    for name, value in expected.items():
+        torch.testing.assert_close(actual[name], value, msg=name)
 
 
 @torch_warns
@@ -98,10 +98,10 @@ def test_compiles_with_dropout(attention, tiny):
     compiled = torch.compile(
         lambda tensors: attention(tensors, tiny, dropout=0.5), fullgraph=True, backend="aot_eager"
     )
-    found = compiled(inputs)
-    assert found.isfinite().all()
-    assert not torch.equal(found, attention(inputs, tiny))
-    torch.autograd.grad(found.sum(), list(inputs.values()))
+    out = compiled(inputs)
+    assert out.isfinite().all()
+    assert not torch.equal(out, attention(inputs, tiny))
+    torch.autograd.grad(out.sum(), list(inputs.values()))
 
 
 @torch_warns
@@ -117,11 +117,11 @@ def test_exports(attention, tiny):
 
 def test_inference_mode_gives_the_same_bits(operator, tiny):
     inputs = operator.inputs(tiny, 2, 4, dtype=torch.float32)
-    wanted = operator(inputs, tiny)
+    expected = operator(inputs, tiny)
     with torch.inference_mode():
-        found = operator(inputs, tiny)
-    assert found.is_inference()
-    assert torch.equal(found, wanted)
+        out = operator(inputs, tiny)
+    assert out.is_inference()
+    assert torch.equal(out, expected)
     with torch.no_grad():
         assert not operator(inputs, tiny).requires_grad
 
@@ -129,8 +129,8 @@ def test_inference_mode_gives_the_same_bits(operator, tiny):
 def test_autocast_changes_nothing(operator, tiny):
     inputs = operator.inputs(tiny, 2, 4, dtype=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
-        found = operator(inputs, tiny)
-    assert torch.equal(found, operator(inputs, tiny))
+        out = operator(inputs, tiny)
+    assert torch.equal(out, operator(inputs, tiny))
 
 
 def test_checkpoint_draws_the_same_mask(attention, tiny):
@@ -140,12 +140,12 @@ def test_checkpoint_draws_the_same_mask(attention, tiny):
     def function(*tensors):
         return attention(dict(zip(names, tensors)), tiny, dropout=0.5)
 
-    found = []
+    runs = []
     for run in (function, lambda *x: checkpoint(function, *x, use_reentrant=False)):
         torch.manual_seed(4)
         out = run(*inputs.values())
-        found.append((out, *torch.autograd.grad(out.square().sum(), list(inputs.values()))))
-    assert all(map(torch.equal, *found))
+        runs.append((out, *torch.autograd.grad(out.square().sum(), list(inputs.values()))))
+    assert all(map(torch.equal, *runs))
 
 
 def test_forward_mode_is_refused_and_the_reference_has_it(operator, tiny):
@@ -153,14 +153,16 @@ def test_forward_mode_is_refused_and_the_reference_has_it(operator, tiny):
     ones = {name: torch.ones_like(t) for name, t in inputs.items()}
     with pytest.raises(RuntimeError, match=r"no forward-mode derivative; the reference has one"):
         torch.func.jvp(lambda t: operator(t, tiny), (inputs,), (ones,))
-    _, found = torch.func.jvp(lambda t: operator(t, tiny, backend="reference"), (inputs,), (ones,))
+    _, derivative = torch.func.jvp(
+        lambda t: operator(t, tiny, backend="reference"), (inputs,), (ones,)
+    )
     small = {name: (t + 1e-6, t - 1e-6) for name, t in inputs.items()}
     ends = [operator({name: t[i] for name, t in small.items()}, tiny) for i in (0, 1)]
-    torch.testing.assert_close(found, (ends[0] - ends[1]) / 2e-6, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(derivative, (ends[0] - ends[1]) / 2e-6, rtol=1e-4, atol=1e-6)
 
 
 def test_forward_mode_of_a_constant_is_none(operator, tiny):
-    """Only arguments that carry a tangent are refused."""
+    """Only arguments with a tangent are errors."""
     inputs = operator.inputs(tiny, 2, 2, grad=False)
     with torch.autograd.forward_ad.dual_level():
         assert torch.equal(operator(inputs, tiny), operator(inputs, tiny))
@@ -170,28 +172,28 @@ def test_function_transforms_fail_aloud_and_work_on_the_reference(operator, tiny
     inputs = operator.inputs(tiny, 2, 2, grad=False)
     stacked = {name: torch.stack([t, 2 * t]) for name, t in inputs.items()}
     refused = r"does not run under torch.func.{}. .*backend='reference'.* GATTN_BACKEND=reference"
-    for name, transform, given in [
+    for name, transform, arguments in [
         ("vmap", torch.func.vmap, stacked),
         ("grad", torch.func.grad, inputs),
         ("grad", torch.func.jacrev, inputs),
     ]:
         with pytest.raises(RuntimeError, match=refused.format(name)):
-            transform(lambda t: operator(t, tiny).sum())(given)
-    found = torch.func.vmap(lambda t: operator(t, tiny, backend="reference"))(stacked)
-    torch.testing.assert_close(found[0], operator(inputs, tiny))
+            transform(lambda t: operator(t, tiny).sum())(arguments)
+    mapped = torch.func.vmap(lambda t: operator(t, tiny, backend="reference"))(stacked)
+    torch.testing.assert_close(mapped[0], operator(inputs, tiny))
 
 
 def test_a_gradient_of_another_dtype_or_layout_is_taken(attention, tiny):
     inputs = attention.inputs(tiny, 2, 4, dtype=torch.float32)
     wide = torch.ones(4, 2, 1, dtype=torch.float32)
     for grad in (wide.expand(attention(inputs, tiny).shape),):
-        found = attention.gradients(inputs, tiny, grad)
-        wanted = attention.gradients(inputs, tiny, grad.contiguous())
-        assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+        actual = attention.gradients(inputs, tiny, grad)
+        expected = attention.gradients(inputs, tiny, grad.contiguous())
+        assert all(torch.equal(actual[name], expected[name]) for name in expected)
     out = attention(inputs, tiny)
     out.backward(torch.ones(out.shape, dtype=torch.float64))
     for name, t in inputs.items():
-        assert torch.equal(t.grad, wanted[name]), name
+        assert torch.equal(t.grad, expected[name]), name
 
 
 @pytest.mark.skipif(bool(why_not("cpu", "cpu")), reason="the C++ kernels are not built")

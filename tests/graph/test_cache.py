@@ -1,0 +1,260 @@
+"""The cache of graphs: what is cached, by which key, and for how long."""
+
+import gc
+import sys
+import threading
+import weakref
+
+import pytest
+import scipy.sparse
+import torch
+from torch_geometric import EdgeIndex
+
+import gattn.graph.graph
+import gattn.graphs
+from gattn import Graph
+from gattn.graph import as_graph, cache
+from tests.graph.checks import SPARSE, ignore_beta
+
+
+def test_two_hundred_epochs_sort_once(sorts):
+    edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    for _ in range(200):
+        graphs = {as_graph(edge_index, 3) for _layer in range(3)}
+        assert len(graphs) == 1
+    assert len(sorts) == 1
+
+
+def test_self_loops_are_remembered_too(sorts):
+    edge_index = torch.tensor([[0, 1, 2], [1, 2, 2]])
+    looped = {as_graph(edge_index, 3, self_loops=True) for _ in range(10)}
+    assert len(looped) == 1
+    assert len(sorts) == 2
+    assert as_graph(edge_index, 3).num_edges == 3
+    assert len(sorts) == 2
+
+
+def test_self_loops_of_a_graph_are_remembered(sorts):
+    graph = Graph(torch.tensor([[0, 1, 2], [1, 2, 2]]), 3)
+    assert as_graph(graph, self_loops=True) is as_graph(graph, self_loops=True)
+    assert len(sorts) == 2
+
+
+def test_int_and_pair_of_sizes_share(sorts):
+    edge_index = torch.tensor([[0], [1]])
+    assert as_graph(edge_index, 3) is as_graph(edge_index, (3, 3))
+    assert as_graph(edge_index, 4).size == (4, 4)
+    assert len(sorts) == 2
+
+
+def test_change_in_place_is_seen(sorts):
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    before = as_graph(edge_index, 3)
+    edge_index[0, 0] = 2
+    after = as_graph(edge_index, 3)
+    assert before.edge_index.tolist() == [[0, 1], [1, 0]]
+    assert after.edge_index.tolist() == [[2, 1], [1, 0]]
+    edge_index[1] = edge_index[0]
+    assert as_graph(edge_index, 3).edge_index.tolist() == [[2, 1], [2, 1]]
+    assert len(sorts) == 3
+
+
+def test_equal_tensors_are_not_confused(sorts):
+    one, other = torch.tensor([[0], [1]]), torch.tensor([[0], [1]])
+    assert as_graph(one, 2) is not as_graph(other, 2)
+    assert len(sorts) == 2
+
+
+def test_memory_holds_neither_tensor_nor_graph():
+    gc.collect()  # what other tests left in cycles must not go between the counts
+    before = cache.size()
+    edge_index = torch.tensor([[0, 1], [1, 0]])
+    graph = weakref.ref(as_graph(edge_index, 2))
+    assert cache.size() == before + 1
+    assert graph() is not None
+    tensor = weakref.ref(edge_index)
+    del edge_index
+    gc.collect()
+    assert tensor() is None
+    assert graph() is None
+    assert cache.size() == before
+
+
+def test_reused_addresses_are_not_confused():
+    for number in range(200):
+        edge_index = torch.tensor([[number % 5], [number % 3]])
+        assert as_graph(edge_index, 5).edge_index.tolist() == edge_index.tolist()
+
+
+def test_inference_tensors_are_remembered_by_content(sorts):
+    with torch.inference_mode():
+        edge_index = torch.tensor([[0, 1], [1, 0]])
+        assert as_graph(edge_index, 2) is as_graph(edge_index, 2)
+        edge_index[0, 0] = 1
+        assert as_graph(edge_index, 2).edge_index.tolist() == [[1, 1], [1, 0]]
+    assert len(sorts) == 2
+    normal = torch.tensor([[0, 1], [1, 0]])
+    with torch.inference_mode():
+        made_inside = as_graph(normal, 2)
+        assert as_graph(normal, 2) is made_inside
+
+
+@pytest.mark.parametrize("self_loops", [False, True])
+def test_graph_made_in_inference_mode_serves_training(self_loops):
+    edge_index = torch.tensor([[0, 1, 1], [1, 0, 1]])
+    with torch.inference_mode():
+        remembered = as_graph(edge_index, 2, self_loops=self_loops)
+        inside = torch.tensor([[0, 1], [1, 0]])
+        graphs = [
+            remembered, remembered.transpose(), Graph(inside, 2), Graph(inside.int(), 2),
+            gattn.graphs.causal([2]), gattn.graphs.band([2], 1),
+            gattn.graphs.knn(torch.ones(2, 1), 1),
+        ]  # fmt: skip
+        assert all(graph.layout for graph in graphs)
+    assert as_graph(edge_index, 2, self_loops=self_loops) is remembered
+    assert remembered.kept_edges is None or not remembered.kept_edges.is_inference()
+    for graph in graphs:
+        assert not any(tensor.is_inference() for tensor in graph.layout)
+        x = torch.randn(2, 1, 4, requires_grad=True)
+        gattn.functional.dot_product_attention(x, x, x, graph).sum().backward()
+        assert x.grad is not None
+
+
+def test_other_inputs_are_laid_out_anew(sorts):
+    matrix = scipy.sparse.eye_array(3).tocsr()
+    assert as_graph(matrix) is not as_graph(matrix)
+    assert as_graph(EdgeIndex([[0], [1]], sparse_size=(2, 2))).num_edges == 1
+
+
+@SPARSE
+@ignore_beta
+def test_sparse_matrices_are_remembered(sorts, make, indices):
+    adj_t = make(torch.tensor([[0.0, 0.0], [0.0, 1.0]]))
+    for _ in range(3):
+        graph = as_graph(adj_t)
+        assert as_graph(adj_t, (2, 2), self_loops=True).num_edges == 2
+    assert len(sorts) == 3  # without size and with it, and the loops
+    assert graph.edge_index.tolist() == [[1], [1]]
+    indices(adj_t).zero_()
+    assert as_graph(adj_t).edge_index.sum() == 1
+    assert as_graph(adj_t) is not graph
+    assert as_graph(adj_t) is as_graph(adj_t)
+
+
+@SPARSE
+@ignore_beta
+def test_memory_holds_no_sparse_matrix(make, indices):
+    gc.collect()  # what other tests left in cycles must not go between the counts
+    before = cache.size()
+    adj_t = make(torch.eye(3))
+    graph = weakref.ref(as_graph(adj_t))
+    assert cache.size() == before + 1
+    del adj_t
+    gc.collect()
+    assert graph() is None
+    assert cache.size() == before
+
+
+def test_other_memory_in_a_sparse_matrix_is_seen():
+    adj_t = torch.eye(3).to_sparse()
+    before = as_graph(adj_t)
+    adj_t.data = torch.ones(3, 3).to_sparse()
+    assert as_graph(adj_t).num_edges == 9
+    assert before.num_edges == 3
+
+
+def test_edge_index_class_is_remembered(sorts):
+    edge_index = EdgeIndex([[0, 1], [1, 0]], sparse_size=(2, 2))
+    assert as_graph(edge_index) is as_graph(edge_index)
+    assert len(sorts) == 1
+
+
+def test_errors_are_not_remembered():
+    edge_index = torch.tensor([[0, 5], [1, 0]])
+    for _ in range(2):
+        with pytest.raises(ValueError, match="got 5 at edge 1"):
+            as_graph(edge_index, 3)
+    assert as_graph(edge_index, 6).num_edges == 2
+
+
+def test_threads_share_the_memory():
+    tensors = [torch.tensor([[0, k % 4], [1, 0]]) for k in range(20)]
+    errors = []
+
+    def work():
+        try:
+            for _ in range(30):
+                for k, tensor in enumerate(tensors):
+                    graph = as_graph(tensor, 4, self_loops=k % 2 == 0)
+                    assert graph.size == (4, 4)
+                    edges = torch.tensor([[k % 4], [0]])
+                    assert as_graph(edges, 4).edge_index.tolist() == edges.tolist()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    for tensor in tensors:
+        assert torch.equal(as_graph(tensor, 4).edge_index, tensor)
+
+
+def test_what_is_made_of_numbers_alone_is_kept_in_a_small_number():
+    built = []
+
+    def build(number):
+        return cache.cached(None, ("a number", number), lambda: built.append(number) or number)
+
+    for _ in range(3):
+        assert [build(number) for number in range(4)] == list(range(4))
+    assert built == list(range(4))
+    for number in range(100):
+        build(number)
+    assert build(0) == 0
+    assert built[-1] == 0  # forgotten, and built again
+
+
+def test_threads_share_what_is_made_of_numbers_alone():
+    errors, before = [], sys.getswitchinterval()
+
+    def work(seed):
+        try:
+            for step in range(3000):
+                number = (seed * 7 + step) % 20
+                assert cache.cached(None, ("threads", number), lambda n=number: n) == number
+        except Exception as error:
+            errors.append(error)
+
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not errors
+
+
+def test_only_the_last_of_several_is_kept_and_holds_nothing_alive():
+    graph, other = (Graph(torch.tensor([[0], [1]]), 2) for _ in range(2))
+    kinds, built = [torch.tensor([k]) for k in range(2)], []
+
+    def build(kind, number=1):
+        return cache.cached_last(graph, "test", (kind, other, number), lambda: built.append(1))
+
+    for _ in range(2):
+        build(kinds[0])
+    assert len(built) == 1
+    build(kinds[1])
+    build(kinds[0])
+    build(kinds[0], 2)
+    assert len(built) == 4
+    gone = weakref.ref(kinds[0])
+    del kinds
+    gc.collect()
+    assert gone() is None

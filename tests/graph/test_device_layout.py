@@ -1,0 +1,129 @@
+"""Layouts on devices without the C++ kernels, and the statistics of layouts."""
+
+import re
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import gattn.graph.graph
+import gattn.graphs
+from gattn import Graph
+from gattn.kernels import cpu
+from gattn.layout import stats
+from gattn.layout.layout import Layout, without_stats
+from tests.graph.checks import CASES, assert_same_graph
+
+
+class Waits(TorchDispatchMode):
+    """Count the numbers that the host reads from tensors."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function is torch.ops.aten._local_scalar_dense.default
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Lay out as on a device that the C++ extension does not serve."""
+    monkeypatch.setattr(cpu, "serves", lambda device: False)
+
+
+@CASES
+def test_elsewhere_the_layout_is_the_same(case, monkeypatch):
+    expected = Graph(case.edge_index, case.size)
+    monkeypatch.setattr(cpu, "serves", lambda device: False)
+    actual = Graph(case.edge_index, case.size)
+    assert_same_graph(actual, expected)
+    looped = actual.with_self_loops()
+    assert torch.equal(looped.edge_index, expected.with_self_loops().edge_index)
+    for graph in (actual, looped, actual.transpose(), looped.transpose()):
+        layout = graph.layout
+        for transposed, offsets in ((False, layout.rowptr), (True, layout.colptr)):
+            assert stats.max_degree(layout, transposed) >= int(stats.max_row_size(offsets))
+            assert stats.max_row_size(offsets) == max([*offsets.diff().tolist(), 0])
+
+
+def test_elsewhere_a_graph_is_read_at_once(elsewhere):
+    edges = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 1]])
+    with Waits() as waits:
+        graph = Graph(edges, 3)
+    assert waits.count == 0  # a list of all that has to be known is read in one piece
+    assert graph.layout.stats[:2].tolist() == [2, 2]
+    with Waits() as waits:
+        graph.with_self_loops()
+    assert waits.count == 1  # whether there are loops
+
+
+def degrees(graph):
+    """Return the largest in-degree and out-degree that the statistics contain, or None."""
+    return [stats.max_degree(graph.layout), stats.max_degree(graph.layout, transposed=True)]
+
+
+def test_the_largest_degrees_go_along_to_a_device():
+    graph = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]]), 3)
+    moved = graph.to("meta")  # a device from which nothing can be read
+    assert degrees(moved) == [3, 2]
+    assert degrees(moved.transpose()) == [2, 3]
+    more = stats.inherit_stats(moved.layout, without_stats(*moved.layout[:6]), extra_edges=1)
+    assert degrees(Graph.from_layout(more)) == [4, 3]
+    unknown = Graph.from_layout(without_stats(*moved.layout[:6]))
+    assert degrees(unknown) == degrees(unknown.transpose()) == [None, None]
+
+
+@CASES
+def test_the_largest_degrees_are_bounds(case):
+    graph = case.graph()
+    others = [graph.with_self_loops(), graph.transpose(), graph.incidence(), Graph(graph)]
+    for other_graph in (
+        graph,
+        *others,
+        graph.with_self_loops().transpose(),
+        graph.to("meta").to("meta"),
+    ):
+        if other_graph.device.type == "cpu":
+            bounds = other_graph.in_degree(), other_graph.out_degree()
+            assert [max([*b.tolist(), 0]) <= d for b, d in zip(bounds, degrees(other_graph))] == [
+                1,
+                1,
+            ]
+    blocks = gattn.graphs.bipartite([2, 0, 1], [3, 9, 4])
+    assert blocks.layout.stats[:2].tolist() == [4, 2]
+    assert gattn.graphs.complete([0, 0]).layout.stats[:2].tolist() == [0, 0]
+
+
+def test_facts_travel_with_the_layout_and_no_copy_of_them_counts():
+    """torch.compile replays a CUDA graph with other inputs than those it was recorded with."""
+    graph = gattn.graphs.complete([3, 4])
+    layout = graph.layout
+    assert stats.max_degree(layout) == 4
+    assert stats.band_density(layout) == 25 / (64 * 7)
+    assert stats.get_stat(layout.stats, stats.BAND_AREA) == 64 * 7
+    copy = layout._replace(stats=layout.stats.clone())
+    assert stats.get_stat(copy.stats, stats.MAX_IN_DEGREE) is None
+    assert stats.band_density(copy) is None
+    stats.set_stat(copy.stats, stats.MAX_IN_DEGREE, 0)  # written nowhere
+    assert torch.equal(copy.stats, layout.stats)
+    assert stats.are_valid(Graph.from_layout(copy).layout.stats)
+    assert stats.band_density(without_stats(*layout[:6])) is None
+    assert graph.layout.stats._version == 0  # backward reads what forward saved
+
+
+def test_compiled_code_tells_nothing_of_its_layouts():
+    source, destination = torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]])
+    result = torch.ops.gattn.build_layout(source, destination, 3, 3)
+    assert len(result) == len(Layout._fields)
+    assert result[6].numel() == result[7].numel() == 0
+
+
+@pytest.mark.parametrize(("edges", "message"), [
+    ([[0, 3], [1, 1]], "source indices must be in [0, 3); got 3 at edge 1"),
+    ([[-1, 3], [1, 1]], "source indices must be in [0, 3); got -1 at edge 0"),
+    ([[0, 1], [1, 2]], "destination indices must be in [0, 2); got 2 at edge 1"),
+    ([[0, 1], [1, -(2**33)]], "destination indices must be in [0, 2); got -8589934592 at edge 1"),
+])  # fmt: skip
+def test_elsewhere_indices_are_checked(edges, message, elsewhere):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Graph(torch.tensor(edges), (3, 2))

@@ -1,0 +1,105 @@
+"""Graphs of NetworkX and SciPy, in both directions."""
+
+import networkx
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from torch_geometric.utils import from_scipy_sparse_matrix
+
+import gattn
+from gattn import graphs
+from gattn.testing import awkward_graphs
+from tests.graphs.checks import pairs
+
+
+def test_networkx_both_ways():
+    for case in awkward_graphs():
+        graph = case.graph()
+        result = graphs.to_networkx(graph)
+        if case.size[0] != case.size[1]:
+            sources = [node for node, part in result.nodes(data="bipartite") if part == 0]
+            assert len(sources) == case.size[0]
+            assert result.number_of_nodes() == sum(case.size)
+            continue
+        again = graphs.from_networkx(result)
+        assert again.size == graph.size
+        assert sorted(pairs(again)) == sorted(pairs(graph))
+        by_key = {key: (j, i) for j, i, key in result.edges(keys=True)}
+        assert [by_key[key] for key in range(graph.num_edges)] == pairs(graph)
+
+
+def test_from_networkx_of_any_kind():
+    undirected = networkx.Graph([("a", "b"), ("b", "b")])
+    assert pairs(graphs.from_networkx(undirected)) == [(0, 1), (1, 0), (1, 1)]
+    multi = networkx.MultiDiGraph([(5, 7), (5, 7), (7, 5)])
+    assert pairs(graphs.from_networkx(multi)) == [(0, 1), (0, 1), (1, 0)]
+    assert graphs.from_networkx(networkx.Graph()).size == (0, 0)
+    with pytest.raises(TypeError, match="networkx graph; got list"):
+        graphs.from_networkx([(0, 1)])
+
+
+WEIGHTED = [(0, 1, {"weight": 2.0, "kind": 7}), (1, 1, {"weight": 3.0}), (2, 1, {"weight": 4.0})]
+
+
+@pytest.mark.parametrize("make", [networkx.Graph, networkx.DiGraph, networkx.MultiGraph])
+def test_features_of_a_networkx_graph_lie_along_its_edges(make):
+    stored = make(WEIGHTED)
+    graph, weight = gattn.Graph(stored), graphs.edge_features(stored)
+    assert weight.shape == (graph.num_edges, 1)
+    order = list(stored.nodes)
+    for (source, destination), actual in zip(pairs(graph), weight.flatten().tolist(), strict=True):
+        ends = order[source], order[destination]
+        assert actual == next(iter(w["weight"] for *e, w in WEIGHTED if set(e) == set(ends)))
+    both = graphs.edge_features(stored, ["weight", "kind"], default=-1, dtype=torch.float64)
+    assert both[:, 0].tolist() == weight.flatten().tolist()
+    assert set(both[:, 1].tolist()) == {7.0, -1.0}
+    with pytest.raises(ValueError, match=r"every edge must have 'kind' .*at edge \[1, 1\]"):
+        graphs.edge_features(stored, "kind")
+    stored.add_edge(2, 2, weight="heavy")
+    with pytest.raises(TypeError, match=r"'weight' must be a number; got 'heavy' at edge \[2, 2\]"):
+        graphs.edge_features(stored)
+    assert graphs.edge_features(make()).shape == (0, 1)
+
+
+def test_features_of_a_scipy_matrix():
+    stored = scipy.sparse.csr_array(np.array([[0.0, 5.0], [6.0, 7.0]]))
+    graph, weight = gattn.Graph(stored), graphs.edge_features(stored)
+    dense = torch.tensor(stored.toarray())
+    source, destination = graph.edge_index
+    assert weight.flatten().tolist() == dense[source, destination].tolist()
+    with pytest.raises(TypeError, match="networkx graph or a SciPy matrix; got Tensor"):
+        graphs.edge_features(torch.eye(2))
+
+
+SCIPY = [
+    scipy.sparse.coo_array, scipy.sparse.csr_array, scipy.sparse.csc_array,
+    scipy.sparse.coo_matrix, scipy.sparse.csr_matrix, scipy.sparse.csc_matrix,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SCIPY)
+def test_a_scipy_matrix_has_the_direction_of_networkx_and_pyg(kind):
+    stored = networkx.DiGraph()
+    stored.add_nodes_from(range(4))
+    stored.add_weighted_edges_from([(2, 0, 5.0), (0, 1, 2.0), (0, 3, 3.0), (1, 2, 7.0), (3, 3, 1)])
+    matrix = kind(networkx.to_scipy_sparse_array(stored))
+    pairs, expected = from_scipy_sparse_matrix(matrix)
+    graph, weight = gattn.Graph(matrix), graphs.edge_features(matrix)
+    assert graph.edge_index.tolist() == pairs.tolist()
+    assert weight.flatten().tolist() == expected.tolist()
+    of_networkx = dict(zip(stored.edges, graphs.edge_features(stored).flatten().tolist()))
+    of_matrix = dict(zip(zip(*graph.edge_index.tolist()), weight.flatten().tolist()))
+    assert of_matrix == of_networkx
+
+
+@pytest.mark.parametrize("kind", SCIPY)
+def test_a_scipy_matrix_of_two_kinds_of_nodes_has_a_row_for_each_source(kind):
+    graph = gattn.Graph(kind(([1.0, 1.0], ([0, 2], [1, 0])), shape=(3, 2)))
+    assert graph.size == (3, 2)
+    assert sorted(zip(*graph.edge_index.tolist())) == [(0, 1), (2, 0)]
+
+
+def test_a_scipy_array_of_another_dimension_is_refused():
+    with pytest.raises(ValueError, match=r"SciPy matrix of edges must have 2 dimensions; .*\(3,\)"):
+        gattn.Graph(scipy.sparse.coo_array(np.array([0.0, 1.0, 2.0])))

@@ -1,0 +1,342 @@
+"""The report of a conversion: layers with and without a twin, subclasses, log messages."""
+
+import copy
+import importlib
+import inspect
+import logging
+import pkgutil
+import re
+import types
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch_geometric.nn import attention
+from torch_geometric.nn.aggr import utils as aggr_utils
+from torch_geometric.nn.models import visnet
+
+import gattn.nn
+from gattn.conversion import (
+    CONDITIONAL,
+    REBUILT,
+    TWINS,
+    UNSUPPORTED,
+    conversion_report,
+    convert,
+)
+from tests.conversion import MyGATConv, every_layer
+
+
+def test_what_cannot_be_replaced_is_left_and_told(caplog):
+    patched = pyg.GATConv(8, 8)
+    patched.message = types.MethodType(lambda self, x_j, alpha: x_j, patched)
+    odd = pyg.GPSConv(8, pyg.GATConv(8, 8), attn_kwargs={"add_zero_attn": True})
+    model = torch.nn.ModuleDict(
+        {
+            "plain": pyg.GATConv(8, 8),
+            "mine": MyGATConv(8, 8),
+            "patched": patched,
+            "odd": odd,
+            "pool": pyg.MemPooling(8, 8, 2, 2),
+            "gcn": pyg.GCNConv(8, 8),
+            "mha": torch.nn.MultiheadAttention(8, 2),
+        }
+    )
+    outputs = {key: model[key] for key in ("mine", "patched", "odd", "pool", "gcn", "mha")}
+    with caplog.at_level(logging.INFO, logger="gattn"):
+        convert(model)
+    assert all(model[key] is module for key, module in outputs.items())
+    report = conversion_report(model)
+    assert report.replaced == {"plain": "GATConv", "odd.conv": "GATConv"}
+    assert report.left == {
+        "mine": "a subclass of GATConv, which overrides message",
+        "patched": "its message was replaced on the instance",
+        "odd": "its attention has options other than bias and dropout",
+        "pool": "gattn has no MemPooling of the same parameters",
+        "mha": "gattn has no MultiheadAttention of the same parameters",
+    }
+    assert caplog.messages == [str(report)]
+    assert "not replaced, 5: mine (a subclass of GATConv" in str(report)
+
+
+def _unmade(kind):
+    """Return a module without its constructor, which needs a library that is not installed."""
+    module = kind.__new__(kind)
+    torch.nn.Module.__init__(module)
+    return module
+
+
+ATTENDS = {
+    "ASAPooling": lambda: pyg.ASAPooling(8),
+    "CuGraphGATConv": lambda: _unmade(pyg.CuGraphGATConv),
+    "DNAConv": lambda: pyg.DNAConv(8),
+    "DenseGATConv": lambda: pyg.DenseGATConv(8, 8),
+    "FeaStConv": lambda: pyg.FeaStConv(8, 8),
+    "JumpingKnowledge": lambda: pyg.JumpingKnowledge("lstm", 8, 2),
+    "LPAttLayer": lambda: pyg.LPFormer(8, 8).att_layers[0],
+    "MemPooling": lambda: pyg.MemPooling(8, 8, 2, 2),
+    "MultiheadAttention": lambda: torch.nn.MultiheadAttention(8, 2),
+    "MultiheadAttentionBlock": lambda: aggr_utils.MultiheadAttentionBlock(8),
+    "PatchTransformerAggregation": lambda: pyg.PatchTransformerAggregation(8, 8, 2, 8, 1),
+    "PerformerAttention": lambda: attention.PerformerAttention(8, 2),
+    "QFormer": lambda: attention.QFormer(8, 8, 8, 2, 1),
+    "ViS_MP": lambda: visnet.ViS_MP(2, 8, 5.0, None, False),
+}
+"""Everything in torch and PyG that attends and has no twin."""
+
+
+def test_every_attention_without_a_twin_is_known():
+    assert set(ATTENDS) == UNSUPPORTED
+    assert set(CONDITIONAL) < UNSUPPORTED
+
+
+@pytest.mark.parametrize("name", ATTENDS)
+def test_attention_without_a_twin_is_left_and_told(name):
+    module = ATTENDS[name]()
+    model = torch.nn.ModuleDict({"known": pyg.GATConv(8, 8), "other": module})
+    convert(model)
+    assert model["other"] is module
+    report = conversion_report(model)
+    assert report.replaced == {"known": "GATConv"}
+    assert report.left == {"other": f"gattn has no {name} of the same parameters"}
+    subclass = type("Mine", (type(module),), {})
+    if name != "CuGraphGATConv":
+        assert conversion_report(_retyped(module, subclass)).left
+
+
+def _retyped(module, kind):
+    module = copy.copy(module)
+    module.__class__ = kind
+    return module
+
+
+DOES_NOT_ATTEND = {
+    "ClusterPooling": "scores of edges decide which are merged",
+    "DMoNPooling": "assigns nodes to clusters",
+    "DiffGroupNorm": "assigns nodes to groups",
+    "EdgePooling": "scores of edges decide which are merged",
+    "NeuralFingerprint": "a distribution over the positions of a fingerprint",
+    "PRBCDAttack": "an attack",
+    "ProteinMPNN": "a distribution over amino acids",
+    "RENet": "a distribution over entities",
+    "SelectTopK": "scores of nodes decide which are kept",
+    "SignedGCN": "a distribution over signs",
+}
+MADE_OF_WHAT_ATTENDS = {
+    "Attention",
+    "InducedSetAttentionBlock",
+    "MultiAggregation",
+    "MultiHead",
+    "PerformerProjection",
+    "PoolingByMultiheadAttention",
+    "SetAttentionBlock",
+    "ViSNetBlock",
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_nothing_in_pyg_that_attends_is_unknown():
+    """Every layer of PyG that takes a softmax or calls attention is in one of the lists."""
+    names = {kind.__name__ for kind in (*TWINS, *REBUILT)} | UNSUPPORTED
+    names |= MADE_OF_WHAT_ATTENDS | set(DOES_NOT_ATTEND)
+    signs = re.compile(r"softmax\(|MultiheadAttention\b|scaled_dot_product|[Aa]ttention\w*\(")
+    for package in (pyg, importlib.import_module("torch_geometric.contrib.nn")):
+        submodules = list(pkgutil.walk_packages(package.__path__, f"{package.__name__}."))
+        assert submodules, package.__name__
+        for module_info in submodules:
+            module = importlib.import_module(module_info.name)
+            for name, kind in vars(module).items():
+                is_defined_here = inspect.isclass(kind) and kind.__module__ == module_info.name
+                if is_defined_here and issubclass(kind, torch.nn.Module) and name not in names:
+                    assert not signs.search(inspect.getsource(kind)), kind
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        pyg.JumpingKnowledge("cat"),
+        pyg.MultiAggregation(["sum", "max"]),
+        pyg.GENConv(8, 8, aggr="add"),
+        pyg.SAGPooling(8),
+    ],
+    ids=lambda module: type(module).__name__,
+)
+def test_what_does_not_attend_is_not_told_of(module):
+    report = conversion_report(torch.nn.ModuleList([pyg.GATConv(8, 8), module]))
+    assert report.left == {}
+    assert report.convertible == {"0": "GATConv"}
+
+
+def test_attention_inside_of_other_modules_is_told_by_its_path():
+    changed = pyg.Polynormer(8, 8, 8, local_layers=1, global_layers=1, local_attn=True)
+    changed.global_attn[0] = attention.PerformerAttention(8, 2)
+    models = {
+        "polynormer": changed,
+        "encoder": torch.nn.TransformerEncoderLayer(8, 2),
+        "both": pyg.MultiAggregation(
+            ["sum", "max"], mode="attn", mode_kwargs={"in_channels": 8, "out_channels": 8,
+                                                      "num_heads": 2},
+        ),
+        "pool": pyg.SAGPooling(8, GNN=pyg.GATConv),
+        "gen": pyg.GENConv(8, 8),
+    }  # fmt: skip
+    report = conversion_report(convert(torch.nn.ModuleDict(models)))
+    assert report.replaced == {
+        "polynormer.local_convs.0": "GATConv",
+        "pool.gnn": "GATConv",
+        "gen.aggr_module": "SoftmaxAggregation",
+    }
+    has_no = "gattn has no {} of the same parameters".format
+    assert report.left == {
+        "polynormer": f"its global_attn.0 is not replaced: {has_no('PerformerAttention')}",
+        "encoder.self_attn": has_no("MultiheadAttention"),
+        "both.multihead_attn": has_no("MultiheadAttention"),
+    }
+
+
+@pytest.mark.parametrize("package", [pyg, gattn.nn])
+def test_performer_attention_inside_of_gps_is_told(package):
+    model = package.GPSConv(8, pyg.GATConv(8, 8), heads=2, attn_type="performer")
+    report = conversion_report(model)
+    reason = "its attention is a PerformerAttention, which gattn does not have"
+    assert (report.replaced, report.left) == ({}, {"": reason})
+    assert report.convertible == {"conv": "GATConv"}
+    converted = conversion_report(convert(model))
+    assert (converted.replaced, converted.left) == (report.convertible, report.left)
+
+
+def test_nothing_runs_on_gattn_where_gps_has_performer_attention_alone():
+    model = pyg.GPSConv(8, None, heads=2, attn_type="performer")
+    with pytest.warns(UserWarning, match="replaced nothing: gattn runs 0 attention layers"):
+        assert convert(model) is model
+
+
+def test_the_local_layer_of_gps_is_told_of_by_itself():
+    local = pyg.FeaStConv(8, 8)
+    report = conversion_report(pyg.GPSConv(8, local, heads=2))
+    assert report.convertible == {"": "GPSConv"}
+    assert report.left == {"conv": "gattn has no FeaStConv of the same parameters"}
+
+
+def test_before_and_after_tell_of_the_same_layers():
+    samples = list(every_layer())
+    assert samples
+    for layer, _ in samples:
+        before = conversion_report(layer)
+        after = conversion_report(convert(layer))
+        assert set(before.convertible) == set(after.replaced)
+        assert (before.replaced, before.left, after.convertible, after.left) == ({}, {}, {}, {})
+
+
+def test_what_pyg_does_not_have_runs_on_gattn_too():
+    model = torch.nn.ModuleDict(
+        {
+            "block": gattn.nn.TransformerBlock(8, heads=2),
+            "readout": gattn.nn.LearnedQueryReadout(8, 8),
+            "sets": gattn.nn.SetAttentionBlock(8),
+            "pool": gattn.nn.SetTransformerReadout(8),
+            "linear": gattn.nn.LinearAttention(8),
+        }
+    )
+    report = conversion_report(model)
+    assert report.replaced == {
+        "block.attention": "GraphAttention",
+        "readout": "LearnedQueryReadout",
+        "sets.mab": "MultiheadAttentionBlock",
+        "pool": "SetTransformerReadout",
+        "linear": "LinearAttention",
+    }
+    assert report.left == {}
+    assert "seen" not in str(report)
+
+
+class Plain(pyg.GATConv):
+    """A subclass of the same layer with another name."""
+
+
+class Weighted(MyGATConv):
+    def __init__(self, channels):
+        super().__init__(channels, channels)
+        self.scale = 2.0
+
+    def forward(self, x, edge_index, temperature=1.0):
+        return super().forward(x / temperature, edge_index)
+
+    def anneal(self):
+        self.scale /= 2
+
+
+def test_a_subclass_is_left_with_what_it_overrides():
+    model = torch.nn.ModuleDict({"a": Plain(8, 8), "b": Weighted(8), "c": pyg.GATConv(8, 8)})
+    report = conversion_report(convert(model))
+    assert report.replaced == {"c": "GATConv"}
+    assert report.left == {
+        "a": "a subclass of GATConv, which may change what it computes",
+        "b": "a subclass of GATConv, which overrides __init__, forward, message",
+    }
+    assert "seen" not in str(report)
+
+
+def test_a_subclass_of_gattn_s_layer_counts_as_gattn_s():
+    class Mine(gattn.nn.GATConv):
+        pass
+
+    model = torch.nn.Sequential(Mine(8, 8))
+    report = conversion_report(convert(model))
+    assert report.replaced == {"0": "Mine"}
+
+
+def test_a_report_tells_which_layers_run_edge_by_edge_and_why():
+    class Doubled(gattn.nn.GATConv):
+        def message(self, x_j, alpha):
+            return 2 * alpha.unsqueeze(-1) * x_j
+
+    layers = {"plain": gattn.nn.GATConv(4, 4), "hooked": gattn.nn.GATConv(4, 4)}
+    layers |= {"doubled": Doubled(4, 4), "own": gattn.nn.GraphAttention(4, score=torch.add)}
+    layers["hooked"].register_message_forward_hook(lambda layer, inputs, out: None)
+    report = conversion_report(torch.nn.ModuleDict(layers))
+    assert report.replaced.keys() == layers.keys()
+    assert report.edge_by_edge == {n: x.slow_path_reason for n, x in layers.items() if n != "plain"}
+    assert report.edge_by_edge["doubled"] == "Doubled overrides message"
+    assert "\nedge by edge, as slow as PyG, 3: hooked (a hook on message" in str(report)
+
+
+def test_a_report_before_conversion_tells_what_would_be_replaced():
+    parts = [pyg.GPSConv(8, pyg.GATConv(8, 8), heads=2), MyGATConv(8, 8)]
+    model = torch.nn.ModuleList(parts)
+    report = conversion_report(model)
+    assert report.replaced == {}
+    assert report.convertible == {"0": "GPSConv", "0.conv": "GATConv"}
+    assert set(report.left) == {"1"}
+    assert "gattn.convert would replace 2 attention layers: 0 (GPSConv), 0.conv" in str(report)
+    converted = conversion_report(convert(model))
+    assert (converted.replaced, converted.left) == (report.convertible, report.left)
+
+
+def test_replacing_nothing_warns_and_tells_what_was_seen():
+    class Hidden(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convs = [pyg.GATConv(8, 8)]
+            self.lins = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(2))
+            self.mine = MyGATConv(8, 8)
+
+    model = Hidden()
+    with pytest.warns(UserWarning, match=r"replaced nothing") as caught:
+        assert convert(model) is model
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    message = str(caught[0].message)
+    assert "ModuleList" in message
+    for part in ("runs 0 attention layers", "mine (a subclass of GATConv", "2 Linear", "1 Hidden"):
+        assert part in message
+        assert part in str(conversion_report(model))
+
+
+@pytest.mark.parametrize(
+    "build", [lambda: gattn.nn.GATConv(8, 8), lambda: gattn.nn.LearnedQueryReadout(8, 8)]
+)
+def test_a_model_of_gattn_s_own_layers_warns_of_nothing(build):
+    model = torch.nn.ModuleList([build()])
+    assert convert(model) is model  # warnings are errors here
+    assert conversion_report(model).left == {}
