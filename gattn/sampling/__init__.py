@@ -5,7 +5,6 @@ Destinations of the first k hops are thus the first nodes of the batch, and thei
 first edges. The bipartite graph of every layer is a prefix of the same rows and is never sorted.
 """
 
-from gattn.sampling.batch import Sample, TypedSample
-from gattn.sampling.neighbors import NeighborSampler, TypedNeighborSampler
+from gattn.lazy import attach
 
-__all__ = ["NeighborSampler", "Sample", "TypedNeighborSampler", "TypedSample"]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
