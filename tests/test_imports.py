@@ -3,8 +3,12 @@
 import json
 import subprocess
 import sys
+from functools import cache
+from pathlib import Path
 
 import pytest
+
+from gattn.molecules import MoleculeRegressor
 
 COMPILER = ("torch._dynamo", "torch._inductor", "torch.onnx", "sympy")
 PYG = ("torch_geometric", *COMPILER)
@@ -29,6 +33,7 @@ atexit.register(lambda: print("modules:", json.dumps(sorted(sys.modules))))
 """
 
 
+@cache
 def modules_after(code: str, *arguments: str) -> set[str]:
     """Return the names in ``sys.modules`` when a new interpreter has run the code."""
     command = [sys.executable, "-c", REPORT + code, *arguments]
@@ -76,6 +81,25 @@ def test_layers_import_pyg_and_nothing_else() -> None:
     modules = modules_after("import gattn; gattn.nn.GATConv, gattn.models.GAT")
     assert "torch_geometric" in modules
     assert imported(modules - pyg, (*LIBRARY, *COMPILER)) == []
+
+
+PREDICT = """
+import sys
+from gattn.molecules.runs.predict import predict_table
+predict_table(*sys.argv[1:])
+"""
+
+
+def test_prediction_of_molecules_imports_torch_and_rdkit(tmp_path: Path) -> None:
+    smiles = ["C" * n + "O" for n in range(1, 25)]
+    model = MoleculeRegressor(epochs=1, width=16, heads=2).fit(smiles, range(24))
+    model.save(tmp_path / "model")
+    table = tmp_path / "table.csv"
+    table.write_text("smiles\nCCO\nc1ccccc1\n")
+    modules = modules_after(PREDICT, str(tmp_path / "model"), str(table), str(tmp_path / "out.csv"))
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
+    unexpected = {*PYG, *LIBRARY} - {"msgspec", "rdkit", "safetensors"}
+    assert imported(modules - modules_after("import torch"), tuple(unexpected)) == []
 
 
 RUN = "import sys; sys.argv[0] = 'gattn'; from gattn.cli import main; main()"

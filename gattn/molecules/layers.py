@@ -89,10 +89,10 @@ class BondAttention(nn.Module):
     def __init__(self, in_channels: int, out_channels: int, heads: int, edge_dim: int) -> None:
         super().__init__()
         width = heads * out_channels
-        self.lin = _glorot_linear(in_channels, width)
+        self.lin = _GlorotLinear(in_channels, width, bias=False)
         self.att_src = Parameter(torch.empty(1, heads, out_channels))
         self.att_dst = Parameter(torch.empty(1, heads, out_channels))
-        self.lin_edge = _glorot_linear(edge_dim, width)
+        self.lin_edge = _GlorotLinear(edge_dim, width, bias=False)
         self.att_edge = Parameter(torch.empty(1, heads, out_channels))
         self.bias = Parameter(torch.zeros(width))
         # GATConv draws the weights of its maps twice: the same seed gives the same parameters.
@@ -196,10 +196,11 @@ def sum_atoms(x: Tensor, batch: Tensor, molecules: int) -> Tensor:
     return x.new_zeros(molecules, x.shape[1]).scatter_add_(0, batch[:, None].expand_as(x), x)
 
 
-def _glorot_linear(in_channels: int, out_channels: int) -> nn.Linear:
-    linear = nn.Linear(in_channels, out_channels, bias=False, device="meta").to_empty(device="cpu")
-    _draw_glorot(linear.weight)
-    return linear
+class _GlorotLinear(nn.Linear):
+    """A linear map whose weight is drawn as Glorot and Bengio (AISTATS 2010) draw it."""
+
+    def reset_parameters(self) -> None:
+        _draw_glorot(self.weight)
 
 
 def _draw_glorot(parameter: Tensor) -> None:
