@@ -63,7 +63,7 @@ class Side(NamedTuple):
     environment: dict[str, str]
 
     def run(self, *arguments: str) -> Time:
-        """Run the interpreter with arguments; raise RuntimeError if it fails."""
+        """Run the interpreter with arguments; raise RuntimeError for an unexpected exit code."""
         command = [self.python, *arguments]
         begin = time.perf_counter()
         with tempfile.TemporaryFile() as output:
@@ -73,7 +73,7 @@ class Side(NamedTuple):
             _, status, usage = os.wait4(process.pid, 0)
             wall = time.perf_counter() - begin
             process.returncode = os.waitstatus_to_exitcode(status)
-            if process.returncode not in (0, 2):  # 2 reports an error of the arguments
+            if process.returncode != (2 if arguments[-1] == "predict" else 0):
                 output.seek(0)
                 raise RuntimeError(f"{command} failed:\n{output.read().decode()}")
         return Time(usage.ru_utime + usage.ru_stime, wall)
@@ -97,7 +97,7 @@ class Side(NamedTuple):
         """Split a command line, and fill in the folders and the name of a new file."""
         line = line.replace("MOLECULES", str(self.folder / "molecules"))
         line = line.replace("NODES", str(self.folder / "nodes"))
-        return line.replace("OUT", str(self.folder / f"out-{number}.csv")).split()
+        return line.replace("OUT", str(self.folder / f"{line.split()[0]}-{number}.csv")).split()
 
 
 def main(arguments: Sequence[str]) -> None:
