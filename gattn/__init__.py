@@ -1,30 +1,10 @@
-"""Graph attention for PyTorch: layers, functions and models on any graph."""
+"""Graph attention for PyTorch: layers, functions and models on any graph.
 
-from gattn import data, functional, graphs, models, nn, transforms
-from gattn.conversion import ConversionReport, conversion_report, convert
-from gattn.graph import Graph
-from gattn.inspection import PathRecord, PathReport, explain_path
-from gattn.ops.registration.backend import backend_info
-from gattn.registration import register_graphgym, register_readouts
+A name is imported at its first use: ``import gattn`` imports neither PyTorch nor its operators.
+"""
+
+from gattn.lazy import attach
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "ConversionReport",
-    "Graph",
-    "PathRecord",
-    "PathReport",
-    "__version__",
-    "backend_info",
-    "conversion_report",
-    "convert",
-    "data",
-    "explain_path",
-    "functional",
-    "graphs",
-    "models",
-    "nn",
-    "register_graphgym",
-    "register_readouts",
-    "transforms",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,11 +1,14 @@
-"""Public names are listed here and documented; importing gattn stays light."""
+"""Public names are listed here and documented."""
 
 import importlib
 import inspect
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
+
+import gattn
+
+ROOT = Path(gattn.__file__).parent
 
 PUBLIC = {
     "gattn": """
@@ -59,22 +62,6 @@ PUBLIC = {
         AddDegree AddExpander AddLaplacianEigenvectorPE AddPosition AddRandomWalkPE
         AddRelativeRandomWalkPE AddShortestPaths AddSinusoidalPE""",
 }
-HEAVY = (
-    *("triton", "rdkit", "scipy", "sklearn", "matplotlib", "pandas"),
-    *("pyarrow", "networkx", "safetensors", "tomlkit", "typer", "rich", "jinja2", "optuna", "tqdm"),
-    *("joblib", "msgspec"),
-)
-
-
-ABOVE = (
-    "gattn.distributed",
-    "gattn.testing",
-    "gattn.draw",
-    "gattn.training",
-    "gattn.molecules",
-    "gattn.nodes",
-    "gattn.cli",
-)
 
 
 def public_things():
@@ -98,32 +85,22 @@ def test_public_names_are_pinned(name):
 
 
 def test_every_public_module_is_pinned():
-    import gattn
-
-    modules = {
-        f"gattn.{name}" for name, value in vars(gattn).items()
-        if inspect.ismodule(value) and not name.startswith("_") and hasattr(value, "__all__")
-    }  # fmt: skip
-    assert modules <= set(PUBLIC)
+    stubs = {path.parent.relative_to(ROOT.parent) for path in ROOT.rglob("__init__.pyi")}
+    assert {".".join(folder.parts) for folder in stubs} == set(PUBLIC) - {"gattn.functional"}
 
 
-@pytest.mark.slow  # it starts an interpreter, and that imports everything
-def test_import_is_light():
-    """Importing gattn loads no heavy module, except those that torch_geometric loads."""
-    code = f"""
-import sys
-import torch_geometric.nn
-before = set(sys.modules)
-import gattn, gattn.data
-for heavy in {HEAVY}:
-    found = [name for name in set(sys.modules) - before if name.split(".")[0] == heavy]
-    assert not found, found
-assert "gattn.kernels.triton" not in sys.modules
-found = [name for name in sys.modules if name.startswith({ABOVE})]
-assert not found, found
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("name", PUBLIC)
+def test_names_of_a_package_load_at_first_use(name):
+    module = importlib.import_module(name)
+    assert set(module.__all__) <= set(dir(module))
+    with pytest.raises(AttributeError, match=f"{name!r} has no attribute 'nothing'"):
+        _ = module.nothing
+
+
+def test_star_import():
+    names: dict[str, object] = {}
+    exec("from gattn import *", names)
+    assert set(PUBLIC["gattn"].split()) <= set(names)
 
 
 @pytest.mark.parametrize("name", THINGS)

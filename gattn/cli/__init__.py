@@ -12,12 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from gattn import __version__
+
 INTERRUPTED, TERMINATED = 130, 143
 WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 
 def main() -> None:
     """Run the command in ``sys.argv`` and exit."""
+    if sys.argv[1:] == ["--version"]:  # without Typer, whose import takes most of the time
+        print(f"gattn {__version__}")
+        sys.exit(0)
     try:
         with _terminable():
             from gattn.cli.app import app

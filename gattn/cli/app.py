@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-import gattn
+from gattn import __version__
 from gattn.cli.molecules import app as molecules
 from gattn.cli.nodes import app as nodes
 
@@ -24,7 +24,7 @@ app.add_typer(nodes, name="nodes")
 
 def _print_version(requested: bool) -> None:
     if requested:
-        print(f"gattn {gattn.__version__}")
+        print(f"gattn {__version__}")
         raise typer.Exit
 
 

@@ -1,17 +1,5 @@
 """Attention on a graph that is distributed over processes, each of which owns a range of nodes."""
 
-from gattn.distributed.gradients import sum_gradients
-from gattn.distributed.graph import DistributedGraph
-from gattn.distributed.halo import CommStats
-from gattn.distributed.partition import Partition
-from gattn.distributed.processes import Processes, ProcessFailure, init_processes
+from gattn.lazy import attach
 
-__all__ = [
-    "CommStats",
-    "DistributedGraph",
-    "Partition",
-    "ProcessFailure",
-    "Processes",
-    "init_processes",
-    "sum_gradients",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

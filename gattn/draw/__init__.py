@@ -4,17 +4,6 @@ The functions need RDKit, matplotlib and networkx, which ``pip install "gattn[dr
 These are imported when the first picture is drawn.
 """
 
-from gattn.draw.matrix import attention_matrix, draw_matrix
-from gattn.draw.molecules import DRAWN_ATOMS, draw_grid, draw_molecule, shared_scale
-from gattn.draw.network import draw_network, sample_network
+from gattn.lazy import attach
 
-__all__ = [
-    "DRAWN_ATOMS",
-    "attention_matrix",
-    "draw_grid",
-    "draw_matrix",
-    "draw_molecule",
-    "draw_network",
-    "sample_network",
-    "shared_scale",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -4,35 +4,6 @@ A builder takes the sizes of the sets, sequences or grids of a batch, and return
 :class:`gattn.Graph` without edges between them. Nodes are numbered consecutively over the batch.
 """
 
-from gattn.graphs.blocks import band, bipartite, causal, complete
-from gattn.graphs.combine import disjoint_union, from_batch, virtual_node
-from gattn.graphs.convert import edge_features, from_networkx, to_networkx
-from gattn.graphs.lattice import grid, grid_offsets, window_offsets
-from gattn.graphs.padding import pack, unpack
-from gattn.graphs.pooling import pooling_graph
-from gattn.graphs.random import expander
-from gattn.graphs.spatial import knn, radius
-from gattn.graphs.subgraph import in_subgraph
+from gattn.lazy import attach
 
-__all__ = [
-    "band",
-    "bipartite",
-    "causal",
-    "complete",
-    "disjoint_union",
-    "edge_features",
-    "expander",
-    "from_batch",
-    "from_networkx",
-    "grid",
-    "grid_offsets",
-    "in_subgraph",
-    "knn",
-    "pack",
-    "pooling_graph",
-    "radius",
-    "to_networkx",
-    "unpack",
-    "virtual_node",
-    "window_offsets",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

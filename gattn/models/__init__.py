@@ -1,12 +1,13 @@
 """Models built from gattn's layers."""
 
-from gattn.models.attentive_fp import AttentiveFP
-from gattn.models.gat import GAT
-from gattn.models.layerwise import layerwise_inference
-from gattn.models.polynormer import Polynormer
-from gattn.models.sgformer import SGFormer
-from gattn.nn.common.checks import refuse_scripts
+from gattn.lazy import attach
 
-__all__ = ["GAT", "AttentiveFP", "Polynormer", "SGFormer", "layerwise_inference"]
 
-refuse_scripts(GAT, AttentiveFP, Polynormer, SGFormer)
+def _refuse_scripts(kind: object) -> None:
+    """Raise a clear error if a module of this class is passed to ``torch.jit.script``."""
+    from gattn.nn.common.checks import refuse_scripts
+
+    refuse_scripts(kind)
+
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__, prepare=_refuse_scripts)

@@ -4,22 +4,6 @@ The estimators, and with them scikit-learn, RDKit and the other packages of the 
 are imported at their first use.
 """
 
-import importlib
-from typing import TYPE_CHECKING
+from gattn.lazy import attach
 
-from gattn.molecules.settings import MoleculeSettings
-
-if TYPE_CHECKING:
-    from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
-
-__all__ = ["MoleculeClassifier", "MoleculeRegressor", "MoleculeSettings"]
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(importlib.import_module("gattn.molecules.estimators"), name)
-    except ModuleNotFoundError as error:
-        message = f'gattn.molecules needs {error.name}: pip install "gattn[molecules]"'
-        raise ImportError(message) from error
+__getattr__, __dir__, __all__ = attach(__name__, __file__, extra="molecules")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
+from gattn.molecules.layers import MoleculeBatch
 from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
 from gattn.molecules.network import MoleculeNetwork, batch_inputs
 
@@ -172,16 +172,16 @@ def _gradients(
 
 
 def _network(
-    predictor: MoleculePredictor, number: int, batch: Data, target: int,
+    predictor: MoleculePredictor, number: int, batch: MoleculeBatch, target: int,
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> Tensor:  # fmt: skip
     """Attribute one network's predictions to the atoms of a batch: [n]."""
-    features: dict[str, Tensor] = {"x": batch["x"], "descriptors": batch["descriptors"]}
+    features: dict[str, Tensor] = {"x": batch.x, "descriptors": batch.descriptors}
     gradients = {name: torch.zeros_like(values) for name, values in features.items()}
     for place, weight in path:
         moved = {name: (place * values).requires_grad_() for name, values in features.items()}
         with torch.enable_grad():
-            raw = predictor.networks[number](batch.clone().update(moved))
+            raw = predictor.networks[number](replace(batch, **moved))
             partial = torch.autograd.grad(
                 predictor.in_units(raw)[:, target].sum(),
                 list(moved.values()), allow_unused=True, materialize_grads=True,

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from gattn.data import MoleculeError, random_split
-from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.arrays import as_table, as_texts, column_names
-from gattn.molecules.inputs import MoleculeInputs, ParsedSmiles, Piece, featurise, make_pieces
+from gattn.molecules.fitted import MoleculeModel
+from gattn.molecules.inputs import ParsedSmiles, featurise
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.rows import (
     LabelledMolecules,
@@ -29,7 +28,6 @@ from gattn.molecules.rows import (
 )
 from gattn.molecules.settings import MoleculeParameters, MoleculeSettings
 from gattn.training.estimator import SerializableEstimator
-from gattn.training.model_io import RunError
 from gattn.training.settings import settings_of
 
 if TYPE_CHECKING:
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MoleculeEstimator"]
 
-T = TypeVar("T")
-Item = TypeVar("Item")
 Self = TypeVar("Self", bound="MoleculeEstimator")
 
 
@@ -48,13 +44,11 @@ else:
     Parameters = object
 
 
-class MoleculeEstimator(SerializableEstimator, Parameters):
+class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
     """Base of the estimators of molecules; see :class:`MoleculeParameters`."""
 
-    item: ClassVar[str] = "molecules"
-    predictor_: MoleculePredictor
+    _saved_as = ""
     _parameters = MoleculeParameters
-    _predictor_kind = MoleculePredictor
 
     def fit(
         self: Self,
@@ -138,48 +132,9 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
         self.seen_ = smiles_hashes([*train.canonical, *val.canonical]).unique()
         return self
 
-    @classmethod
-    def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
-        """Raise RunError if the model was trained on features of another version."""
-        predictor = card.get("predictor")
-        version = predictor.get("featuriser", "1") if isinstance(predictor, dict) else FEATURISER
-        if version != FEATURISER:
-            raise RunError(
-                f"the model in {folder} was trained on version {version} of the features of "
-                f"molecules, and this gattn computes version {FEATURISER}: train the model again"
-            )
-
     def settings(self) -> MoleculeSettings:
         """Return the settings of the model."""
         return settings_of(MoleculeSettings, self)
-
-    def predictions(
-        self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
-    ) -> Iterator[Piece[Item, Prediction]]:
-        """Predict piece by piece, in order and in bounded memory.
-
-        Args:
-            items: SMILES, or anything that has one, as the rows of a table; a generator is consumed
-                lazily.
-            smiles: gives the SMILES of an item; by default the items are SMILES.
-
-        Yields:
-            Consecutive items with the predictions of those that are readable molecules.
-        """
-        check_is_fitted(self)
-        return self._pieces(self.predictor_.predict, items, smiles)
-
-    def embeddings(
-        self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
-    ) -> Iterator[Piece[Item, Tensor]]:
-        """Embed piece by piece, like :meth:`predictions`: [k, K d] for k readable molecules."""
-        check_is_fitted(self)
-        return self._pieces(self.predictor_.embed, items, smiles)
-
-    @property
-    def embedding_size(self) -> int:
-        """Number of features K d that :meth:`embed` returns for a molecule."""
-        return self.predictor_.embed(featurise(["C"]).inputs).shape[1]
 
     def embed(self, smiles: Iterable[str]) -> np.ndarray:
         """Return the hidden vectors from which the networks predict.
@@ -219,7 +174,7 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
             ValueError: the method or the target does not exist.
             NotFittedError: the estimator was not fitted.
         """
-        check_is_fitted(self)
+        self.check_fitted()
         from gattn.molecules.attributions import DEFAULT_METHOD
         from gattn.molecules.explain import explain
 
@@ -230,15 +185,6 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
         method = DEFAULT_METHOD if method is None else method
         explanations = iter(explain(self.predictor_, parsed.inputs, method, target=index))
         return [None if error else next(explanations) for error in parsed.errors]
-
-    def place_of(self, target: str | None) -> int:
-        """Return the index of the target with this name; None means the only target."""
-        names = self.targets_
-        if target is None and len(names) == 1:
-            return 0
-        if target is None or target not in names:
-            raise ValueError(f"target must be one of {', '.join(names)}; got {target}")
-        return names.index(target)
 
     def labelled(
         self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
@@ -277,7 +223,7 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
         sample_weight: np.ndarray | None,
     ) -> float:
         """Return the mean over targets of a metric on the readable rows with a label."""
-        check_is_fitted(self)
+        self.check_fitted()
         texts = as_texts(smiles)
         truth, guess = self._encode(as_table(y, len(texts))), self._decide(self._predict(texts)[0])
         weight = np.ones(len(texts)) if sample_weight is None else np.asarray(sample_weight)
@@ -319,20 +265,6 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
 
     def _extra_state(self) -> dict[str, Any]:
         return {"targets": list(self.targets_), "single_target": self.single_target_}
-
-    def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
-        self.targets_, self.single_target_ = list(card["targets"]), card["single_target"]
-        self.seen_ = tensors["seen"]
-
-    def _pieces(
-        self,
-        make: Callable[[MoleculeInputs], T],
-        items: Iterable[Item],
-        smiles: Callable[[Item], str] | None,
-    ) -> Iterator[Piece[Item, T]]:
-        return make_pieces(
-            make, items, smiles=smiles, max_atoms=self.max_atoms, workers=self.workers
-        )
 
 
 def _joined(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,14 +14,14 @@ from torch import Tensor
 
 from gattn.molecules.arrays import as_classes, as_numbers, find_classes
 from gattn.molecules.base import MoleculeEstimator
+from gattn.molecules.fitted import ClassificationModel, RegressionModel
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.settings import Task
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
 
 __all__ = ["MoleculeClassifier", "MoleculeRegressor"]
 
 
-class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
+class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
     """Predict numbers from SMILES, each with a standard deviation and an interval.
 
     It follows scikit-learn's protocol: ``clone``, ``cross_val_score``, ``GridSearchCV`` and
@@ -44,8 +44,6 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
         >>> model.fit(smiles, range(24)).predict(["CCCCO", "CCCCCO"]).shape
         (2,)
     """
-
-    task: ClassVar[Task] = "regression"
 
     def predict(
         self, X: Iterable[str], return_std: bool = False
@@ -126,11 +124,8 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
     def _labels_state(self) -> dict[str, Any]:
         return {"calibration": self.calibrator_.state()}
 
-    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        self.calibrator_ = IntervalCalibrator.from_state(state["calibration"])
 
-
-class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
+class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel):
     """Predict one of two classes from SMILES, for one target or several.
 
     It follows scikit-learn's protocol: ``clone``, ``cross_val_score``, ``GridSearchCV`` and
@@ -154,8 +149,6 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
         >>> model.fit(smiles, ["alcohol", "amine"] * 12).predict_proba(["CCCCO"]).shape
         (1, 2)
     """
-
-    task: ClassVar[Task] = "classification"
 
     def predict(self, X: Iterable[str]) -> np.ndarray:
         """Predict the more probable class.
@@ -214,8 +207,7 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
             ValueError: the coverage is not above 0 and below 1.
         """
         second = self._predict(smiles)[0]
-        both = torch.stack([1 - second, second], dim=2)
-        return self._shaped(self.calibrator_.sets(both, coverage=coverage).numpy())
+        return self._shaped(self.sets_of(second, coverage).numpy())
 
     def score(self, X: Iterable[str], y: Any, sample_weight: np.ndarray | None = None) -> float:
         """Return the accuracy, averaged over targets, on readable molecules with a label.
@@ -236,14 +228,9 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
         tags.classifier_tags.multi_label = True  # pyright: ignore[reportOptionalMemberAccess]
         return tags
 
-    @property
-    def classes_by_target(self) -> list[np.ndarray]:
-        """The two classes of each target, in a list even if y was [n]."""
-        return [self.classes_] if self.single_target_ else self.classes_
-
     def _fit_labels(self, table: np.ndarray) -> None:
         classes = find_classes(table, self.targets_)
-        self.classes_: Any = classes[0] if self.single_target_ else classes
+        self.classes_ = classes[0] if self.single_target_ else classes
 
     def _encode(self, table: np.ndarray) -> np.ndarray:
         return as_classes(table, self.classes_by_target, self.targets_)
@@ -259,11 +246,6 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
     def _labels_state(self) -> dict[str, Any]:
         classes = [kinds.tolist() for kinds in self.classes_by_target]
         return {"classes": classes, "calibration": self.calibrator_.state()}
-
-    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        classes = [np.array(kinds) for kinds in state["classes"]]
-        self.classes_ = classes[0] if self.single_target_ else classes
-        self.calibrator_ = LabelSetCalibrator.from_state(state["calibration"])
 
 
 def _labels(kinds: np.ndarray, second: np.ndarray) -> np.ndarray:

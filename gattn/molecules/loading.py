@@ -1,15 +1,17 @@
-"""Loading of an estimator from a folder, and opening of a table for it."""
+"""Loading of a model from a folder, and opening of a table for it."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gattn.data.tables.csv_table import OnBadBytes, Table, open_table
-from gattn.molecules.base import MoleculeEstimator
-from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
 from gattn.training.model_io import Json, read_model
+
+if TYPE_CHECKING:
+    from gattn.molecules.base import MoleculeEstimator
 
 __all__ = ["OpenedRun", "load_estimator", "open_run"]
 
@@ -18,12 +20,12 @@ class OpenedRun(NamedTuple):
     """A trained model and a table of molecules for it.
 
     Attributes:
-        estimator: the model.
+        model: the model.
         table: the open file, before its first row.
         smiles: the name of its column of SMILES.
     """
 
-    estimator: MoleculeEstimator
+    model: MoleculeModel
     table: Table
     smiles: str
 
@@ -34,9 +36,11 @@ def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, d
     Raises:
         RunError: a file is missing, truncated or changed, or holds another kind of model.
     """
+    from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+
     tensors, card = read_model(folder)
-    kinds = {kind.__name__: kind for kind in (MoleculeRegressor, MoleculeClassifier)}
-    kind = kinds.get(str(card.get("estimator")), MoleculeRegressor)
+    is_classifier = card.get("estimator") == MoleculeClassifier.__name__
+    kind = MoleculeClassifier if is_classifier else MoleculeRegressor
     return kind.from_state(folder, tensors, card), card
 
 
@@ -49,7 +53,7 @@ def open_run(
     workers: int = 1,
     on_bad_bytes: OnBadBytes = "strict",
 ) -> OpenedRun:
-    """Load the estimator of a folder, and open a CSV file of molecules for it.
+    """Load the model of a folder, without scikit-learn, and open a CSV file of molecules for it.
 
     Args:
         folder: folder of the trained model.
@@ -64,8 +68,11 @@ def open_run(
         FileNotFoundError: no file at ``path``.
         ValueError: the file cannot be read, or the column is missing or appears twice.
     """
-    estimator, card = load_estimator(folder)
-    estimator.set_params(workers=workers)
+    tensors, card = read_model(folder)
+    is_classifier = card.get("estimator") == "MoleculeClassifier"
+    kind = ClassificationModel if is_classifier else RegressionModel
+    model = kind.from_state(folder, tensors, card)
+    model.workers = workers
     column = smiles or str(card.get("smiles", "smiles"))
     table = open_table(path, [column], encoding=encoding, on_bad_bytes=on_bad_bytes)
-    return OpenedRun(estimator, table, column)
+    return OpenedRun(model, table, column)

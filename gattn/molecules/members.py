@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
+from gattn.molecules.layers import MoleculeBatch
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import varied
@@ -54,7 +54,7 @@ class MoleculeBatches:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def batch(self, positions: Tensor) -> tuple[Data, Tensor]:
+    def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor]:
         """Join the molecules at these positions, and their targets [g, t]."""
         return batch_inputs(self.inputs[positions]), self.y[positions]
 

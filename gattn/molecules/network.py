@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.data import Data
-from torch_geometric.nn import SumAggregation
 
-from gattn.data import ATOM_FEATURES, BOND_FEATURES, batch_molecules
-from gattn.models import AttentiveFP
+from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES
+from gattn.molecules.layers import BondAttention, MoleculeBatch, QueryReadout, sum_atoms
 from gattn.molecules.settings import MoleculeSettings
-from gattn.nn import GATConv, LearnedQueryReadout
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
@@ -27,18 +24,25 @@ ATOMS = 10.0
 """Divisor of sums over atoms: about the number of atoms of a small molecule."""
 
 
-def batch_inputs(inputs: MoleculeInputs) -> Data:
+def batch_inputs(inputs: MoleculeInputs) -> MoleculeBatch:
     """Join molecules into the batch that networks read.
 
     Args:
         inputs: g molecules.
 
     Returns:
-        The batch of :func:`gattn.data.batch_molecules`, with ``descriptors`` [g, d].
+        The batch, as :func:`gattn.data.batch_molecules` joins graphs, with the descriptors.
     """
-    batch = batch_molecules(inputs.molecules)
-    batch.descriptors = inputs.descriptors
-    return batch
+    arrays = inputs.molecules.arrays
+    atoms, bonds = arrays.ptr.diff(), arrays.edge_ptr.diff()
+    return MoleculeBatch(
+        x=arrays.x.clone(),
+        edge_index=arrays.edge_index + arrays.ptr[:-1].repeat_interleave(bonds),
+        edge_attr=arrays.edge_attr.clone(),
+        batch=torch.arange(len(atoms)).repeat_interleave(atoms),
+        ptr=arrays.ptr.clone(),
+        descriptors=inputs.descriptors,
+    )
 
 
 class MoleculeNetwork(nn.Module):
@@ -56,7 +60,8 @@ class MoleculeNetwork(nn.Module):
         targets: number t of targets.
 
     Shapes:
-        - **input:** a batch of g molecules from :func:`batch_inputs`
+        - **input:** a batch of g molecules from :func:`batch_inputs` or
+          :func:`gattn.data.batch_molecules`
         - **output:** [g, t], in the unit of the training; for classes logits
 
     Reference:
@@ -77,16 +82,16 @@ class MoleculeNetwork(nn.Module):
         self.atoms = nn.Linear(len(ATOM_FEATURES), width)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(settings.layers))
         self.convs = nn.ModuleList(
-            GATConv(width, width // heads, heads, edge_dim=len(BOND_FEATURES))
+            BondAttention(width, width // heads, heads, len(BOND_FEATURES))
             for _ in range(settings.layers)
         )
-        self.attend = LearnedQueryReadout(width, width, num_queries=QUERIES, heads=QUERIES)
-        self.project, self.sum = nn.Linear(width, width), SumAggregation()
+        self.attend = QueryReadout(width, QUERIES, QUERIES)
+        self.project = nn.Linear(width, width)
         self.head = nn.Sequential(
             nn.Linear((QUERIES + 1) * width, width), nn.ReLU(), nn.Linear(width, targets)
         )
 
-    def forward(self, batch: Data) -> Tensor:
+    def forward(self, batch: MoleculeBatch) -> Tensor:
         """Predict every molecule's targets.
 
         Args:
@@ -97,7 +102,7 @@ class MoleculeNetwork(nn.Module):
         """
         return self.head(self.dropout(self.embed(batch)))
 
-    def embed(self, batch: Data) -> Tensor:
+    def embed(self, batch: MoleculeBatch) -> Tensor:
         """Embed every molecule as the vector from which its targets are predicted.
 
         Args:
@@ -107,13 +112,13 @@ class MoleculeNetwork(nn.Module):
             [g, 5 * width].
         """
         x, graphs = self._atoms(batch), len(batch.ptr) - 1
-        attended = self.attend(x, ptr=batch.ptr)
+        attended = self.attend(x, batch.ptr)
         # Projecting the sum takes one product for each molecule instead of one for each atom.
-        total, count = self.sum(x, batch.batch, dim_size=graphs), batch.ptr.diff()[:, None]
+        total, count = sum_atoms(x, batch.batch, graphs), batch.ptr.diff()[:, None]
         projected = F.linear(total, self.project.weight) + count * self.project.bias
         return torch.cat([attended, projected / ATOMS], 1)
 
-    def attention(self, batch: Data) -> Tensor:
+    def attention(self, batch: MoleculeBatch) -> Tensor:
         """Return the attention weights of the learned queries on every atom.
 
         Args:
@@ -122,9 +127,9 @@ class MoleculeNetwork(nn.Module):
         Returns:
             [n, queries, heads]; for each query and head the weights of a molecule sum to one.
         """
-        return self.attend.attention_weights(self._atoms(batch), ptr=batch.ptr)
+        return self.attend.attention_weights(self._atoms(batch), batch.ptr)
 
-    def _atoms(self, batch: Data) -> Tensor:
+    def _atoms(self, batch: MoleculeBatch) -> Tensor:
         """Return the atoms after the last layer: [n, width]."""
         x = self.atoms(batch.x).relu()
         for norm, conv in zip(self.norms, self.convs):
@@ -150,6 +155,8 @@ class AttentiveFPNetwork(nn.Module):
     """
 
     def __init__(self, settings: MoleculeSettings, targets: int) -> None:
+        from gattn.models import AttentiveFP  # imports PyG
+
         super().__init__()
         atoms, bonds, width = len(ATOM_FEATURES), len(BOND_FEATURES), settings.width
         self.model = AttentiveFP(
@@ -157,11 +164,11 @@ class AttentiveFPNetwork(nn.Module):
         )
         self.head = nn.Linear(width, targets)
 
-    def forward(self, batch: Data) -> Tensor:
+    def forward(self, batch: MoleculeBatch) -> Tensor:
         """Predict every molecule's targets: [g, t]."""
         return self.head(self.embed(batch))
 
-    def embed(self, batch: Data) -> Tensor:
+    def embed(self, batch: MoleculeBatch) -> Tensor:
         """Embed every molecule as the vector that the linear head reads: [g, width]."""
         graphs = len(batch.ptr) - 1
         return self.model(batch.x, batch.edge_index, batch.edge_attr, batch.batch, graphs)

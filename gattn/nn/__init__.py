@@ -1,112 +1,13 @@
 """Layers and readouts with the interface of torch_geometric.nn, computed by fused kernels."""
 
-from gattn.nn.attention.block import TransformerBlock
-from gattn.nn.attention.graph_attention import GraphAttention
-from gattn.nn.attention.graph_transformer_layer import GraphTransformerLayer
-from gattn.nn.attention.linear_attention import LinearAttention
-from gattn.nn.attention.polynormer_attention import PolynormerAttention
-from gattn.nn.attention.set_attention import (
-    InducedSetAttentionBlock,
-    MultiheadAttentionBlock,
-    PoolingByMultiheadAttention,
-    SetAttentionBlock,
-)
-from gattn.nn.attention.sgformer_attention import SGFormerAttention
-from gattn.nn.common.checks import refuse_scripts
-from gattn.nn.common.recording import AttentionRecord, record_attention
-from gattn.nn.common.sparse_dropout import SparseDropout
-from gattn.nn.conv.agnn_conv import AGNNConv
-from gattn.nn.conv.exphormer_conv import ExphormerConv
-from gattn.nn.conv.fa_conv import FAConv
-from gattn.nn.conv.gat_conv import GATConv
-from gattn.nn.conv.gate_conv import GATEConv
-from gattn.nn.conv.gatv2_conv import GATv2Conv
-from gattn.nn.conv.general_conv import GeneralConv
-from gattn.nn.conv.gps_conv import GPSConv
-from gattn.nn.conv.grit_conv import GRITConv
-from gattn.nn.conv.gt_conv import GTConv
-from gattn.nn.conv.han_conv import HANConv
-from gattn.nn.conv.heat_conv import HEATConv
-from gattn.nn.conv.hgt_conv import HGTConv
-from gattn.nn.conv.hypergraph_conv import HypergraphConv
-from gattn.nn.conv.point_transformer_conv import PointTransformerConv
-from gattn.nn.conv.res_gated_graph_conv import ResGatedGraphConv
-from gattn.nn.conv.rgat_conv import RGATConv
-from gattn.nn.conv.supergat_conv import SuperGATConv
-from gattn.nn.conv.transformer_conv import TransformerConv
-from gattn.nn.encoding.grids import grid_to_nodes, nodes_to_grid
-from gattn.nn.encoding.positional import (
-    DegreeEncoding,
-    LaplacianEncoding,
-    LearnedEncoding,
-    RandomWalkEncoding,
-    SinusoidalEncoding,
-)
-from gattn.nn.encoding.relative_bias import (
-    PathFeatureBias,
-    RelativeBias,
-    ShortestPathBias,
-    token_offsets,
-)
-from gattn.nn.readout.attentional_readout import AttentionalReadout
-from gattn.nn.readout.graph_multiset_transformer import GraphMultisetTransformer
-from gattn.nn.readout.learned_query_readout import LearnedQueryReadout
-from gattn.nn.readout.multi_readout import MultiReadout
-from gattn.nn.readout.set2set import Set2Set
-from gattn.nn.readout.set_transformer_readout import SetTransformerReadout
-from gattn.nn.readout.softmax_aggregation import SoftmaxAggregation
+from gattn.lazy import attach
 
-__all__ = [
-    "AGNNConv",
-    "AttentionRecord",
-    "AttentionalReadout",
-    "DegreeEncoding",
-    "ExphormerConv",
-    "FAConv",
-    "GATConv",
-    "GATEConv",
-    "GATv2Conv",
-    "GPSConv",
-    "GRITConv",
-    "GTConv",
-    "GeneralConv",
-    "GraphAttention",
-    "GraphMultisetTransformer",
-    "GraphTransformerLayer",
-    "HANConv",
-    "HEATConv",
-    "HGTConv",
-    "HypergraphConv",
-    "InducedSetAttentionBlock",
-    "LaplacianEncoding",
-    "LearnedEncoding",
-    "LearnedQueryReadout",
-    "LinearAttention",
-    "MultiReadout",
-    "MultiheadAttentionBlock",
-    "PathFeatureBias",
-    "PointTransformerConv",
-    "PolynormerAttention",
-    "PoolingByMultiheadAttention",
-    "RGATConv",
-    "RandomWalkEncoding",
-    "RelativeBias",
-    "ResGatedGraphConv",
-    "SGFormerAttention",
-    "Set2Set",
-    "SetAttentionBlock",
-    "SetTransformerReadout",
-    "ShortestPathBias",
-    "SinusoidalEncoding",
-    "SoftmaxAggregation",
-    "SparseDropout",
-    "SuperGATConv",
-    "TransformerBlock",
-    "TransformerConv",
-    "grid_to_nodes",
-    "nodes_to_grid",
-    "record_attention",
-    "token_offsets",
-]
 
-refuse_scripts(*map(globals().get, __all__))
+def _refuse_scripts(kind: object) -> None:
+    """Raise a clear error if a module of this class is passed to ``torch.jit.script``."""
+    from gattn.nn.common.checks import refuse_scripts
+
+    refuse_scripts(kind)
+
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__, prepare=_refuse_scripts)

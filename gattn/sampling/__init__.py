@@ -6,7 +6,6 @@ first edges. The bipartite graph of every layer consists of the first rows of th
 so that nothing is sorted.
 """
 
-from gattn.sampling.batch import Sample, TypedSample
-from gattn.sampling.neighbors import NeighborSampler, TypedNeighborSampler
+from gattn.lazy import attach
 
-__all__ = ["NeighborSampler", "Sample", "TypedNeighborSampler", "TypedSample"]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

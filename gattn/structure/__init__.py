@@ -1,13 +1,5 @@
 """Structural features of nodes and node pairs: eigenvectors, walks and shortest paths."""
 
-from gattn.structure.laplacian import laplacian_eigenvectors
-from gattn.structure.paths import path_features, path_lengths
-from gattn.structure.walks import return_probabilities, walk_probabilities
+from gattn.lazy import attach
 
-__all__ = [
-    "laplacian_eigenvectors",
-    "path_features",
-    "path_lengths",
-    "return_probabilities",
-    "walk_probabilities",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

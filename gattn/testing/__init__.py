@@ -10,22 +10,6 @@ error. If this error exceeds the tolerance, it raises an ``AssertionError`` with
 ``error.args[0]``.
 """
 
-from gattn.testing.cases import AwkwardGraph, awkward_graphs, random_graphs
-from gattn.testing.properties import (
-    WorstCase,
-    assert_batch_independent,
-    assert_edge_order_independent,
-    assert_permutation_equivariant,
-    assert_permutation_invariant,
-)
+from gattn.lazy import attach
 
-__all__ = [
-    "AwkwardGraph",
-    "WorstCase",
-    "assert_batch_independent",
-    "assert_edge_order_independent",
-    "assert_permutation_equivariant",
-    "assert_permutation_invariant",
-    "awkward_graphs",
-    "random_graphs",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

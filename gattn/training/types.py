@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Protocol, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias
 
 from msgspec import Meta
 from torch import Tensor
-from torch_geometric.data.data import BaseData
 
 from gattn.training.settings import TrainingSettings, document
 
@@ -22,12 +21,24 @@ __all__ = [
     "TrainingError",
 ]
 
-Input: TypeAlias = "Tensor | BaseData"
+Input: TypeAlias = "Tensor | TensorGroup"
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class TrainingError(RuntimeError):
     """Training cannot begin, go on or be resumed; the message says why."""
+
+
+class TensorGroup(Protocol):
+    """Several tensors that are moved and converted together, such as PyG's ``Data``."""
+
+    def to(self, device: Any, /) -> Any:
+        """Return the tensors on a device."""
+        ...
+
+    def apply(self, func: Callable[[Any], Any], /) -> Any:
+        """Return the results of a function of each tensor."""
+        ...
 
 
 class Batches(Protocol):

@@ -4,23 +4,6 @@ Names, arguments and attributes equal those of ``torch_geometric.transforms`` wh
 transform.
 """
 
-from gattn.transforms.expanders import AddExpander
-from gattn.transforms.positions import AddPosition, AddSinusoidalPE
-from gattn.transforms.structures import (
-    AddDegree,
-    AddLaplacianEigenvectorPE,
-    AddRandomWalkPE,
-    AddRelativeRandomWalkPE,
-    AddShortestPaths,
-)
+from gattn.lazy import attach
 
-__all__ = [
-    "AddDegree",
-    "AddExpander",
-    "AddLaplacianEigenvectorPE",
-    "AddPosition",
-    "AddRandomWalkPE",
-    "AddRelativeRandomWalkPE",
-    "AddShortestPaths",
-    "AddSinusoidalPE",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import sys
 from dataclasses import MISSING, dataclass, field, fields
-from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
@@ -16,7 +13,6 @@ from hypothesis import strategies as st
 from msgspec import Meta
 from sklearn.base import clone
 
-import gattn
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.settings import MoleculeParameters
@@ -210,34 +206,3 @@ def test_estimators_have_the_declared_parameters(estimator, kind) -> None:
     assert model.set_params(width=7).width == 7
     with pytest.raises(TypeError, match="epoch"):
         estimator(epoch=3)
-
-
-LIGHT = (
-    *("cli", "molecules/__init__.py", "molecules/settings.py", "molecules/runs/config.py"),
-    *("nodes/__init__.py", "nodes/settings.py", "nodes/runs/config.py"),
-    *("training/settings.py", "training/checks.py", "training/processes.py"),
-    *("pipeline/text.py", "pipeline/__init__.py"),
-)
-ALLOWED = {"__future__", "gattn", "msgspec", "rich", "typer", *sys.stdlib_module_names}
-
-
-def test_a_command_can_reject_its_arguments_without_torch() -> None:
-    """Importing the commands needs only msgspec, Typer and Rich."""
-    package = Path(gattn.__file__).parent
-    light = [path for name in LIGHT for path in (package / name).glob("*.py")]
-    light += [package / name for name in LIGHT if name.endswith(".py")]
-    assert len(light) > 10
-    names = {str(path.relative_to(package.parent)) for path in light}
-    for path in light:
-        tree = ast.parse(path.read_text("utf-8"))
-        for node in tree.body:
-            modules = []
-            if isinstance(node, ast.Import):
-                modules = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                modules = [node.module or ""]
-            for module in modules:
-                assert module.split(".")[0] in ALLOWED, f"{path}: {module}"
-                if module.startswith("gattn.") and module != "gattn.files":
-                    file = module.replace(".", "/")
-                    assert {f"{file}.py", f"{file}/__init__.py"} & names, f"{path}: {module}"

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, overload
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
-from torch_geometric.data import Data
 
 from gattn.data.molecules.arrays import MoleculeArrays, join
 from gattn.data.molecules.store import Lists, read_store, write_store
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 __all__ = ["BadRow", "MoleculeError", "Molecules", "batch_molecules", "indices_of", "smiles_of"]
 
@@ -50,7 +52,7 @@ class MoleculeError(ValueError):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Molecules(Dataset[Data]):
+class Molecules(Dataset["Data"]):
     """The molecules that could be read, and a report on those that could not.
 
     A sequence: ``mols[0]`` is a PyG ``Data`` with ``x``, ``edge_index``, ``edge_attr``, ``smiles``
@@ -110,6 +112,8 @@ class Molecules(Dataset[Data]):
         """
         positions = indices_of(index, len(self))
         if positions.dim() == 0:
+            from torch_geometric.data import Data  # takes seconds
+
             i = int(positions)
             y = self.y[i : i + 1].clone() if self.targets else None
             return Data(*self.arrays.one(i), y, smiles=self.smiles[i])
@@ -240,6 +244,8 @@ def batch_molecules(molecules: Molecules | Sequence[Data]) -> Data:
     >>> batch.batch, batch.ptr
     (tensor([0, 0, 1]), tensor([0, 2, 3]))
     """
+    from torch_geometric.data import Data  # takes seconds
+
     if isinstance(molecules, Molecules):
         arrays, y = molecules.arrays.copy(), molecules.y.clone() if molecules.targets else None
     else:

@@ -6,8 +6,6 @@ import importlib.util
 import re
 from typing import TYPE_CHECKING
 
-from torch_geometric.data import Data
-
 from gattn.data.molecules.building import MoleculeBuilder
 from gattn.data.molecules.plain import plain
 from gattn.data.molecules.smiles_text import check_single, likeness, split_text, strip_blanks
@@ -15,6 +13,7 @@ from gattn.data.molecules.stereo import without_relative
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
+    from torch_geometric.data import Data
 
 __all__ = [
     "MAX_ATOMS",

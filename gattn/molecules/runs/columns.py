@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from pandas import isna
 from torch import Tensor
 
-from gattn.molecules.base import MoleculeEstimator
-from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.rows import LabelledMolecules
-from gattn.molecules.runs.measure import label_sets
-from gattn.molecules.runs.source import Source
 from gattn.pipeline.text import with_precision
+
+if TYPE_CHECKING:
+    from gattn.molecules.rows import LabelledMolecules
+    from gattn.molecules.runs.source import Source
 
 __all__ = ["prediction_cells", "prediction_columns", "prediction_table"]
 
 SIMILARITY = "similarity"
 
 
-def prediction_columns(estimator: MoleculeEstimator) -> list[str]:
+def prediction_columns(estimator: MoleculeModel) -> list[str]:
     """Return the names of the columns: with several targets each begins with the target's name.
 
     Args:
@@ -40,19 +40,19 @@ def prediction_columns(estimator: MoleculeEstimator) -> list[str]:
 
 
 def prediction_cells(
-    estimator: MoleculeEstimator, predicted: Prediction, coverage: float
+    estimator: MoleculeModel, predicted: Prediction, coverage: float
 ) -> list[list[str]]:
     """Write the cells of k predictions under :func:`prediction_columns`, with 6 digits or more.
 
     A predicted number has enough digits to show four digits of its standard deviation.
     """
     mean, std, columns = predicted.mean, predicted.std, []
-    if isinstance(estimator, MoleculeRegressor):
+    if isinstance(estimator, RegressionModel):
         ends = estimator.calibrator_.interval(mean, std, coverage=coverage)
         for i in range(mean.shape[1]):
             columns += [_precise(values[:, i], std[:, i]) for values in (mean, std, *ends)]
-    elif isinstance(estimator, MoleculeClassifier):
-        sets = label_sets(estimator, predicted, coverage)
+    elif isinstance(estimator, ClassificationModel):
+        sets = estimator.sets_of(mean, coverage)
         for i, kinds in enumerate(estimator.classes_by_target):
             labels = [str(kinds[int(p > 0.5)]) for p in mean[:, i].tolist()]
             members = [_joined(kinds, is_in) for is_in in sets[:, i].tolist()]
@@ -63,7 +63,7 @@ def prediction_cells(
 
 
 def prediction_table(
-    estimator: MoleculeEstimator,
+    estimator: MoleculeModel,
     source: Source,
     parts: Mapping[str, LabelledMolecules],
     predictions: Mapping[str, Prediction],
@@ -78,6 +78,8 @@ def prediction_table(
         predictions: predictions of each part.
         coverage: coverage of the intervals.
     """
+    from pandas import isna
+
     targets = estimator.targets_
     measured = ["measured"] if len(targets) == 1 else [f"{target}_measured" for target in targets]
     yield ["row", "smiles", "part", *measured, *prediction_columns(estimator)]
@@ -88,8 +90,8 @@ def prediction_table(
             yield [row, source.smiles[row].strip(), part, *labels, *predicted]
 
 
-def _names(estimator: MoleculeEstimator, target: int) -> Sequence[str]:
-    if not isinstance(estimator, MoleculeClassifier):
+def _names(estimator: MoleculeModel, target: int) -> Sequence[str]:
+    if not isinstance(estimator, ClassificationModel):
         return ("prediction", "std", "lower", "upper")
     second = str(estimator.classes_by_target[target][1])
     probability = "probability" if second in ("1", "True") else f"probability_{second}"

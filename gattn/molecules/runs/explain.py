@@ -8,9 +8,9 @@ from pathlib import Path
 from gattn.data.tables.csv_table import Table, TableRow
 from gattn.files import new_folder, write_rows
 from gattn.molecules.attributions import METHODS
-from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.explain import explain
 from gattn.molecules.explanations import PICTURES, write_explanations
+from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import featurise
 from gattn.molecules.loading import open_run
 from gattn.molecules.network import MoleculeNetwork
@@ -95,7 +95,7 @@ def _titles(table: Table, rows: Sequence[TableRow], indices: Sequence[int]) -> l
     return [rows[index].cells[named[0]].strip() for index in indices] if named else None
 
 
-def _methods(estimator: MoleculeEstimator) -> list[str]:
+def _methods(estimator: MoleculeModel) -> list[str]:
     """Return the methods that a model supports: attention needs learned queries."""
     networks = estimator.predictor_.networks
     attends = any(isinstance(network, MoleculeNetwork) for network in networks)

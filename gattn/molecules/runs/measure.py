@@ -150,8 +150,7 @@ def ridge_rows(rows: int, settings: MoleculeSettings) -> dict[str, int]:
 
 def label_sets(estimator: MoleculeClassifier, predicted: Prediction, coverage: float) -> Tensor:
     """Return the classes in the label set of each molecule and target, [k, t, 2] bool."""
-    probabilities = torch.stack([1 - predicted.mean, predicted.mean], dim=2)
-    return estimator.calibrator_.sets(probabilities, coverage=coverage)
+    return estimator.sets_of(predicted.mean, coverage)
 
 
 def measure_intervals(

@@ -6,13 +6,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch_geometric.typing import EdgeType
 
 from gattn.graph import Graph
+
+if TYPE_CHECKING:
+    from torch_geometric.typing import EdgeType
 
 __all__ = [
     "AttentionRecord",

@@ -1,0 +1,28 @@
+from gattn import data, functional, graphs, models, nn, transforms
+from gattn.conversion import ConversionReport, conversion_report, convert
+from gattn.graph import Graph
+from gattn.inspection import PathRecord, PathReport, explain_path
+from gattn.ops.registration.backend import backend_info
+from gattn.registration import register_graphgym, register_readouts
+
+__version__: str
+
+__all__ = [
+    "ConversionReport",
+    "Graph",
+    "PathRecord",
+    "PathReport",
+    "__version__",
+    "backend_info",
+    "conversion_report",
+    "convert",
+    "data",
+    "explain_path",
+    "functional",
+    "graphs",
+    "models",
+    "nn",
+    "register_graphgym",
+    "register_readouts",
+    "transforms",
+]

@@ -1,0 +1,32 @@
+from gattn.graphs.blocks import band, bipartite, causal, complete
+from gattn.graphs.combine import disjoint_union, from_batch, virtual_node
+from gattn.graphs.convert import edge_features, from_networkx, to_networkx
+from gattn.graphs.lattice import grid, grid_offsets, window_offsets
+from gattn.graphs.padding import pack, unpack
+from gattn.graphs.pooling import pooling_graph
+from gattn.graphs.random import expander
+from gattn.graphs.spatial import knn, radius
+from gattn.graphs.subgraph import in_subgraph
+
+__all__ = [
+    "band",
+    "bipartite",
+    "causal",
+    "complete",
+    "disjoint_union",
+    "edge_features",
+    "expander",
+    "from_batch",
+    "from_networkx",
+    "grid",
+    "grid_offsets",
+    "in_subgraph",
+    "knn",
+    "pack",
+    "pooling_graph",
+    "radius",
+    "to_networkx",
+    "unpack",
+    "virtual_node",
+    "window_offsets",
+]

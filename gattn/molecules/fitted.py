@@ -1,0 +1,155 @@
+"""Fitted models of molecules, which predict without scikit-learn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.data.molecules.features import FEATURISER
+from gattn.molecules.inputs import MoleculeInputs, Piece, featurise, make_pieces
+from gattn.molecules.predictor import MoleculePredictor, Prediction
+from gattn.molecules.settings import MoleculeParameters, Task
+from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
+from gattn.training.fitted import FittedModel
+from gattn.training.model_io import RunError
+
+__all__ = ["ClassificationModel", "MoleculeModel", "RegressionModel"]
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+
+class MoleculeModel(FittedModel):
+    """Base of the fitted models of molecules.
+
+    Attributes:
+        targets_: the names of the targets.
+        single_target_: True if the labels had no dimension of targets.
+        max_atoms: molecules with more atoms are errors.
+        workers: number of processes that parse SMILES.
+    """
+
+    item: ClassVar[str] = "molecules"
+    predictor_: MoleculePredictor
+    targets_: list[str]
+    single_target_: bool
+    max_atoms: int
+    workers: int
+    _parameters = MoleculeParameters
+    _predictor_kind = MoleculePredictor
+
+    @classmethod
+    def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
+        """Raise RunError if the model was trained on features of another version."""
+        predictor = card.get("predictor")
+        version = predictor.get("featuriser", "1") if isinstance(predictor, dict) else FEATURISER
+        if version != FEATURISER:
+            raise RunError(
+                f"the model in {folder} was trained on version {version} of the features of "
+                f"molecules, and this gattn computes version {FEATURISER}: train the model again"
+            )
+
+    def predictions(
+        self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
+    ) -> Iterator[Piece[Item, Prediction]]:
+        """Predict piece by piece, in order and in bounded memory.
+
+        Args:
+            items: SMILES, or anything that has one, as the rows of a table; a generator is consumed
+                lazily.
+            smiles: gives the SMILES of an item; by default the items are SMILES.
+
+        Yields:
+            Consecutive items with the predictions of those that are readable molecules.
+        """
+        self.check_fitted()
+        return self._pieces(self.predictor_.predict, items, smiles)
+
+    def embeddings(
+        self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
+    ) -> Iterator[Piece[Item, Tensor]]:
+        """Embed piece by piece, like :meth:`predictions`: [k, K d] for k readable molecules."""
+        self.check_fitted()
+        return self._pieces(self.predictor_.embed, items, smiles)
+
+    @property
+    def embedding_size(self) -> int:
+        """Number of features K d that :meth:`embed` returns for a molecule."""
+        return self.predictor_.embed(featurise(["C"]).inputs).shape[1]
+
+    def place_of(self, target: str | None) -> int:
+        """Return the index of the target with this name; None means the only target."""
+        names = self.targets_
+        if target is None and len(names) == 1:
+            return 0
+        if target is None or target not in names:
+            raise ValueError(f"target must be one of {', '.join(names)}; got {target}")
+        return names.index(target)
+
+    def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
+        self.targets_, self.single_target_ = list(card["targets"]), card["single_target"]
+        self.seen_ = tensors["seen"]
+
+    def _pieces(
+        self,
+        make: Callable[[MoleculeInputs], T],
+        items: Iterable[Item],
+        smiles: Callable[[Item], str] | None,
+    ) -> Iterator[Piece[Item, T]]:
+        return make_pieces(
+            make, items, smiles=smiles, max_atoms=self.max_atoms, workers=self.workers
+        )
+
+
+class RegressionModel(MoleculeModel):
+    """A fitted :class:`gattn.molecules.MoleculeRegressor`, which predicts numbers.
+
+    Attributes:
+        calibrator_: the calibration of the intervals.
+    """
+
+    task: ClassVar[Task] = "regression"
+    calibrator_: IntervalCalibrator
+    _saved_as = "MoleculeRegressor"
+
+    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
+        self.calibrator_ = IntervalCalibrator.from_state(state["calibration"])
+
+
+class ClassificationModel(MoleculeModel):
+    """A fitted :class:`gattn.molecules.MoleculeClassifier`, which predicts classes.
+
+    Attributes:
+        classes_: the two classes [2], or a list of them for each target.
+        calibrator_: the calibration of the sets of classes.
+    """
+
+    task: ClassVar[Task] = "classification"
+    classes_: Any
+    calibrator_: LabelSetCalibrator
+    _saved_as = "MoleculeClassifier"
+
+    @property
+    def classes_by_target(self) -> list[np.ndarray]:
+        """The two classes of each target, in a list even if y was [n]."""
+        return [self.classes_] if self.single_target_ else self.classes_
+
+    def sets_of(self, probability: Tensor, coverage: float) -> Tensor:
+        """Return the classes in each label set, [k, t, 2] bool.
+
+        Args:
+            probability: [k, t], of the second class.
+            coverage: probability that a set contains the true class.
+        """
+        both = torch.stack([1 - probability, probability], dim=2)
+        return self.calibrator_.sets(both, coverage=coverage)
+
+    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
+        classes = [np.array(kinds) for kinds in state["classes"]]
+        self.classes_ = classes[0] if self.single_target_ else classes
+        self.calibrator_ = LabelSetCalibrator.from_state(state["calibration"])

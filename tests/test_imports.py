@@ -1,0 +1,128 @@
+"""What each start of gattn imports: a package is imported when it is first needed."""
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from gattn.molecules import MoleculeRegressor
+
+COMPILER = ("torch._dynamo", "torch._inductor", "torch.onnx", "sympy")
+PYG = ("torch_geometric", *COMPILER)
+DATA = ("matplotlib", "networkx", "pandas", "pyarrow", "rdkit", "scipy", "sklearn")
+COMMAND = (
+    "jinja2",
+    "joblib",
+    "msgspec",
+    "optuna",
+    "rich",
+    "safetensors",
+    "tomlkit",
+    "tqdm",
+    "typer",
+)
+LIBRARY = (*DATA, *COMMAND, "triton", "gattn.kernels.triton")
+HEAVY = (*DATA, *PYG, "numpy", "safetensors", "torch", "triton")
+
+REPORT = """
+import atexit, json, sys
+atexit.register(lambda: print("modules:", json.dumps(sorted(sys.modules))))
+"""
+
+
+@cache
+def modules_after(code: str, *arguments: str) -> set[str]:
+    """Return the names in ``sys.modules`` when a new interpreter has run the code."""
+    command = [sys.executable, "-c", REPORT + code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("modules: "), done.stderr
+    return set(json.loads(last.removeprefix("modules: ")))
+
+
+def imported(modules: set[str], packages: tuple[str, ...]) -> list[str]:
+    return [name for name in packages if name in modules]
+
+
+def test_import_of_gattn_imports_no_other_package() -> None:
+    before = modules_after("")
+    packages = {name.split(".")[0] for name in modules_after("import gattn") - before}
+    assert packages - set(sys.stdlib_module_names) == {"gattn"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import gattn.nn, gattn.data, gattn.draw, gattn.graphs, gattn.models, gattn.transforms",
+        "import gattn.molecules, gattn.nodes, gattn.sampling, gattn.structure, gattn.testing",
+        "from gattn.data import dataset_names; dataset_names()",
+    ],
+)
+def test_packages_do_not_import_torch(code: str) -> None:
+    assert imported(modules_after(code), HEAVY) == []
+
+
+def test_operators_import_torch_without_pyg() -> None:
+    modules = modules_after(
+        "import gattn; gattn.Graph, gattn.functional.gat_attention, gattn.backend_info()\n"
+        "from gattn.graphs import *; from gattn.sampling import *; from gattn.structure import *"
+    )
+    assert "torch" in modules
+    assert imported(modules - modules_after("import torch"), (*PYG, *LIBRARY)) == []
+
+
+@pytest.mark.slow  # it imports PyG twice
+def test_layers_import_pyg_and_nothing_else() -> None:
+    """PyG imports torch's compiler and other packages; gattn imports none beside them."""
+    pyg = modules_after("import torch_geometric.nn")
+    modules = modules_after("import gattn; gattn.nn.GATConv, gattn.models.GAT")
+    assert "torch_geometric" in modules
+    assert imported(modules - pyg, (*LIBRARY, *COMPILER)) == []
+
+
+PREDICT = """
+import sys
+from gattn.molecules.runs.predict import predict_table
+predict_table(*sys.argv[1:])
+"""
+
+
+def test_prediction_of_molecules_imports_torch_and_rdkit(tmp_path: Path) -> None:
+    smiles = ["C" * n + "O" for n in range(1, 25)]
+    model = MoleculeRegressor(epochs=1, width=16, heads=2).fit(smiles, range(24))
+    model.save(tmp_path / "model")
+    table = tmp_path / "table.csv"
+    table.write_text("smiles\nCCO\nc1ccccc1\n")
+    modules = modules_after(PREDICT, str(tmp_path / "model"), str(table), str(tmp_path / "out.csv"))
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
+    unexpected = {*PYG, *LIBRARY} - {"msgspec", "rdkit", "safetensors"}
+    assert imported(modules - modules_after("import torch"), tuple(unexpected)) == []
+
+
+RUN = "import sys; sys.argv[0] = 'gattn'; from gattn.cli import main; main()"
+
+
+def test_version_imports_no_other_package() -> None:
+    modules = modules_after(RUN, "--version")
+    assert imported(modules, (*HEAVY, *COMMAND)) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--help",
+        "--nothing",
+        "molecules train --help",
+        "molecules train data.csv --out run --heads 3",
+        "molecules predict --help",
+        "molecules predict run",
+        "nodes train --help",
+        "nodes train edges.csv --out run --nothing",
+        "nodes predict --help",
+    ],
+)
+def test_help_and_errors_of_arguments_do_not_import_torch(arguments: str) -> None:
+    assert imported(modules_after(RUN, *arguments.split()), HEAVY) == []
