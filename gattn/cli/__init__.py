@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from gattn.training.threads import sleep_at_barriers
+
 INTERRUPTED, TERMINATED = 130, 143
 WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
@@ -20,6 +22,7 @@ def main() -> None:
     """Run the command in ``sys.argv`` and exit."""
     try:
         with _terminable():
+            sleep_at_barriers()
             from gattn.cli.app import app
 
             app(prog_name="gattn")

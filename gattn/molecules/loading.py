@@ -47,6 +47,7 @@ def open_run(
     smiles: str | None = None,
     encoding: str | None = None,
     workers: int = 1,
+    threads: int = 0,
     on_bad_bytes: OnBadBytes = "strict",
 ) -> OpenedRun:
     """Load the estimator of a folder, and open a CSV file of molecules for it.
@@ -57,6 +58,7 @@ def open_run(
         smiles: its column of SMILES; by default the one that the model was trained on.
         encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
         workers: number of processes that parse SMILES.
+        threads: number of threads inside one operator; 0 to choose it by the size.
         on_bad_bytes: see :class:`gattn.data.Table`.
 
     Raises:
@@ -65,7 +67,7 @@ def open_run(
         ValueError: the file cannot be read, or the column is missing or appears twice.
     """
     estimator, card = load_estimator(folder)
-    estimator.set_params(workers=workers)
+    estimator.set_params(workers=workers, threads=threads)
     column = smiles or str(card.get("smiles", "smiles"))
     table = open_table(path, [column], encoding=encoding, on_bad_bytes=on_bad_bytes)
     return OpenedRun(estimator, table, column)

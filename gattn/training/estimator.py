@@ -27,6 +27,7 @@ class Predictor(Protocol):
     """A fitted model that can be converted to tensors and JSON values."""
 
     history: list[History]
+    threads: int
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors and the JSON values that :meth:`from_state` needs."""
@@ -61,6 +62,13 @@ class SerializableEstimator(BaseEstimator, ABC):
             cls.__init__ = _initializer(cls._parameters)
         fill_docstring(cls, cls._parameters)
         super().__init_subclass__(**options)
+
+    def set_params(self: Self, **params: Any) -> Self:
+        """Set parameters; ``threads`` applies to the fitted model, too."""
+        super().set_params(**params)
+        if hasattr(self, "predictor_"):
+            self.predictor_.threads = self.get_params()["threads"]
+        return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the fitted estimator: weights as safetensors, the rest as a JSON card.
@@ -132,6 +140,7 @@ class SerializableEstimator(BaseEstimator, ABC):
             estimator._load_state(tensors, card)
             estimator._load_labels_state(card["labels"])
             estimator.predictor_ = cls._predictor_kind.from_state(tensors, card["predictor"])
+            estimator.set_params()
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise RunError(f"{folder} holds no model of {cls.item}: {error!r}") from error
         return estimator

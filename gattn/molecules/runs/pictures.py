@@ -11,11 +11,12 @@ import torch
 from gattn.draw import draw_molecule, shared_scale
 from gattn.molecules.attributions import DEFAULT_METHOD, attribute
 from gattn.molecules.estimators import MoleculeClassifier
-from gattn.molecules.predictor import Prediction
+from gattn.molecules.predictor import Prediction, batch_elements
 from gattn.molecules.rows import LabelledMolecules
 from gattn.training.plots.style import number
 from gattn.training.report import Section
 from gattn.training.sections import themed
+from gattn.training.threads import limited_threads
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
@@ -48,10 +49,12 @@ def worst_molecules(
         target with the largest error.
     """
     rows, targets = _worst(molecules, predicted)
-    weights = [
-        attribute(estimator.predictor_, molecules.inputs[row : row + 1], target=target)[0]
-        for row, target in zip(rows, targets)
-    ]
+    predictor = estimator.predictor_
+    with limited_threads(batch_elements(1, predictor.settings), predictor.threads):
+        weights = [
+            attribute(predictor, molecules.inputs[row : row + 1], target=target)[0]
+            for row, target in zip(rows, targets)
+        ]
     scale = shared_scale(weights)
     smiles = dict(zip(rows, molecules.inputs[rows].molecules.smiles))
     figures = tuple(
