@@ -3,6 +3,7 @@
     python -m benchmarks.busy                            # this tree
     python -m benchmarks.busy --other FOLDER             # in turns with another build
     python -m benchmarks.busy --table                    # print the newest results again
+    python -m benchmarks.busy --page                     # write them into the documentation
 
 Each command is a process of its own, from its start to its end: training and prediction of
 molecules (ESOL, below GATTN_DATA) and of the nodes of a generated network of texts. It is timed
@@ -30,6 +31,7 @@ from benchmarks.data.text_network import write_text_network
 from gattn.data import get_dataset
 
 MODULE = "benchmarks.busy"
+PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "threads.md"
 ALONE, PAIR, BUSY = "alone", "two at a time", "beside loops"
 LOADS = (ALONE, PAIR, BUSY)
 ROWS = 900
@@ -54,8 +56,11 @@ class Command:
 def main(arguments: Sequence[str]) -> None:
     """Measure the selected commands, and print a table."""
     options = _parser().parse_args(arguments)
-    if options.table:
-        print(table(list(record.newest(options.out).values())))
+    if options.table or options.page:
+        markdown = table(list(record.newest(options.out).values()))
+        print(markdown)
+        if options.page:
+            tables.write(PAGE, "busy", markdown)
         return
     sides = {"this": sys.executable}
     if options.other:
@@ -197,6 +202,7 @@ def _parser() -> argparse.ArgumentParser:
         "--limit", type=float, default=120, help="seconds after which a measurement ends"
     )
     parser.add_argument("--table", action="store_true", help="print the newest results")
+    parser.add_argument("--page", action="store_true", help="write the newest into the guide")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "busy.jsonl")
     return parser
 

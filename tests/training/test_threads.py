@@ -131,7 +131,7 @@ def test_a_users_choice_to_spin_is_kept(name: str) -> None:
 
 def test_the_command_lets_idle_threads_sleep() -> None:
     code = (
-        "import os, sys; sys.argv = ['gattn', '--version']\n"
+        "import os, sys; sys.argv = ['gattn', 'nodes', '--help']\n"
         "from gattn.cli import main\n"
         "try: main()\n"
         "finally: print(os.environ.get('OMP_WAIT_POLICY'))"
