@@ -70,8 +70,8 @@ def run_together(commands: Sequence[Sequence[str]], folder: Path, limit: float) 
         for words, output, code in zip(commands, outputs, codes):
             output.seek(0)
             if code:
-                said = output.read()[-2000:].decode()
-                raise Failed(f"{' '.join(words)}: exit code {code}\n{said}")
+                text = output.read()[-2000:].decode()
+                raise Failed(f"{' '.join(words)}: exit code {code}\n{text}")
     return usages
 
 
