@@ -214,7 +214,7 @@ def test_estimators_have_the_declared_parameters(estimator, kind) -> None:
 LIGHT = (
     *("cli", "molecules/__init__.py", "molecules/settings.py", "molecules/runs/config.py"),
     *("nodes/__init__.py", "nodes/settings.py", "nodes/runs/config.py"),
-    *("training/settings.py", "training/checks.py", "training/processes.py"),
+    *("training/settings.py", "training/threads.py", "training/checks.py", "training/processes.py"),
     *("pipeline/text.py", "pipeline/__init__.py"),
 )
 ALLOWED = {"__future__", "gattn", "msgspec", "rich", "typer", *sys.stdlib_module_names}
