@@ -234,3 +234,18 @@ def test_the_setting_is_written_to_toml_and_read(tmp_path, settings) -> None:
     write_toml(tmp_path / "config.toml", settings)
     assert "threads = 2" in (tmp_path / "config.toml").read_text()
     assert read_toml(type(settings), tmp_path / "config.toml").threads == 2
+
+
+def test_every_command_that_computes_has_the_option() -> None:
+    from typer.main import get_command
+
+    from gattn.cli.app import app
+
+    products = vars(get_command(app))["commands"]
+    commands = {
+        f"{product} {name}": {parameter.name for parameter in command.params}
+        for product, group in products.items()
+        for name, command in group.commands.items()
+    }
+    assert {"molecules train", "molecules explain", "nodes predict"} <= commands.keys()
+    assert [name for name, options in commands.items() if "threads" not in options] == []
