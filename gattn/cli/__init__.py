@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from gattn import __version__
+from gattn.training.threads import sleep_at_barriers
 
 INTERRUPTED, TERMINATED = 130, 143
 WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
@@ -25,6 +26,7 @@ def main() -> None:
         sys.exit(0)
     try:
         with _terminable():
+            sleep_at_barriers()
             from gattn.cli.app import app
 
             app(prog_name="gattn")

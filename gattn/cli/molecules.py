@@ -58,7 +58,9 @@ def train(
 
 @app.command()
 @with_settings(
-    RunSettings, only=("smiles", "encoding", "coverage", "workers"), as_trained=("smiles",)
+    RunSettings,
+    only=("smiles", "encoding", "coverage", "workers", "threads"),
+    as_trained=("smiles",),
 )
 def predict(
     run: Run,
@@ -80,7 +82,9 @@ def predict(
 
 
 @app.command()
-@with_settings(RunSettings, only=("smiles", "encoding", "workers"), as_trained=("smiles",))
+@with_settings(
+    RunSettings, only=("smiles", "encoding", "workers", "threads"), as_trained=("smiles",)
+)
 def explain(
     run: Run,
     table: Table,
@@ -111,7 +115,9 @@ def explain(
 
 
 @app.command()
-@with_settings(RunSettings, only=("smiles", "encoding", "workers"), as_trained=("smiles",))
+@with_settings(
+    RunSettings, only=("smiles", "encoding", "workers", "threads"), as_trained=("smiles",)
+)
 def embed(
     run: Run,
     table: Table,
@@ -130,7 +136,16 @@ def embed(
 @app.command()
 @with_settings(
     RunSettings,
-    only=("smiles", "target", "encoding", *NUMBERS, "skip_bad_labels", "coverage", "workers"),
+    only=(
+        "smiles",
+        "target",
+        "encoding",
+        *NUMBERS,
+        "skip_bad_labels",
+        "coverage",
+        "workers",
+        "threads",
+    ),
     as_trained=("smiles", "target", *NUMBERS),
 )
 def evaluate(

@@ -70,7 +70,7 @@ def train(
 
 
 @app.command()
-@with_settings(NodeRunSettings, only=(*READING, "coverage"))
+@with_settings(NodeRunSettings, only=(*READING, "coverage", "threads"))
 def predict(
     run: Run,
     graph: Annotated[str, GRAPH],
@@ -85,7 +85,7 @@ def predict(
 
 
 @app.command()
-@with_settings(NodeRunSettings, only=READING)
+@with_settings(NodeRunSettings, only=(*READING, "threads"))
 def embed(
     run: Run,
     graph: Annotated[str, GRAPH],

@@ -127,6 +127,7 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
             train.inputs, train.y, val.inputs, val.y, self.task, self.settings(),
             groups=val.canonical if groups is None else groups,
             folder=None if folder is None else Path(folder), progress=progress,
+            threads=settings_of(MoleculeParameters, self).threads,
         )  # fmt: skip
         self._calibrate(val.y, self.predictor_.validation)
         self.seen_ = smiles_hashes([*train.canonical, *val.canonical]).unique()

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from gattn.molecules.attributions import DEFAULT_METHOD, Attribution, attribute
 from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
+from gattn.molecules.members import ASKED
+from gattn.molecules.predictor import batch_elements
+from gattn.training.threads import limited_threads
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
@@ -99,13 +102,15 @@ def explain(
     Raises:
         ValueError: no such method or target, or attention of a model that has none.
     """
-    atoms = atoms_of(inputs)
-    results = attribute(predictor, inputs, method, target=target, atoms=atoms)
-    tops = [_top(one.weights, of) for one, of in zip(results, atoms)]
-    masks = [_masks(top, one.order, seed) for top, one in zip(tops, atoms)]
-    # Equal copies are predicted once, so that their predictions have the same bits.
-    each = [mask.unique(dim=0, return_inverse=True) for mask in masks]
-    predicted = predict_masked(predictor, inputs, [mask for mask, _ in each], target, atoms)
+    elements = batch_elements(min(len(inputs), ASKED), predictor.settings)
+    with limited_threads(elements, predictor.threads):
+        atoms = atoms_of(inputs)
+        results = attribute(predictor, inputs, method, target=target, atoms=atoms)
+        tops = [_top(one.weights, of) for one, of in zip(results, atoms)]
+        masks = [_masks(top, one.order, seed) for top, one in zip(tops, atoms)]
+        # Equal copies are predicted once, so that their predictions have the same bits.
+        each = [mask.unique(dim=0, return_inverse=True) for mask in masks]
+        predicted = predict_masked(predictor, inputs, [mask for mask, _ in each], target, atoms)
     return [
         Explanation(
             smiles=smiles, symbols=one.symbols, atoms=one.places, method=method, target=target,

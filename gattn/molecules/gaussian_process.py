@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -133,7 +134,7 @@ class GaussianProcess:
     @classmethod
     def fit(
         cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int, variance: bool = True,
-        progress: bool = False,
+        progress: bool = False, check: Callable[[], None] = lambda: None,
     ) -> GaussianProcess:  # fmt: skip
         """Choose the hyperparameters of every target and solve its equation.
 
@@ -144,6 +145,8 @@ class GaussianProcess:
             seed: seed that samples the molecules if there are more.
             variance: whether to predict variances, which takes most of the time of a prediction.
             progress: whether to show a progress bar over the targets.
+            check: called before each evaluation of the density; an error that it raises ends the
+                search.
 
         Returns:
             The fitted model.
@@ -159,7 +162,7 @@ class GaussianProcess:
         scaled = (y - mean) / scale
         columns = scaled[searched].unbind(1)
         targets = progress_bar(columns, "Gaussian process", "target", progress=progress)
-        theta = torch.stack([_search(parts, target) for target in targets])
+        theta = torch.stack([_search(parts, target, check) for target in targets])
         return cls(
             {
                 "counts": counts, "descriptors": z, "y": scaled, "theta": theta,
@@ -441,13 +444,14 @@ def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor,
     return residual, variance
 
 
-def _search(parts: list[Tensor], y: Tensor) -> Tensor:
+def _search(parts: list[Tensor], y: Tensor, check: Callable[[], None]) -> Tensor:
     """Return the logarithms of the hyperparameters of maximum posterior density: [8]."""
     start = torch.tensor(START + 2 * START_OF_GROUP, dtype=torch.float64)
     theta = start.clone().requires_grad_()
     optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
+        check()
         optimizer.zero_grad()
         factor = _factor(parts, theta, y)
         assert factor.lower is not None

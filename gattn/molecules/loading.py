@@ -51,6 +51,7 @@ def open_run(
     smiles: str | None = None,
     encoding: str | None = None,
     workers: int = 1,
+    threads: int = 0,
     on_bad_bytes: OnBadBytes = "strict",
 ) -> OpenedRun:
     """Load the model of a folder, without scikit-learn, and open a CSV file of molecules for it.
@@ -61,6 +62,7 @@ def open_run(
         smiles: its column of SMILES; by default the one that the model was trained on.
         encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
         workers: number of processes that parse SMILES.
+        threads: number of threads inside one operator; 0 to choose it by the size.
         on_bad_bytes: see :class:`gattn.data.Table`.
 
     Raises:
@@ -73,6 +75,7 @@ def open_run(
     kind = ClassificationModel if is_classifier else RegressionModel
     model = kind.from_state(folder, tensors, card)
     model.workers = workers
+    model.predictor_.threads = threads
     column = smiles or str(card.get("smiles", "smiles"))
     table = open_table(path, [column], encoding=encoding, on_bad_bytes=on_bad_bytes)
     return OpenedRun(model, table, column)

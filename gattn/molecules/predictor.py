@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -29,15 +31,20 @@ from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import combine, fit_spread, fit_weights, predicted_std
 from gattn.training.scaling import moments
 from gattn.training.settings import from_table, to_table
+from gattn.training.threads import Background, available_threads, limited_threads
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
     from gattn.training.loop import History
 
-__all__ = ["MoleculePredictor", "Prediction"]
+__all__ = ["MoleculePredictor", "Prediction", "batch_elements"]
 
 PIECE = 1024
 """Number of molecules whose fingerprints are expanded at once."""
+ATOMS = 25
+"""Typical number of atoms of a molecule, to estimate the size of a batch."""
+KERNEL_PARTS = 6
+"""Number of matrices of the size of the kernel that each of its evaluations reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +83,10 @@ class MoleculePredictor:
         settings: the settings of the model and its training.
         weights: the weight of each part in the mean, by the part's name.
         kernel: the Gaussian process; None if the model has none.
+        threads: number of threads inside an operator of a prediction; 0 to choose it by the size.
     """
+
+    threads = 0
 
     def __init__(
         self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings, targets: int
@@ -108,6 +118,7 @@ class MoleculePredictor:
         groups: Sequence[str] | None = None,
         folder: Path | None = None,
         progress: bool = False,
+        threads: int = 0,
     ) -> MoleculePredictor:
         """Train the parts on the training part and weigh them on the validation part.
 
@@ -115,6 +126,9 @@ class MoleculePredictor:
         cross-fitting: of ten folds, the epochs of the networks, the weights of the parts and the
         coefficients of the error of one fold are chosen by the other nine, and the Gaussian
         process leaves each molecule out. So its errors are those of new molecules.
+
+        While the networks are trained with one thread, the Gaussian process chooses its
+        hyperparameters on another core.
 
         Args:
             train: k molecules.
@@ -129,6 +143,8 @@ class MoleculePredictor:
                 where scaffolds were held out. By default each row is a group.
             folder: folder of the checkpoints of the networks, from which training continues.
             progress: whether to show a progress bar.
+            threads: number of threads inside an operator; 0 to choose it by the size of a batch
+                and of the kernel. The former number is restored.
 
         Returns:
             The trained model.
@@ -149,28 +165,44 @@ class MoleculePredictor:
             MoleculeBatches(inputs, (labels - mean) / scale)
             for inputs, labels in ((train, y), (val, y_val))
         )
-        if settings.model != "gp":
-            networks, history = fit_members(
-                batches, val_batches, task, settings, folder=folder, progress=progress
-            )
-            for member, network in enumerate(networks):
-                tensors |= _prefixed(f"networks.{member}.", network.state_dict())
         rows, seed = settings.kernel_rows, settings.seed
+        fit_kernel = partial(GaussianProcess.fit, train, y, rows=rows, seed=seed)
+        kernel_size = KERNEL_PARTS * min(len(train), rows) ** 2
+        kernel: GaussianProcess | None = None
+        if settings.model != "gp":
+            with ExitStack() as stack:
+                elements = batch_elements(settings.batch_size, settings)
+                used = stack.enter_context(limited_threads(elements, threads))
+                background: Background[GaussianProcess] | None = None
+                if settings.model == "stacked" and used < available_threads():
+                    background = stack.enter_context(
+                        Background(lambda check: fit_kernel(check=check))
+                    )
+                networks, history = fit_members(
+                    batches, val_batches, task, settings, folder=folder, progress=progress
+                )
+                kernel = background and background.result()
+        if settings.model in ("stacked", "gp") and kernel is None:
+            with limited_threads(kernel_size, threads):
+                kernel = fit_kernel(progress=progress)
+        for member, network in enumerate(networks):
+            tensors |= _prefixed(f"networks.{member}.", network.state_dict())
         group = number_groups(groups, len(val))
         folds = assign_folds(group, seed)
         kernel_index = torch.arange(0)
-        if settings.model in ("stacked", "gp"):
-            kernel = GaussianProcess.fit(train, y, rows=rows, seed=seed, progress=progress)
+        if kernel is not None:
             kernel_index = draw(len(val), max(rows - len(kernel.counts), 0), seed)
             kernel = kernel.with_more(val[kernel_index], y_val[kernel_index])
             tensors |= _prefixed("gp.", kernel.state())
         unknown = {"weights": torch.ones(0), "spread": torch.ones(0)}
         predictor = cls(tensors | unknown, task, settings, targets)
-        predictor.history = history
-        members = cross_fit_members(
-            networks, history, val_batches, folds, task, settings, batches.y
-        )
-        predictor._calibrate(val, y_val, predictor.in_units(members), kernel_index, group, folds)
+        predictor.history, predictor.threads = history, threads
+        with limited_threads(kernel_size, threads):
+            members = cross_fit_members(
+                networks, history, val_batches, folds, task, settings, batches.y
+            )
+            outputs = predictor.in_units(members)
+            predictor._calibrate(val, y_val, outputs, kernel_index, group, folds)
         bits = torch.cat([predictor._tensors["bits"], _bits(val)], 1)
         predictor._tensors["bits"], predictor._nearest = bits, NearestMolecules(bits)
         return predictor
@@ -267,14 +299,17 @@ class MoleculePredictor:
         Returns:
             Means, expected errors, and their components; empty tensors for no molecules.
         """
-        parts, members, variance = self._ask(inputs)
-        stacked = torch.stack(list(parts.values()))
-        mean = combine(stacked, self._tensors["weights"])
-        if self.task == "regression":
-            std = predicted_std(self._sources(stacked, members, variance), self._tensors["spread"])
-        else:
-            std = _disagreement(stacked, members)
-        return Prediction(mean, std, parts, members, self._similarity(inputs))
+        elements = batch_elements(min(len(inputs), ASKED), self.settings)
+        with limited_threads(elements, self.threads):
+            parts, members, variance = self._ask(inputs)
+            stacked = torch.stack(list(parts.values()))
+            mean = combine(stacked, self._tensors["weights"])
+            if self.task == "regression":
+                sources = self._sources(stacked, members, variance)
+                std = predicted_std(sources, self._tensors["spread"])
+            else:
+                std = _disagreement(stacked, members)
+            return Prediction(mean, std, parts, members, self._similarity(inputs))
 
     def _similarity(self, inputs: MoleculeInputs) -> Tensor:
         """Return the similarity of each molecule to the most similar one of ``bits``: [k]."""
@@ -299,7 +334,8 @@ class MoleculePredictor:
         if not self.networks:
             raise ValueError('embed needs a network; this model is "gp", which has none')
         vectors = []
-        with torch.inference_mode():
+        elements = batch_elements(min(len(inputs), ASKED), self.settings)
+        with torch.inference_mode(), limited_threads(elements, self.threads):
             for positions in torch.arange(len(inputs)).split(ASKED):
                 batch = batch_inputs(inputs[positions])
                 vectors.append(torch.cat([network.embed(batch) for network in self.networks], 1))
@@ -379,6 +415,14 @@ class MoleculePredictor:
                 apart.square().sum(0) / (len(members) - 1)
             )  # var warns if there are no molecules
         return torch.stack(sources)
+
+
+def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
+    """Estimate the number of elements, atoms times features, of a batch of molecules.
+
+    It decides how many threads compute a batch; see :func:`gattn.training.threads.choose_threads`.
+    """
+    return molecules * ATOMS * settings.width
 
 
 _OWN = ("mean", "scale", "bits", "weights", "spread")

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from gattn.training.settings import SettingsError, TrainingSettings, document
+from gattn.training.settings import SettingsError, Threads, TrainingSettings, document
 
 __all__ = ["ClassWeight", "ModelName", "MoleculeParameters", "MoleculeSettings", "Task"]
 
@@ -130,3 +130,4 @@ class MoleculeParameters(MoleculeSettings):
         ),
     ] = "raise"
     workers: Annotated[int, Meta(ge=1, description="Number of processes that parse SMILES.")] = 1
+    threads: Threads = 0

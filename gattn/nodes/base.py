@@ -31,7 +31,7 @@ from gattn.nodes.splits import (
 from gattn.nodes.tables import row_number_notes
 from gattn.training.checks import check_fraction
 from gattn.training.estimator import SerializableEstimator
-from gattn.training.settings import settings_of
+from gattn.training.settings import check_value, settings_of
 from gattn.training.types import EpochRecord
 
 __all__ = ["NodeEstimator", "fit_together"]
@@ -81,6 +81,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
             ValueError: a parameter is out of its range.
         """
         self.settings()  # a wrong parameter is an error before the graph is read
+        self.checked_threads()
         read = read_graph(graph, directed=self.directed)
         values, notes = self._read_labels(read, y)
         labels = self.learn_labels(values, read.where)
@@ -159,6 +160,14 @@ class NodeEstimator(SerializableEstimator, Parameters):
     def settings(self) -> NodeSettings:
         """Return the settings of the model."""
         return settings_of(NodeSettings, self)
+
+    def checked_threads(self) -> int:
+        """Return the number of threads inside an operator, 0 to choose it by the size.
+
+        Raises:
+            ValueError: the number is negative.
+        """
+        return check_value(NodeParameters, "threads", self.threads)
 
     def embed(self, graph: GraphLike | None = None) -> np.ndarray:
         """Return the hidden vectors that the last layer reads.
@@ -274,7 +283,9 @@ def fit_together(
     graph, first = encoded.graph, estimators[0]
     problem = NodeProblem(graph, encoded.x, y, first.outputs, train, val)
     settings = [one.settings() for one in estimators]
-    predictors = NodePredictor.fit(problem, encoded.encoder, first.task, settings, on_epoch)
+    predictors = NodePredictor.fit(
+        problem, encoded.encoder, first.task, settings, on_epoch, first.checked_threads()
+    )
     for one, predictor in zip(estimators, predictors):
         one.predictor_ = predictor
         one.graph_, one.y_, one.notes_ = graph, y, encoded.notes

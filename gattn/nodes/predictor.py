@@ -25,9 +25,10 @@ from gattn.training.full_batch import (
 from gattn.training.losses import squared_error
 from gattn.training.scaling import moments
 from gattn.training.settings import from_table, to_table
+from gattn.training.threads import limited_threads
 from gattn.training.types import EpochRecord, History
 
-__all__ = ["NodePredictor", "NodeProblem"]
+__all__ = ["NodePredictor", "NodeProblem", "graph_elements"]
 
 GPS_NODES = 20_000
 """Most nodes of a graph for GPS, whose attention among all nodes is quadratic."""
@@ -65,7 +66,10 @@ class NodePredictor:
         mean: mean of the training labels; 0 for classes.
         std: standard deviation of the training labels; 1 for classes.
         history: records of the training; empty after :meth:`from_state`.
+        threads: number of threads inside an operator of a prediction; 0 to choose it by the size.
     """
+
+    threads = 0
 
     def __init__(
         self, settings: NodeSettings, task: NodeTask, encoder: FeatureEncoder, outputs: int
@@ -86,6 +90,7 @@ class NodePredictor:
         task: NodeTask,
         settings: Sequence[NodeSettings],
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+        threads: int = 0,
     ) -> list[NodePredictor]:
         """Train one model, or several models together, on the labelled nodes of a graph.
 
@@ -95,6 +100,8 @@ class NodePredictor:
             task: type of the labels.
             settings: settings of each model, which differ in their seeds only.
             on_epoch: called after every epoch.
+            threads: number of threads inside an operator; 0 to choose it by the size of the
+                network. The former number is restored.
 
         Returns:
             The trained models.
@@ -112,21 +119,24 @@ class NodePredictor:
             mean, std = (float(one) for one in moments(y[problem.train, None]))
             y = (y - mean) / std
         first, networks = settings[0], [one.network for one in predictors]
-        histories = fit_full_batches(
-            networks,
-            _class_loss if task == "classification" else squared_error,
-            predictors[0]._part(problem, problem.train, y),
-            predictors[0]._part(problem, problem.val, y),
-            FullBatchSettings(
-                first.epochs, first.patience, first.learning_rate, first.weight_decay, first.seed
-            ),
-            apply=BatchedGAT(networks[0]) if can_batch(networks) else apply_each,
-            score=_is_right if task == "classification" else None,
-            on_epoch=on_epoch,
-        )
+        elements = graph_elements(problem.graph, first) * len(networks)
+        with limited_threads(elements, threads):
+            histories = fit_full_batches(
+                networks,
+                _class_loss if task == "classification" else squared_error,
+                predictors[0]._part(problem, problem.train, y),
+                predictors[0]._part(problem, problem.val, y),
+                FullBatchSettings(
+                    first.epochs, first.patience, first.learning_rate, first.weight_decay,
+                    first.seed,
+                ),
+                apply=BatchedGAT(networks[0]) if can_batch(networks) else apply_each,
+                score=_is_right if task == "classification" else None,
+                on_epoch=on_epoch,
+            )  # fmt: skip
         for one, history in zip(predictors, histories):
             one._read, one.mean, one.std = (problem.graph, problem.x), mean, std
-            one.history = [history]
+            one.history, one.threads = [history], threads
         return predictors
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[FieldInput]:
@@ -143,18 +153,21 @@ class NodePredictor:
     @torch.no_grad()
     def predict(self, graph: AttributedGraph) -> Tensor:
         """Predict probabilities [n, classes], or numbers [n, 1] in the labels' unit: float64."""
-        out = self.network(self._whole(graph)).double()
-        return out.softmax(1) if self.task == "classification" else out * self.std + self.mean
+        with limited_threads(graph_elements(graph, self.settings), self.threads):
+            out = self.network(self._whole(graph)).double()
+            return out.softmax(1) if self.task == "classification" else out * self.std + self.mean
 
     @torch.no_grad()
     def embed(self, graph: AttributedGraph) -> Tensor:
         """Embed every node by the inputs of the last layer: [n, width] float32."""
-        embedding = self.network.embed(self._whole(graph))
-        return embedding if embedding.layout == torch.strided else embedding.to_dense()
+        with limited_threads(graph_elements(graph, self.settings), self.threads):
+            embedding = self.network.embed(self._whole(graph))
+            return embedding if embedding.layout == torch.strided else embedding.to_dense()
 
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
         """Return each layer's edges [2, e], with the self-loops it adds, and weights [e, h]."""
-        return self.network.attention(self._whole(graph))
+        with limited_threads(graph_elements(graph, self.settings), self.threads):
+            return self.network.attention(self._whole(graph))
 
     def _whole(self, graph: AttributedGraph) -> FieldInput:
         _check_size(self.settings, len(graph))
@@ -191,6 +204,14 @@ class NodePredictor:
             raise ValueError(str(error)) from None
         predictor.mean, predictor.std = state["mean"], state["std"]
         return predictor
+
+
+def graph_elements(graph: AttributedGraph, settings: NodeSettings) -> int:
+    """Return the number of elements, nodes times hidden features, of a layer on a graph.
+
+    It decides how many threads compute a layer; see :func:`gattn.training.threads.choose_threads`.
+    """
+    return len(graph) * settings.width
 
 
 def _check_size(settings: NodeSettings, nodes: int) -> None:

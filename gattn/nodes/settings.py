@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
-from gattn.training.settings import Seed, Settings, SettingsError, document
+from gattn.training.settings import Seed, Settings, SettingsError, Threads, document
 
 __all__ = ["PRESETS", "NodeModel", "NodeParameters", "NodeSettings", "NodeTask", "Preset"]
 
@@ -159,6 +159,7 @@ class NodeParameters(NodeSettings):
             "no mask marks a validation part.",
         ),
     ] = 0.2
+    threads: Threads = 0
 
 
 PRESETS: dict[str, NodeSettings] = {

@@ -26,7 +26,7 @@ __all__ = [
 
 CONFIG, METRICS, SPLITS, CHECKPOINTS = "config.toml", "metrics.json", "splits.json", "checkpoints"
 LEFT_OUT = "left_out.csv"
-NO_DIFFERENCE = ("workers", "cache")
+NO_DIFFERENCE = ("workers", "threads", "cache")
 """Settings that do not change the results of a run."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,9 +18,18 @@ from gattn.training.types import History
 
 __all__ = ["SerializableEstimator"]
 
+Self = TypeVar("Self", bound="SerializableEstimator")
+
 
 class SerializableEstimator(BaseEstimator, FittedModel, ABC):
     """Base of the estimators of molecules and of nodes: scikit-learn's protocol, and saving."""
+
+    def set_params(self: Self, **params: Any) -> Self:
+        """Set parameters; ``threads`` applies to the fitted model, too."""
+        super().set_params(**params)
+        if hasattr(self, "predictor_"):
+            self.predictor_.threads = self.get_params()["threads"]
+        return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the fitted estimator: weights as safetensors, the rest as a JSON card.

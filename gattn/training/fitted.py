@@ -23,6 +23,7 @@ class Predictor(Protocol):
     """A fitted model that can be converted to tensors and JSON values."""
 
     history: list[History]
+    threads: int
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors and the JSON values that :meth:`from_state` needs."""
@@ -46,11 +47,13 @@ class FittedModel:
         task: the type of the labels.
         item: plural noun of the labelled items.
         predictor_: the fitted model.
+        threads: intra-operator threads; 0 chooses them by the work.
     """
 
     task: ClassVar[Literal["regression", "classification"]]
     item: ClassVar[str]
     predictor_: Any
+    threads: int
     _parameters: ClassVar[type]
     _predictor_kind: ClassVar[type[Predictor]]
     _saved_as: ClassVar[str] = ""
@@ -105,6 +108,7 @@ class FittedModel:
             model._load_state(tensors, card)
             model._load_labels_state(card["labels"])
             model.predictor_ = cls._predictor_kind.from_state(tensors, card["predictor"])
+            model.predictor_.threads = model.threads
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise RunError(f"{folder} holds no model of {cls.item}: {error!r}") from error
         return model

@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
+from gattn.training.threads import one_thread, use_one_thread
+
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
@@ -33,6 +35,8 @@ WINDOW = 8
 """Results a process that may wait for one before them; it is also the time others have to start."""
 PAUSE = 0.5
 """Seconds after which a process asks again whether its parent lives."""
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+"""Variables from which torch, NumPy and SciPy read the size of their pools of threads."""
 HIDDEN_WARNING = "ignore:Sparse CSR tensor support is in beta"
 """What torch says of sparse rows that are sent to a process, before that could filter it."""
 
@@ -73,7 +77,7 @@ def in_order(
 
     tasks, others = iter(tasks), workers - 1
     filters = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), HIDDEN_WARNING]))
-    initargs, env = (work, os.getpid()), {"PYTHONWARNINGS": filters}
+    initargs, env = (work, os.getpid()), {"PYTHONWARNINGS": filters, **ONE_THREAD}
     with _deferred_signals():  # its locks start loky's resource tracker
         pool = ProcessPoolExecutor(others, initializer=_prepare, initargs=initargs, env=env)
         _OPEN[pool] = frozenset(multiprocessing.active_children())
@@ -183,21 +187,9 @@ def _stop_all() -> None:
 def _run_here(work: Callable[[Task], Result], task: Task) -> Future[Result]:
     """Run a task in this process; return its result as those of other processes come."""
     future: Future[Result] = Future()
-    with _one_thread():
+    with one_thread():
         future.set_result(work(task))
     return future
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 _WORK: list[Callable[[object], object]] = []
@@ -205,10 +197,8 @@ _WORK: list[Callable[[object], object]] = []
 
 
 def _prepare(work: Callable[[object], object], parent: int) -> None:
-    import torch
-
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    torch.set_num_threads(1)
+    use_one_thread()
     _WORK.append(work)
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "TaskChoice",
+    "Threads",
     "TrainingSettings",
     "check_value",
     "declared",
@@ -166,7 +167,7 @@ def declared(kind: type) -> dict[str, Setting]:
     return settings
 
 
-def check_value(kind: type, name: str, value: object) -> object:
+def check_value(kind: type, name: str, value: object) -> Any:
     """Convert one value to the type of a setting.
 
     Raises:
@@ -413,6 +414,17 @@ Seed: TypeAlias = Annotated[
         le=LARGEST_SEED,
         description="Seed of every random choice: the split, the initial weights, the order of "
         "batches and dropout. Change it to see how much results depend on chance.",
+    ),
+]
+Threads: TypeAlias = Annotated[
+    int,
+    Meta(
+        ge=0,
+        description="Number of threads inside one operator of PyTorch or gattn. 0 chooses it by "
+        "the size of the batch or network: small ones are faster with one thread. Processes that "
+        "work side by side have one thread each. Results do not depend on the choice beyond "
+        "rounding. Set it to 1 if several programs share the machine.",
+        extra={"default": "0, chosen by the size"},
     ),
 ]
 TaskChoice: TypeAlias = Annotated[

@@ -15,6 +15,7 @@ from gattn.training.settings import (
     Settings,
     SettingsError,
     TaskChoice,
+    Threads,
     document,
     read_toml,
     updated,
@@ -142,6 +143,7 @@ class RunSettings(NumberSettings):
         ),
     ] = 0
     workers: Annotated[int, Meta(ge=1, description="Number of processes that parse SMILES.")] = 2
+    threads: Threads = 0
     cache: Annotated[
         str,
         Meta(

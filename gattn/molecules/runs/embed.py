@@ -26,6 +26,7 @@ def embed_table(
     smiles: str | None = None,
     encoding: str | None = None,
     workers: int = 2,
+    threads: int = 0,
     on_progress: Callable[[int], None] = lambda rows: None,
 ) -> Counts:
     """Embed every molecule of a CSV file.
@@ -40,6 +41,8 @@ def embed_table(
         smiles: the column of SMILES; by default the one that the model was trained on.
         encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
         workers: number of processes that share the work.
+        threads: number of threads inside one operator if one process works; 0 to choose it by
+            the size.
         on_progress: called with the number of rows in each piece that was written.
 
     Returns:
@@ -56,7 +59,7 @@ def embed_table(
     if out.suffix not in writers:
         raise ValueError(f"{out} must end in .parquet or .npy")
     estimator, table, column = open_run(
-        run, path, smiles=smiles, encoding=encoding, workers=workers
+        run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads
     )
     rows = bad = 0
     count, size, writer_of = table.count(), estimator.embedding_size, writers[out.suffix]

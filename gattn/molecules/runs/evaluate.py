@@ -44,6 +44,7 @@ def evaluate_table(
     skip_bad: bool = False,
     coverage: float = 0.9,
     workers: int = 2,
+    threads: int = 0,
     log: Log = no_log,
 ) -> dict[str, Any]:
     """Evaluate a model on a CSV file of labelled molecules.
@@ -65,6 +66,7 @@ def evaluate_table(
         skip_bad: leave out every label that cannot be read, however many there are.
         coverage: coverage of the intervals, above 0 and below 1.
         workers: number of processes that read SMILES.
+        threads: number of threads inside one operator; 0 to choose it by the size.
         log: called with each line that the user should read.
 
     Returns:
@@ -80,7 +82,7 @@ def evaluate_table(
         ValueError: the file, a column or a label cannot be used; no molecule remains.
     """
     estimator, card = load_estimator(run)
-    estimator.set_params(on_error="skip", workers=workers)
+    estimator.set_params(on_error="skip", workers=workers, threads=threads)
     column = smiles or str(card.get("smiles", "smiles"))
     style = NumberFormat(**{**cast("dict[str, Any]", card.get("numbers", {})), **(numbers or {})})
     if targets is not None and len(targets) != len(estimator.targets_):

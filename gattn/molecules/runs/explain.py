@@ -30,6 +30,7 @@ def explain_table(
     smiles: str | None = None,
     encoding: str | None = None,
     workers: int = 2,
+    threads: int = 0,
     pictures: int = PICTURES,
     log: Log = no_log,
 ) -> Counts:
@@ -46,6 +47,7 @@ def explain_table(
         smiles: the column of SMILES; by default the one that the model was trained on.
         encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
         workers: number of processes that read SMILES.
+        threads: number of threads inside one operator; 0 to choose it by the size.
         pictures: number of molecules to draw, from the first; the tables contain all.
         log: called with each line that the user should read.
 
@@ -61,7 +63,7 @@ def explain_table(
     if pictures < 0:
         raise ValueError(f"pictures must be at least 0; got {pictures}")
     estimator, table, column = open_run(
-        run, path, smiles=smiles, encoding=encoding, workers=workers
+        run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads
     )
     target_index = estimator.place_of(target)
     rows = list(table.rows())

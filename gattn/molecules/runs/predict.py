@@ -37,6 +37,7 @@ def predict_table(
     encoding: str | None = None,
     coverage: float = 0.9,
     workers: int = 2,
+    threads: int = 0,
     on_progress: Callable[[int], None] = lambda rows: None,
 ) -> Counts:
     """Predict every row of a CSV file.
@@ -53,6 +54,8 @@ def predict_table(
         encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
         coverage: coverage of the intervals, above 0 and below 1.
         workers: number of processes.
+        threads: number of threads inside one operator if one process predicts; 0 to choose it by
+            the size.
         on_progress: called with the number of rows in each piece that was written.
 
     Returns:
@@ -67,8 +70,9 @@ def predict_table(
     """
     check_fraction("coverage", coverage)
     estimator, table, column = open_run(
-        run, path, smiles=smiles, encoding=encoding, workers=workers, on_bad_bytes="surrogateescape"
-    )
+        run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
+        on_bad_bytes="surrogateescape",
+    )  # fmt: skip
     columns = prediction_columns(estimator)
     rows = bad = 0
     with new_file(out) as temporary, table.writer(temporary, [*columns, ERROR]) as writer:

@@ -13,7 +13,7 @@ import torch
 from gattn.draw import draw_molecule, shared_scale
 from gattn.molecules.attributions import DEFAULT_METHOD, attribute
 from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
-from gattn.molecules.predictor import Prediction
+from gattn.molecules.predictor import Prediction, batch_elements
 from gattn.molecules.rows import LabelledMolecules
 from gattn.pipeline.product import Report
 from gattn.pipeline.report import report_facts
@@ -32,6 +32,7 @@ from gattn.training.run_report import (
     run_report,
     themed,
 )
+from gattn.training.threads import limited_threads
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
@@ -154,10 +155,12 @@ def _worst_molecules(
         target with the largest error.
     """
     rows, targets = _worst_rows(molecules, predicted)
-    weights = [
-        attribute(estimator.predictor_, molecules.inputs[row : row + 1], target=target)[0].weights
-        for row, target in zip(rows, targets)
-    ]
+    predictor = estimator.predictor_
+    with limited_threads(batch_elements(1, predictor.settings), predictor.threads):
+        weights = [
+            attribute(predictor, molecules.inputs[row : row + 1], target=target)[0].weights
+            for row, target in zip(rows, targets)
+        ]
     scale = shared_scale(weights)
     style: dict[str, Any] = {
         "scale": scale, "size": SIZE, "label": f"contribution by {METHOD}"

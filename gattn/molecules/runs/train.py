@@ -145,7 +145,10 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         settings = self.settings
         source = _read_source(settings)
         kind = MoleculeRegressor if source.labels.task == "regression" else MoleculeClassifier
-        estimator = kind(**asdict(settings.model), on_error="skip", workers=settings.workers)
+        estimator = kind(
+            **asdict(settings.model), on_error="skip", workers=settings.workers,
+            threads=settings.threads,
+        )  # fmt: skip
         cache = Path(settings.cache) if settings.cache else self.out.parent / CACHE
         cache.mkdir(parents=True, exist_ok=True)
         molecules = _parse(estimator, source, cache)

@@ -15,6 +15,7 @@ from gattn.training.settings import (
     Settings,
     SettingsError,
     TaskChoice,
+    Threads,
     document,
     read_toml,
     updated,
@@ -114,6 +115,7 @@ class NodeRunSettings(Settings):
     workers: Annotated[
         int, Meta(ge=1, description="Number of processes that train side by side if runs > 1.")
     ] = 2
+    threads: Threads = 0
     model: NodeSettings = field(default_factory=NodeSettings)
 
     def check(self) -> None:

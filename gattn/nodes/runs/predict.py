@@ -50,6 +50,7 @@ def predict_graph(
     thousands: str = "",
     missing: Sequence[str] = (),
     coverage: float = 0.9,
+    threads: int = 0,
     log: Log = no_log,
 ) -> int:
     """Predict every node of a graph, also one that the model has not seen.
@@ -65,6 +66,7 @@ def predict_graph(
         thousands: the separator between groups of three digits.
         missing: words that stand for a missing attribute.
         coverage: coverage of the label sets or intervals.
+        threads: number of threads inside one operator; 0 to choose it by the size of the graph.
         log: called with each line that the user should read.
 
     Returns:
@@ -76,7 +78,7 @@ def predict_graph(
         FileExistsError: ``out`` exists.
     """
     check_fraction("coverage", coverage)
-    estimator = load_estimator(run)
+    estimator = load_estimator(run).set_params(threads=threads)
     with new_file(out) as temporary:
         graph = _read_graph(estimator, path, nodes, encoding, decimal, thousands, missing, log)
         cells = prediction_cells(estimator, estimator.predictor_.predict(graph), coverage)
@@ -95,6 +97,7 @@ def embed_graph(
     decimal: str | None = None,
     thousands: str = "",
     missing: Sequence[str] = (),
+    threads: int = 0,
     log: Log = no_log,
 ) -> int:
     """Embed every node of a graph.
@@ -110,6 +113,7 @@ def embed_graph(
         decimal: see :func:`gattn.nodes.files.read_graph_file`, as for the next two.
         thousands: the separator between groups of three digits.
         missing: words that stand for a missing attribute.
+        threads: number of threads inside one operator; 0 to choose it by the size of the graph.
         log: called with each line that the user should read.
 
     Returns:
@@ -124,7 +128,7 @@ def embed_graph(
     ending = Path(out).suffix
     if ending not in (".npy", ".parquet"):
         raise ValueError(f"{out} must end in .parquet or .npy")
-    estimator = load_estimator(run)
+    estimator = load_estimator(run).set_params(threads=threads)
     with new_file(out) as temporary:
         graph = _read_graph(estimator, path, nodes, encoding, decimal, thousands, missing, log)
         vectors = estimator.predictor_.embed(graph).numpy()

@@ -37,7 +37,8 @@ __all__ = [
 ]
 
 MIN_PARALLEL = 4
-"""Minimum number of trials worth starting worker processes for."""
+"""Minimum number of trials worth starting worker processes for, if several are trained in one step;
+larger networks are worth it from two trials on."""
 
 
 class TrialPlan(NamedTuple):
@@ -179,8 +180,9 @@ def run_trials(
     Returns:
         The trials in order.
     """
-    groups = group_trials(plans, batch_size(trainer.estimator.settings(), trainer.encoded.x))
-    if workers > 1 and len(groups) > 1 and len(plans) >= MIN_PARALLEL:
+    size = batch_size(trainer.estimator.settings(), trainer.encoded.x)
+    groups = group_trials(plans, size)
+    if workers > 1 and len(groups) > 1 and (size == 1 or len(plans) >= MIN_PARALLEL):
         tasks = ((group, group) for group in groups)
         results = (result for _, result in in_order(trainer.train, tasks, workers))
     else:

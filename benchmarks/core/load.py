@@ -1,0 +1,113 @@
+"""Commands timed alone, beside one another and beside busy loops."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from benchmarks.core.isolate import Failed, Stopped
+
+LOOP = "while True: pass"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Time that a command took.
+
+    Attributes:
+        seconds: wall time from its start to its end.
+        processor_seconds: time that processors worked for it and the processes it waited for.
+    """
+
+    seconds: float
+    processor_seconds: float
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """Run endless loops in other processes during a block."""
+    loops = [subprocess.Popen([sys.executable, "-c", LOOP]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def run_together(commands: Sequence[Sequence[str]], folder: Path, limit: float) -> list[Usage]:
+    """Start commands at the same time and wait for all of them.
+
+    Args:
+        commands: the words of each command.
+        folder: folder in which they run.
+        limit: seconds after which all are killed.
+
+    Returns:
+        The usage of each command.
+
+    Raises:
+        Stopped: a command exceeds the limit.
+        Failed: a command fails; the message is the end of its output.
+    """
+    with contextlib.ExitStack() as stack:
+        outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in commands]
+        usages, codes = _wait_for_all(commands, outputs, folder, limit)
+        for words, output, code in zip(commands, outputs, codes):
+            output.seek(0)
+            if code:
+                text = output.read()[-2000:].decode()
+                raise Failed(f"{' '.join(words)}: exit code {code}\n{text}")
+    return usages
+
+
+def _wait_for_all(
+    commands: Sequence[Sequence[str]], outputs: Sequence[IO[bytes]], folder: Path, limit: float
+) -> tuple[list[Usage], list[int]]:
+    """Run commands at the same time, and return the usage and the exit code of each."""
+    began = time.perf_counter()
+    processes = [
+        subprocess.Popen(list(words), cwd=folder, stdout=output, stderr=output)
+        for words, output in zip(commands, outputs)
+    ]
+    late = threading.Event()
+
+    def kill_all() -> None:
+        late.set()
+        for process in processes:
+            if process.returncode is None:
+                process.kill()
+
+    usages, codes = [Usage(0.0, 0.0)] * len(processes), [0] * len(processes)
+
+    def wait(number: int) -> None:
+        _, status, used = os.wait4(processes[number].pid, 0)
+        seconds = time.perf_counter() - began
+        processes[number].returncode = codes[number] = os.waitstatus_to_exitcode(status)
+        usages[number] = Usage(seconds, used.ru_utime + used.ru_stime)
+
+    timer = threading.Timer(limit, kill_all)
+    waits = [threading.Thread(target=wait, args=(number,)) for number in range(len(processes))]
+    timer.start()
+    for one in waits:
+        one.start()
+    for one in waits:
+        one.join()
+    timer.cancel()
+    if late.is_set():
+        raise Stopped(f"over {limit:.0f} s")
+    return usages, codes
