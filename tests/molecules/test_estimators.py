@@ -45,7 +45,7 @@ def test_every_setting_is_an_argument_with_the_same_default(kind):
     for setting in fields(MoleculeSettings):
         assert arguments[setting.name].default == setting.default, setting.name
     assert set(arguments) - {field.name for field in fields(MoleculeSettings)} == {
-        "validation_fraction", "on_error", "workers",
+        "validation_fraction", "on_error", "workers", "threads",
     }  # fmt: skip
     assert kind(**TINY).settings() == MoleculeSettings(**TINY)
 

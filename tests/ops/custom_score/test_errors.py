@@ -19,7 +19,7 @@ PARAMETER = torch.ones(WIDTH, dtype=torch.float64, requires_grad=True)
 @pytest.mark.parametrize(
     ("score", "options", "error", "message"),
     [
-        (lambda q, k, e: (PARAMETER * q).sum(-1), {}, ValueError, "must not hold a tensor"),
+        (lambda q, k, e: (PARAMETER * q).sum(-1), {}, ValueError, "must not capture a tensor"),
         (lambda q, k, e: torch.rand(q.shape[:2]), {}, ValueError, "must not draw random numbers"),
         (lambda q, k, e: q, {}, ValueError, r"score must give \[b, h\] for b edges; got 3 dim"),
         (lambda q, k, e: q.sum(), {}, ValueError, r"a row for each of 43 edges; got \(\)"),
