@@ -18,6 +18,7 @@ from gattn.data import Split
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
 from gattn.nodes.features import EncodedGraph, encode_graph
 from gattn.nodes.labels import Labels, read_labels, usual_labels
+from gattn.nodes.models import AnyPredictor, fit_predictors, predictor_from_state
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
 from gattn.nodes.settings import NodeParameters, NodeSettings
@@ -28,6 +29,7 @@ from gattn.nodes.splits import (
     random_node_split,
     split_column_notes,
 )
+from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.tables import row_number_notes
 from gattn.training.checks import check_fraction
 from gattn.training.estimator import SerializableEstimator
@@ -49,7 +51,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
     """Base of the estimators of nodes; its parameters are :class:`NodeParameters`."""
 
     item: ClassVar[str] = "nodes"
-    predictor_: NodePredictor
+    predictor_: AnyPredictor
     graph_: AttributedGraph
     y_: Tensor
     notes_: tuple[str, ...]
@@ -206,6 +208,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
             raise GraphError("a loaded estimator holds no graph: give it the graph to predict on")
         return self.graph_
 
+    @classmethod
+    def _restore(cls, tensors: dict[str, Tensor], state: dict[str, Any]) -> AnyPredictor:
+        return predictor_from_state(tensors, state)
+
     def _read_labels(self, graph: AttributedGraph, y: Labels | None) -> tuple[pd.Series, list[str]]:
         return read_labels(graph, self.label, y, classes=self.task == "classification")
 
@@ -274,9 +280,11 @@ def fit_together(
     graph, first = encoded.graph, estimators[0]
     problem = NodeProblem(graph, encoded.x, y, first.outputs, train, val)
     settings = [one.settings() for one in estimators]
-    predictors = NodePredictor.fit(problem, encoded.encoder, first.task, settings, on_epoch)
+    predictors = fit_predictors(problem, encoded.encoder, first.task, settings, on_epoch)
     for one, predictor in zip(estimators, predictors):
         one.predictor_ = predictor
         one.graph_, one.y_, one.notes_ = graph, y, encoded.notes
         one.split_ = Split(train, val, test, split.protocol)
-        one._calibrate(y[val, None], predictor.predict(graph)[val])
+        stacked = isinstance(predictor, StackedPredictor)
+        validation = predictor.validation if stacked else predictor.predict(graph)[val]
+        one._calibrate(y[val, None], validation)

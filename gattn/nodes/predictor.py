@@ -140,6 +140,11 @@ class NodePredictor:
         inputs = FieldInput(read_features(problem.x, field.nodes), field)
         return FullBatch(inputs, y[nodes, None].float())
 
+    @property
+    def validation_loss(self) -> float:
+        """Loss of the validation part at the chosen epoch."""
+        return self.history[0].records[self.history[0].chosen].validation_loss
+
     @torch.no_grad()
     def predict(self, graph: AttributedGraph) -> Tensor:
         """Predict probabilities [n, classes], or numbers [n, 1] in the labels' unit: float64."""

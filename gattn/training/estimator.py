@@ -131,10 +131,15 @@ class SerializableEstimator(BaseEstimator, ABC):
             estimator = cls(**card["parameters"])
             estimator._load_state(tensors, card)
             estimator._load_labels_state(card["labels"])
-            estimator.predictor_ = cls._predictor_kind.from_state(tensors, card["predictor"])
+            estimator.predictor_ = cls._restore(tensors, card["predictor"])
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise RunError(f"{folder} holds no model of {cls.item}: {error!r}") from error
         return estimator
+
+    @classmethod
+    def _restore(cls, tensors: dict[str, Tensor], state: dict[str, Any]) -> Predictor:
+        """Make the predictor from the values that its ``state`` returned."""
+        return cls._predictor_kind.from_state(tensors, state)
 
     @property
     def history_(self) -> list[History]:

@@ -40,6 +40,7 @@ from gattn.nodes.runs.trials import (
     undefined_in_trials,
     variance_components,
 )
+from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.values import as_numbers, is_missing
 from gattn.pipeline import train as pipeline
 from gattn.pipeline.measure import PARTS
@@ -231,6 +232,8 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
                 "labelled": int(y.isfinite().sum()), "all": len(encoded.graph),
             },
         }  # fmt: skip
+        if isinstance(estimator.predictor_, StackedPredictor):
+            metrics["components"] = _components(estimator.predictor_, encoded, split, y)
         if isinstance(estimator, NodeClassifier):
             counts = confusion(y[test], predicted[test])
             names = [str(kind) for kind in estimator.classes_.tolist()]
@@ -253,6 +256,21 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
     def tables(self, run: NodeRun) -> Mapping[str, Iterator[Sequence[object]]]:
         """Return the predictions of all nodes, and the metrics of all trials."""
         return {"predictions.csv": _predictions(run), "runs.csv": _trials(run)}
+
+
+def _components(
+    stack: StackedPredictor, encoded: EncodedGraph, split: Split, y: Tensor
+) -> dict[str, Any]:
+    """Return the weight and the metrics of each component of a stack."""
+    predictions = stack.component_predictions(encoded.graph)
+    return {
+        name: {
+            "weight": weight,
+            "val": measure(stack.task, y[split.val], predictions[name][split.val]),
+            "test": measure(stack.task, y[split.test], predictions[name][split.test]),
+        }
+        for name, weight in stack.weights.items()
+    }
 
 
 def _task(values: pd.Series) -> str:
