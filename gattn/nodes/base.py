@@ -114,7 +114,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
             notes = {name: note for name, note in notes.items() if name not in left}
             left += notes
             graph = graph.with_notes(*notes.values())
-        return encode_graph(graph, self.features, left)
+        return encode_graph(graph, self.features, left, node_names=bool(self.names))
 
     def fit_parts(
         self: Self,

@@ -143,6 +143,13 @@ class NodeParameters(NodeSettings):
             extra={"default": "all others, or the ``x`` of PyG's ``Data``"},
         ),
     ] = field(default=None, kw_only=False)
+    names: Annotated[
+        bool,
+        Meta(
+            description="Read the words of the nodes' names as a feature, as those of packages. "
+            "Leave it off if the names contain the label."
+        ),
+    ] = False
     directed: Annotated[
         bool | None,
         Meta(

@@ -173,6 +173,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         options: dict[str, Any] = {
             **asdict(settings.model), "label": values.name,
             "features": list(settings.features) or None, "directed": settings.directed,
+            "names": settings.names,
         }  # fmt: skip
         task = settings.task if settings.task != "auto" else _task(values)
         estimator = (NodeClassifier if task == "classification" else NodeRegressor)(**options)
