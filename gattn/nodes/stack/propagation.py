@@ -27,7 +27,7 @@ class Neighbours:
     .. math:: (A x)_i = \frac{1}{|N(i)|} \sum_{j \in N(i)} x_j
 
     Args:
-        edge_index: [2, e] int64, the edges as they are in the data.
+        edge_index: [2, e] int64, the edges as they are in the data; self-loops are left out.
         nodes: n.
         directed: True if only the sources of a node's edges are its neighbours.
 
@@ -45,7 +45,8 @@ class Neighbours:
     """
 
     def __init__(self, edge_index: Tensor, nodes: int, *, directed: bool = False) -> None:
-        source, destination = edge_index.numpy()
+        # A loop would give a node its own label.
+        source, destination = edge_index[:, edge_index[0] != edge_index[1]].numpy()
         ones = np.ones(len(source), np.float32)
         into: Matrix = sp.csr_matrix((ones, (destination, source)), (nodes, nodes))
         into.data[:] = 1  # SciPy adds the values of repeated edges
