@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.features import FeatureEncoder
+from gattn.nodes.fields import read_features, receptive_field
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.nodes.stack.components import LABEL_FREE, Components
@@ -26,8 +27,8 @@ __all__ = ["StackedPredictor"]
 
 NETWORK = "gat"
 """Name of the attention network among the components."""
-WORK = 2.5e9
-"""Most products of an epoch and a stored value or an edge that the attention network computes."""
+WORK = 1e10
+"""Products that the attention network computes in training, at most, beyond the fewest epochs."""
 FEWEST_EPOCHS = 20
 PREFIX = "components."
 
@@ -179,11 +180,19 @@ class StackedPredictor:
 
 
 def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSettings:
-    """Limit the epochs of the attention network on a large graph."""
-    stored = problem.x.numel() if problem.x.layout == torch.strided else problem.x.values().numel()
-    size = settings.layers * (stored + problem.graph.edge_index.shape[1]) * settings.width
-    epochs = max(FEWEST_EPOCHS, int(WORK / max(size, 1) * settings.width))
-    return replace(settings, model=NETWORK, epochs=min(settings.epochs, epochs))
+    """Limit the epochs of the attention network on a large graph, and take larger steps instead.
+
+    The receptive field of the labelled nodes determines the time of an epoch.
+    """
+    nodes = torch.cat([problem.train, problem.val])
+    graph = problem.graph
+    field = receptive_field(graph.edge_index, len(graph), nodes, settings.layers)
+    x = read_features(problem.x, field.nodes)
+    stored = x.numel() if x.layout == torch.strided else x.values().numel()
+    size = settings.width * (stored + sum(layer.num_edges for layer, _ in field.layers))
+    epochs = min(settings.epochs, max(FEWEST_EPOCHS, int(WORK / max(size, 1))))
+    rate = settings.learning_rate * (settings.epochs / epochs) ** 0.5
+    return replace(settings, model=NETWORK, epochs=epochs, learning_rate=rate)
 
 
 def _neighbours(graph: AttributedGraph) -> Neighbours:
