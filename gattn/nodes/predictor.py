@@ -71,7 +71,8 @@ class NodePredictor:
         self, settings: NodeSettings, task: NodeTask, encoder: FeatureEncoder, outputs: int
     ) -> None:
         """Initialise the weights."""
-        self.settings, self.task, self.encoder = settings, task, encoder
+        self.task: NodeTask = task
+        self.settings, self.encoder = settings, encoder
         self.outputs = outputs
         self.network = make_network(settings, encoder.width, outputs).eval()
         self.mean, self.std = 0.0, 1.0

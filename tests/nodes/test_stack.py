@@ -15,6 +15,7 @@ from gattn.nodes.runs.at_once import predict_at_once
 from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.stack.linear import Scaler, fit_linear, leave_one_out
 from gattn.nodes.stack.perceptron import Perceptron
+from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.stack.propagation import Neighbours, label_features, propagate
 from gattn.nodes.stack.weights import cross_fit, fit_weights, pool, temperature
 
@@ -37,6 +38,11 @@ def _network(nodes=120, classes=3, seed=0, homophily=0.9):
     table.insert(0, "id", [f"n{node}" for node in range(nodes)])
     table["label"] = [f"kind {kind}" for kind in label]
     return pd.DataFrame(edges, columns=["source", "target"]), table
+
+
+def _stack(model):
+    assert isinstance(model.predictor_, StackedPredictor)
+    return model.predictor_
 
 
 def _neighbours(nodes=30, edges=60):
@@ -176,7 +182,7 @@ def test_a_saved_stack_predicts_the_same_without_pickle(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "weights.safetensors"]
     loaded = NodeClassifier.load(tmp_path)
     np.testing.assert_array_equal(loaded.predict_proba((edges, nodes)), model.predict_proba())
-    assert loaded.predictor_.weights == model.predictor_.weights
+    assert _stack(loaded).weights == _stack(model).weights
     assert not loaded.history_
 
 
@@ -184,7 +190,7 @@ def test_another_graph_is_predicted_without_labels_of_neighbours():
     edges, nodes = _network()
     model = NodeClassifier(label="label", epochs=EPOCHS).fit((edges, nodes))
     other_edges, other_nodes = _network(seed=1)
-    parts = model.predictor_.component_predictions(model.read((other_edges, other_nodes)))
+    parts = _stack(model).component_predictions(model.read((other_edges, other_nodes)))
     assert set(parts) == {"constant", "columns", "neighbours", "gat"}
     accuracy = model.score((other_edges, other_nodes))
     majority = other_nodes["label"].value_counts(normalize=True).max()

@@ -105,8 +105,8 @@ def _filtered(blocks: Blocks, rows: int) -> list[Matrix]:
     high = x - near
     filtered = [x, near, far, high, high - means @ high]
     joined = []
-    for one in filtered:
-        one = sp.csr_matrix(one)
+    for each in filtered:
+        one: Matrix = sp.csr_matrix(each)
         size = float(np.sqrt(one.multiply(one).sum() / max(one.shape[0], 1)))
         constant = np.full((one.shape[0], 1), size or 1.0, np.float32)
         joined.append(sp.csr_matrix(sp.hstack([one, constant], format="csr")))

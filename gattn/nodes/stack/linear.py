@@ -127,10 +127,11 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.set_params(C=strength).fit(rows, labels)
         weight = np.zeros((x.shape[1], classes), np.float32)
+        intercept: Any = model.intercept_
         one_sided = len(kinds) == 2  # scikit-learn has the logit of the second class alone
         coefficients = np.vstack([0 * model.coef_, model.coef_]) if one_sided else model.coef_
         weight[:, kinds] = coefficients.T
-        bias[kinds] = [0, model.intercept_[0]] if one_sided else model.intercept_
+        bias[kinds] = [0, intercept[0]] if one_sided else intercept
         yield Linear(weight, bias.copy(), True, strength)
 
 

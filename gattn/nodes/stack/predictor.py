@@ -62,7 +62,8 @@ class StackedPredictor:
         fingerprint: str,
     ) -> None:
         self.settings, self.network, self._components = settings, network, components
-        self.task, self.encoder, self.outputs = network.task, network.encoder, network.outputs
+        self.task: NodeTask = network.task
+        self.encoder, self.outputs = network.encoder, network.outputs
         self.weights, self.other_weights = dict(weights), dict(other_weights)
         self.validation = torch.zeros(0, self.outputs, dtype=torch.float64)
         self.validation_loss = float("nan")
