@@ -126,7 +126,7 @@ NETWORKS = {
     "blocks-0.0": lambda folder: block_model(folder, 0.0),
     "noise": noise,
 }
-"""What writes each network."""
+"""Function that writes each network, by name."""
 
 
 def _write_numbers(

@@ -27,7 +27,7 @@ __all__ = ["StackedPredictor"]
 
 NETWORK = "gat"
 """Name of the attention network among the components."""
-WORK = 1e10
+WORK = 5e9
 """Products that the attention network computes in training, at most, beyond the fewest epochs."""
 FEWEST_EPOCHS = 20
 PREFIX = "components."
