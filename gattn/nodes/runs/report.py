@@ -150,6 +150,8 @@ def _components(run: NodeRun) -> Section:
         "The prediction combines these models with weights that the validation part chose. Those "
         "of classes multiply the logarithms of probabilities, and need not sum to 1.",
     )
+    if run.metrics["noise"]:
+        text += ("It is no better than a constant: the data do not predict the labels.",)
     columns = "component", "weight", *(METRICS[metric] for metric in metrics)
     return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
 

@@ -23,6 +23,7 @@ from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.runs.measure import (
     class_scores,
     confusion,
+    is_noise,
     measure,
     measure_intervals,
     undefined,
@@ -235,6 +236,8 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         }  # fmt: skip
         if isinstance(estimator.predictor_, StackedPredictor):
             metrics["components"] = _components(estimator.predictor_, encoded, split, y)
+        constant = metrics["baselines"]["majority" if task == "classification" else "mean"]
+        metrics["noise"] = is_noise(best.test, constant, len(test))
         if isinstance(estimator, NodeClassifier):
             counts = confusion(y[test], predicted[test])
             names = [str(kind) for kind in estimator.classes_.tolist()]
