@@ -75,7 +75,7 @@ def fit_weights(
         Breiman, "Stacked regressions" (Machine Learning 1996).
 
     Example:
-        >>> y = np.arange(40.0)
+        >>> y = np.arange(400.0)
         >>> fit_weights([y[:, None], -y[:, None]], y, is_class=False).round(2).tolist()
         [1.0, 0.0]
     """
