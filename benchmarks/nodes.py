@@ -50,7 +50,17 @@ def main(arguments: Sequence[str]) -> None:
         if options.data == "text":
             make_text_network(folder, options.nodes)
             data = [f"{folder}/edges.csv", "--nodes", f"{folder}/nodes.csv", "--label", "field"]
-        command = ["nodes", "train", *data, "--runs", str(options.runs), "--out", f"{folder}/run"]
+        command = [
+            "nodes",
+            "train",
+            *data,
+            "--model",
+            "gat",
+            "--runs",
+            str(options.runs),
+            "--out",
+            f"{folder}/run",
+        ]
         began = time.perf_counter()
         if len(entry := _entry(options)) > 1:
             command += ["--workers", "1"]

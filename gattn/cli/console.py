@@ -104,6 +104,11 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     for metric in metrics["test"]:
         table.add_row(metric, *(_format(scores.get(metric)) for scores in columns.values()))
     RESULTS.print(table)
+    if metrics.get("noise"):
+        _print_plain("The model is no better than a constant: the data do not predict the labels.")
+    for name, component in metrics.get("components", {}).items():
+        scores = ", ".join(f"{k} {_format(v)}" for k, v in component["test"].items())
+        _print_plain(f"component {name}, weight {component['weight']:.2f}: {scores}")
     for metric, reason in metrics.get("undefined", {}).get("test", {}).items():
         _print_plain(f"{metric} of the test part: {reason}")
     intervals = metrics["intervals"]

@@ -25,6 +25,8 @@ app = typer.Typer(help="Classes and numbers of the nodes of a network.", no_args
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)
+AT_ONCE = ("label", "features", "names", "task", "split", "directed")
+"""Settings of predictions without a trained model."""
 READING = ("nodes", "encoding", "decimal", "thousands", "missing")
 
 
@@ -70,17 +72,37 @@ def train(
 
 
 @app.command()
-@with_settings(NodeRunSettings, only=(*READING, "coverage", "threads"))
+@with_settings(NodeRunSettings, only=(*READING, "coverage", "threads", *AT_ONCE))
 def predict(
-    run: Run,
-    graph: Annotated[str, GRAPH],
     out: Annotated[Path, Option(help="CSV file to write; it must not exist.")],
+    paths: Annotated[
+        list[str],
+        Argument(
+            metavar="[RUN] GRAPH",
+            help="Folder of a trained model, and the graph to predict. Without a model, the graph "
+            "is predicted from its labelled nodes, without training.",
+            show_default=False,
+        ),
+    ],
     *,
     settings: dict[str, Any],
 ) -> None:
     """Predict every node of a graph, also of one that the model has not seen."""
+    if len(paths) > 2:
+        raise ValueError(f"predict takes RUN and GRAPH, or GRAPH alone; got {' '.join(paths)}")
+    if len(paths) == 1:
+        if Path(paths[0]).is_dir():
+            raise ValueError(f"{paths[0]} is a folder: name the graph to predict after it")
+        from gattn.nodes.runs.at_once import predict_at_once
+
+        count = predict_at_once(override(None, None, {**settings, "data": paths[0]}), out, say)
+        say(f"{out}: {plural(count, 'node')}")
+        return
+    if unused := [name for name in AT_ONCE if name in settings]:
+        raise ValueError(f"--{unused[0]} is for predictions without RUN: the model has its own")
     from gattn.nodes.runs.predict import predict_graph
 
+    run, graph = paths
     say(f"{out}: {plural(predict_graph(run, graph, out, log=say, **settings), 'node')}")
 
 

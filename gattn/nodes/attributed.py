@@ -78,6 +78,7 @@ class AttributedGraph:
             It is an error only where the attribute is needed.
         tensor_labels: True if the column ``y`` comes from a tensor, where -1 is not a class.
         lines: line of each node in its file, from 1; empty without a file.
+        arcs: [2, k] int64, the edges in the direction that the data has them.
     """
 
     names: list[Hashable]
@@ -90,6 +91,7 @@ class AttributedGraph:
     unreadable: Mapping[Hashable, str] = field(default_factory=dict)
     tensor_labels: bool = False
     lines: tuple[int, ...] = ()
+    arcs: Tensor = field(default_factory=lambda: torch.zeros(2, 0, dtype=torch.int64))
 
     def __len__(self) -> int:
         return len(self.names)
@@ -203,6 +205,7 @@ def attributed_graph(
     once = _unique(pairs, nodes)
     if doubled_edges := pairs.shape[1] - once.shape[1]:
         notes.append(f"{_many(doubled_edges, 'edge')} given more than once: each is kept once.")
+    arcs = once
     if not directed:
         once = _unique(torch.cat([once, once.flip(0)], 1), nodes)
     alone = nodes - len(once.unique())
@@ -212,7 +215,7 @@ def attributed_graph(
         )
     return AttributedGraph(
         list(names), once, table.reset_index(drop=True), x, directed, tuple(notes), tuple(left_out),
-        unreadable or {}, tensor_labels, tuple(lines),
+        unreadable or {}, tensor_labels, tuple(lines), arcs,
     )  # fmt: skip
 
 

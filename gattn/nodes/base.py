@@ -18,6 +18,7 @@ from gattn.data import Split
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
 from gattn.nodes.features import EncodedGraph, encode_graph
 from gattn.nodes.labels import Labels, read_labels, usual_labels
+from gattn.nodes.models import AnyPredictor, fit_predictors, predictor_from_state
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
 from gattn.nodes.settings import NodeParameters, NodeSettings
@@ -28,6 +29,7 @@ from gattn.nodes.splits import (
     random_node_split,
     split_column_notes,
 )
+from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.tables import row_number_notes
 from gattn.training.checks import check_fraction
 from gattn.training.estimator import SerializableEstimator
@@ -49,7 +51,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
     """Base of the estimators of nodes; its parameters are :class:`NodeParameters`."""
 
     item: ClassVar[str] = "nodes"
-    predictor_: NodePredictor
+    predictor_: AnyPredictor
     graph_: AttributedGraph
     y_: Tensor
     notes_: tuple[str, ...]
@@ -113,7 +115,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
             notes = {name: note for name, note in notes.items() if name not in left}
             left += notes
             graph = graph.with_notes(*notes.values())
-        return encode_graph(graph, self.features, left)
+        return encode_graph(graph, self.features, left, node_names=bool(self.names))
 
     def fit_parts(
         self: Self,
@@ -215,6 +217,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
             raise GraphError("a loaded estimator holds no graph: give it the graph to predict on")
         return self.graph_
 
+    @classmethod
+    def _restore(cls, tensors: dict[str, Tensor], state: dict[str, Any]) -> AnyPredictor:
+        return predictor_from_state(tensors, state)
+
     def _read_labels(self, graph: AttributedGraph, y: Labels | None) -> tuple[pd.Series, list[str]]:
         return read_labels(graph, self.label, y, classes=self.task == "classification")
 
@@ -283,11 +289,13 @@ def fit_together(
     graph, first = encoded.graph, estimators[0]
     problem = NodeProblem(graph, encoded.x, y, first.outputs, train, val)
     settings = [one.settings() for one in estimators]
-    predictors = NodePredictor.fit(
+    predictors = fit_predictors(
         problem, encoded.encoder, first.task, settings, on_epoch, first.checked_threads()
     )
     for one, predictor in zip(estimators, predictors):
         one.predictor_ = predictor
         one.graph_, one.y_, one.notes_ = graph, y, encoded.notes
         one.split_ = Split(train, val, test, split.protocol)
-        one._calibrate(y[val, None], predictor.predict(graph)[val])
+        stacked = isinstance(predictor, StackedPredictor)
+        validation = predictor.validation if stacked else predictor.predict(graph)[val]
+        one._calibrate(y[val, None], validation)

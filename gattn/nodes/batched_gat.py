@@ -31,7 +31,7 @@ def batch_size(settings: NodeSettings, x: Tensor) -> int:
     """Number of networks to train together on features [n, d]; 1 where one keeps a core busy."""
     stored = x.numel() if x.layout == torch.strided else x.values().numel()
     is_small = max(stored, x.shape[0] * settings.width) <= SMALL
-    return BATCH if settings.model == "gat" and is_small else 1
+    return BATCH if settings.model in ("stacked", "gat") and is_small else 1
 
 
 def can_batch(networks: Sequence[AttentionNetwork | GPSNetwork]) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -18,10 +19,12 @@ from gattn.nodes.columns import Column, learn_columns, write_features
 from gattn.nodes.fields import csr_tensor
 from gattn.structure import return_probabilities
 
-__all__ = ["EncodedGraph", "FeatureEncoder", "encode_graph"]
+__all__ = ["EncodedGraph", "FeatureEncoder", "encode_graph", "name_words"]
 
 DENSE = 0.25
 """Features with a larger share of non-zero entries are stored as a dense matrix."""
+NAMES = "(name)"
+"""Column of the words of the nodes' names."""
 WALKS = 2e7
 """Most pairs of consecutive edges for which return probabilities are computed."""
 
@@ -44,7 +47,12 @@ class FeatureEncoder:
 
     @classmethod
     def fit(
-        cls, graph: AttributedGraph, names: Sequence[str] | None, leave: Sequence[Hashable]
+        cls,
+        graph: AttributedGraph,
+        names: Sequence[str] | None,
+        leave: Sequence[Hashable],
+        *,
+        node_names: bool = False,
     ) -> tuple[FeatureEncoder, list[str]]:
         """Fit an encoder to a graph.
 
@@ -52,6 +60,8 @@ class FeatureEncoder:
             graph: a graph with all its nodes, labelled or not.
             names: attributes to use; None for the features ``x`` of the graph, or all attributes.
             leave: attributes that are not features, such as labels and masks.
+            node_names: True to read the words of the nodes' names as well; features ``x`` are
+                read alone.
 
         Returns:
             The encoder, and notes.
@@ -75,8 +85,10 @@ class FeatureEncoder:
             if fault is not None:
                 raise GraphError(f"{fault}. Name the attributes to read with features (--features)")
         used = [c for c in graph.table.columns if c not in leave] if names is None else names
+        table = _with_names(graph) if node_names else graph.table
+        used = [*used, NAMES] if node_names else used
         try:
-            columns, notes = learn_columns(graph.table, list(used), graph.where)
+            columns, notes = learn_columns(table, list(used), graph.where)
         except ValueError as error:
             raise GraphError(str(error)) from None
         if columns:
@@ -101,8 +113,10 @@ class FeatureEncoder:
                 width = "no x" if graph.x is None else f"{graph.x.shape[1]}"
                 raise GraphError(f"x must have {self.width} features, as in training; got {width}")
             return graph.x
+        read_names = any(column.name == NAMES for column in self.columns)
+        table = _with_names(graph) if read_names else graph.table
         try:
-            matrix = write_features(self.columns, graph.table, graph.where)
+            matrix = write_features(self.columns, table, graph.where)
         except ValueError as error:
             raise GraphError(str(error)) from None
         if matrix.nnz > DENSE * len(graph) * self.width:
@@ -157,11 +171,31 @@ class EncodedGraph:
         self.__dict__.update(state | {"x": csr_tensor(*state["x"]) if sparse else state["x"]})
 
 
+def name_words(name: Hashable) -> str:
+    """Return the words of a name, and the first three letters of the first word.
+
+    >>> name_words("libfoo2-dev"), name_words(17)
+    ('libfoo dev start_lib', '')
+    """
+    words = [word.lower() for word in re.findall(r"[^\W\d_]{2,}", str(name))]
+    return " ".join([*words, f"start_{words[0][:3]}"]) if words else ""
+
+
+def _with_names(graph: AttributedGraph) -> pd.DataFrame:
+    """Return the attributes with the words of the names as another column."""
+    texts = pd.Series([name_words(name) for name in graph.names], dtype=object)
+    return graph.table.assign(**{NAMES: texts})
+
+
 def encode_graph(
-    graph: AttributedGraph, names: Sequence[str] | None, leave: Sequence[Hashable]
+    graph: AttributedGraph,
+    names: Sequence[str] | None,
+    leave: Sequence[Hashable],
+    *,
+    node_names: bool = False,
 ) -> EncodedGraph:
     """Fit a :class:`FeatureEncoder` to a graph, and encode the graph."""
-    encoder, notes = FeatureEncoder.fit(graph, names, leave)
+    encoder, notes = FeatureEncoder.fit(graph, names, leave, node_names=node_names)
     return EncodedGraph(graph, encoder, encoder.features(graph), (*graph.notes, *notes))
 
 

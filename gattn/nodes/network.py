@@ -34,7 +34,12 @@ class NodeGATConv(GATConv):
         return super().attend(nodes, *args, **options)
 
 
-CONVOLUTIONS = {"gat": NodeGATConv, "gatv2": GATv2Conv, "transformer": TransformerConv}
+CONVOLUTIONS = {
+    "stacked": NodeGATConv,
+    "gat": NodeGATConv,
+    "gatv2": GATv2Conv,
+    "transformer": TransformerConv,
+}
 
 
 class AttentionNetwork(nn.Module):

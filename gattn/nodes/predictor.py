@@ -75,7 +75,8 @@ class NodePredictor:
         self, settings: NodeSettings, task: NodeTask, encoder: FeatureEncoder, outputs: int
     ) -> None:
         """Initialise the weights."""
-        self.settings, self.task, self.encoder = settings, task, encoder
+        self.task: NodeTask = task
+        self.settings, self.encoder = settings, encoder
         self.outputs = outputs
         self.network = make_network(settings, encoder.width, outputs).eval()
         self.mean, self.std = 0.0, 1.0
@@ -149,6 +150,11 @@ class NodePredictor:
         field = receptive_field(edges, n, nodes, layers)
         inputs = FieldInput(read_features(problem.x, field.nodes), field)
         return FullBatch(inputs, y[nodes, None].float())
+
+    @property
+    def validation_loss(self) -> float:
+        """Loss of the validation part at the chosen epoch."""
+        return self.history[0].records[self.history[0].chosen].validation_loss
 
     @torch.no_grad()
     def predict(self, graph: AttributedGraph) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -90,10 +91,11 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
         notes = [BOTH_WAYS, *notes]
     elif directed and not graph.is_directed():
         notes = ["The graph is undirected: messages go both ways along every edge.", *notes]
-    return attributed_graph(
+    read = attributed_graph(
         names, pairs, table, directed=bool(directed) and graph.is_directed(), notes=notes,
         unreadable=unreadable,
     )  # fmt: skip
+    return read if graph.is_directed() else replace(read, arcs=read.edge_index)
 
 
 def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:

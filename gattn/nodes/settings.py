@@ -13,7 +13,7 @@ from gattn.training.settings import Seed, Settings, SettingsError, Threads, docu
 __all__ = ["PRESETS", "NodeModel", "NodeParameters", "NodeSettings", "NodeTask", "Preset"]
 
 NodeTask = Literal["regression", "classification"]
-NodeModel = Literal["gat", "gatv2", "transformer", "gps"]
+NodeModel = Literal["stacked", "gat", "gatv2", "transformer", "gps"]
 Preset = Literal["cora", "citeseer", "pubmed"]
 
 
@@ -45,11 +45,11 @@ class NodeSettings(Settings):
     model: Annotated[
         NodeModel,
         Meta(
-            description="Model to train: gat, gatv2 and transformer attend along edges, gps among "
-            "all nodes too, in time that grows with the square of their number. Try gatv2 if gat "
-            "underfits."
+            description="Model to train: stacked combines gat with linear models, propagated "
+            "labels and a perceptron. gat, gatv2 and transformer attend along edges, gps among all "
+            "nodes too, in time that grows with the square of their number."
         ),
-    ] = "gat"
+    ] = "stacked"
     epochs: Annotated[
         int,
         Meta(ge=1, description="Training steps, at most; each step uses all labelled nodes."),
@@ -143,6 +143,13 @@ class NodeParameters(NodeSettings):
             extra={"default": "all others, or the ``x`` of PyG's ``Data``"},
         ),
     ] = field(default=None, kw_only=False)
+    names: Annotated[
+        bool,
+        Meta(
+            description="Read the words of the nodes' names as a feature, as those of packages. "
+            "Leave it off if the names contain the label."
+        ),
+    ] = False
     directed: Annotated[
         bool | None,
         Meta(

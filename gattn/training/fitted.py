@@ -107,11 +107,16 @@ class FittedModel:
             model = cls(**card["parameters"])
             model._load_state(tensors, card)
             model._load_labels_state(card["labels"])
-            model.predictor_ = cls._predictor_kind.from_state(tensors, card["predictor"])
+            model.predictor_ = cls._restore(tensors, card["predictor"])
             model.predictor_.threads = model.threads
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise RunError(f"{folder} holds no model of {cls.item}: {error!r}") from error
         return model
+
+    @classmethod
+    def _restore(cls, tensors: dict[str, Tensor], state: dict[str, Any]) -> Predictor:
+        """Make the predictor from the values that its ``state`` returned."""
+        return cls._predictor_kind.from_state(tensors, state)
 
     def check_fitted(self) -> None:
         """Raise scikit-learn's NotFittedError if there is no fitted model."""

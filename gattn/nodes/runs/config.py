@@ -60,6 +60,14 @@ class NodeRunSettings(Settings):
             extra={"default": "all others"},
         ),
     ] = ()
+    names: Annotated[
+        bool,
+        Meta(
+            description="Read the words of the nodes' names as a feature, as those of packages. "
+            "Leave it off if the names contain the label.",
+            extra={"flag": "--names/--no-names"},
+        ),
+    ] = False
     task: TaskChoice = "auto"
     split: Annotated[
         str,

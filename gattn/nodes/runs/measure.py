@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from gattn.training.metrics import undefined_metrics
 __all__ = [
     "class_scores",
     "confusion",
+    "is_noise",
     "measure",
     "measure_intervals",
     "undefined",
@@ -93,6 +94,24 @@ def undefined_scores(counts: Tensor, names: Sequence[str]) -> dict[str, dict[str
         if missing:
             reasons[name] = {score: f"undefined: {reason}" for score, reason in missing.items()}
     return reasons
+
+
+def is_noise(metrics: Mapping[str, float], constant: Mapping[str, float], nodes: int) -> bool:
+    """Return True if a model is no better than a constant prediction, within two standard errors.
+
+    Args:
+        metrics: metrics of the model.
+        constant: metrics of the most frequent class, or of the mean.
+        nodes: number of nodes of both.
+
+    >>> is_noise({"accuracy": 0.52}, {"accuracy": 0.5}, 400)
+    True
+    """
+    if "accuracy" in metrics:
+        share = constant["accuracy"]
+        error = (max(share * (1 - share), 1 / nodes) / nodes) ** 0.5
+        return metrics["accuracy"] <= share + 2 * error
+    return metrics["rmse"] >= constant["rmse"] * (1 - 1 / nodes**0.5)
 
 
 def measure_intervals(

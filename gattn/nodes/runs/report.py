@@ -33,7 +33,13 @@ __all__ = ["node_report"]
 
 WITHOUT_NAME = {"classification": "classes", "regression": "numbers"}
 ALL_FEATURES = {"x": "x", "columns": "all others", "structure": "place in the graph"}
-MODELS = {"gat": "GAT", "gatv2": "GATv2", "transformer": "Graph transformer", "gps": "GPS"}
+MODELS = {
+    "stacked": "A stack of models",
+    "gat": "GAT",
+    "gatv2": "GATv2",
+    "transformer": "Graph transformer",
+    "gps": "GPS",
+}
 PICTURED = 250
 """Maximum number of nodes in the picture of the network."""
 
@@ -43,6 +49,8 @@ def node_report(run: NodeRun) -> Report:
     weights = run.estimator.predictor_.attention(run.encoded.graph)
     figures = {"network": _picture(run, weights)}
     sections = [_trials(run)]
+    if "components" in run.metrics:
+        sections.append(_components(run))
     if isinstance(run.estimator, NodeClassifier):
         figures["confusion"] = _confusion(run, run.estimator)
         sections.append(_classes(run, figures["confusion"]))
@@ -126,6 +134,30 @@ def _trials(run: NodeRun) -> Section:
         for name, reason in run.metrics["undefined"].get("runs", {}).items()
     )
     return Section("Runs", text, (Table(columns, rows, "On the test part"),))
+
+
+def _components(run: NodeRun) -> Section:
+    """Weights and metrics of the components of a stack."""
+    components = run.metrics["components"]
+    metrics = list(run.metrics["test"])
+    rows = [
+        (name, each["weight"], *(_defined(each["test"][metric]) for metric in metrics))
+        for name, each in components.items()
+    ]
+    rows.append(("stack", None, *(_defined(run.metrics["test"][metric]) for metric in metrics)))
+    text = (
+        "The prediction combines these models with weights that the validation part chose. Those "
+        "of classes multiply the logarithms of probabilities, and need not sum to 1.",
+    )
+    if run.metrics["noise"]:
+        text += ("It is no better than a constant: the data do not predict the labels.",)
+    columns = "component", "weight", *(METRICS[metric] for metric in metrics)
+    return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
+
+
+def _defined(value: float) -> float | None:
+    """Return a number, or None for NaN."""
+    return value if value == value else None
 
 
 def _classes(run: NodeRun, figure: Figure) -> Section:

@@ -23,6 +23,7 @@ from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.runs.measure import (
     class_scores,
     confusion,
+    is_noise,
     measure,
     measure_intervals,
     undefined,
@@ -40,6 +41,7 @@ from gattn.nodes.runs.trials import (
     undefined_in_trials,
     variance_components,
 )
+from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.values import as_numbers, is_missing
 from gattn.pipeline import train as pipeline
 from gattn.pipeline.measure import PARTS
@@ -173,6 +175,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             **asdict(settings.model), "label": values.name,
             "features": list(settings.features) or None, "directed": settings.directed,
             "threads": settings.threads,
+            "names": settings.names,
         }  # fmt: skip
         task = settings.task if settings.task != "auto" else _task(values)
         estimator = (NodeClassifier if task == "classification" else NodeRegressor)(**options)
@@ -232,6 +235,10 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
                 "labelled": int(y.isfinite().sum()), "all": len(encoded.graph),
             },
         }  # fmt: skip
+        if isinstance(estimator.predictor_, StackedPredictor):
+            metrics["components"] = _components(estimator.predictor_, encoded, split, y)
+        constant = metrics["baselines"]["majority" if task == "classification" else "mean"]
+        metrics["noise"] = is_noise(best.test, constant, len(test))
         if isinstance(estimator, NodeClassifier):
             counts = confusion(y[test], predicted[test])
             names = [str(kind) for kind in estimator.classes_.tolist()]
@@ -254,6 +261,21 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
     def tables(self, run: NodeRun) -> Mapping[str, Iterator[Sequence[object]]]:
         """Return the predictions of all nodes, and the metrics of all trials."""
         return {"predictions.csv": _predictions(run), "runs.csv": _trials(run)}
+
+
+def _components(
+    stack: StackedPredictor, encoded: EncodedGraph, split: Split, y: Tensor
+) -> dict[str, Any]:
+    """Return the weight and the metrics of each component of a stack."""
+    predictions = stack.component_predictions(encoded.graph)
+    return {
+        name: {
+            "weight": weight,
+            "val": measure(stack.task, y[split.val], predictions[name][split.val]),
+            "test": measure(stack.task, y[split.test], predictions[name][split.test]),
+        }
+        for name, weight in stack.weights.items()
+    }
 
 
 def _task(values: pd.Series) -> str:

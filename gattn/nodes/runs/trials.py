@@ -76,6 +76,11 @@ class Trial:
         """The epochs of the training."""
         return self.estimator.history_[0]
 
+    @property
+    def validation_loss(self) -> float:
+        """Loss of the model on the validation part."""
+        return self.estimator.predictor_.validation_loss
+
 
 class VarianceComponents(NamedTuple):
     """Mean and variation of a metric over trials.
@@ -196,7 +201,7 @@ def run_trials(
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
     """Return the trial with the lowest validation loss; the test part is not considered."""
-    return min(trials, key=lambda one: one.history.records[one.history.chosen].validation_loss)
+    return min(trials, key=lambda one: one.validation_loss)
 
 
 def undefined_in_trials(trials: Sequence[Trial]) -> dict[str, str]:

@@ -1,0 +1,94 @@
+"""Train models of nodes on networks over several splits, beside their components and baselines.
+
+    python -m benchmarks.networks cora sympy blocks-0.8 noise --splits 5
+    python -m benchmarks.networks debian --options=--names
+    python -m benchmarks.networks cora --split random-per-class --model gat
+
+Each split is a run of ``gattn nodes train`` with another seed, in a process of its own. The command
+prints the mean and the standard error of the accuracy of the model, of each component and of each
+baseline, and appends a JSON line for each network to benchmarks/results/networks.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.core import record
+from benchmarks.data.networks import NETWORKS, make
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure the accuracy on some networks."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.networks", description=main.__doc__)
+    parser.add_argument("networks", nargs="+", choices=tuple(NETWORKS))
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--split", default="random", help="as of gattn nodes train")
+    parser.add_argument("--model", default="stacked", help="as of gattn nodes train")
+    parser.add_argument("--options", nargs="*", default=[], help="further options of the command")
+    parser.add_argument("--out", type=Path, default=record.RESULTS / "networks.jsonl")
+    options = parser.parse_args(arguments)
+    environment = record.environment("benchmarks.networks", arguments)
+    for name in options.networks:
+        entry = measure(name, options)
+        record.append(options.out, {**entry, "environment": environment})
+        print(
+            f"{name}, {options.split}, {options.splits} splits, "
+            f"{entry['seconds']:.0f} s and {entry['processor_seconds']:.0f} s of processors each"
+        )
+        for title, (mean, error) in entry["accuracy"].items():
+            print(f"  {title:32s} {mean:.4f} ± {error:.4f}", flush=True)
+
+
+def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Train on each split of a network: means and standard errors of accuracies, and times."""
+    scores: dict[str, list[float]] = {}
+    began, used = time.perf_counter(), _processor_seconds()
+    with tempfile.TemporaryDirectory() as folder:
+        data = make(name, Path(folder))
+        prepared, used = time.perf_counter(), _processor_seconds()
+        for seed in range(options.splits):
+            out = Path(folder) / f"run{seed}"
+            command = ["nodes", "train", *data, "--split", options.split, "--seed", str(seed)]
+            command += ["--model", options.model, *options.options, "--out", str(out)]
+            subprocess.run([sys.executable, "-m", "gattn.cli", *command], check=True)
+            metrics = json.loads((out / "metrics.json").read_text("utf-8"))
+            accuracies = {options.model: metrics["test"]["accuracy"]}
+            for title, each in metrics.get("components", {}).items():
+                accuracies[f"component {title}"] = each["test"]["accuracy"]
+            for title, each in metrics["baselines"].items():
+                accuracies[f"baseline {title}"] = each["accuracy"]
+            for title, value in accuracies.items():
+                scores.setdefault(title, []).append(value)
+    count = options.splits
+    return {
+        "case": f"networks/{name}", "split": options.split, "splits": count,
+        "model": options.model, "options": options.options,
+        "seconds": (time.perf_counter() - prepared) / count,
+        "prepare_seconds": prepared - began,
+        "processor_seconds": (_processor_seconds() - used) / count,
+        "accuracy": {title: _mean_and_error(values) for title, values in scores.items()},
+    }  # fmt: skip
+
+
+def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    return statistics.fmean(values), error
+
+
+def _processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,42 @@
+"""The choice between a single network of nodes and a stack of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from torch import Tensor
+
+from gattn.nodes.features import FeatureEncoder
+from gattn.nodes.predictor import NodePredictor, NodeProblem
+from gattn.nodes.settings import NodeSettings, NodeTask
+from gattn.nodes.stack.predictor import StackedPredictor
+from gattn.training.types import EpochRecord
+
+__all__ = ["AnyPredictor", "fit_predictors", "predictor_from_state"]
+
+AnyPredictor: TypeAlias = NodePredictor | StackedPredictor
+
+
+def fit_predictors(
+    problem: NodeProblem,
+    encoder: FeatureEncoder,
+    task: NodeTask,
+    settings: Sequence[NodeSettings],
+    on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+    threads: int = 0,
+) -> Sequence[AnyPredictor]:
+    """Train models whose settings differ in their seeds only: see :meth:`NodePredictor.fit`."""
+    kind = StackedPredictor if settings[0].model == "stacked" else NodePredictor
+    return kind.fit(problem, encoder, task, settings, on_epoch, threads)
+
+
+def predictor_from_state(tensors: dict[str, Tensor], state: Mapping[str, Any]) -> AnyPredictor:
+    """Restore a model from its ``state``.
+
+    Raises:
+        KeyError: an entry of the state is missing.
+        ValueError: a tensor is missing or has another shape.
+    """
+    kind = StackedPredictor if state["settings"]["model"] == "stacked" else NodePredictor
+    return kind.from_state(tensors, state)

@@ -1,0 +1,117 @@
+"""Predict the nodes of a graph without training, by models in closed form."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.files import new_file, write_rows
+from gattn.nodes.attributed import GraphError
+from gattn.nodes.base import NodeEstimator
+from gattn.nodes.baselines import propagate_labels
+from gattn.nodes.estimators import NodeClassifier, NodeRegressor
+from gattn.nodes.runs.config import NodeRunSettings
+from gattn.nodes.runs.measure import measure
+from gattn.nodes.runs.predict import prediction_cells, prediction_columns
+from gattn.nodes.runs.splits import make_split
+from gattn.nodes.runs.train import NodeProduct
+from gattn.nodes.splits import mask_columns
+from gattn.nodes.stack.blocks import Blocks, Reduction, as_matrix
+from gattn.nodes.stack.closed_form import ClosedForm
+from gattn.nodes.stack.propagation import Neighbours
+from gattn.pipeline.product import Log, no_log
+from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
+from gattn.training.scaling import moments
+
+__all__ = ["predict_at_once"]
+
+LEAST = 2
+"""Fewest labelled nodes to predict from."""
+
+
+def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_log) -> int:
+    """Predict every node from the labelled ones by :class:`ClosedForm`, in seconds.
+
+    If the graph has masks, or ``split`` names a split, the training part alone is fitted, and the
+    log has the metrics of the test part. Otherwise all labelled nodes are fitted, and the log has
+    the metrics of predictions of each without its own label. Sets of classes and intervals are
+    calibrated on such predictions.
+
+    Args:
+        settings: the graph, how to read and split it, and the coverage; ``model.seed`` is the seed
+            of the folds.
+        out: the CSV file to write, as :func:`gattn.nodes.runs.predict.predict_graph` does.
+        log: called with each line that the user should read.
+
+    Returns:
+        The number of nodes.
+
+    Raises:
+        GraphError: the graph cannot be read, or fewer than two nodes have a label.
+        FileExistsError: ``out`` exists.
+    """
+    with new_file(out) as temporary:
+        data = NodeProduct(settings, out, log).load()
+        graph, y, estimator = data.graph, data.y, data.estimator
+        is_class = isinstance(estimator, NodeClassifier)
+        train, test = y.isfinite().nonzero().flatten(), torch.zeros(0, dtype=torch.int64)
+        if settings.split != "auto" or mask_columns(graph):
+            split, notes = make_split(settings, graph, y, estimator.task, 0)
+            train, test = (part[y[part].isfinite()] for part in (split.train, split.test))
+            graph = graph.with_notes(*notes)
+        if len(train) < LEAST:
+            raise GraphError(f"at least {LEAST} nodes must have a label; got {len(train)}")
+        encoded = estimator.encode(graph, estimator.label)
+        for note in encoded.notes:
+            log(note)
+        mean, std = (0.0, 1.0) if is_class else tuple(map(float, moments(y[train, None])))
+        labels = _labels(estimator, (y[train] - mean) / std)
+        arcs = graph.edge_index if graph.directed else graph.arcs
+        neighbours = Neighbours(arcs, len(graph), directed=graph.directed)
+        matrix, seed = as_matrix(encoded.x), settings.model.seed
+        blocks = Blocks(matrix, neighbours, Reduction.fit(matrix, seed))
+        nodes = train.numpy()
+        model, left_out = ClosedForm.fit(blocks, labels, nodes, seed, is_class=is_class)
+        predicted = torch.from_numpy(model.predict(blocks, labels, nodes)) * std + mean
+        held_out = torch.from_numpy(left_out) * std + mean
+        _calibrate(estimator, y[train, None], held_out)
+        if len(test):
+            _log_metrics(log, estimator, "test part", y[test], predicted[test])
+            one_hot = torch.from_numpy(labels) * std + mean
+            spread = propagate_labels(graph.edge_index, one_hot, train, len(graph))
+            _log_metrics(log, estimator, "test part, label propagation", y[test], spread[test])
+        else:
+            _log_metrics(log, estimator, "each node without its label", y[train], held_out)
+        constant = torch.from_numpy(labels.mean(0, keepdims=True)) * std + mean
+        some = test if len(test) else train
+        name = "the most frequent class" if is_class else "the mean"
+        _log_metrics(log, estimator, name, y[some], constant.expand(len(some), -1))
+        cells = prediction_cells(estimator, predicted, settings.coverage)
+        rows = ([name, *row] for name, row in zip(graph.names, cells))
+        write_rows(temporary, chain([["node", *prediction_columns(estimator)]], rows))
+    return len(graph)
+
+
+def _labels(estimator: NodeEstimator, y: Tensor) -> np.ndarray:
+    """Return one-hot classes or numbers: [k, c] float32."""
+    if isinstance(estimator, NodeClassifier):
+        return np.eye(estimator.outputs, dtype=np.float32)[y.long().numpy()]
+    return y[:, None].float().numpy()
+
+
+def _calibrate(estimator: NodeEstimator, y: Tensor, predicted: Tensor) -> None:
+    if isinstance(estimator, NodeClassifier):
+        estimator.calibrator_ = LabelSetCalibrator.fit(y, predicted[:, None])
+    elif isinstance(estimator, NodeRegressor):
+        estimator.calibrator_ = IntervalCalibrator.fit(y, predicted, torch.ones_like(predicted))
+
+
+def _log_metrics(
+    log: Log, estimator: NodeEstimator, title: str, y: Tensor, predicted: Tensor
+) -> None:
+    values = measure(estimator.task, y, predicted)
+    log(f"{title}: {', '.join(f'{name} {value:.4g}' for name, value in values.items())}")

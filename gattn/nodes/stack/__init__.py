@@ -1,0 +1,1 @@
+"""Components of a stacked model of nodes, and the weights that combine them."""

@@ -1,0 +1,102 @@
+"""Blocks of features that the models of a stack read: own columns, means over neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gattn.nodes.stack.propagation import Neighbours
+
+__all__ = ["Blocks", "Reduction", "as_matrix"]
+
+STORED = 20_000_000
+"""Most entries of means over two steps; beyond it, features are reduced first."""
+REDUCED = 128
+"""Number of features after the reduction."""
+WIDE = 512
+"""Features up to this number are not reduced."""
+
+Matrix = Any
+"""A sparse matrix of SciPy, whose types are incomplete."""
+
+
+def as_matrix(x: Tensor) -> Matrix:
+    """Convert features [n, d], dense or ``torch.sparse_csr``, to a sparse matrix of SciPy."""
+    if x.layout == torch.strided:
+        return sp.csr_matrix(x.float().numpy())
+    parts = x.values().float().numpy(), x.col_indices().numpy(), x.crow_indices().numpy()
+    return sp.csr_matrix(parts, shape=tuple(x.shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """Projection of wide features to a few.
+
+    Attributes:
+        axes: [d, k] float32; empty without a projection.
+    """
+
+    axes: NDArray[np.float32]
+
+    @classmethod
+    def fit(cls, x: Matrix, seed: int) -> Reduction:
+        """Compute the first right singular vectors of features [n, d] by random projections."""
+        n, d = x.shape
+        if d <= WIDE:
+            return cls(np.zeros((0, 0), np.float32))
+        from sklearn.utils.extmath import randomized_svd
+
+        size = min(REDUCED, n, d)
+        # Fixed iterations: the automatic choice takes more time for the same accuracy.
+        options: dict[str, Any] = {"n_iter": 2, "random_state": seed}
+        return cls(randomized_svd(x, size, **options)[2].T.astype(np.float32))
+
+    def apply(self, x: Matrix) -> NDArray[np.float32]:
+        """Project features [n, d] to [n, k]."""
+        return np.asarray(x @ self.axes if self.axes.size else x.toarray(), np.float32)
+
+
+class Blocks:
+    """Features of the nodes of one graph, for the models of a stack.
+
+    Args:
+        x: [n, d] encoded features.
+        neighbours: the graph.
+        reduction: projection of wide features.
+
+    Attributes:
+        own: [n, d] sparse.
+        reduced: [n, k] dense.
+        neighbours: the graph.
+    """
+
+    def __init__(self, x: Matrix, neighbours: Neighbours, reduction: Reduction) -> None:
+        self.own, self.neighbours = x, neighbours
+        self.reduced = reduction.apply(x)
+
+    def hops(self) -> list[Matrix]:
+        """Return the own features, means over one and two steps, and degrees.
+
+        The means over two steps are those of the reduced features if they would have too many
+        entries.
+        """
+        means, own = self.neighbours.means, self.own
+        first = [one @ own for one in self.neighbours.one_hop()]
+        near = means @ own if self.neighbours.along else first[0]
+        entries = float(means.getnnz(1) @ np.ones(means.shape[0])) / max(means.shape[0], 1)
+        small = entries * near.nnz <= STORED
+        second = means @ near if small else means @ (means @ self.reduced)
+        return [own, *first, second, self.neighbours.degrees]
+
+    def dense_hops(self) -> list[NDArray[np.float32]]:
+        """Return the reduced features and their means over one and two steps, and degrees."""
+        means, z = self.neighbours.means, self.reduced
+        first = [one @ z for one in self.neighbours.one_hop()]
+        near = means @ z if self.neighbours.along else first[0]
+        return [z, *first, means @ near, self.neighbours.degrees]

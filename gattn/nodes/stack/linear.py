@@ -1,0 +1,203 @@
+"""Linear models on blocks of features: logistic regression, and ridge regression in closed form."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+__all__ = ["Linear", "Scaler", "fit_linear", "leave_one_out"]
+
+STRENGTHS = (1.0, 10.0, 100.0)
+"""Inverse penalties of logistic regression, weakest model first."""
+ITERATIONS = 40
+"""Steps of L-BFGS for each of them, which starts from the previous one."""
+PENALTIES = 10.0 ** np.arange(-4, 5)
+"""Penalties of ridge regression, relative to the mean of the kernel's diagonal."""
+LARGE = 3000
+"""Rows above which ridge regression solves for features rather than for rows."""
+
+Matrix = Any
+"""A sparse matrix of SciPy, whose types are incomplete."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scaler:
+    """Factors that give each block of features rows of norm 1 on average.
+
+    Attributes:
+        factors: one for each block; 0 for a block of zeros.
+    """
+
+    factors: tuple[float, ...]
+
+    @classmethod
+    def fit(cls, blocks: Sequence[Matrix]) -> Scaler:
+        """Measure blocks [n, d], sparse or dense."""
+        squares = [_squares(block) / max(block.shape[0], 1) for block in blocks]
+        return cls(tuple(float(s**-0.5) if s > 0 else 0.0 for s in squares))
+
+    def join(self, blocks: Sequence[Matrix]) -> Matrix:
+        """Scale the blocks and put them side by side: [n, d] float32, sparse CSR."""
+        scaled = [sp.csr_matrix(b) * np.float32(f) for b, f in zip(blocks, self.factors)]
+        return sp.csr_matrix(sp.hstack(scaled, format="csr", dtype=np.float32))
+
+
+def _squares(block: Matrix) -> float:
+    values = block.data if sp.issparse(block) else block
+    return float(np.square(values, dtype=np.float64).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A linear model of classes or numbers.
+
+    Attributes:
+        weight: [d, c] float32.
+        bias: [c] float64; minus infinity for a class without a training node.
+        classes: True for probabilities.
+        penalty: the chosen strength of the penalty.
+    """
+
+    weight: NDArray[np.float32]
+    bias: NDArray[np.float64]
+    classes: bool
+    penalty: float
+
+    def predict(self, x: Matrix) -> NDArray[np.float64]:
+        """Predict probabilities or numbers [n, c] from features [n, d]."""
+        out = np.asarray(x @ self.weight, np.float64) + self.bias
+        if not self.classes:
+            return out
+        out = np.exp(out - out.max(1, keepdims=True))
+        return out / out.sum(1, keepdims=True)
+
+
+def fit_linear(
+    x: Matrix, y: NDArray, train: NDArray, val: NDArray, classes: int, *, is_class: bool
+) -> Linear:
+    """Fit a linear model, with the penalty that predicts the validation part best.
+
+    Args:
+        x: [n, d] sparse features of all nodes.
+        y: [n] classes from 0, or numbers.
+        train: nodes to fit.
+        val: nodes that choose the penalty.
+        classes: number of classes; 1 for numbers.
+        is_class: True for logistic regression, False for ridge regression.
+
+    Returns:
+        The model.
+    """
+    fits = _logistic(x, y, train, classes) if is_class else _ridge(x, y, train)
+    best, lowest = None, np.inf
+    for model in fits:
+        out = model.predict(x[val])
+        if is_class:
+            loss = -np.log(out[np.arange(len(val)), y[val].astype(int)] + 1e-9).mean()
+        else:
+            loss = np.square(out[:, 0] - y[val]).mean()
+        if best is not None and loss >= lowest:
+            break
+        best, lowest = model, loss
+    assert best is not None
+    return best
+
+
+def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    labels = y[train].astype(int)
+    kinds = np.unique(labels)
+    bias = np.full(classes, -np.inf)
+    if len(kinds) == 1:
+        bias[kinds] = 0
+        yield Linear(np.zeros((x.shape[1], classes), np.float32), bias, True, 0.0)
+        return
+    rows, model = x[train], LogisticRegression(max_iter=ITERATIONS, tol=1e-3, warm_start=True)
+    for strength in STRENGTHS:
+        with warnings.catch_warnings():
+            # Steps are limited on purpose: the validation part compares the results.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.set_params(C=strength).fit(rows, labels)
+        weight = np.zeros((x.shape[1], classes), np.float32)
+        intercept: Any = model.intercept_
+        one_sided = len(kinds) == 2  # scikit-learn has the logit of the second class alone
+        coefficients = np.vstack([0 * model.coef_, model.coef_]) if one_sided else model.coef_
+        weight[:, kinds] = coefficients.T
+        bias[kinds] = [0, intercept[0]] if one_sided else intercept
+        yield Linear(weight, bias.copy(), True, strength)
+
+
+def _ridge(x: Matrix, y: NDArray, train: NDArray) -> Any:
+    from sklearn.linear_model import Ridge
+
+    for strength in (0.1, *STRENGTHS, 1000.0):
+        model = Ridge(alpha=len(train) ** 0.5 / strength).fit(x[train], y[train])
+        weight = np.asarray(model.coef_, np.float32).reshape(-1, 1)
+        yield Linear(weight, np.array([float(model.intercept_)]), False, strength)
+
+
+def leave_one_out(
+    x: Matrix, labels: NDArray, penalties: NDArray = PENALTIES
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:
+    r"""Fit ridge regression in closed form, and predict each row without itself.
+
+    .. math::
+        w = X^\top \alpha, \quad \alpha = (X X^\top + \lambda I)^{-1} Y, \qquad
+        y_i - \hat y_{-i} = \frac{\alpha_i}{\bigl((X X^\top + \lambda I)^{-1}\bigr)_{ii}}
+
+    The penalty has the smallest mean squared error of these predictions.
+
+    Args:
+        x: [k, d] features, sparse or dense, with a constant if the model needs a bias.
+        labels: [k, c].
+        penalties: penalties to try, relative to the mean of :math:`x_i^2`.
+
+    Returns:
+        Weights [d, c]; the fit [k, c]; predictions without the row itself [k, c]; the penalty.
+
+    Reference:
+        Hastie, Tibshirani and Friedman, "The elements of statistical learning", section 7.10.
+
+    Example:
+        >>> weight, fitted, left_out, penalty = leave_one_out(np.eye(3) + 1, np.eye(3))
+        >>> weight.shape, left_out.shape
+        ((3, 3), (3, 3))
+    """
+    y = np.asarray(labels, np.float64)
+    if x.shape[0] <= max(LARGE, 1):
+        gram = x @ x.T
+        gram = np.asarray(gram.toarray() if sp.issparse(gram) else gram, np.float64)
+        values, vectors = np.linalg.eigh(gram)
+        basis = vectors  # of the space of rows
+    else:
+        dense = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)
+        values, axes = np.linalg.eigh(dense.T @ dense)
+        usable = values > values[-1] * 1e-10
+        values, axes = values[usable], axes[:, usable]
+        basis = dense @ axes / np.sqrt(values)
+    values = values.clip(0)
+    unit = max(float(values.sum()) / max(len(y), 1), 1e-12)
+    inside, squares = basis.T @ y, np.square(basis)
+    best: tuple[float, float, NDArray, NDArray] | None = None
+    for relative in penalties:
+        penalty = relative * unit
+        # Residual operator λ (K + λ I)⁻¹; outside the basis it is the identity.
+        shrunk = values / (values + penalty)
+        fitted = basis @ (shrunk[:, None] * inside)
+        leverage = (squares @ shrunk).clip(max=1 - 1e-9)[:, None]
+        left_out = y - (y - fitted) / (1 - leverage)
+        error = float(np.square(y - left_out).mean())
+        if best is None or error < best[0]:
+            best = error, penalty, fitted, left_out
+    assert best is not None
+    _, penalty, fitted, left_out = best
+    alpha = (y - fitted) / penalty
+    return np.asarray(x.T @ alpha), fitted, left_out, penalty

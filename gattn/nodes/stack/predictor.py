@@ -1,0 +1,227 @@
+"""A stack of models of nodes: attention beside models of columns, means and labels."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gattn.nodes.attributed import AttributedGraph
+from gattn.nodes.features import FeatureEncoder
+from gattn.nodes.fields import read_features, receptive_field
+from gattn.nodes.predictor import NodePredictor, NodeProblem
+from gattn.nodes.settings import NodeSettings, NodeTask
+from gattn.nodes.stack.components import LABEL_FREE, Components
+from gattn.nodes.stack.propagation import Neighbours
+from gattn.nodes.stack.weights import cross_fit, fit_weights, pool
+from gattn.training.settings import from_table, to_table
+from gattn.training.types import EpochRecord, History
+
+__all__ = ["StackedPredictor"]
+
+NETWORK = "gat"
+"""Name of the attention network among the components."""
+WORK = 5e9
+"""Products that the attention network computes in training, at most, beyond the fewest epochs."""
+FEWEST_EPOCHS = 20
+PREFIX = "components."
+
+
+class StackedPredictor:
+    """Several models of nodes, combined by weights that the validation part chooses.
+
+    The components are those of :class:`gattn.nodes.stack.components.Components` and the attention
+    network. Components that read labels predict only the graph they were fitted to; another graph
+    is predicted by the others, with weights of their own.
+
+    Attributes:
+        settings: settings of the model and of its training.
+        task: ``"regression"`` or ``"classification"``.
+        encoder: encoder of the features.
+        network: the attention network.
+        weights: weight of each component by name.
+        other_weights: weights on another graph.
+        validation: [m, outputs] predictions of the validation part, each by weights that were
+            chosen without it; empty after :meth:`from_state`.
+        validation_loss: their cross-entropy or squared error; NaN after :meth:`from_state`.
+    """
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        network: NodePredictor,
+        components: Components,
+        weights: Mapping[str, float],
+        other_weights: Mapping[str, float],
+        fingerprint: str,
+    ) -> None:
+        self.settings, self.network, self._components = settings, network, components
+        self.task: NodeTask = network.task
+        self.encoder, self.outputs = network.encoder, network.outputs
+        self.weights, self.other_weights = dict(weights), dict(other_weights)
+        self.validation = torch.zeros(0, self.outputs, dtype=torch.float64)
+        self.validation_loss = float("nan")
+        self._fingerprint = fingerprint
+        self._last: tuple[AttributedGraph, dict[str, NDArray[np.float64]]] | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        problem: NodeProblem,
+        encoder: FeatureEncoder,
+        task: NodeTask,
+        settings: Sequence[NodeSettings],
+        on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+        threads: int = 0,
+    ) -> list[StackedPredictor]:
+        """Train stacks with the arguments of :meth:`NodePredictor.fit`; only networks differ."""
+        graph, is_class, first = problem.graph, task == "classification", settings[0]
+        network_settings = [_network_settings(one, problem) for one in settings]
+        networks = NodePredictor.fit(problem, encoder, task, network_settings, on_epoch, threads)
+        mean, std = networks[0].mean, networks[0].std
+        y = ((problem.y - mean) / std).numpy()
+        train, val = problem.train.numpy(), problem.val.numpy()
+        components, predictions = Components.fit(
+            problem.x, _neighbours(graph), y, train, val, problem.outputs, first.seed,
+            is_class=is_class,
+        )  # fmt: skip
+        predictions = {name: p * std + mean for name, p in predictions.items()}
+        truth, stacks = problem.y.numpy()[val], []
+        for one, network in zip(settings, networks):
+            every = predictions | {NETWORK: network.predict(graph).numpy()}
+            parts = {name: p[val] for name, p in every.items()}
+            weights = _weights(parts, truth, is_class=is_class)
+            free = {name: parts[name] for name in (*LABEL_FREE, NETWORK)}
+            others = _weights(free, truth, is_class=is_class)
+            stack = cls(one, network, components, weights, others, _fingerprint(graph))
+            stack._last = graph, every
+            combined = cross_fit(list(parts.values()), truth, one.seed, is_class=is_class)
+            stack.validation = torch.from_numpy(combined)
+            stack.validation_loss = _loss(combined, truth, is_class=is_class)
+            stacks.append(stack)
+        return stacks
+
+    @property
+    def history(self) -> list[History]:
+        """The training history of the attention network; empty after :meth:`from_state`."""
+        return self.network.history
+
+    @property
+    def threads(self) -> int:
+        """Number of threads inside an operator of the network; 0 to choose it by the size."""
+        return self.network.threads
+
+    @threads.setter
+    def threads(self, threads: int) -> None:
+        self.network.threads = threads
+
+    def predict(self, graph: AttributedGraph) -> Tensor:
+        """Predict probabilities [n, classes], or numbers [n, 1] in the labels' unit: float64."""
+        parts = self.component_predictions(graph)
+        weights = self.weights if set(parts) == set(self.weights) else self.other_weights
+        predictions = [parts[name].numpy() for name in weights]
+        combined = pool(
+            predictions, np.array(list(weights.values())), is_class=self.task == "classification"
+        )
+        return torch.from_numpy(combined)
+
+    def component_predictions(self, graph: AttributedGraph) -> dict[str, Tensor]:
+        """Predict by each component: [n, outputs] by name, float64.
+
+        A graph with other nodes or edges than that of :meth:`fit` has no predictions of the
+        components that read labels.
+        """
+        if self._last is None or self._last[0] is not graph:
+            predicted = self._components.predict(
+                self.encoder.features(graph), _neighbours(graph), with_labels=self.knows(graph)
+            )
+            mean, std = self.network.mean, self.network.std
+            every = {name: p * std + mean for name, p in predicted.items()}
+            self._last = graph, every | {NETWORK: self.network.predict(graph).numpy()}
+        return {name: torch.from_numpy(p) for name, p in self._last[1].items()}
+
+    def knows(self, graph: AttributedGraph) -> bool:
+        """Return True if a graph has the nodes and edges of that of :meth:`fit`."""
+        return _fingerprint(graph) == self._fingerprint
+
+    def embed(self, graph: AttributedGraph) -> Tensor:
+        """Embed every node by the inputs of the last attention layer: [n, width] float32."""
+        return self.network.embed(graph)
+
+    def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
+        """Return each layer's edges [2, e], with the self-loops it adds, and weights [e, h]."""
+        return self.network.attention(graph)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without the last graph, which the other process has."""
+        return {**self.__dict__, "_last": None}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the tensors and the state for :meth:`from_state`, as JSON takes it."""
+        tensors, network = self.network.state()
+        arrays, components = self._components.state()
+        return tensors | {PREFIX + name: tensor for name, tensor in arrays.items()}, {
+            **network, "settings": to_table(self.settings), "network": network["settings"],
+            "components": components, "weights": self.weights,
+            "other_weights": self.other_weights, "fingerprint": self._fingerprint,
+        }  # fmt: skip
+
+    @classmethod
+    def from_state(cls, tensors: dict[str, Tensor], state: Mapping[str, Any]) -> StackedPredictor:
+        """Restore a model from its :meth:`state`.
+
+        Raises:
+            KeyError: an entry of the state is missing.
+            ValueError: a tensor is missing or has another shape.
+        """
+        settings = from_table(NodeSettings, state["settings"])
+        own = {name: t for name, t in tensors.items() if not name.startswith(PREFIX)}
+        network = NodePredictor.from_state(own, {**state, "settings": state["network"]})
+        arrays = {name.removeprefix(PREFIX): t for name, t in tensors.items() if name not in own}
+        components = Components.from_state(arrays, state["components"])
+        weights = state["weights"], state["other_weights"]
+        return cls(settings, network, components, *weights, state["fingerprint"])
+
+
+def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSettings:
+    """Limit the epochs of the attention network on a large graph, and take larger steps instead.
+
+    The receptive field of the labelled nodes determines the time of an epoch.
+    """
+    nodes = torch.cat([problem.train, problem.val])
+    graph = problem.graph
+    field = receptive_field(graph.edge_index, len(graph), nodes, settings.layers)
+    x = read_features(problem.x, field.nodes)
+    stored = x.numel() if x.layout == torch.strided else x.values().numel()
+    size = settings.width * (stored + sum(layer.num_edges for layer, _ in field.layers))
+    epochs = min(settings.epochs, max(FEWEST_EPOCHS, int(WORK / max(size, 1))))
+    rate = settings.learning_rate * (settings.epochs / epochs) ** 0.5
+    return replace(settings, model=NETWORK, epochs=epochs, learning_rate=rate)
+
+
+def _neighbours(graph: AttributedGraph) -> Neighbours:
+    arcs = graph.edge_index if graph.directed else graph.arcs
+    return Neighbours(arcs, len(graph), directed=graph.directed)
+
+
+def _fingerprint(graph: AttributedGraph) -> str:
+    """SHA-256 of the names of the nodes and of the edges."""
+    names = "\0".join(map(str, graph.names)).encode()
+    return hashlib.sha256(names + graph.edge_index.numpy().tobytes()).hexdigest()
+
+
+def _weights(parts: Mapping[str, NDArray], y: NDArray, *, is_class: bool) -> dict[str, float]:
+    weights = fit_weights(list(parts.values()), y, is_class=is_class)
+    return dict(zip(parts, weights.tolist()))
+
+
+def _loss(predicted: NDArray, y: NDArray, *, is_class: bool) -> float:
+    if not is_class:
+        return float(np.square(predicted[:, 0] - y).mean())
+    return float(-np.log(predicted[np.arange(len(y)), y.astype(int)] + 1e-12).mean())

@@ -1,0 +1,168 @@
+"""Weights that combine the predictions of several models into one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["cross_fit", "fit_weights", "pool", "temperature"]
+
+EQUAL_ROWS = 4.0
+"""Strength of the penalty toward equal weights, in pseudo-observations."""
+TINY = 1e-6
+"""Added to probabilities before their logarithms are taken."""
+FOLDS = 10
+MANY = 5000
+"""Rows above which cross-fitting changes nothing: a few weights do not overfit so many."""
+SHARPNESS = 2.0 ** np.arange(-1, 9)
+"""Factors of scores that become probabilities."""
+
+
+def pool(
+    predictions: Sequence[NDArray], weights: NDArray, *, is_class: bool
+) -> NDArray[np.float64]:
+    r"""Combine predictions: probabilities by a weighted product, numbers by a weighted mean.
+
+    .. math:: p \propto \prod_k p_k^{w_k} \quad\text{or}\quad \sum_k w_k y_k
+
+    Args:
+        predictions: K arrays [n, c].
+        weights: [K].
+        is_class: True for probabilities.
+
+    Returns:
+        [n, c].
+
+    Reference:
+        Genest and Zidek, "Combining probability distributions" (Statistical Science 1986).
+
+    Example:
+        >>> even, sure = np.array([[0.5, 0.5]]), np.array([[0.9, 0.1]])
+        >>> pool([even, sure], np.array([0.5, 1.0]), is_class=True).round(3)
+        array([[0.9, 0.1]])
+    """
+    used = [(w, p) for w, p in zip(weights.tolist(), predictions) if w]
+    if not is_class:
+        return np.asarray(sum(w * p for w, p in used), np.float64)
+    shape = predictions[0].shape
+    logs = sum((w * np.log(p + TINY) for w, p in used), np.zeros(shape))
+    odds = np.exp(logs - logs.max(1, keepdims=True))
+    return odds / odds.sum(1, keepdims=True)
+
+
+def fit_weights(
+    predictions: Sequence[NDArray], y: NDArray, *, is_class: bool
+) -> NDArray[np.float64]:
+    r"""Choose weights on nodes that none of the models was trained on.
+
+    Classes minimise the cross-entropy of :func:`pool` over weights that are not negative. Numbers
+    minimise the squared error over weights that also sum to 1. Both have a penalty toward equal
+    weights, so that a few nodes change them little.
+
+    .. math:: \min_{w \ge 0} \; \sum_i L_i(w) + \frac{\lambda}{2} \lVert w - \tfrac1K \rVert^2
+
+    Args:
+        predictions: K arrays [m, c].
+        y: [m] classes from 0, or numbers.
+        is_class: True for probabilities.
+
+    Returns:
+        [K].
+
+    Reference:
+        Breiman, "Stacked regressions" (Machine Learning 1996).
+
+    Example:
+        >>> y = np.arange(400.0)
+        >>> fit_weights([y[:, None], -y[:, None]], y, is_class=False).round(2).tolist()
+        [1.0, 0.0]
+    """
+    from scipy.optimize import minimize
+
+    count = len(predictions)
+    equal = np.full(count, 1 / count)
+    if count == 1 or not len(y):
+        return equal
+    if not is_class:
+        return _regression_weights(np.stack([p[:, 0] for p in predictions], 1), y, equal)
+    logs = np.log(np.stack(predictions, 1) + TINY)  # [m, K, c]
+    rows = np.arange(len(y))
+    truth = logs[rows, :, y.astype(int)]
+
+    def loss(weights: NDArray) -> tuple[float, NDArray]:
+        total = np.einsum("mkc,k->mc", logs, weights)
+        top = total.max(1, keepdims=True)
+        odds = np.exp(total - top)
+        norm = odds.sum(1, keepdims=True)
+        value = (np.log(norm[:, 0]) + top[:, 0] - truth @ weights).sum()
+        slope = np.einsum("mkc,mc->k", logs, odds / norm) - truth.sum(0)
+        apart = EQUAL_ROWS * (weights - equal)
+        return float(value + 0.5 * apart @ (weights - equal)), slope + apart
+
+    result = minimize(loss, equal, jac=True, method="L-BFGS-B", bounds=[(0, None)] * count)
+    return np.where(result.x < 1e-3, 0.0, result.x)
+
+
+def _regression_weights(predicted: NDArray, y: NDArray, equal: NDArray) -> NDArray[np.float64]:
+    """Minimise a quadratic function on the simplex by trying all subsets of the models."""
+    center = y.mean()
+    unit = float(np.square(y - center).mean()) or 1.0
+    x, target = (predicted - center) / unit**0.5, (y - center) / unit**0.5
+    count = len(equal)
+    gram = x.T @ x + EQUAL_ROWS * np.eye(count)
+    right = x.T @ target + EQUAL_ROWS * equal
+    best, lowest = equal, np.inf
+    for code in range(1, 2**count):
+        chosen = np.flatnonzero([code >> k & 1 for k in range(count)])
+        size = len(chosen)
+        system = np.ones((size + 1, size + 1))
+        system[:size, :size], system[size, size] = gram[np.ix_(chosen, chosen)], 0
+        solution = np.linalg.solve(system, np.append(right[chosen], 1.0))[:size]
+        weights = np.zeros(count)
+        weights[chosen] = solution
+        value = float(0.5 * weights @ gram @ weights - right @ weights)
+        if solution.min() >= 0 and value < lowest:
+            best, lowest = weights, value
+    return best
+
+
+def cross_fit(
+    predictions: Sequence[NDArray], y: NDArray, seed: int, *, is_class: bool
+) -> NDArray[np.float64]:
+    """Combine predictions of nodes by weights that were fitted to the other nodes.
+
+    Args:
+        predictions: K arrays [m, c].
+        y: [m] classes from 0, or numbers.
+        seed: seed of the folds.
+        is_class: True for probabilities.
+
+    Returns:
+        [m, c]. With more than 5,000 nodes the weights are those of all of them.
+    """
+    count = len(y)
+    weights = fit_weights(predictions, y, is_class=is_class)
+    combined = pool(predictions, weights, is_class=is_class)
+    if count > MANY or count < 2:
+        return combined
+    folds = np.random.default_rng(seed).permutation(count) % min(FOLDS, count)
+    for fold in range(min(FOLDS, count)):
+        inside = folds == fold
+        others = [p[~inside] for p in predictions]
+        weights = fit_weights(others, y[~inside], is_class=is_class)
+        combined[inside] = pool([p[inside] for p in predictions], weights, is_class=is_class)
+    return combined
+
+
+def temperature(scores: NDArray, y: NDArray) -> float:
+    """Return the factor with which the softmax of scores [m, c] predicts classes [m] best."""
+    rows, labels = np.arange(len(y)), y.astype(int)
+    losses = []
+    for factor in SHARPNESS:
+        scaled = factor * scores
+        top = scaled.max(1)
+        norm = np.log(np.exp(scaled - top[:, None]).sum(1)) + top
+        losses.append(float((norm - scaled[rows, labels]).mean()))
+    return float(SHARPNESS[int(np.argmin(losses))])

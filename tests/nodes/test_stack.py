@@ -1,0 +1,251 @@
+"""Stacked models of nodes: closed forms, labels of neighbours, weights, saving."""
+
+import csv
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from gattn.nodes import NodeClassifier, NodeRegressor
+from gattn.nodes.attributed import GraphError
+from gattn.nodes.runs.at_once import predict_at_once
+from gattn.nodes.runs.config import NodeRunSettings
+from gattn.nodes.stack.linear import Scaler, fit_linear, leave_one_out
+from gattn.nodes.stack.perceptron import Perceptron
+from gattn.nodes.stack.predictor import StackedPredictor
+from gattn.nodes.stack.propagation import Neighbours, label_features, propagate
+from gattn.nodes.stack.weights import cross_fit, fit_weights, pool, temperature
+
+DRAW = np.random.default_rng(0)
+EPOCHS = 5
+
+
+def _network(nodes=120, classes=3, seed=0, homophily=0.9):
+    """Return tables of edges and nodes whose class shows in neighbours and, with noise, in x."""
+    draw = np.random.default_rng(seed)
+    label = draw.integers(classes, size=nodes)
+    members = [np.flatnonzero(label == kind) for kind in range(classes)]
+    edges = []
+    for node in range(nodes):
+        for _ in range(3):
+            kind = label[node] if draw.random() < homophily else draw.integers(classes)
+            edges.append((f"n{node}", f"n{draw.choice(members[kind])}"))
+    x = np.eye(classes)[label] + draw.normal(size=(nodes, classes))
+    table = pd.DataFrame(x, columns=[f"x{i}" for i in range(classes)])
+    table.insert(0, "id", [f"n{node}" for node in range(nodes)])
+    table["label"] = [f"kind {kind}" for kind in label]
+    return pd.DataFrame(edges, columns=["source", "target"]), table
+
+
+def _stack(model):
+    assert isinstance(model.predictor_, StackedPredictor)
+    return model.predictor_
+
+
+def _neighbours(nodes=30, edges=60):
+    return Neighbours(torch.from_numpy(DRAW.integers(nodes, size=(2, edges))), nodes)
+
+
+@pytest.mark.parametrize("rows", [12, 40])
+def test_left_out_predictions_are_those_of_fits_without_the_row(rows, monkeypatch):
+    monkeypatch.setattr("gattn.nodes.stack.linear.LARGE", 20)  # 40 rows take the other branch
+    x, y = DRAW.normal(size=(rows, 5)), DRAW.normal(size=(rows, 2))
+    weight, fitted, left_out, penalty = leave_one_out(x, y)
+    whole = Ridge(alpha=penalty, fit_intercept=False).fit(x, y)
+    np.testing.assert_allclose(weight, whole.coef_.T, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(fitted, x @ whole.coef_.T, rtol=1e-6, atol=1e-9)
+    for row in range(rows):
+        others = np.arange(rows) != row
+        refit = Ridge(alpha=penalty, fit_intercept=False).fit(x[others], y[others])
+        np.testing.assert_allclose(left_out[row], refit.predict(x[[row]])[0], rtol=1e-6, atol=1e-8)
+
+
+def test_left_out_predictions_of_sparse_rows_equal_those_of_dense_rows():
+    x = DRAW.normal(size=(15, 6)) * (DRAW.random((15, 6)) < 0.5)
+    for a, b in zip(leave_one_out(x, x[:, :2]), leave_one_out(sp.csr_matrix(x), x[:, :2])):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+def test_means_over_neighbours_are_those_of_a_loop():
+    edges = torch.tensor([[0, 0, 1, 4], [1, 2, 2, 0]])
+    both = Neighbours(edges, 5)
+    x = DRAW.normal(size=(5, 2)).astype(np.float32)
+    adjacent = {0: [1, 2, 4], 1: [0, 2], 2: [0, 1], 3: [], 4: [0]}
+    for node, others in adjacent.items():
+        expected = x[others].mean(0) if others else np.zeros(2)
+        np.testing.assert_allclose((both.means @ x)[node], expected, rtol=1e-5)
+    into, out = both.along
+    np.testing.assert_allclose((into @ x)[2], x[:2].mean(0), rtol=1e-5)
+    np.testing.assert_allclose((out @ x)[0], x[1:3].mean(0), rtol=1e-5)
+    assert not Neighbours(torch.cat([edges, edges.flip(0)], 1), 5).along
+    alone = Neighbours(torch.zeros(2, 0, dtype=torch.int64), 3)
+    assert (alone.means @ x[:3]).tolist() == [[0, 0]] * 3
+
+
+@pytest.mark.parametrize("count", [1, 2, 12])
+def test_features_of_a_node_do_not_depend_on_its_own_label(count):
+    graph, train = _neighbours(), DRAW.permutation(30)[:count]
+    labels = np.eye(3, dtype=np.float32)[DRAW.integers(3, size=count)]
+    guess = DRAW.dirichlet(np.ones(3), 30)
+    before = np.hstack(label_features(graph, labels, train, guess, 0))
+    for row in range(count):
+        changed = labels.copy()
+        changed[row] = np.roll(changed[row], 1)
+        after = np.hstack(label_features(graph, changed, train, guess, 0))
+        own = slice(None) if count > 1 else slice(-4)  # one label alone is its own mean
+        np.testing.assert_allclose(after[train[row], own], before[train[row], own], atol=1e-6)
+
+
+def test_propagated_labels_stay_in_their_component():
+    edges = torch.tensor([[0, 2], [1, 3]])
+    labels = np.array([[1.0, 0.0], [0.0, 1.0]])
+    spread = propagate(Neighbours(edges, 5).means, labels, np.array([0, 2]))
+    np.testing.assert_allclose(
+        spread[:, :2], [[1, 0], [1, 0], [0, 1], [0, 1], [0.5, 0.5]], atol=1e-6
+    )
+    assert spread[4, 2] == 0
+
+
+def test_weights_prefer_the_better_model_and_stay_equal_without_labels():
+    y = DRAW.integers(3, size=500)
+    good = 0.8 * np.eye(3)[y] + 0.2 / 3
+    bad = np.full((500, 3), 1 / 3)
+    good_weight, bad_weight = fit_weights([good, bad], y, is_class=True)
+    assert good_weight > 3 * bad_weight
+    none = fit_weights([good[:0], bad[:0]], y[:0], is_class=True)
+    assert none.tolist() == [0.5, 0.5]
+
+
+def test_the_stack_is_no_worse_than_its_best_model_on_the_rows_that_chose_it():
+    y = DRAW.integers(4, size=800)
+    models = [DRAW.dirichlet(np.ones(4), 800) + s * np.eye(4)[y] for s in (0.2, 1.0, 0.5)]
+    models = [p / p.sum(1, keepdims=True) for p in models]
+    weights = fit_weights(models, y, is_class=True)
+
+    def loss(p):
+        return -np.log(p[np.arange(800), y]).mean()
+
+    assert loss(pool(models, weights, is_class=True)) <= min(map(loss, models)) + 0.02
+    numbers = DRAW.normal(size=300)
+    parts = [(numbers + s * DRAW.normal(size=300))[:, None] for s in (0.3, 1.0, 3.0)]
+    weights = fit_weights(parts, numbers, is_class=False)
+    assert weights.sum() == pytest.approx(1)
+    error = np.square(pool(parts, weights, is_class=False)[:, 0] - numbers).mean()
+    assert error <= np.square(parts[0][:, 0] - numbers).mean() + 1e-2
+
+
+def test_cross_fitted_predictions_do_not_depend_on_the_label_of_their_fold():
+    y = DRAW.normal(size=10)
+    models = [DRAW.normal(size=(10, 1)) for _ in range(3)]
+    before = cross_fit(models, y, 0, is_class=False)
+    changed = y.copy()
+    changed[4] += 5
+    assert cross_fit(models, changed, 0, is_class=False)[4] == pytest.approx(before[4])
+
+
+def test_the_temperature_is_larger_for_scores_that_are_right():
+    y = np.arange(60) % 3
+    assert temperature(np.eye(3)[y], y) > temperature(np.eye(3)[(y + 1) % 3], y)
+
+
+def test_linear_models_equal_those_of_scikit_learn():
+    x = sp.csr_matrix(DRAW.normal(size=(90, 4)))
+    y = (x.toarray() @ [1, -1, 0.5, 0] > 0).astype(float)
+    train, val = np.arange(60), np.arange(60, 90)
+    model = fit_linear(x, y, train, val, 2, is_class=True)
+    reference = LogisticRegression(C=model.penalty, max_iter=1000, tol=1e-8).fit(x[train], y[train])
+    np.testing.assert_allclose(model.predict(x), reference.predict_proba(x), atol=0.02)
+    one_class = fit_linear(x, np.zeros(90), train, val, 3, is_class=True)
+    assert one_class.predict(x[:1]).tolist() == [[1, 0, 0]]
+
+
+def test_scaled_blocks_have_rows_of_norm_one_and_zeros_stay_zeros():
+    blocks = [5 * np.ones((4, 2)), sp.csr_matrix((4, 3))]
+    joined = Scaler.fit(blocks).join(blocks).toarray()
+    np.testing.assert_allclose(np.square(joined).sum(1), 1, rtol=1e-6)
+
+
+def test_a_perceptron_learns_a_function_that_is_not_linear():
+    x = DRAW.normal(size=(4000, 2)).astype(np.float32)
+    y = (x[:, 0] * x[:, 1] > 0).astype(float)
+    model = Perceptron.fit([x], y, np.arange(3000), 2, 0, is_class=True)
+    assert (model.predict([x])[3000:].argmax(1) == y[3000:]).mean() > 0.9
+
+
+def test_a_saved_stack_predicts_the_same_without_pickle(tmp_path):
+    edges, nodes = _network()
+    model = NodeClassifier(label="label", epochs=EPOCHS).fit((edges, nodes))
+    model.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "weights.safetensors"]
+    loaded = NodeClassifier.load(tmp_path)
+    np.testing.assert_array_equal(loaded.predict_proba((edges, nodes)), model.predict_proba())
+    assert _stack(loaded).weights == _stack(model).weights
+    assert not loaded.history_
+
+
+def test_another_graph_is_predicted_without_labels_of_neighbours():
+    edges, nodes = _network()
+    model = NodeClassifier(label="label", epochs=EPOCHS).fit((edges, nodes))
+    other_edges, other_nodes = _network(seed=1)
+    parts = _stack(model).component_predictions(model.read((other_edges, other_nodes)))
+    assert set(parts) == {"constant", "columns", "neighbours", "gat"}
+    accuracy = model.score((other_edges, other_nodes))
+    majority = other_nodes["label"].value_counts(normalize=True).max()
+    assert accuracy > majority + 0.1
+
+
+def test_numbers_are_predicted_better_than_by_their_mean():
+    edges, nodes = _network(nodes=300)
+    kind = nodes.pop("label").str[-1].astype(float)
+    nodes["label"] = 1000 + 50 * kind + DRAW.normal(size=300)
+    nodes.loc[200:, "label"] = np.nan
+    truth = 1000 + 50 * kind[200:]
+    model = NodeRegressor(label="label", epochs=EPOCHS).fit((edges, nodes))
+    error = np.square(model.predict()[200:] - truth).mean()
+    assert error < 0.6 * np.square(truth - truth.mean()).mean()
+
+
+@pytest.mark.parametrize("columns", [["id", "label"], ["id", "x0", "x1", "x2", "label"]])
+def test_a_graph_without_columns_is_stacked(columns):
+    edges, nodes = _network(nodes=200)
+    nodes = nodes[columns].copy()
+    truth = nodes["label"].copy()
+    nodes.loc[100:, "label"] = None
+    guess = NodeClassifier(label="label", epochs=EPOCHS).fit((edges, nodes)).predict()
+    assert (guess == truth)[100:].mean() > 0.6
+
+
+def test_prediction_without_training_beats_propagated_labels_and_says_so(tmp_path):
+    edges, nodes = _network(nodes=300)
+    truth = nodes["label"].copy()
+    nodes.loc[150:, "label"] = None
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    nodes.to_csv(tmp_path / "nodes.csv", index=False)
+    settings = NodeRunSettings(
+        str(tmp_path / "edges.csv"), nodes=str(tmp_path / "nodes.csv"), label="label"
+    )
+    lines = []
+    assert predict_at_once(settings, tmp_path / "out.csv", lines.append) == 300
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    guess = [row["predicted"] for row in rows[150:]]
+    assert np.mean(guess == truth[150:].to_numpy()) > 0.8
+    assert any(line.startswith("each node without its label: accuracy") for line in lines)
+    probability = [float(rows[0][f"probability_kind {kind}"]) for kind in range(3)]
+    assert sum(probability) == pytest.approx(1, abs=1e-4)
+
+
+def test_prediction_without_training_needs_two_labels(tmp_path):
+    edges, nodes = _network(nodes=10)
+    nodes.loc[1:, "label"] = None
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    nodes.to_csv(tmp_path / "nodes.csv", index=False)
+    settings = NodeRunSettings(
+        str(tmp_path / "edges.csv"), nodes=str(tmp_path / "nodes.csv"), label="label"
+    )
+    with pytest.raises(GraphError, match="at least"):
+        predict_at_once(settings, tmp_path / "out.csv")
+    assert not (tmp_path / "out.csv").exists()
