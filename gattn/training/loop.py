@@ -169,8 +169,8 @@ class _Training:
         average = get_ema_multi_avg_fn(settings.average)
         self.average = AveragedModel(self.network, multi_avg_fn=average)
         self.average.requires_grad_(False).eval()
-        self.parameters = list(self.network.parameters())
-        self.averaged = list(self.average.module.parameters())
+        self.parameters: list[Tensor] = list(self.network.parameters())
+        self.averaged: list[Tensor] = list(self.average.module.parameters())
         self.buffers = list(zip(self.average.module.buffers(), self.network.buffers()))
         self.optimizer = torch.optim.AdamW(
             self.parameters,
