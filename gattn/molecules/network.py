@@ -11,9 +11,11 @@ from torch_geometric.data import Data
 from torch_geometric.nn import SumAggregation
 
 from gattn.data import ATOM_FEATURES, BOND_FEATURES, batch_molecules
+from gattn.graph import as_graph
 from gattn.models import AttentiveFP
 from gattn.molecules.settings import MoleculeSettings
 from gattn.nn import GATConv, LearnedQueryReadout
+from gattn.nn.common.edge_inputs import with_loop_features
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
@@ -23,6 +25,8 @@ __all__ = ["AttentiveFPNetwork", "MoleculeNetwork", "batch_inputs"]
 QUERIES = 4
 TIMESTEPS = 2
 """Number of refinements of a molecule's vector in AttentiveFP."""
+LOOPS = "mean"
+"""Features of an atom's self-loop: the mean of those of its bonds."""
 ATOMS = 10.0
 """Divisor of sums over atoms: about the number of atoms of a small molecule."""
 
@@ -77,7 +81,7 @@ class MoleculeNetwork(nn.Module):
         self.atoms = nn.Linear(len(ATOM_FEATURES), width)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(settings.layers))
         self.convs = nn.ModuleList(
-            GATConv(width, width // heads, heads, edge_dim=len(BOND_FEATURES))
+            GATConv(width, width // heads, heads, edge_dim=len(BOND_FEATURES), add_self_loops=False)
             for _ in range(settings.layers)
         )
         self.attend = LearnedQueryReadout(width, width, num_queries=QUERIES, heads=QUERIES)
@@ -127,8 +131,11 @@ class MoleculeNetwork(nn.Module):
     def _atoms(self, batch: Data) -> Tensor:
         """Return the atoms after the last layer: [n, width]."""
         x = self.atoms(batch.x).relu()
+        # The self-loops are added once, not by each layer: a batch is small, and its calls count.
+        graph = as_graph(batch.edge_index, len(x), self_loops=True)
+        bonds = with_loop_features(batch["edge_attr"], graph, LOOPS)
         for norm, conv in zip(self.norms, self.convs):
-            x = x + self.dropout(F.elu(conv(norm(x), batch.edge_index, batch.edge_attr)))
+            x = x + self.dropout(F.elu(conv(norm(x), graph, bonds)))
         return x
 
 
