@@ -468,7 +468,7 @@ def _posterior(
         \Bigl((K^{-1} - \alpha \alpha^\top) \frac{\partial K}{\partial \theta}\Bigr),
         \qquad \alpha = K^{-1} y
 
-    The explicit gradient takes a third of the time of autograd, which differentiates the
+    The explicit gradient takes less time than autograd, which differentiates the
     factorisation and keeps every matrix.
 
     Args:
