@@ -2,11 +2,16 @@
 
     python -m venv ENV && ENV/bin/pip install torch==2.13.0 && ENV/bin/pip install chemprop==2.3.1
     python -m benchmarks.molecules.chemprop ENV
+    python -m benchmarks.molecules.chemprop ENV --other FOLDER
+    python -m benchmarks.molecules.chemprop ENV --other FOLDER --options --ensemble 5
 
 Both are whole commands at their defaults, reading one CSV with a column of parts, and timed from
-start to end. Adds a JSON line a run to benchmarks/results/molecules-chemprop.jsonl, and prints
-the table of every run. ``--table`` prints the table of what is there already, ``--page`` writes it
-into the documentation.
+start to end, in wall time and in processor time of all their processes. ``--other`` adds another
+build of gattn to each turn: a folder with its own ``.venv``, recorded as the side ``other``.
+``--sides`` selects some of the three. Adds a JSON line a run to
+benchmarks/results/molecules-chemprop.jsonl, and prints the medians of this call and the table of
+every run at the defaults. ``--table`` prints the table of what is there already, ``--page`` writes
+it into the documentation.
 """
 
 from __future__ import annotations
@@ -45,35 +50,49 @@ def main(arguments: list[str]) -> None:
     """Train both on every data set and split, in turns."""
     options = _parser().parse_args(arguments)
     if not (options.table or options.page):
-        if options.environment is None or not _has_chemprop(options.environment):
+        needed = "chemprop" in (options.sides or ["chemprop"])
+        if needed and (options.environment is None or not _has_chemprop(options.environment)):
             raise SystemExit(HOW.format(options.environment))
-        _measure(options, arguments)
+        if "other" in (options.sides or []) and options.other is None:
+            raise SystemExit("--sides other needs --other FOLDER, a build of gattn with its .venv")
+        print(medians(_measure(options, arguments)), end="\n\n")
     markdown = table(record.every(options.output))
     print(markdown)
     if options.page:
         tables.write(PAGE, "chemprop", markdown)
 
 
-def _measure(options: argparse.Namespace, arguments: list[str]) -> None:
+def _measure(options: argparse.Namespace, arguments: list[str]) -> list[record.Record]:
+    rows = []
     environment = record.environment("benchmarks.molecules.chemprop", arguments)
+    sides = options.sides or ("chemprop", *(["other"] if options.other else []), "gattn")
     for name in options.datasets:
         molecules = parts.load(name)
         for which in options.splits:
             split = parts.split(molecules, which)
-            for side in ("chemprop", "gattn"):
+            for side in sides:
                 print(f"{name} {which}: {side} ...", file=sys.stderr, flush=True)
                 with tempfile.TemporaryDirectory(prefix="gattn-") as folder:
                     path = Path(folder) / "data.csv"
                     parts.write_table(path, molecules, split)
-                    begun = time.perf_counter()
+                    begun, cpu = time.perf_counter(), _children_cpu()
                     metrics = _SIDES[side](path, parts.DATASETS[name], options)
-                    seconds = time.perf_counter() - begun
+                    seconds, cpu = time.perf_counter() - begun, _children_cpu() - cpu
+                extra = [] if side == "chemprop" else options.options
                 row = {
-                    "case": f"{name}/{which}/{side}", "dataset": name, "split": which,
-                    "side": side, "options": options.options if side == "gattn" else [],
-                    "test": metrics, "seconds": seconds, "environment": environment,
+                    "case": "/".join([name, which, side, *extra]), "dataset": name, "split": which,
+                    "side": side, "options": extra,
+                    "test": metrics, "seconds": seconds, "cpu": cpu, "environment": environment,
                 }  # fmt: skip
                 record.append(options.output, row)
+                rows.append(row)
+    return rows
+
+
+def _children_cpu() -> float:
+    """Return the processor time of the child processes that have ended, and of theirs, in s."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def _has_chemprop(environment: Path) -> bool:
@@ -103,16 +122,27 @@ def _chemprop(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -
 
 def _gattn(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -> Metrics:
     """Train gattn and return its metrics on the test part."""
+    return _train(Path(sys.executable), path, dataset, options, ROOT)
+
+
+def _other(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -> Metrics:
+    """Train the other build of gattn and return its metrics on the test part."""
+    return _train(options.other / ".venv/bin/python", path, dataset, options, options.other)
+
+
+def _train(
+    python: Path, path: Path, dataset: parts.Dataset, options: argparse.Namespace, folder: Path
+) -> Metrics:
     out = path.parent / "run"
     _run(
-        sys.executable, "-m", "gattn.cli", "molecules", "train", path, "--smiles", "smiles",
+        python, "-m", "gattn.cli", "molecules", "train", path, "--smiles", "smiles",
         "--target", "target", "--split", "column:split", "--task", dataset.task, "--out", out,
-        *options.options,
+        *options.options, folder=folder,
     )  # fmt: skip
     return json.loads((out / "metrics.json").read_text())["test"]
 
 
-_SIDES = {"chemprop": _chemprop, "gattn": _gattn}
+_SIDES = {"chemprop": _chemprop, "other": _other, "gattn": _gattn}
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -125,9 +155,9 @@ def _targets(rows: list[dict[str, str]]) -> Tensor:
     return torch.tensor([[float(row["target"])] for row in rows], dtype=torch.float64)
 
 
-def _run(*command: object) -> None:
+def _run(*command: object, folder: Path = ROOT) -> None:
     done = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, check=False, cwd=ROOT,
+        [str(word) for word in command], capture_output=True, text=True, check=False, cwd=folder,
         env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
     )  # fmt: skip
     if done.returncode:
@@ -145,6 +175,20 @@ def table(entries: list[record.Record]) -> str:
                 errors, seconds = zip(*sides)
                 rows.append([dataset.name, dataset.metric, which, *errors, *seconds])
     head = ["data", "metric", "split", "Chemprop", "gattn", "Chemprop, s", "gattn, s"]
+    return tables.markdown(head, rows, text=3)
+
+
+def medians(entries: list[record.Record]) -> str:
+    """Mean test metric, and median wall and processor time, of each data set and side."""
+    groups: dict[tuple[str, str, str], list[record.Record]] = {}
+    for row in entries:
+        groups.setdefault((row["dataset"], row["side"], " ".join(row["options"])), []).append(row)
+    rows = []
+    for (name, side, extra), several in groups.items():
+        metric = statistics.mean(row["test"][parts.DATASETS[name].metric] for row in several)
+        times = [statistics.median(row[key] for row in several) for key in ("seconds", "cpu")]
+        rows.append([name, side, extra, f"{metric:.3f}", *(f"{value:.1f}" for value in times)])
+    head = ["data", "side", "options", "metric", "wall, s", "processor, s"]
     return tables.markdown(head, rows, text=3)
 
 
@@ -168,6 +212,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("environment", type=Path, nargs="?", help="environment with Chemprop")
     parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*parts.DATASETS])
     parser.add_argument("--splits", nargs="+", choices=SPLITS, default=[*SPLITS])
+    parser.add_argument(
+        "--sides", nargs="+", choices=[*_SIDES], help="commands to run; by default all"
+    )
+    parser.add_argument(
+        "--other", type=lambda text: Path(text).resolve(), help="another build of gattn"
+    )
     parser.add_argument("--options", nargs=argparse.REMAINDER, default=[], help="for gattn: last")
     parser.add_argument("--table", action="store_true", help="print what was measured before")
     parser.add_argument(

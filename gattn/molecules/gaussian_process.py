@@ -404,10 +404,10 @@ def _cholesky(kernel: Tensor, theta: Tensor) -> Tensor:
     Raises:
         ValueError: the factorisation failed with the largest jitter.
     """
-    unit = torch.eye(len(kernel)).double()
     for attempt in range(ATTEMPTS):
-        noise = _noise(theta, JITTER * 10**attempt)
-        lower, failed = torch.linalg.cholesky_ex(kernel + noise * unit)
+        noisy = kernel.clone()
+        noisy.diagonal().add_(_noise(theta, JITTER * 10**attempt))
+        lower, failed = torch.linalg.cholesky_ex(noisy)
         if not failed:
             return lower
     raise ValueError(
@@ -449,18 +449,61 @@ def _search(parts: list[Tensor], y: Tensor, check: Callable[[], None]) -> Tensor
     start = torch.tensor(START + 2 * START_OF_GROUP, dtype=torch.float64)
     theta = start.clone().requires_grad_()
     optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")
+    rows = y.isfinite().nonzero().flatten()
+    if len(rows) < len(y):
+        parts, y = [part[rows][:, rows] for part in parts], y[rows]
 
     def loss() -> Tensor:
         check()
-        optimizer.zero_grad()
-        factor = _factor(parts, theta, y)
-        assert factor.lower is not None
-        fit = 0.5 * y[factor.rows] @ factor.weight + factor.lower.diagonal().log().sum()
-        prior = 0.5 * ((theta - start) / SPREAD).square().sum()
-        value = (fit + prior) / max(len(factor.rows), 1)
-        value.backward()
+        value, theta.grad = _posterior(parts, y, theta.detach(), start)
         return value
 
-    with torch.enable_grad():
-        optimizer.step(loss)
+    optimizer.step(loss)
     return theta.detach()
+
+
+def _posterior(
+    parts: list[Tensor], y: Tensor, theta: Tensor, start: Tensor
+) -> tuple[Tensor, Tensor]:
+    r"""Return the negative logarithm of the posterior density for each molecule, and its gradient.
+
+    .. math::
+        \frac{\partial}{\partial \theta} = \frac{1}{2} \operatorname{tr}
+        \Bigl((K^{-1} - \alpha \alpha^\top) \frac{\partial K}{\partial \theta}\Bigr),
+        \qquad \alpha = K^{-1} y
+
+    The explicit gradient takes less time than autograd, which differentiates the
+    factorisation and keeps every matrix.
+
+    Args:
+        parts: [k, k] each, those of :func:`_compare`.
+        y: [k], no gaps.
+        theta: [8], logarithms of the hyperparameters.
+        start: [8], mean of their prior.
+
+    Returns:
+        A scalar and [8], float64.
+    """
+    scales: list[float] = theta.exp().tolist()
+    groups = [scales[at : at + 3] for at in range(len(START), len(scales), len(START_OF_GROUP))]
+    kernel, slopes = scales[1] * parts[0], [parts[0]]
+    for squares, product, (matern, inverse, linear) in zip(parts[1::2], parts[2::2], groups):
+        near = squares * (3 * inverse)
+        far = near.add(1e-12).sqrt_()
+        decay = far.neg().exp_()
+        slopes += [far.add_(1).mul_(decay), near.mul_(decay), product]
+        kernel.add_(slopes[-3], alpha=matern).add_(product, alpha=linear)
+    lower = _cholesky(kernel, theta)
+    weight = torch.cholesky_solve(y[:, None], lower)
+    fit = 0.5 * y @ weight[:, 0] + lower.diagonal().log().sum()
+    apart = (theta - start) / SPREAD
+    # Twice the derivative with respect to the kernel.
+    by_kernel = torch.cholesky_inverse(lower).addmm_(weight, weight.t(), alpha=-1)
+    inner = torch.stack([by_kernel.trace(), *(by_kernel.flatten() @ s.flatten() for s in slopes)])
+    factors = [*scales[:2]]
+    for matern, _, linear in groups:
+        factors += [matern, -0.5 * matern, linear]
+    slope = 0.5 * inner * torch.tensor(factors, dtype=torch.float64)
+    count = max(len(y), 1)
+    value = (fit + 0.5 * apart.square().sum()) / count
+    return value, (slope + apart / SPREAD) / count

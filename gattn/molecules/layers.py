@@ -19,15 +19,14 @@ from torch.nn import Parameter
 
 from gattn.functional import edge_softmax, gat_attention
 from gattn.graph import Graph, as_graph
-from gattn.graph.cache import cached, cached_last
+from gattn.graph.cache import cached
 from gattn.layout.layout import owners
 from gattn.nn.attention.learned_query import learned_query_pool, learned_query_score
 from gattn.ops import projection
-from gattn.ops.custom_score.chunks import is_small
 from gattn.ops.edges import sum_incoming
 from gattn.ops.nodes import node_scores
 
-__all__ = ["BondAttention", "MoleculeBatch", "QueryReadout", "sum_atoms"]
+__all__ = ["BondAttention", "MoleculeBatch", "QueryReadout", "sum_atoms", "with_atom_loops"]
 
 SLOPE = 0.2
 """Slope of the LeakyReLU of the scores below zero."""
@@ -66,11 +65,11 @@ class BondAttention(nn.Module):
     r"""Attention of atoms over their bonds, equal to :class:`gattn.nn.GATConv`.
 
     .. math::
-        x'_i = \Big\Vert_h \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} W x_j + b, \qquad
+        x'_i = \Big\Vert_h \sum_{j \in N(i)} \alpha_{ij} W x_j + b, \qquad
         \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}
         (a_t \cdot W x_i + a_s \cdot W x_j + a_e \cdot W_e e_{ij})
 
-    An atom attends to itself, too, with the mean of the features of its bonds.
+    The graph is that of :func:`with_atom_loops`, so that an atom attends to itself, too.
 
     Args:
         in_channels: features of an atom, d.
@@ -79,7 +78,7 @@ class BondAttention(nn.Module):
         edge_dim: features of a bond.
 
     Shapes:
-        - **input:** x [n, d]; edge_index [2, e]; edge_attr [e, edge_dim]
+        - **input:** x [n, d]; a graph of n nodes and e edges; edge_attr [e, edge_dim]
         - **output:** [n, h * c]
 
     Reference:
@@ -100,18 +99,17 @@ class BondAttention(nn.Module):
         for parameter in (*parameters, self.att_edge):
             _draw_glorot(parameter)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+    def forward(self, x: Tensor, graph: Graph, edge_attr: Tensor) -> Tensor:
         """Attend along the bonds.
 
         Args:
             x: features of the atoms, see Shapes.
-            edge_index: the bonds, see Shapes.
-            edge_attr: features of the bonds, see Shapes.
+            graph: the bonds and self-loops.
+            edge_attr: features of the edges, see Shapes.
 
         Returns:
             The new features of the atoms.
         """
-        graph = as_graph(edge_index, (len(x), len(x)), self_loops=True)
         projected = projection.linear(x, self.lin.weight)
         for_values, for_scores = projection.fork(projected)
         heads, channels = self.att_src.shape[1:]
@@ -120,13 +118,7 @@ class BondAttention(nn.Module):
         query, key = _infinite_as_nan(scores).unbind(0)
         weight = self.lin_edge.weight.view(heads, channels, -1)
         folded = (self.att_edge.transpose(0, 1) @ weight).squeeze(1)
-        if is_small(graph.layout) and edge_attr.is_cpu and not edge_attr.requires_grad:
-            features = cached_last(
-                graph, "mean of bonds", (edge_attr,), lambda: _with_mean_loops(edge_attr, graph)
-            )
-            edge = _infinite_as_nan(F.linear(features, folded))
-        else:  # the score is linear in the features: its mean takes fewer sums
-            edge = _with_mean_loops(_infinite_as_nan(F.linear(edge_attr, folded)), graph)
+        edge = _infinite_as_nan(F.linear(edge_attr, folded))
         value = for_values.unflatten(1, (heads, channels))
         out = gat_attention(query, key, value, graph, edge_score=edge, negative_slope=SLOPE)
         out = out.flatten(1)
@@ -214,12 +206,22 @@ def _infinite_as_nan(score: Tensor) -> Tensor:
         return score.add_(score, alpha=0)
 
 
-def _with_mean_loops(edge_attr: Tensor, graph: Graph) -> Tensor:
-    """Return the features of the bonds, then of a loop at each atom: the mean of its bonds."""
+def with_atom_loops(edge_index: Tensor, edge_attr: Tensor, atoms: int) -> tuple[Graph, Tensor]:
+    """Add a self-loop at each atom, with the mean of the features of its bonds.
+
+    Args:
+        edge_index: [2, e] int64, the bonds in both directions.
+        edge_attr: [e, d] features of the bonds.
+        atoms: number of atoms n.
+
+    Returns:
+        The graph of e + n edges, and their features [e + n, d]; zeros for an atom without bonds.
+    """
+    graph = as_graph(edge_index, (atoms, atoms), self_loops=True)
     rows = edge_attr if graph.kept_edges is None else edge_attr[graph.kept_edges]
     total = sum_incoming(F.pad(rows, (0, 0, 0, graph.num_dst)), graph)
     degree = graph.in_degree()[:, None] - 1
-    return torch.cat([rows, total / degree.clamp(min=1).to(total.dtype)])
+    return graph, torch.cat([rows, total / degree.clamp(min=1).to(total.dtype)])
 
 
 def _segments(ptr: Tensor, atoms: int) -> Graph:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +17,7 @@ from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_i
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import varied
 from gattn.training.losses import class_weights, cross_entropy, squared_error
+from gattn.training.processes import in_order
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
@@ -38,6 +42,10 @@ ASKED = 512
 RECORDED_OUTPUTS = 4096
 """Maximum number of validation molecules for which the outputs of each epoch are recorded. With
 more, the choice between similar epochs makes no measurable difference to the errors."""
+
+FEW = 20_000
+"""Below this number of epochs times training molecules, train an ensemble in one process: starting
+others takes longer."""
 
 
 class MoleculeBatches:
@@ -80,6 +88,9 @@ def fit_members(
 ) -> tuple[list[MoleculeNetwork | AttentiveFPNetwork], list[History]]:
     """Train the networks of an ensemble, each from another seed.
 
+    Several networks are trained in as many processes as there are processors, with one thread
+    each. A network does not depend on the process that trains it.
+
     Args:
         train: training part.
         val: validation part, which chooses the epoch. If no target has two different values in
@@ -87,17 +98,51 @@ def fit_members(
         task: regression minimises squared errors, classification the cross entropy.
         settings: settings of the networks and their training.
         folder: folder of checkpoints, one folder for each network; training continues from them.
-        progress: whether to show a progress bar.
+        progress: whether to show a progress bar, for the networks of this process.
 
     Returns:
         The networks with their averaged weights, and their training histories.
     """
-    from gattn.training.loop import LoopSettings, fit_network
-
     if not len(val) or not varied(val.y).any():
         val = MoleculeBatches(val.inputs[torch.arange(0)], val.y[:0])
+    training = _MemberTraining(train, val, task, settings, folder)
+    processes = _process_count(settings, len(train))
+    if processes == 1:
+        pairs = [training.fit(member, progress=progress) for member in range(settings.ensemble)]
+        return [network for network, _ in pairs], [history for _, history in pairs]
+    # The last share is that of this process, which need not start, and is the largest.
+    shares = [range(first, settings.ensemble, processes) for first in reversed(range(processes))]
+    tasks = [(share, (share, progress and share is shares[-1])) for share in shares]
+    states: dict[int, tuple[dict[str, Tensor], History]] = {}
+    for share, trained in in_order(training.fit_some, tasks, processes, ahead=1):
+        states |= dict(zip(share, trained))
     networks, histories = [], []
     for member in range(settings.ensemble):
+        state, history = states[member]
+        network = make_network(settings, train.y.shape[1], seed=settings.seed + member)
+        network.load_state_dict(state)
+        networks.append(network.eval())
+        histories.append(history)
+    return networks, histories
+
+
+@dataclass(frozen=True, eq=False)
+class _MemberTraining:
+    """Trains single networks of an ensemble; see :func:`fit_members`."""
+
+    train: MoleculeBatches
+    val: MoleculeBatches
+    task: Task
+    settings: MoleculeSettings
+    folder: Path | None
+
+    def fit(
+        self, member: int, *, progress: bool
+    ) -> tuple[MoleculeNetwork | AttentiveFPNetwork, History]:
+        """Train one network."""
+        from gattn.training.loop import LoopSettings, fit_network
+
+        settings, train = self.settings, self.train
         network = make_network(settings, train.y.shape[1], seed=settings.seed + member)
         loop = LoopSettings(
             epochs=settings.epochs, batch_size=settings.batch_size,
@@ -106,16 +151,36 @@ def fit_members(
             precision=settings.precision, accelerator=settings.accelerator,
             devices=settings.devices, recorded_outputs=RECORDED_OUTPUTS,
         )  # fmt: skip
-        where = folder / f"member-{member}" if folder is not None else None
-        loss = _loss(task, settings, train.y)
+        where = self.folder / f"member-{member}" if self.folder is not None else None
+        loss = _loss(self.task, settings, train.y)
         title = f"network {member + 1} of {settings.ensemble}"
-        histories.append(
-            fit_network(
-                network, loss, train, val, loop, folder=where, progress=progress, title=title
-            )
+        history = fit_network(
+            network, loss, train, self.val, loop, folder=where, progress=progress, title=title
         )
-        networks.append(network.eval())
-    return networks, histories
+        return network.eval(), history
+
+    def fit_some(self, share: tuple[range, bool]) -> list[tuple[dict[str, Tensor], History]]:
+        """Train the networks of one process; return their weights and histories."""
+        members, progress = share
+        pairs = (self.fit(member, progress=progress) for member in members)
+        return [(network.state_dict(), history) for network, history in pairs]
+
+
+def _process_count(settings: MoleculeSettings, molecules: int) -> int:
+    """Return the number of processes that train an ensemble.
+
+    One on a GPU, in processes that torchrun or a parallel search started, and for little work.
+    """
+    accelerated = torch.cuda.is_available() or torch.backends.mps.is_available()
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    nested = multiprocessing.parent_process() is not None
+    if (accelerated and settings.accelerator != "cpu") or several or nested:
+        return 1
+    if settings.epochs * molecules < FEW:
+        return 1
+    processors = getattr(os, "sched_getaffinity", None)
+    count = len(processors(0)) if processors is not None else os.cpu_count() or 1
+    return min(settings.ensemble, count)
 
 
 def cross_fit_members(

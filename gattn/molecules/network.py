@@ -9,7 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES
-from gattn.molecules.layers import BondAttention, MoleculeBatch, QueryReadout, sum_atoms
+from gattn.molecules.layers import (
+    BondAttention,
+    MoleculeBatch,
+    QueryReadout,
+    sum_atoms,
+    with_atom_loops,
+)
 from gattn.molecules.settings import MoleculeSettings
 
 if TYPE_CHECKING:
@@ -132,8 +138,10 @@ class MoleculeNetwork(nn.Module):
     def _atoms(self, batch: MoleculeBatch) -> Tensor:
         """Return the atoms after the last layer: [n, width]."""
         x = self.atoms(batch.x).relu()
+        # The self-loops are added once, not by each layer: a batch is small, and its calls count.
+        graph, bonds = with_atom_loops(batch.edge_index, batch.edge_attr, len(x))
         for norm, conv in zip(self.norms, self.convs):
-            x = x + self.dropout(F.elu(conv(norm(x), batch.edge_index, batch.edge_attr)))
+            x = x + self.dropout(F.elu(conv(norm(x), graph, bonds)))
         return x
 
 

@@ -51,7 +51,7 @@ class MoleculeSettings(TrainingSettings):
         Meta(
             ge=1,
             description="Number of networks trained from different seeds and averaged. Raise it "
-            "for better predictions; training takes as many times longer.",
+            "for better predictions; each processor trains its share of them.",
         ),
     ] = 1
     width: Annotated[

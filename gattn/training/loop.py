@@ -169,8 +169,11 @@ class _Training:
         average = get_ema_multi_avg_fn(settings.average)
         self.average = AveragedModel(self.network, multi_avg_fn=average)
         self.average.requires_grad_(False).eval()
+        self.parameters: list[Tensor] = list(self.network.parameters())
+        self.averaged: list[Tensor] = list(self.average.module.parameters())
+        self.buffers = list(zip(self.average.module.buffers(), self.network.buffers()))
         self.optimizer = torch.optim.AdamW(
-            self.network.parameters(),
+            self.parameters,
             settings.learning_rate,
             weight_decay=settings.weight_decay,
             fused=settings.precision in ("32", "64"),
@@ -188,6 +191,7 @@ class _Training:
         self.best: dict[str, Tensor] = {}
         self.best_epoch, self.lowest = -1, math.inf
         self.outputs: list[Tensor] = []
+        self.saved = False
 
     @property
     def epochs_without_gain(self) -> int:
@@ -209,7 +213,8 @@ class _Training:
     def save(self, path: Path) -> None:
         """Write the checkpoint in the first process; the others wait, for they may read it next."""
         if self.processes.rank == 0:
-            save_checkpoint(path, self.state())
+            save_checkpoint(path, self.state(), check=not self.saved)
+            self.saved = True
         if self.processes.size > 1:
             dist.barrier()
 
@@ -266,15 +271,31 @@ class _Training:
         self.optimizer.zero_grad()
         self.scaler.scale(mean).backward()
         if self.processes.size > 1:
-            sum_gradients(self.network.parameters())
+            sum_gradients(self.parameters)
         if self.settings.gradient_clip:
             self.scaler.unscale_(self.optimizer)
-            nn.utils.clip_grad_norm_(self.network.parameters(), self.settings.gradient_clip)
+            nn.utils.clip_grad_norm_(self.parameters, self.settings.gradient_clip)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.schedule.step()
-        self.average.update_parameters(self.network)
+        self._update_average()
         return torch.stack([total.detach().double(), count.double()])
+
+    @torch.no_grad()
+    def _update_average(self) -> None:
+        """Update the average as ``AveragedModel.update_parameters``, without walking the modules.
+
+        The walk over the modules takes as long as a layer of a small network.
+        """
+        average = self.average
+        if average.n_averaged == 0:
+            average.update_parameters(self.network)
+            return
+        assert average.multi_avg_fn is not None
+        average.multi_avg_fn(self.averaged, self.parameters, average.n_averaged)
+        for averaged, current in self.buffers:
+            averaged.copy_(current)
+        average.n_averaged += 1
 
     @torch.no_grad()
     def _validate(self, epoch: int) -> float:

@@ -47,7 +47,11 @@ def is_first_process() -> bool:
 
 
 def in_order(
-    work: Callable[[Task], Result], tasks: Iterable[tuple[Key, Task]], workers: int
+    work: Callable[[Task], Result],
+    tasks: Iterable[tuple[Key, Task]],
+    workers: int,
+    *,
+    ahead: int = 2,
 ) -> Iterator[tuple[Key, Result]]:
     """Do every task in one of several processes, of which this is one.
 
@@ -65,6 +69,8 @@ def in_order(
         tasks: pairs of a key, which stays in this process, and a task, which is sent; read as
             they are needed, at most ``8 * workers`` ahead of the results.
         workers: number of processes.
+        ahead: number of unfinished tasks for each of the other processes. With 1 and as many tasks
+            as processes, each process does one, and this one does the last.
 
     Yields:
         The key of each task with its result, in order.
@@ -85,7 +91,7 @@ def in_order(
     try:
         while True:
             room = WINDOW * workers - len(waiting)
-            idle = 2 * others - sum(not future.done() for _, future in waiting)
+            idle = ahead * others - sum(not future.done() for _, future in waiting)
             for key, task in islice(tasks, max(min(idle, room), 0)):
                 with _deferred_signals():
                     waiting.append((key, pool.submit(_do, task)))

@@ -53,6 +53,27 @@ def test_nothing_in_common_and_nothing_at_all() -> None:
     assert count_tanimoto(counts[:0], counts).shape == (0, 2)
 
 
+def test_the_gradient_of_the_posterior_is_that_of_autograd() -> None:
+    """Against the differentiated factorisation of the documented kernel."""
+    inputs, y = random_molecules(30)
+    z = (inputs.descriptors.double() - inputs.descriptors.double().mean(0)) / 2
+    z = torch.cat([z, torch.randn(30, gaussian_process.SURFACES, dtype=torch.float64)], 1)
+    parts = gaussian_process._compare(inputs.counts, z, inputs.counts, z)
+    start = torch.tensor([-2.0, -1.0, *[0.0, -1.0, -2.0] * 2], dtype=torch.float64)
+    theta = (start + torch.linspace(-0.5, 0.7, 8).double()).requires_grad_()
+    target = y[:, 0] - y[:, 0].mean()
+    kernel = gaussian_process._combine(parts, theta)
+    kernel = kernel + (theta[0].exp() + gaussian_process.JITTER) * torch.eye(30).double()
+    fit = target @ torch.linalg.solve(kernel, target) + torch.logdet(kernel)
+    prior = ((theta - start) / gaussian_process.SPREAD).square().sum()
+    expected = 0.5 * (fit + prior) / 30
+    (slope,) = torch.autograd.grad(expected, theta)
+    with torch.no_grad():
+        value, gradient = gaussian_process._posterior(parts, target, theta, start)
+    torch.testing.assert_close(value, expected.detach(), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(gradient, slope, rtol=1e-8, atol=1e-10)
+
+
 def test_it_predicts_what_depends_on_the_features() -> None:
     train, y = random_molecules(150)
     test, expected = random_molecules(60, seed=1)

@@ -6,6 +6,7 @@ import torch
 from gattn.data import batch_molecules, smiles_to_data
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork
 from gattn.molecules.settings import MoleculeSettings
+from gattn.nn import GATConv
 
 SETTINGS = MoleculeSettings(width=16, layers=2, dropout=0.2)
 NETWORKS = [MoleculeNetwork, AttentiveFPNetwork]
@@ -48,3 +49,15 @@ def test_attention_sums_to_one_over_each_molecule() -> None:
     assert weights.shape[0] == 4
     torch.testing.assert_close(weights[:3].sum(0), torch.ones(weights.shape[1:]))
     torch.testing.assert_close(weights[3], torch.ones(weights.shape[1:]))
+
+
+def test_the_network_adds_the_loops_that_its_layers_would_add() -> None:
+    network = MoleculeNetwork(SETTINGS, 1).eval()
+    batch = batch_molecules([smiles_to_data(text) for text in ("CCO", "C", "c1ccccc1C(=O)O")])
+    x = network.atoms(batch.x).relu()
+    for norm, conv in zip(network.norms, network.convs):
+        layer = GATConv(16, 2, 8, edge_dim=batch.edge_attr.shape[1])
+        layer.load_state_dict(conv.state_dict())
+        x = x + torch.nn.functional.elu(layer(norm(x), batch.edge_index, batch.edge_attr))
+    expected = network.attend.attention_weights(x, ptr=batch.ptr)
+    assert torch.equal(network.attention(batch), expected)

@@ -47,6 +47,13 @@ def test_other_objects_are_refused(tmp_path, value) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_unchecked_checkpoint_is_the_same_file(tmp_path) -> None:
+    tree = {"weights": torch.arange(3), "epoch": 2}
+    save_checkpoint(tmp_path / "checked.pt", tree)
+    save_checkpoint(tmp_path / "unchecked.pt", tree, check=False)
+    assert (tmp_path / "checked.pt").read_bytes() == (tmp_path / "unchecked.pt").read_bytes()
+
+
 class Payload:
     """An object whose pickle creates a file when it is loaded."""
 
