@@ -1,4 +1,4 @@
-"""``gattn nodes``: train, predict and embed."""
+"""Commands of ``gattn nodes``: train, predict and embed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def predict(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Predict every node of a graph, also of one that the model has not seen."""
+    """Predict every node of a graph, which may be another one than in training."""
     from gattn.nodes.runs.predict import predict_graph
 
     say(f"{out}: {plural(predict_graph(run, graph, out, log=say, **settings), 'node')}")
@@ -93,7 +93,7 @@ def embed(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Write the hidden vectors that the last layer reads."""
+    """Write the hidden vectors of the nodes, which are the input of the network's last layer."""
     from gattn.nodes.runs.predict import embed_graph
 
     say(f"{out}: {plural(embed_graph(run, graph, out, log=say, **settings), 'node')}")
