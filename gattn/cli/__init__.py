@@ -21,7 +21,8 @@ WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 def main() -> None:
     """Run the command in ``sys.argv`` and exit."""
-    if sys.argv[1:] == ["--version"]:  # avoids the slow import of Typer
+    if sys.argv[1:] == ["--version"]:
+        # The version is printed here, because importing Typer would take most of the time.
         print(f"gattn {__version__}")
         sys.exit(0)
     try:
@@ -30,12 +31,14 @@ def main() -> None:
             from gattn.cli.app import app
 
             app(prog_name="gattn")
-    except KeyboardInterrupt:  # raised while modules are imported
+    except KeyboardInterrupt:
+        # An interrupt while modules are imported is not handled by Typer.
         _fail(WORDS[INTERRUPTED], INTERRUPTED)
     except SystemExit as end:
         if end.code not in WORDS:
             raise
-        _fail(WORDS[end.code], end.code)  # Typer exits without a message
+        # Typer exits after a signal without printing a message.
+        _fail(WORDS[end.code], end.code)
     except ModuleNotFoundError as error:
         if (error.name or "gattn").startswith("gattn"):
             raise

@@ -27,7 +27,8 @@ PAUSE = 10.0
 """Minimum time in seconds between two progress lines if stderr is not a terminal."""
 MAX_TARGET_LINES = 5
 """Maximum number of targets for which a separate line is printed."""
-QUIET = not is_first_process()  # of torchrun's processes, only the first one prints
+# If torchrun starts several processes, only the first one prints.
+QUIET = not is_first_process()
 NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
 RESULTS = Console(soft_wrap=True, quiet=QUIET)
 

@@ -38,7 +38,8 @@ def write_arrays(
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     checksums = {name: _checksum(array) for name, array in arrays.items()}
     texts = json.dumps({**metadata, "crc32": checksums})
-    save_file(arrays, path, {ENTRY: texts})  # one entry: the order of several is random
+    # The header has one entry, because the order of several entries in the file would be random.
+    save_file(arrays, path, {ENTRY: texts})
 
 
 def read_metadata(path: str | os.PathLike[str], format: str) -> dict[str, str]:

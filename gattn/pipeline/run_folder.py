@@ -87,7 +87,8 @@ def check_writable(out: Path) -> None:
         out.mkdir(parents=True)
         try:
             out.rmdir()
-        except OSError:  # another process may have created the folder of its checkpoints
+        except OSError:
+            # Another process may already have created its folder of checkpoints in this folder.
             if not any(out.iterdir()):
                 raise
 

@@ -124,7 +124,8 @@ def fit_full_batches(
                 break
             active = [run.network.train() for run in going]
             fitted = _masked_means(apply(active, train.inputs), train.target, loss)
-            optimizer.zero_grad()  # Adam skips weights without gradients: finished networks
+            # Weights of finished networks have no gradients, so Adam does not change them.
+            optimizer.zero_grad()
             fitted.sum().backward()
             optimizer.step()
             active = [run.network.eval() for run in going]

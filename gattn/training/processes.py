@@ -83,7 +83,8 @@ def in_order(
     tasks, others = iter(tasks), workers - 1
     filters = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), HIDDEN_WARNING]))
     initargs, env = (work, os.getpid()), {"PYTHONWARNINGS": filters, **ONE_THREAD}
-    with _deferred_signals():  # the pool's locks start a process, loky's resource tracker
+    # Creating the pool also starts a process, because its locks need loky's resource tracker.
+    with _deferred_signals():
         pool = ProcessPoolExecutor(others, initializer=_prepare, initargs=initargs, env=env)
         _OPEN[pool] = frozenset(multiprocessing.active_children())
     waiting: deque[tuple[Key, Future[Result]]] = deque()
@@ -109,7 +110,8 @@ def in_order(
             key, future = waiting.popleft()
             yield key, future.result()
         pool.shutdown()
-    except BaseException:  # also GeneratorExit, which closing the iterator raises
+    except BaseException:
+        # This includes GeneratorExit, which is raised when the caller closes the iterator.
         _stop(pool)
         raise
     finally:
@@ -161,7 +163,8 @@ def _stop(pool: ProcessPoolExecutor) -> None:
     # its connection to the pool is closed.
     _kill_strays(before, [pool, *_OPEN])
     pool.shutdown(kill_workers=True)
-    _kill_strays(before, [*_OPEN])  # otherwise the interpreter waits for them at exit
+    # Remaining processes are killed, because the interpreter would wait for them at exit.
+    _kill_strays(before, [*_OPEN])
 
 
 def _kill_strays(before: frozenset[BaseProcess], pools: Iterable[ProcessPoolExecutor]) -> None:
@@ -173,7 +176,8 @@ def _kill_strays(before: frozenset[BaseProcess], pools: Iterable[ProcessPoolExec
         if type(process) is LokyProcess and process not in before | pooled:
             if process.pid is not None:
                 with suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGKILL)  # LokyProcess has no method kill
+                    # The signal is sent by its number, because LokyProcess has no method kill.
+                    os.kill(process.pid, signal.SIGKILL)
             process.join()
 
 

@@ -114,7 +114,8 @@ def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[object, object]:
     gattn.data.datasets._pickle.PickleRefused: the name 'os system' is not allowed
     """
     try:
-        with warnings.catch_warnings():  # invalid escapes, which are rejected below
+        # Python warns about invalid escapes in strings; such pickles are rejected anyway.
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             _check_program(raw)
         # The program is wrapped into a MARK and a TUPLE opcode, so that its result is a tuple of
@@ -146,7 +147,9 @@ def _check_program(raw: bytes) -> None:
             raise PickleRefused(f"the opcode {opcode.name} is not allowed")
         if opcode.name == "GLOBAL" and argument not in NAMES:
             raise PickleRefused(f"the name {argument!r} is not allowed")
-        if opcode.name in ("BINPUT", "LONG_BINPUT"):  # a large index would allocate a large memo
+        if opcode.name in ("BINPUT", "LONG_BINPUT"):
+            # The unpickler allocates memory up to the largest memo index, so indices must be
+            # consecutive.
             stored += 1
             if not isinstance(argument, int) or argument > stored:
                 raise PickleRefused(f"memo {argument} is stored where {stored} comes next")

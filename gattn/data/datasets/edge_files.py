@@ -77,7 +77,8 @@ def _from_npy(path: Path) -> Tensor:
         # Mode "c" is copy-on-write: torch.from_numpy warns about read-only arrays, and writes to
         # this array change the memory but not the file.
         edges = np.lib.format.open_memmap(path, mode="c")
-    except ValueError as error:  # no valid header, or a truncated file
+    except ValueError as error:
+        # numpy raises this error for an invalid header and for a truncated file.
         raise ValueError(f"{path} cannot be read as a .npy file: {error}") from None
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in INTEGERS:
         raise ValueError(

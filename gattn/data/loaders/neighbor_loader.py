@@ -127,13 +127,16 @@ class NeighborLoader(NodeLoader):
             generator=generator,
             **{name: value for name, value in kwargs.items() if name in _SERVED},
         )
-        self._transform = transform  # PyG would call it before the graphs are added
+        # The transform is not passed to PyG, which would apply it before the graphs are added.
+        self._transform = transform
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of an epoch in order."""
         first = int(torch.empty((), dtype=torch.int64).random_(2**62, generator=self.generator))
-        assert self.batch_sampler is not None  # it is None only for batch_size=None
-        tasks = zip(self.batch_sampler, itertools.count(first))  # a seed for each batch
+        # The batch sampler is None only for batch_size=None, which raises an error earlier.
+        assert self.batch_sampler is not None
+        # Every batch has its own random seed, so that threads can sample batches in any order.
+        tasks = zip(self.batch_sampler, itertools.count(first))
         return self._in_background(tasks) if self._threads else itertools.starmap(self._make, tasks)
 
     def _in_background(self, tasks: Iterator[tuple[list[int], int]]) -> Iterator[Any]:
@@ -157,7 +160,8 @@ class NeighborLoader(NodeLoader):
 
     def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Any:
         """Convert a sample to a batch with PyG's fields and gattn's graphs."""
-        assert out.metadata is not None  # PyGSampler.draw always sets it
+        # PyGSampler.draw always sets the metadata.
+        assert out.metadata is not None
         input_id, seed_time, sample = out.metadata
         out.metadata = input_id, seed_time
         batch = super().filter_fn(out)
@@ -185,7 +189,8 @@ def _checked_mask(nodes: Any, count: int) -> Any:
 
 def _check_arguments(subgraph_type: Any, kwargs: Mapping[str, Any]) -> None:
     """Raise an error for unknown arguments and for values that gattn does not support."""
-    kind = str(getattr(subgraph_type, "value", subgraph_type))  # it may be PyG's enumeration
+    # The subgraph type may be a string or a member of PyG's enumeration SubgraphType.
+    kind = str(getattr(subgraph_type, "value", subgraph_type))
     if kind != "directional":
         raise ValueError(f"subgraph_type must be 'directional'; got {kind!r}")
     for name, value in kwargs.items():

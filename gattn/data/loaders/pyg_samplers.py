@@ -45,7 +45,8 @@ class PyGSampler(BaseSampler):
                 num_sampled_edges=one.num_edges,
                 metadata=(inputs.input_id, inputs.time, one),
             )
-        assert inputs.input_type is not None  # PyG's loader requires it for HeteroData
+        # PyG's loader requires a node type for the seed nodes of a HeteroData.
+        assert inputs.input_type is not None
         typed = self._sampler.sample({inputs.input_type: inputs.node}, random_seed=seed)
         return HeteroSamplerOutput(
             node=typed.nodes,

@@ -104,7 +104,9 @@ class GraphReader:
         # only if the SMILES has a mark of stereo, isotopes or unusual bonds.
         if CENTRED.search(smiles) or PLANAR.search(smiles):
             self._note_configurations(molecule, bonds if PLANAR.search(smiles) else [])
-        if ISOTOPES.search(smiles):  # RDKit's invariant contains only the rounded mass
+        if ISOTOPES.search(smiles):
+            # Isotopes are recorded, because RDKit's invariant contains only the rounded atomic
+            # mass.
             self._note_isotopes(molecule)
         if RARE.search(smiles) and molecule.HasSubstructMatch(rare_bond):
             self._note_rare(molecule, bonds)

@@ -132,7 +132,8 @@ def _parse(core: str, extension: str, text: str) -> Mol:
             return _without_doubt(molecule) if extension else molecule
         if not extension or Chem.MolFromSmiles(core) is None:
             raise ValueError(_complaint(core, text))
-    except RuntimeError as error:  # a failed check in RDKit's C++ code
+    except RuntimeError as error:
+        # RDKit raises a RuntimeError if a check in its C++ code fails, for example of an element.
         raise ValueError(str(error).strip().splitlines()[0]) from error
     raise ValueError(f"RDKit cannot read the CXSMILES extension {extension!r}")
 
@@ -153,7 +154,8 @@ def _syntax(text: str) -> Mol | None:
 
     try:
         return Chem.MolFromSmiles(text, sanitize=False)
-    except RuntimeError:  # a failed check in RDKit's C++ code
+    except RuntimeError:
+        # RDKit raises a RuntimeError if a check in its C++ code fails.
         return None
 
 
@@ -194,7 +196,8 @@ def _syntax_error(text: str) -> str:
     """Return the errors that RDKit's parser logs for a text, without time stamps and the text."""
     from rdkit import Chem, rdBase
 
-    if not hasattr(rdBase, "CaptureErrorLog"):  # RDKit before 2026
+    if not hasattr(rdBase, "CaptureErrorLog"):
+        # RDKit before 2026 has no CaptureErrorLog, so its reason is not available.
         return ""
     with rdBase.CaptureErrorLog() as log:
         Chem.MolFromSmiles(text, sanitize=False)

@@ -134,7 +134,8 @@ def _extension(rest: str) -> tuple[str, str]:
 def _check_name(smiles: str, word: str, parse: Parse) -> None:
     """Raise an error if the word after a SMILES is SMILES itself or continues the first one."""
     if not word.isascii() or parse(smiles) is None:
-        return  # an invalid SMILES raises a better error later
+        # If the SMILES itself is invalid, the caller raises an error with a better reason.
+        return
     if parse(word) is not None:
         raise ValueError(
             f"{word!r} follows the SMILES {smiles!r} and can be SMILES, too: a cell must hold one "

@@ -152,7 +152,8 @@ def without_relative(molecule: Mol) -> Mol:
     copy = Chem.RWMol(molecule)
     for number in centres:
         copy.GetAtomWithIdx(number).SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
-    copy.SetStereoGroups([])  # groups "absolute" only repeat the chiral tags
+    # All groups can be removed, because groups "absolute" only repeat the chiral tags.
+    copy.SetStereoGroups([])
     Chem.AssignStereochemistry(copy, cleanIt=True, force=True, flagPossibleStereoCenters=True)
     return copy.GetMol()
 
@@ -269,7 +270,8 @@ def _assign(molecule: Mol, steps: int) -> bool:
 
     try:
         AssignCIPLabels(molecule, maxRecursiveIterations=steps)
-    except RuntimeError:  # too many comparisons, or too many copies of atoms
+    except RuntimeError:
+        # RDKit raises this error if the labeller exceeds its bound or copies too many atoms.
         return False
     return True
 

@@ -184,10 +184,13 @@ def open_table(
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; wanted a CSV file")
-    marked = marked_encoding(path)  # also raises if the file is not a text file
+    # This call also raises an error if the file is known not to be text, for any encoding.
+    marked = marked_encoding(path)
     encoding = encoding or marked
     if is_wide(encoding):
-        on_bad_bytes = "strict"  # one byte alone cannot be preserved there
+        # In UTF-16 and UTF-32 a single invalid byte cannot be preserved, so errors are always
+        # raised.
+        on_bad_bytes = "strict"
     declared = _declared(Table(path, (), ",", encoding, on_bad_bytes))
     tables = [
         _with_header(Table(path, (), separator, encoding, on_bad_bytes, declared is not None))
@@ -231,7 +234,8 @@ def _declared(table: Table) -> str | None:
         with table.path.open(encoding=table.encoding, errors=table.on_bad_bytes) as file:
             match = DECLARED.fullmatch(file.readline(20))
     except UnicodeError:
-        return None  # reading the header raises this error again, with the line number
+        # Invalid bytes raise an error when the header is read, with the line number.
+        return None
     if match and match[1] not in SEPARATORS:
         raise ValueError(
             f"{table.path} names the separator {match[1]!r} in line 1; cells may be separated by "
@@ -258,7 +262,8 @@ def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
     path, line = table.path, 1
     try:
         with path.open(newline="", encoding=table.encoding, errors=table.on_bad_bytes) as file:
-            first = int(table.declared)  # skips the line that declares the separator
+            # A first line that declares the separator is skipped.
+            first = int(table.declared)
             lines = (text.replace("\0", NUL) for text in itertools.islice(file, first, None))
             reader = csv.reader(lines, delimiter=table.separator, strict=strict)
             line += first

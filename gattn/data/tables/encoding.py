@@ -85,7 +85,8 @@ def is_wide(encoding: str) -> bool:
         ValueError: the encoding is unknown.
     """
     try:
-        "".encode(encoding)  # raises LookupError for codecs that are not text, as base64
+        # Encoding raises a LookupError for codecs that are not text encodings, such as base64.
+        "".encode(encoding)
         return codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
     except LookupError:
         raise ValueError(f"there is no encoding {encoding!r}") from None
@@ -114,7 +115,8 @@ def read_text(path: Path, encoding: str | None = None) -> str:
     'a b\\n'
     """
     encoding = encoding or marked_encoding(path)
-    is_wide(encoding)  # raises if the encoding is unknown
+    # This call raises an error if the encoding is unknown.
+    is_wide(encoding)
     try:
         text = path.read_text(encoding=encoding)
     except UnicodeError as error:

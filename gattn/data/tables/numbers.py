@@ -413,7 +413,8 @@ def read_numbers(cells: Sequence[str], style: NumberFormat | None = None) -> Num
 settings=((('thousands', ','),),), detail=''),)
     """
     style = style or NumberFormat()
-    look = cache(classify)  # texts often repeat
+    # The classification is cached, because the same text often occurs in many cells.
+    look = cache(classify)
     values = np.full(len(cells), math.nan)
     unread: list[int] = []
     missing = dropped = 0
@@ -451,7 +452,8 @@ def _digits(reading: Separators) -> re.Pattern[str]:
     whole = ["[0-9]+"]
     if group := GROUPS[thousands]:
         whole.insert(0, rf"[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+")
-        if thousands == ",":  # India writes 12,34,567
+        if thousands == ",":
+            # In India the digits before the last three are grouped in pairs: 12,34,567.
             whole.insert(0, r"[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}")
     fraction = r"(?:\.[0-9]*)?" if decimal == "." else "(?:,[0-9]+)?"
     small = rf"{re.escape(decimal)}[0-9]+"
@@ -533,7 +535,8 @@ def _patterns(
             words = kind == "unit" and len(units) > MOST_UNITS
             places.setdefault("text" if words else kind, []).append(place)
     ways = _ways([cell for cell in parts if cell.body and cell.kind != "infinite"])
-    if len(ways) == 1:  # the other cells decide whether 1,008 is 1008 or 1.008
+    if len(ways) == 1:
+        # Only one notation fits the whole column, so it decides whether 1,008 is 1008 or 1.008.
         undecided = [place for kind in ("comma", "point") for place in places.pop(kind, [])]
         for place in undecided:
             grouped = ways[0] in _matches(parts[place].body) and ways[0][1]

@@ -51,7 +51,8 @@ def learning_curve(histories: Sequence[History]) -> Plot:
         if not histories:
             return note(upper, "no network was trained", theme)
         losses = [record.train_loss for history in histories for record in history.records]
-        if min(losses) > 0 and max(losses) > 5 * min(losses):  # smaller ranges would have few ticks
+        if min(losses) > 0 and max(losses) > 5 * min(losses):
+            # The logarithmic axis is used only for large ranges: small ranges would have few ticks.
             upper.set_yscale("log")
             upper.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             upper.yaxis.set_major_formatter("{x:g}")
