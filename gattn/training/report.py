@@ -22,7 +22,7 @@ __all__ = ["Figure", "Highlight", "ReportContent", "Section", "Table", "write_re
 TEMPLATES = Path(__file__).parent / "templates"
 
 Cell = str | int | float | None
-"""Cell of a table: text, a number (shown to three digits), or None for an empty cell."""
+"""Type of a table's cell: text, a number (shown to three digits), or None for an empty cell."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def _is_number(value: Cell) -> bool:
 
 
 def _shown(value: Cell) -> str:
-    """Format a cell as text."""
+    """Format a cell of a table as text for the HTML page."""
     if isinstance(value, float):
         return number(value)
     if value is None:

@@ -220,7 +220,7 @@ def _validation(run: RunFacts) -> Table:
 
 
 def _targets(run: RunFacts) -> tuple[Table, ...]:
-    """Return a table of the metrics of each target; none for a single target."""
+    """Return a table with the metrics of each target; empty if there is only one target."""
     if len(run.by_target) < 2:
         return ()
     rows = tuple(
@@ -259,7 +259,7 @@ def _percent(share: float) -> str:
 
 
 def _training(run: RunFacts, losses: Mapping[str, Figure]) -> tuple[Section, ...]:
-    """Return a table of the training of each network; none if none was trained."""
+    """Return a section with a row for the training of each network; empty without networks."""
     rows = tuple(
         (
             i + 1,

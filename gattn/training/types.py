@@ -30,7 +30,7 @@ class TrainingError(RuntimeError):
 
 
 class TensorGroup(Protocol):
-    """Several tensors that are moved and converted together, such as PyG's ``Data``."""
+    """Interface of several tensors that are moved and converted together, as PyG's ``Data``."""
 
     def to(self, device: Any, /) -> Any:
         """Move all tensors to a device, and return the group."""

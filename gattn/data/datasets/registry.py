@@ -38,7 +38,7 @@ class ReportedScore:
 
 @dataclass(frozen=True)
 class DatasetRecord:
-    """The registry's record of one data set.
+    """Record of one data set in the registry: its files, task, columns and published results.
 
     ``folder`` contains the raw files. It is relative to the data root, or to the installed
     ``package`` if that is not empty. ``url`` is the address to which each file's name is appended

@@ -177,6 +177,6 @@ def _pack(table: Table[Described, Kind], places: np.ndarray) -> PackedRows:
 
 
 def _codes(things: Sequence[Hashable]) -> np.ndarray:
-    """Number the distinct items in order of appearance; appending items changes no code."""
+    """Number the distinct items in order of appearance, so that more items keep earlier codes."""
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(thing, len(numbers)) for thing in things], np.uint64)
