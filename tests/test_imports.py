@@ -1,4 +1,4 @@
-"""What each start of gattn imports: a package is imported when it is first needed."""
+"""Imports of each start of gattn: a package is imported when it is first needed."""
 
 import json
 import subprocess

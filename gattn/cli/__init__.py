@@ -1,7 +1,7 @@
-"""The ``gattn`` command: it calls the library, and reports an error in one line with exit code 2.
+"""The ``gattn`` command, which reports an error in one line and exits with code 2.
 
-A signal that ends the command is reported in one line, too, with the exit code of shells: 130 after
-an interrupt (SIGINT, Ctrl-C), 143 after SIGTERM.
+After a signal, the command also prints one line. Its exit code is then the one that shells use:
+130 after an interrupt (SIGINT, Ctrl-C), 143 after SIGTERM.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 def main() -> None:
     """Run the command in ``sys.argv`` and exit."""
-    if sys.argv[1:] == ["--version"]:  # without Typer, whose import takes most of the time
+    if sys.argv[1:] == ["--version"]:
+        # The version is printed here, because importing Typer would take most of the time.
         print(f"gattn {__version__}")
         sys.exit(0)
     try:
@@ -30,12 +31,14 @@ def main() -> None:
             from gattn.cli.app import app
 
             app(prog_name="gattn")
-    except KeyboardInterrupt:  # while modules are imported
+    except KeyboardInterrupt:
+        # An interrupt while modules are imported is not handled by Typer.
         _fail(WORDS[INTERRUPTED], INTERRUPTED)
     except SystemExit as end:
         if end.code not in WORDS:
             raise
-        _fail(WORDS[end.code], end.code)  # Typer exits without a message
+        # Typer exits after a signal without printing a message.
+        _fail(WORDS[end.code], end.code)
     except ModuleNotFoundError as error:
         if (error.name or "gattn").startswith("gattn"):
             raise
@@ -52,10 +55,10 @@ def main() -> None:
 
 
 def _signal_behind(error: BaseException) -> int | None:
-    """Return the exit code of the signal during whose handling an error was raised, or None.
+    """Return the exit code of a signal if the error was raised while it was handled, else None.
 
-    A library may fail when it cleans up after an interrupt and raise an error of its own: Optuna's
-    journal does so if the interrupt came while it acquired its lock.
+    A library may raise another error when it cleans up after an interrupt. For example, Optuna's
+    journal does so if it is interrupted while it acquires its lock.
     """
     context: BaseException | None = error
     while context is not None:

@@ -1,4 +1,4 @@
-"""``python -m gattn.cli``: the command, as torchrun starts it."""
+"""Entry point of ``python -m gattn.cli``, the form of the command that torchrun starts."""
 
 from gattn.cli import main
 

@@ -1,4 +1,4 @@
-"""The groups of commands."""
+"""The Typer application of ``gattn``, with the groups ``molecules`` and ``nodes``."""
 
 from __future__ import annotations
 

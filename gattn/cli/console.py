@@ -1,4 +1,4 @@
-"""Output of the commands: notes and progress on stderr, results on stdout."""
+"""Output of the commands: messages and progress on stderr, results on stdout."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from gattn.training.processes import is_first_process
 __all__ = ["counted", "say", "show_metrics", "show_runs", "watched"]
 
 PAUSE = 10.0
-"""Seconds between two lines of progress in a log."""
+"""Minimum time in seconds between two progress lines if stderr is not a terminal."""
 MAX_TARGET_LINES = 5
-"""Number of targets that get a line of their own, at most."""
-QUIET = not is_first_process()  # torchrun starts several: one writes for all
+"""Maximum number of targets for which a separate line is printed."""
+# If torchrun starts several processes, only the first one prints.
+QUIET = not is_first_process()
 NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
 RESULTS = Console(soft_wrap=True, quiet=QUIET)
 
@@ -39,7 +40,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def counted(title: str) -> Iterator[Callable[[int], None]]:
-    """Show the number of processed rows; yield a function to call with the rows of each piece."""
+    """Show the number of processed rows; yield a function that adds to this number."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     hidden = not NOTES.is_terminal
     with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
@@ -55,9 +56,11 @@ def counted(title: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def watched(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
-    """Show the progress of trainings; yield a function to call with news and the number finished.
+    """Show the progress of several trainings; yield a function that updates it.
 
-    If stderr is no terminal, a line is printed every ten seconds instead of a bar.
+    The arguments of this function are a message and the number of trainings that have finished
+    since its last call. If stderr is not a terminal, a line is printed every ten seconds instead of
+    a progress bar.
     """
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
     hidden = not NOTES.is_terminal
@@ -79,7 +82,7 @@ def watched(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
 
 
 def show_runs(metrics: Mapping[str, Any]) -> None:
-    """Print the means of several trainings and their spread; print nothing for one training."""
+    """Print the mean and the standard deviation of each metric if there were several trainings."""
     runs = metrics["runs"]
     for metric, values in runs["test"].items() if runs["count"] > 1 else ():
         spreads = {"first weights": values["of_weights"], "splits": values["of_parts"]}
@@ -94,8 +97,8 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
 
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
-    """Print the metrics of a run or an evaluation beside those of the baselines."""
-    from gattn.training.conformal import too_few  # importing it takes long
+    """Print a table of the metrics of a run or an evaluation and of the baselines."""
+    from gattn.training.conformal import too_few  # here, because it imports torch, which is slow
 
     columns = {"test": metrics["test"], **metrics.get("baselines", {})}
     table = Table(title=f"{metrics['task']}, {metrics[item]['test']:,} {item}")
@@ -132,7 +135,7 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
 
 
 def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
-    """Yield a line for each target with too few validation labels for a coverage."""
+    """Yield a message for each target with too few validation labels for a coverage."""
     from gattn.training.conformal import least_rows
 
     for target, parts in sorted(labels.items(), key=lambda item: item[1].get("val", 0)):
@@ -150,7 +153,7 @@ def _are(count: int) -> str:
 
 
 def _print_plain(line: str) -> None:
-    """Print a line without markup: names of columns may contain brackets."""
+    """Print a line without interpreting markup, because names of columns may contain brackets."""
     RESULTS.print(line, markup=False, highlight=False)
 
 

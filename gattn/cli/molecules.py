@@ -1,4 +1,4 @@
-"""``gattn molecules``: train, predict, explain, embed and evaluate."""
+"""Commands of ``gattn molecules``: train, predict, explain, embed and evaluate."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def predict(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Predict every row of a table: a row out for a row in, with intervals.
+    """Predict every row of a table, and write one row with prediction intervals for each.
 
-    The column "similarity" holds the Tanimoto similarity to the most similar molecule of the
+    The column "similarity" contains the Tanimoto similarity to the most similar molecule of the
     training and validation parts.
     """
     from gattn.molecules.runs.predict import predict_table
@@ -106,7 +106,7 @@ def explain(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Draw the weight of every atom, and say how far the weights can be trusted."""
+    """Draw the weight of every atom, and measure how reliable the weights are."""
     from gattn.molecules.runs.explain import explain_table
 
     options = {"methods": method or (), "target": target, "pictures": pictures}
@@ -125,7 +125,7 @@ def embed(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Write the hidden vectors of the networks, those of an ensemble side by side."""
+    """Write the hidden vectors of the networks; those of an ensemble are concatenated."""
     from gattn.molecules.runs.embed import embed_table
 
     with counted("embedding") as on_progress:
@@ -172,7 +172,7 @@ def evaluate(
 
 
 def _show_counts(counts: Counts, table: Path, out: Path) -> None:
-    """Say how many rows were written; a table without rows may be the wrong one."""
+    """Print the number of rows that were written, or a message if the table has no rows."""
     if counts.rows:
         say(f"{out}: {plural(counts.rows, 'row')}, {counts.bad:,} of them with an error")
     else:

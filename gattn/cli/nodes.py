@@ -1,4 +1,4 @@
-"""``gattn nodes``: train, predict and embed."""
+"""Commands of ``gattn nodes``: train, predict and embed."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def predict(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Predict every node of a graph, also of one that the model has not seen."""
+    """Predict every node of a graph, with a trained model or from the labelled nodes."""
     if len(paths) > 2:
         raise ValueError(f"predict takes RUN and GRAPH, or GRAPH alone; got {' '.join(paths)}")
     if len(paths) == 1:
@@ -115,7 +115,7 @@ def embed(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Write the hidden vectors that the last layer reads."""
+    """Write the hidden vectors of the nodes, which are the input of the network's last layer."""
     from gattn.nodes.runs.predict import embed_graph
 
     say(f"{out}: {plural(embed_graph(run, graph, out, log=say, **settings), 'node')}")

@@ -1,4 +1,4 @@
-"""Command-line options made from declared settings."""
+"""Command-line options that are generated from the declared settings."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ __all__ = ["with_settings"]
 def with_settings(
     *kinds: type, only: Collection[str] = (), as_trained: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add an option for each setting of some dataclasses to a command.
+    """Return a decorator that adds an option to a command for each setting of some dataclasses.
 
-    The command receives the options that the user gave as the dictionary ``settings``, checked and
-    converted; those that it did not get are left out.
+    The command receives a dictionary ``settings`` with the checked and converted values of the
+    options that the user passed; options that were not passed are not in it.
 
     Args:
-        kinds: the dataclasses.
-        only: the settings to add; all if empty. A parameter of the command is never added again.
-        as_trained: settings whose default is that of the trained model.
-
-    Returns:
-        A decorator.
+        kinds: the dataclasses that declare the settings.
+        only: names of the settings to add; all if empty. Settings with the name of a parameter of
+            the command are not added.
+        as_trained: names of the settings whose default value is the one of the trained model.
     """
     owners = {name: kind for kind in kinds for name in declared(kind) if not only or name in only}
 
@@ -64,7 +62,7 @@ def with_settings(
 
 
 def _option(setting: Setting, as_trained: bool) -> inspect.Parameter:
-    """Make the parameter of an option; its default is None, and its help names the setting's."""
+    """Create the parameter of an option: default None, and the setting's default in its help."""
     hint = setting.hint
     if typing.get_origin(hint) is tuple:
         hint = list[typing.get_args(hint)[0]]

@@ -1,5 +1,4 @@
-"""Data sets: citation networks, molecules, their splits, baselines and the registry; batches of
-sampled neighbourhoods.
+"""Data sets (citation networks, molecules and a registry), their splits, and mini-batch loaders.
 
 RDKit is imported when a molecule is first read, not with this module.
 """

@@ -18,7 +18,7 @@ __all__ = ["Layout", "map_arrays", "read_metadata", "write_arrays"]
 Layout: TypeAlias = "Mapping[str, tuple[type[np.generic], tuple[int, ...]]]"
 """The dtype of each array and the shape of one of its rows, by the array's name."""
 ENTRY = "gattn"
-"""The entry of the header that holds all texts."""
+"""Key of the safetensors header whose value is a JSON object with all texts of the file."""
 INSTALL = 'files of molecules need safetensors: pip install "gattn[molecules]"'
 
 
@@ -38,7 +38,8 @@ def write_arrays(
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     checksums = {name: _checksum(array) for name, array in arrays.items()}
     texts = json.dumps({**metadata, "crc32": checksums})
-    save_file(arrays, path, {ENTRY: texts})  # several entries would be written in a random order
+    # The header has one entry, because the order of several entries in the file would be random.
+    save_file(arrays, path, {ENTRY: texts})
 
 
 def read_metadata(path: str | os.PathLike[str], format: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Splits of a data set into training, validation and test parts, each with a protocol's name.
 
-A score means something only together with the protocol it was measured under: print
-``split.protocol`` beside it.
+Scores of different protocols cannot be compared, so print ``split.protocol`` with each score.
 """
 
 from __future__ import annotations
@@ -39,7 +38,10 @@ EIGHT_ONE_ONE = (0.8, 0.1, 0.1)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Positions of the three parts, int64 and without overlap, and the protocol's name."""
+    """Indices (int64) of the training, validation and test items, and the protocol's name.
+
+    No item is in two parts.
+    """
 
     train: Tensor
     val: Tensor
@@ -51,13 +53,13 @@ class Split:
         return f"Split({sizes}; {self.protocol})"
 
     def among(self, rows: Tensor) -> Split:
-        """Restrict the split to some of its items, for instance after bad rows are left out.
+        """Restrict the split to some of its items, for instance after invalid rows were removed.
 
         Args:
-            rows: [r] int64, the positions of those that there are, each once.
+            rows: [r] int64, the indices of the remaining items, each once.
 
         Returns:
-            Positions in ``rows``; what is not in ``rows`` is in no part.
+            The split as indices into ``rows``; items that are not in ``rows`` are in no part.
 
         >>> split = split_by_names(["train", "test", "train", "val"])
         >>> split.among(torch.tensor([0, 2, 3])).train
@@ -77,25 +79,27 @@ def random_split(
     fractions: tuple[float, float, float] = EIGHT_ONE_ONE,
     groups: Sequence[Hashable] | None = None,
 ) -> Split:
-    """Split at random: a permutation seeded with ``seed``, cut in the order train, val, test.
+    """Split items at random: permute them and cut the permutation into train, val and test.
 
-    Protocol "random 8:1:1 (seed 0)", and "random 8:1:1 by group (seed 0)" with groups, where it is
-    the groups that are permuted. The same number of items, ``seed`` and ``fractions`` give
-    the same split everywhere; torch's global generator is neither read nor moved.
+    The protocol is "random 8:1:1 (seed 0)". With groups, the groups are permuted, and the protocol
+    is "random 8:1:1 by group (seed 0)". The same number of items, ``seed`` and ``fractions`` give
+    the same split on every machine. torch's global generator is neither used nor changed.
 
     Args:
-        items: what is split (``Molecules``, a list), or how many items there are.
-        seed: any whole number from 0.
-        fractions: of train, val and test, adding up to 1. The first two parts are rounded to
-            whole items, and the test part is the rest.
-        groups: one an item, as :func:`molecule_identities` gives for molecules: items of equal
-            groups come into one part. A cut within a group moves to its nearer end.
+        items: the items (``Molecules``, a list), or their number.
+        seed: seed of the permutation, a nonnegative integer.
+        fractions: fractions of train, val and test, which add up to 1. The sizes of the first two
+            parts are rounded to integers, and the test part contains the remaining items.
+        groups: a group for each item, for example from :func:`molecule_identities`: items of
+            equal groups are in the same part. A cut within a group moves to the nearer end of the
+            group.
 
     Returns:
-        The split; a part may be empty where there are few items or groups.
+        The split; a part may be empty if there are few items or groups.
 
     Raises:
-        ValueError: a negative count, fractions that are no fractions, or too few or many groups.
+        ValueError: the number of items is negative, the fractions are invalid, or the number of
+            groups is not the number of items.
 
     >>> random_split(10, seed=0)
     Split(train: 8, val: 1, test: 1; random 8:1:1 (seed 0))
@@ -123,7 +127,7 @@ def number_groups(groups: Iterable[Hashable] | None, count: int) -> Tensor:
     """Number the groups in order of appearance; return each item's group, [count] int64.
 
     Args:
-        groups: one an item; None gives every item a group of its own.
+        groups: a group for each item; None puts every item into a separate group.
         count: number of items.
 
     Raises:
@@ -135,7 +139,7 @@ def number_groups(groups: Iterable[Hashable] | None, count: int) -> Tensor:
     if groups is None:
         return torch.arange(count)
     numbers: dict[Hashable, int] = {}
-    # Into an array at once: lists of Python's numbers take many times the memory.
+    # np.fromiter needs no list of Python integers, which would take several times the memory.
     numbered = np.fromiter((numbers.setdefault(group, len(numbers)) for group in groups), np.int64)
     if len(numbered) != count:
         raise ValueError(f"groups must hold {count} values, one an item; got {len(numbered)}")
@@ -143,19 +147,19 @@ def number_groups(groups: Iterable[Hashable] | None, count: int) -> Tensor:
 
 
 def split_by_names(names: Sequence[str], *, protocol: str = "by name") -> Split:
-    """Split as a column says in which each row names its part.
+    """Split by a column that contains the name of each item's part.
 
     Args:
-        names: of n items: ``train`` or ``training``; ``val``, ``valid`` or ``validation``;
-            ``test`` or ``testing``, in upper or lower case.
-        protocol: the split's name, as the column's.
+        names: the part of each item: ``train`` or ``training``; ``val``, ``valid`` or
+            ``validation``; ``test`` or ``testing``, in upper or lower case.
+        protocol: the split's name, for example the name of the column.
 
     Returns:
-        The split, each part in ascending order and perhaps empty.
+        The split, each part in ascending order; a part may be empty.
 
     Raises:
-        ValueError: names of no part; the message has their number, the first one and its row,
-            from 0.
+        ValueError: some names are not the name of a part; the message contains their number, the
+            first one and its row, counted from 0.
 
     >>> split_by_names(["train", "Test", "train", "valid"])
     Split(train: 2, val: 1, test: 1; by name)
@@ -176,17 +180,17 @@ def split_from_file(path: str | os.PathLike[str], count: int) -> Split:
     """Read a split from a JSON file of positions.
 
     Args:
-        path: the file, ``{"train": [0, 3], "val": [1], "test": [2]}``, or a list of one such
-            object, as Chemprop has it. Other keys are not looked at.
-        count: how many items are split. An item may be in no part.
+        path: the file, ``{"train": [0, 3], "val": [1], "test": [2]}``, or a list with one such
+            object, which is Chemprop's format. Other keys are ignored.
+        count: number of items of the data set. An item may be in no part.
 
     Returns:
-        The split, its protocol the file's name.
+        The split; its protocol is the file's name.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is not such JSON, a position is outside ``0..count - 1``, or in two parts or
-            twice in one.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not such JSON, a position is outside ``0..count - 1``, or a
+            position occurs twice.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "split.json"
@@ -198,11 +202,11 @@ def split_from_file(path: str | os.PathLike[str], count: int) -> Split:
 
 
 def read_positions(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the file of :func:`split_from_file`: positions by part, and other keys.
+    """Read the JSON object of a split's file, see :func:`split_from_file`, with all its keys.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is not such JSON.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not JSON, or has no lists of positions.
     """
     try:
         content = json.loads(Path(path).read_text("utf-8"))
@@ -218,7 +222,7 @@ def read_positions(path: str | os.PathLike[str]) -> dict[str, Any]:
 def split_from_positions(
     positions: Mapping[str, Any], path: str | os.PathLike[str], count: int
 ) -> Split:
-    """Make the split of :func:`split_from_file` from the content of its file."""
+    """Check the positions from a split's file (:func:`read_positions`) and return the split."""
     seen: dict[int, str] = {}
     for part in PARTS:
         for position in positions[part]:
@@ -246,5 +250,5 @@ def cuts(count: int, fractions: tuple[float, float, float]) -> tuple[int, int]:
 
 
 def ratio(fractions: tuple[float, float, float]) -> str:
-    """Write fractions as in ``"8:1:1"``."""
+    """Format three fractions as a ratio, for example ``"8:1:1"``."""
     return ":".join(f"{10 * fraction:g}" for fraction in fractions)

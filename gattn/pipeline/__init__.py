@@ -1,5 +1,5 @@
-"""The stages of a run, the same for every product: load, split, fit, evaluate, report, write.
+"""Pipeline of a training run, common to all products: load, split, fit, evaluate, report, write.
 
-A product (molecules, nodes) adds what is special to it. Nothing is imported here: import what you
-need from its module.
+A product (molecules, nodes) implements the stages that depend on its data. The package itself
+imports nothing; import what you need from its modules.
 """

@@ -1,4 +1,4 @@
-"""Metrics of predictions, and how often intervals or label sets contain the true values."""
+"""Metrics of predictions, and observed coverage of prediction intervals and label sets."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ def measure(
     """Compute the metrics of a task, each a mean over targets.
 
     Args:
-        task: ``"classification"`` has two classes for each target.
-        y: [k, t] labels, NaN where there is none; of ``"multiclass"`` [k], none missing.
-        predicted: [k, t] numbers or probabilities of class 1; of ``"multiclass"`` [k, classes].
+        task: the task; ``"classification"`` has two classes for each target.
+        y: [k, t] labels, NaN for missing labels; for ``"multiclass"`` [k], none of them missing.
+        predicted: [k, t] numbers or probabilities of class 1; for ``"multiclass"`` [k, classes].
 
     Returns:
-        ``rmse``, ``mae`` and ``r2``; ``roc_auc``, ``pr_auc`` and ``accuracy``; or those of
-        :func:`gattn.training.metrics.multiclass_metrics`.
+        ``rmse``, ``mae`` and ``r2`` for regression; ``roc_auc``, ``pr_auc`` and ``accuracy`` for
+        classification; the metrics of :func:`gattn.training.metrics.multiclass_metrics` for
+        several classes.
     """
     if task == "multiclass":
         return multiclass_metrics(y.long(), predicted)
@@ -34,34 +35,36 @@ def measure(
 
 
 def interval_metrics(y: Tensor, lower: Tensor, upper: Tensor, coverage: float) -> dict[str, float]:
-    """Compare the coverage of intervals with the requested one.
+    """Compute the observed coverage and the mean width of prediction intervals.
 
     Args:
-        y: [k, t] labels, NaN where there is none.
-        lower: [k, t] lower ends.
-        upper: [k, t] upper ends.
+        y: [k, t] labels, NaN for missing labels.
+        lower: [k, t] lower ends of the intervals.
+        upper: [k, t] upper ends of the intervals.
         coverage: the requested coverage.
 
     Returns:
-        ``coverage``; ``held``, the share of labels inside their interval; and ``mean_width``, a
-        mean over targets in their units; NaN without labels.
+        ``coverage``, the requested coverage; ``held``, the fraction of labels inside their
+        interval; and ``mean_width``, the mean width over the targets in their units. The last two
+        are NaN without labels.
     """
     covered = (lower <= y) & (y <= upper)
     return _coverage_metrics(y, covered, upper - lower, coverage, "mean_width")
 
 
 def set_metrics(y: Tensor, sets: Tensor, coverage: float, *, in_every_set: int) -> dict[str, float]:
-    """Compare the coverage of label sets with the requested one.
+    """Compute the observed coverage and the mean size of label sets.
 
     Args:
-        y: [k, t] classes from 0, NaN where there is none.
-        sets: [k, t, c] bool, the classes in each set.
+        y: [k, t] classes, numbered from 0, NaN for missing labels.
+        sets: [k, t, c] bool, whether each class is in the set.
         coverage: the requested coverage.
         in_every_set: number of classes with too few validation rows for that coverage.
 
     Returns:
-        ``coverage``; ``held``, the share of labels inside their set; ``mean_size``, a mean over
-        targets, NaN without labels; and ``in_every_set``.
+        ``coverage``, the requested coverage; ``held``, the fraction of labels inside their set;
+        ``mean_size``, the mean number of classes in a set; and ``in_every_set``. ``held`` and
+        ``mean_size`` are NaN without labels.
     """
     label = torch.where(y.isfinite(), y, 0).long()[..., None]
     covered = sets.gather(2, label)[..., 0]

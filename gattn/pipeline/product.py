@@ -1,4 +1,4 @@
-"""The interface between the stages of a run and a product: what molecules and nodes implement."""
+"""Interface of the pipeline's stages that each product (molecules, nodes) implements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rows: TypeAlias = Iterable[Sequence[object]]
 
 
 def no_log(line: str) -> None:
-    """Discard a line."""
+    """Discard a line of output; the default of :class:`Product`'s argument ``log``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,8 @@ class Parts:
     """The training, validation and test parts of a run.
 
     Attributes:
-        record: content of ``splits.json``, with ``sha256`` of the data.
-        left_out: rows of ``left_out.csv``, a header first.
+        record: content of ``splits.json``, with the SHA-256 of the data under ``sha256``.
+        left_out: rows of ``left_out.csv``; the first row is the header.
     """
 
     record: dict[str, Json]
@@ -40,11 +40,11 @@ class Parts:
 
 @dataclass(frozen=True, eq=False)
 class TrainedRun:
-    """A trained model and its evaluation; a product adds what its report needs.
+    """A trained model and its evaluation; subclasses add the fields that their report needs.
 
     Attributes:
         estimator: the fitted model.
-        split: positions of the rows in the three parts.
+        split: indices of the rows in the training, validation and test parts.
         metrics: content of ``metrics.json``.
     """
 
@@ -60,14 +60,15 @@ Run = TypeVar("Run", bound=TrainedRun)
 
 
 class Product(ABC, Generic[Data, AnyParts, Model, Run]):
-    """The stages of a run that depend on the product; :func:`gattn.pipeline.train.train_run` calls
-    them in the order of the methods.
+    """Base class of products: the stages of a run that depend on the type of the data.
+
+    :func:`gattn.pipeline.train.train_run` calls the methods in the order of their definition.
 
     Attributes:
-        settings: of the run.
+        settings: settings of the run.
         out: folder of the run.
-        log: called with each line that the user should read.
-        inputs: files that the run reads; none for a built-in data set.
+        log: function that is called with each line of output for the user.
+        inputs: files that the run reads; empty for a built-in data set.
     """
 
     def __init__(self, settings: AnyRunSettings, out: str | Path, log: Log = no_log) -> None:
@@ -84,15 +85,15 @@ class Product(ABC, Generic[Data, AnyParts, Model, Run]):
 
     @abstractmethod
     def fit(self, data: Data, parts: AnyParts) -> Model:
-        """Train; where the folder holds checkpoints of this run, continue from them."""
+        """Train a model, and continue from checkpoints of this run if its folder has some."""
 
     @abstractmethod
     def evaluate(self, data: Data, parts: AnyParts, model: Model) -> Run:
-        """Measure the model and the baselines."""
+        """Compute the metrics of the model and of the baselines."""
 
     @abstractmethod
     def report(self, run: Run) -> Report:
-        """Return the content of the report page, and its plots by file name without ending."""
+        """Return the content of the report page, and its plots by file name without suffix."""
 
     @abstractmethod
     def card(self, run: Run) -> Mapping[str, Json]:
@@ -100,4 +101,4 @@ class Product(ABC, Generic[Data, AnyParts, Model, Run]):
 
     @abstractmethod
     def tables(self, run: Run) -> Mapping[str, Rows]:
-        """Return the rows of each CSV file, a header first, by file name."""
+        """Return the rows of further CSV files by file name; the first row is the header."""

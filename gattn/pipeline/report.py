@@ -1,4 +1,4 @@
-"""The facts of a run that every report page shows."""
+"""Results and settings of a run that the reports of all products show."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ __all__ = ["report_facts"]
 def report_facts(
     run: TrainedRun, settings: Any, *, chosen: Mapping[str, Cell], **special: Any
 ) -> RunFacts:
-    """Collect the facts that the reports of all products share.
+    """Collect the results and settings that the reports of all products show.
 
     Args:
-        run: the run.
-        settings: its settings, a dataclass with another one in the field ``model``.
-        chosen: settings as they were decided from the data, in place of those in ``settings``.
+        run: the trained and evaluated model.
+        settings: settings of the run, a dataclass with a nested dataclass in the field ``model``.
+        chosen: values of settings that were chosen from the data; they replace those in
+            ``settings``.
         **special: the other fields of :class:`gattn.training.run_report.RunFacts`.
     """
     metrics, estimator = run.metrics, run.estimator

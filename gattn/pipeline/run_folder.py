@@ -1,4 +1,4 @@
-"""The folder of a run: whose it is, what it holds already, and what it holds in the end."""
+"""Functions that check the folder of a run and write its settings, parts and metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_DIFFERENCE = ("workers", "threads", "cache")
 
 
 class AnyRunSettings(Protocol):
-    """The settings of a run of any product: a frozen dataclass, with another in ``model``.
+    """Settings of a run of any product: a frozen dataclass with a nested one in ``model``.
 
     Attributes:
         workers: number of processes, which does not change the results.
@@ -46,16 +46,16 @@ class AnyRunSettings(Protocol):
 def finished_metrics(
     out: Path, settings: AnyRunSettings, inputs: Sequence[str]
 ) -> dict[str, Any] | None:
-    """Return the metrics of a finished run; None if it is to be started or resumed.
+    """Return the metrics of a run if it is finished, or None if it has to be started or resumed.
 
     Args:
-        out: the folder.
-        settings: of the run.
+        out: the folder of the run.
+        settings: the settings of the run.
         inputs: files that the run reads; if all of them exist, their content is compared with
-            that at the start of the run.
+            the content at the start of the run.
 
     Raises:
-        RunError: the folder holds another run, or other files.
+        RunError: the folder contains another run, or other files.
     """
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file; wanted the folder of a run")
@@ -68,23 +68,27 @@ def finished_metrics(
         if (difference := _difference(before, settings)) and _has_results(out):
             raise RunError(f"{out} holds another run ({difference}): choose another folder")
         return _metrics(out, [Path(name) for name in inputs])
-    # Another process of the same run may have created the folders of its checkpoints.
+    # Folders without files are accepted, because another process of the same run may already have
+    # created the folders of its checkpoints.
     if is_first_process() and _has_files(out):
         raise RunError(f"{out} is not empty and holds no run: choose another folder")
     return None
 
 
 def check_writable(out: Path) -> None:
-    """Raise an error before anything is read if the folder of a run cannot be created.
+    """Check that the folder of a run can be created, before the data is read.
+
+    The folder is removed again, because the run may fail before it writes a file.
 
     Raises:
-        OSError: it cannot. A folder that did not exist does not exist afterwards, either.
+        OSError: the folder cannot be created.
     """
     if is_first_process() and not out.exists():
         out.mkdir(parents=True)
         try:
             out.rmdir()
-        except OSError:  # another process may have created the folder of its checkpoints
+        except OSError:
+            # Another process may already have created its folder of checkpoints in this folder.
             if not any(out.iterdir()):
                 raise
 
@@ -98,13 +102,13 @@ def start_run(
     """Write the settings, the parts, and the rows that were left out, before training.
 
     Args:
-        out: the folder, created if it is missing.
-        settings: of the run.
-        splits: the parts, and ``sha256`` of the data.
-        left_out: rows of ``left_out.csv``, a header first.
+        out: the folder of the run, which is created if it is missing.
+        settings: the settings of the run.
+        splits: the rows of each part, and the SHA-256 of the data under ``sha256``.
+        left_out: rows of ``left_out.csv``; the first row is the header.
 
     Raises:
-        RunError: the folder holds a run that was started on other data.
+        RunError: the folder contains a run that was started with other data or other parts.
         OSError: the folder cannot be written.
     """
     if _has_results(out) and (before := _splits(out)) != splits:
@@ -123,13 +127,13 @@ def finish_run(out: Path, metrics: dict[str, Any]) -> None:
 
 
 def file_hash(*paths: Path) -> str:
-    """SHA-256 of a file's content; of several files, of their concatenated hashes."""
+    """Compute the SHA-256 of a file; for several files, the hash of their concatenated hashes."""
     hashes = [_content_hash(path) for path in paths]
     return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 def _content_hash(path: Path) -> str:
-    """Read a megabyte at a time: a table may be larger than memory."""
+    """Compute the SHA-256 of a file in pieces of 1 MiB, since it may be larger than memory."""
     result = hashlib.sha256()
     with path.open("rb") as file:
         while content := file.read(1 << 20):
@@ -138,21 +142,21 @@ def _content_hash(path: Path) -> str:
 
 
 def _has_results(out: Path) -> bool:
-    """Return True if the folder holds a checkpoint, a trial or a model.
+    """Return True if the folder contains a checkpoint, a tuning trial or a model.
 
-    Folders alone are no checkpoints: any of several processes may create them first.
+    Empty folders of checkpoints do not count, because any process of a run may create them.
     """
     results = ("tuning.log", "model.json", METRICS)
     return any((out / name).exists() for name in results) or _has_files(out / CHECKPOINTS)
 
 
 def _has_files(folder: Path) -> bool:
-    """Return True if a folder holds more than folders, at any depth."""
+    """Return True if a folder or one of its subfolders contains a file."""
     return any(not path.is_dir() for path in folder.rglob("*"))
 
 
 def _metrics(out: Path, inputs: Sequence[Path]) -> dict[str, Any] | None:
-    """Return the metrics if they were written, and the input files are unchanged or gone."""
+    """Return the metrics of a finished run, or None; raise an error if the inputs have changed."""
     if not (out / METRICS).exists():
         return None
     exist = bool(inputs) and all(path.is_file() for path in inputs)
@@ -169,7 +173,7 @@ def _splits(out: Path) -> dict[str, Any]:
 
 
 def _difference(before: AnyRunSettings, now: AnyRunSettings) -> str:
-    """Describe the first setting that differs and changes the results; "" if there is none."""
+    """Return a description of the first different setting that changes results, or ""."""
     a, b = (to_table(settings) for settings in (before, now))
     a, b = ({**table, **cast("dict[str, object]", table.pop("model"))} for table in (a, b))
     for name in dict.fromkeys([*a, *b]):

@@ -1,4 +1,4 @@
-"""Counts and numbers in words."""
+"""Formatting of counts and numbers for messages and tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["plural", "with_precision"]
 
 
 def plural(count: int, noun: str) -> str:
-    """Write a count and its noun, with an s in the plural.
+    """Format a count with its noun, with an "s" in the plural.
 
     >>> plural(1, "row"), plural(1200, "row")
     ('1 row', '1,200 rows')
@@ -17,7 +17,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def with_precision(value: float, error: float, *, digits: int, error_digits: int) -> str:
-    """Write a number with as many significant digits as its error warrants.
+    """Format a number with enough significant digits to show the leading digits of its error.
 
     Args:
         value: the number.

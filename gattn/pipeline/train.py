@@ -1,4 +1,4 @@
-"""A training run, from the data to a folder with the model, its metrics and its report."""
+"""Training run of any product, from the data to a folder with model, metrics and report."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Run = TypeVar("Run", bound=TrainedRun)
 
 
 def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
-    """Load, split, fit, evaluate, report, write.
+    """Execute a training run: load, split, fit, evaluate, report and write.
 
-    A folder that holds this run already is left as it is. Of several processes that torchrun
-    started, the first one writes.
+    If the folder already contains this run and the run is finished, nothing is changed. If
+    torchrun started several processes, only the first one writes files.
 
     Args:
         product: the stages that depend on the product, with the settings and the folder.
@@ -33,8 +33,8 @@ def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
         The content of ``metrics.json``.
 
     Raises:
-        RunError: the folder holds another run, or other files.
-        ValueError: settings or data that cannot be trained on.
+        RunError: the folder contains another run, or other files.
+        ValueError: the settings or the data are not suitable for training.
         OSError: a file cannot be read or written.
     """
     out = product.out
@@ -56,7 +56,7 @@ def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
 
 
 def _write_run(product: Product[Data, AnyParts, Model, Run], run: Run, report: Report) -> None:
-    """Write the files of a run; the metrics come last, since they mark it as complete."""
+    """Write the files of a run; the metrics are written last, because they mark it as finished."""
     out = product.out
     tensors, card = run.estimator.state()
     card |= {**product.card(run), "split": run.split.protocol, "metrics": run.metrics}

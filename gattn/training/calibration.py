@@ -1,4 +1,4 @@
-"""Reliability: predicted probabilities and coverages against observed frequencies."""
+"""Calibration of predictions: expected probabilities and coverages against observed frequencies."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Reliability", "interval_reliability", "probability_reliability"]
 
 @dataclass(frozen=True)
 class Reliability:
-    """Expected and observed frequencies, with counts, one row for each level.
+    """Expected and observed frequencies of a calibration curve, with the number of values.
 
     Attributes:
-        expected: the predicted frequency, ascending.
-        observed: the observed frequency.
-        count: number of values behind the observed frequency.
+        expected: the expected frequency of each point, ascending.
+        observed: the observed frequency of each point.
+        count: the number of values from which each observed frequency was computed.
     """
 
     expected: tuple[float, ...]
@@ -29,7 +29,7 @@ class Reliability:
 
     @property
     def error(self) -> float:
-        """Mean of |observed - expected|, weighted by the counts; NaN without rows.
+        """Mean of |observed - expected|, weighted by the counts; NaN without points.
 
         For probabilities this is the expected calibration error (Naeini et al., AAAI 2015).
         """
@@ -38,7 +38,7 @@ class Reliability:
         return sum(abs(o - e) * n for e, o, n in rows) / total if total else float("nan")
 
     def state(self) -> dict[str, list[float] | list[int]]:
-        """Return the columns as lists, for JSON."""
+        """Convert the attributes to lists, for JSON."""
         return {
             "expected": list(self.expected),
             "observed": list(self.observed),
@@ -49,16 +49,17 @@ class Reliability:
 def probability_reliability(y: Tensor, probability: Tensor, *, bins: int = 10) -> Reliability:
     """Compare predicted probabilities of class 1 with its observed frequency.
 
-    The labelled values of all targets go into bins of equal width. The expected
-    frequency of a row is the mean probability in its bin, the observed one the share of class 1.
+    The labelled values of all targets are sorted into bins of equal width by their predicted
+    probability. The expected frequency of a bin is its mean probability, and the observed frequency
+    is the fraction of class 1 in the bin.
 
     Args:
-        y: [k] or [k, t] of 0 and 1; NaN where a label is missing.
-        probability: of class 1, of the same shape.
+        y: [k] or [k, t] labels 0 and 1; NaN for a missing label.
+        probability: the predicted probability of class 1, of the same shape.
         bins: number of bins.
 
     Returns:
-        A row for each bin that is not empty; no rows without labels.
+        A curve with a point for each nonempty bin; no points without labels.
 
     Raises:
         ValueError: the shapes differ.
@@ -100,15 +101,15 @@ def interval_reliability(
     """Compare requested coverages of intervals with the observed coverages.
 
     Args:
-        y: [k, t] labels that the calibrator was not fitted on; NaN where a target was not measured.
+        y: [k, t] labels that were not used to fit the calibrator; NaN for missing labels.
         mean: [k, t] predictions.
-        std: [k, t] standard deviations of their errors.
+        std: [k, t] standard deviations of the predictions' errors.
         calibrator: the calibrator of the intervals.
         coverages: requested coverages, each in (0, 1).
 
     Returns:
-        A row for each coverage, over the measured values of all targets; no rows without
-        measured values.
+        A curve with a point for each coverage, over the labels of all targets; no points without
+        labels.
 
     Raises:
         ValueError: the shapes do not fit, or a coverage is not in (0, 1).

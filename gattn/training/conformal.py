@@ -19,12 +19,12 @@ Self = TypeVar("Self", bound="_Calibrator")
 
 @dataclass(frozen=True)
 class _Calibrator:
-    """Scores of a calibration part, which go through JSON."""
+    """Base class of calibrators: scores of a calibration part, which can be stored as JSON."""
 
     scores: tuple[Any, ...]
 
     def state(self) -> dict[str, Any]:
-        """Return the values that :meth:`from_state` needs, for JSON."""
+        """Return the attributes as JSON values, for :meth:`from_state`."""
         return dict(vars(self))
 
     @classmethod
@@ -37,8 +37,8 @@ class _Calibrator:
 class IntervalCalibrator(_Calibrator):
     """Prediction intervals whose width is calibrated by the errors on a calibration part.
 
-    Split conformal prediction with normalised scores. Of n calibration rows with prediction m_i
-    and standard deviation s_i the scores are
+    This is split conformal prediction with normalised scores. The scores of n calibration rows with
+    predictions m_i and standard deviations s_i are
 
         r_i = |y_i - m_i| / s_i
 
@@ -48,11 +48,11 @@ class IntervalCalibrator(_Calibrator):
     **Guarantee.** If the calibration rows and a new row are exchangeable (from one distribution, in
     any order) and the model was not trained on either, the interval contains the new y with a
     probability of at least ``coverage``, and of at most coverage + 1/(n + 1) if no two scores are
-    equal. The probability is over calibration parts and new rows together: it is a mean, no
-    guarantee for one kind of row, and for one calibration part the share of covered rows varies
-    around it with a standard deviation of about sqrt(coverage (1 - coverage) / n). It does not
-    apply to rows from another distribution. Rows that chose the model's epoch make the scores too
-    small, unless their predictions are cross-fitted.
+    equal. The probability is a mean over calibration parts and new rows, not a guarantee for
+    special kinds of rows. For one calibration part, the fraction of covered rows varies around
+    this mean with a standard deviation of about sqrt(coverage (1 - coverage) / n). The guarantee
+    does not apply to rows from another distribution. If the calibration rows were also used to
+    choose the model's epoch, their scores are too small, unless the predictions are cross-fitted.
 
     Attributes:
         scores: for each of t targets the scores of its measured calibration rows, ascending.
@@ -76,9 +76,9 @@ class IntervalCalibrator(_Calibrator):
         """Compute the scores of a calibration part.
 
         Args:
-            y: [n, t] in the targets' units; NaN where a target was not measured.
+            y: [n, t] in the targets' units; NaN for a target that was not measured.
             mean: [n, t] predictions.
-            std: [n, t] standard deviations of their errors, positive.
+            std: [n, t] positive standard deviations of the predictions' errors.
 
         Returns:
             The calibrator. A target without a measured row has infinite intervals.
@@ -106,12 +106,12 @@ class IntervalCalibrator(_Calibrator):
 
         Args:
             mean: [k, t] predictions.
-            std: [k, t] standard deviations of their errors.
+            std: [k, t] standard deviations of the predictions' errors.
             coverage: the requested probability, in (0, 1).
 
         Returns:
-            Two [k, t] float64; NaN where a prediction is NaN, infinite where there are too few
-            calibration rows for the coverage.
+            The lower and the upper ends, both [k, t] float64. They are NaN for predictions that
+            are NaN, and infinite if there are too few calibration rows for the coverage.
 
         Raises:
             ValueError: the shapes do not match, or the coverage is not in (0, 1).
@@ -124,20 +124,22 @@ class IntervalCalibrator(_Calibrator):
 
 @dataclass(frozen=True)
 class LabelSetCalibrator(_Calibrator):
-    """Sets of labels that contain the true one, calibrated separately for each class.
+    """Sets of labels that contain the true label, calibrated separately for each class.
 
-    Of the n_c calibration rows of class c the scores are r_i = 1 - p_i(c). A new row's set holds
-    every class c with 1 - p(c) ≤ q_c, where q_c is the ⌈(n_c + 1) coverage⌉-th smallest score of
-    the class, or infinite if n_c is too small to guarantee that coverage. A set of all classes
-    means that the model cannot separate them; an empty one, that the row fits no class.
+    The scores of the n_c calibration rows of class c are r_i = 1 - p_i(c). The set of a new row
+    contains every class c with 1 - p(c) ≤ q_c, where q_c is the ⌈(n_c + 1) coverage⌉-th smallest
+    score of the class, or infinite if n_c is too small to guarantee that coverage. A set of all
+    classes means that the model cannot distinguish them for this row. An empty set means that the
+    row is unlike the calibration rows of every class.
 
-    **Guarantee.** If the calibration rows and a new row are exchangeable within each class
-    and the model was not trained on either, the set contains the true class with a probability of
-    at least ``coverage``, for every class, however rare. As with intervals it is a mean over rows
-    and calibration parts, and does not apply to rows from another distribution.
+    **Guarantee.** If the calibration rows and a new row are exchangeable within each class and the
+    model was not trained on either, the set contains the true class with a probability of at least
+    ``coverage``, for every class, also for rare ones. As for intervals, the probability is a mean
+    over rows and calibration parts, and the guarantee does not apply to rows from another
+    distribution.
 
     Attributes:
-        scores: for each of t targets and each of c classes its scores, ascending.
+        scores: for each of t targets and each of c classes the scores of the class, ascending.
 
     References:
         Vovk, "Conditional Validity of Inductive Conformal Predictors" (ACML 2012);
@@ -158,15 +160,15 @@ class LabelSetCalibrator(_Calibrator):
         """Compute the scores of a calibration part.
 
         Args:
-            y: [n, t] classes, from 0; NaN where a label is missing.
-            probability: [n, t, c] of each class.
+            y: [n, t] classes, numbered from 0; NaN for missing labels.
+            probability: [n, t, c] the predicted probability of each class.
 
         Returns:
-            The calibrator. A class without a row is in every set.
+            The calibrator. A class without calibration rows is in every set.
 
         Raises:
-            ValueError: the shapes do not match, a label is no class, or a probability of a labelled
-                row is not in [0, 1].
+            ValueError: the shapes do not match, a label is not the number of a class, or a
+                probability of a labelled row is not in [0, 1].
         """
         if probability.dim() != 3 or y.shape != probability.shape[:2]:
             raise ValueError(
@@ -188,14 +190,14 @@ class LabelSetCalibrator(_Calibrator):
         )
 
     def sets(self, probability: Tensor, *, coverage: float = 0.9) -> Tensor:
-        """Return the classes in each row's set.
+        """Return for each row which classes are in its set.
 
         Args:
-            probability: [k, t, c] of each class.
+            probability: [k, t, c] the predicted probability of each class.
             coverage: the requested probability, in (0, 1).
 
         Returns:
-            [k, t, c] bool; no class where the probabilities are NaN.
+            [k, t, c] bool; the set is empty if the probabilities are NaN.
 
         Raises:
             ValueError: the shape does not fit, or the coverage is not in (0, 1).
@@ -207,24 +209,24 @@ class LabelSetCalibrator(_Calibrator):
         return 1 - probability.double() <= bounds.double().to(probability.device)
 
     def in_every_set(self, coverage: float) -> int:
-        """Count the classes, of all targets, with too few calibration rows for a coverage.
+        """Count the classes of all targets that have too few calibration rows for a coverage.
 
-        They are in every set, whatever the probabilities; coverage c needs
-        :func:`least_rows` rows of a class.
+        Such classes are in every set, independent of the probabilities. The coverage needs
+        :func:`least_rows` calibration rows of each class.
         """
         rows = least_rows(coverage)
         return sum(len(scores) < rows for one in self.scores for scores in one)
 
 
 def quantile(ascending: Sequence[float], coverage: float) -> float:
-    """Return the ⌈(n + 1) coverage⌉-th smallest of n scores, infinity if there is none.
+    """Return the ⌈(n + 1) coverage⌉-th smallest of n scores, or infinity if that exceeds n.
 
-    With that rank, not ⌈n coverage⌉, one more score drawn like the n is no larger with a
-    probability of at least ``coverage``, for every n.
+    With this rank, a further score from the same distribution is at most the result with a
+    probability of at least ``coverage``, for every n; the rank ⌈n coverage⌉ would be too small.
 
     Args:
-        ascending: the n scores.
-        coverage: in (0, 1).
+        ascending: the n scores in ascending order.
+        coverage: the requested probability, in (0, 1).
 
     Returns:
         A score, or infinity.
@@ -237,15 +239,16 @@ def quantile(ascending: Sequence[float], coverage: float) -> float:
         (4.0, inf)
     """
     check_fraction("coverage", coverage)
-    # Rounding can raise the product of decimals slightly above a whole number.
+    # The subtraction corrects for rounding: a product that should be an integer may be slightly
+    # larger, and its ceiling would be too large by 1.
     rank = math.ceil((len(ascending) + 1) * coverage - 1e-9)
     return ascending[rank - 1] if rank <= len(ascending) else math.inf
 
 
 def least_rows(coverage: float) -> int:
-    """Return the least number of calibration rows that can guarantee a coverage.
+    """Return the minimum number of calibration rows that can guarantee a coverage.
 
-    It is the smallest n with ⌈(n + 1) coverage⌉ ≤ n, see :func:`quantile`.
+    The result is the smallest n with ⌈(n + 1) coverage⌉ ≤ n, see :func:`quantile`.
 
     Example:
         >>> least_rows(0.9), least_rows(0.8), least_rows(0.99)
@@ -256,7 +259,7 @@ def least_rows(coverage: float) -> int:
 
 
 def too_few(classes: int, coverage: float, item: str) -> str:
-    """Explain that some classes are in every set.
+    """Return a sentence about classes that are in every set for lack of calibration rows.
 
     >>> too_few(1, 0.9, "nodes")
     '1 class has fewer than the 9 validation nodes that this coverage needs, and is in every set'

@@ -1,4 +1,4 @@
-"""Base of the scikit-learn estimators, which can be saved."""
+"""Base class of gattn's scikit-learn estimators, with methods to save them."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ Self = TypeVar("Self", bound="SerializableEstimator")
 
 
 class SerializableEstimator(BaseEstimator, FittedModel, ABC):
-    """Base of the estimators of molecules and of nodes: scikit-learn's protocol, and saving."""
+    """Base class of the estimators for molecules and nodes: scikit-learn's interface and saving."""
 
     def set_params(self: Self, **params: Any) -> Self:
-        """Set parameters; ``threads`` applies to the fitted model, too."""
+        """Set parameters of the estimator; ``threads`` also changes the fitted model."""
         super().set_params(**params)
         if hasattr(self, "predictor_"):
             self.predictor_.threads = self.get_params()["threads"]
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator: weights as safetensors, the rest as a JSON card.
+        """Write the fitted estimator: tensors as safetensors, all other values as JSON.
 
         Args:
-            folder: created if it does not exist.
+            folder: the folder, which is created if it does not exist.
 
         Raises:
             NotFittedError: the estimator was not fitted.
@@ -44,7 +44,7 @@ class SerializableEstimator(BaseEstimator, FittedModel, ABC):
         write_model(folder, *self.state())
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors of a fitted estimator and the card with all other values.
+        """Return the tensors of a fitted estimator, and a dict of all other values ("card").
 
         Raises:
             NotFittedError: the estimator was not fitted.
@@ -70,16 +70,16 @@ class SerializableEstimator(BaseEstimator, FittedModel, ABC):
         """Return the classes and the calibration as JSON values."""
 
     def _extra_tensors(self) -> dict[str, Tensor]:
-        """Return tensors that are not part of the predictor."""
+        """Return further tensors to save, which are not part of the predictor."""
         return {}
 
     def _extra_state(self) -> dict[str, Json]:
-        """Return further JSON values for the card."""
+        """Return further JSON values to save, which are not part of the predictor."""
         return {}
 
 
 def _plain(value: object) -> Any:
-    """Convert a parameter to JSON values: NumPy's scalars to Python's, a sequence to a list."""
+    """Convert a parameter to JSON values: NumPy scalars to Python numbers, sequences to lists."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Iterable) and not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Base of fitted models: parameters from a declaration, and loading without scikit-learn."""
+"""Base class of fitted models, which can be loaded without importing scikit-learn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Self = TypeVar("Self", bound="FittedModel")
 
 
 class Predictor(Protocol):
-    """A fitted model that can be converted to tensors and JSON values."""
+    """Interface of a fitted model that can be converted to tensors and JSON values."""
 
     history: list[History]
     threads: int
@@ -31,23 +31,23 @@ class Predictor(Protocol):
 
     @classmethod
     def from_state(cls, tensors: dict[str, Tensor], state: dict[str, Any], /) -> Predictor:
-        """Make the model from the values that :meth:`state` returned."""
+        """Restore a model from the result of :meth:`state`."""
         ...
 
 
 class FittedModel:
-    """A model that predicts, with the parameters of its estimator.
+    """Base class of models that predict, with the parameters of their estimator.
 
-    The import of scikit-learn takes longer than a prediction: commands that only predict load a
-    subclass of this class, and an estimator is such a subclass with scikit-learn's protocol.
-    ``__init__`` takes the fields of ``_parameters`` and assigns them as they are, as scikit-learn
-    requires; ``fit`` checks them.
+    Commands that only predict load a direct subclass of this class, because importing scikit-learn
+    takes longer than a prediction. Estimators are subclasses that also have scikit-learn's
+    interface. ``__init__`` has the fields of the dataclass ``_parameters`` as arguments and stores
+    them unchanged, as scikit-learn requires; ``fit`` checks them.
 
     Attributes:
         task: the type of the labels.
-        item: plural noun of the labelled items.
+        item: plural noun of the labelled items, for example "molecules".
         predictor_: the fitted model.
-        threads: intra-operator threads; 0 chooses them by the work.
+        threads: number of threads inside an operator; 0 chooses it by the size of the input.
     """
 
     task: ClassVar[Literal["regression", "classification"]]
@@ -57,7 +57,7 @@ class FittedModel:
     _parameters: ClassVar[type]
     _predictor_kind: ClassVar[type[Predictor]]
     _saved_as: ClassVar[str] = ""
-    """Name of the estimator that wrote the models which this class reads; its own if empty."""
+    """Name of the estimator class whose saved models this class reads; if empty, this class."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         if "_parameters" in vars(cls):
@@ -68,16 +68,16 @@ class FittedModel:
 
     @classmethod
     def load(cls: type[Self], folder: str | os.PathLike[str]) -> Self:
-        """Read a saved model, or the run of a ``train`` command; no code is executed.
+        """Read a saved model, or the model of a run of a ``train`` command; no code is executed.
 
         Args:
-            folder: the folder of the model.
+            folder: the folder of the model or of the run.
 
         Returns:
-            The fitted estimator, with the predictions of the saved one.
+            The fitted estimator, whose predictions are equal to those of the saved one.
 
         Raises:
-            RunError: a file is missing, truncated or changed, or holds another kind of model.
+            RunError: a file is missing, truncated or changed, or is of another kind of model.
         """
         return cls.from_state(folder, *read_model(folder))
 
@@ -88,16 +88,16 @@ class FittedModel:
         tensors: dict[str, Tensor],
         card: Mapping[str, Any],
     ) -> Self:
-        """Make the model from the values that the ``state`` of an estimator returned.
+        """Restore a model from the result of an estimator's method ``state``.
 
         Args:
-            folder: the folder they were read from, which errors name.
-            tensors: the tensors.
-            card: all other values.
+            folder: the folder from which the values were read, for error messages.
+            tensors: the tensors of the model.
+            card: all other values of the model.
 
         Raises:
-            RunError: the card is of another estimator or of an incompatible version, or a value
-                is missing.
+            RunError: the card is from another estimator or an incompatible version, or a value is
+                missing.
         """
         cls._check_card(folder, card)
         name = cls._saved_as or cls.__name__
@@ -119,26 +119,26 @@ class FittedModel:
         return cls._predictor_kind.from_state(tensors, state)
 
     def check_fitted(self) -> None:
-        """Raise scikit-learn's NotFittedError if there is no fitted model."""
+        """Raise scikit-learn's NotFittedError if the model is not fitted."""
         if "predictor_" not in vars(self):
             from sklearn.utils.validation import check_is_fitted
 
             check_is_fitted(self, "predictor_")
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        """Restore the classes and the calibration."""
+        """Restore the classes of the labels and the calibration from JSON values."""
         raise NotImplementedError
 
     @classmethod
     def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
-        """Raise RunError if this version cannot use the model of a card."""
+        """Raise a RunError if this version of gattn cannot use the saved model."""
 
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
-        """Restore values of the card that are not part of the predictor."""
+        """Restore further values that are not part of the predictor."""
 
 
 def _initializer(parameters: type) -> Callable[..., None]:
-    """Make an ``__init__`` that assigns the fields of a dataclass, with their signature."""
+    """Create a method ``__init__`` that takes and stores the fields of a dataclass."""
     hints = typing.get_type_hints(parameters)
     fields = [
         field.replace(annotation=hints[field.name])

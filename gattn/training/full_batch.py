@@ -1,9 +1,9 @@
-"""Training with all items in every step, as on one graph of many nodes.
+"""Training loop with all items in every step, for one graph of many nodes.
 
-One graph gives one batch and one step per epoch, of milliseconds. There is nothing to shuffle or to
-share among processes, no schedule and no average of the weights. The losses, histories and errors
-are those of :mod:`gattn.training.loop`. Several networks are trained at once, because one step of
-all of them together takes less time than their steps one after the other.
+One graph is one batch, so an epoch is one step, which takes milliseconds. Unlike
+:mod:`gattn.training.loop`, this loop has no shuffling, no parallel processes, no learning rate
+schedule and no average of the weights; losses, histories and errors are the same. Several networks
+are trained together, because one combined step takes less time than separate steps.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Network = TypeVar("Network", bound=nn.Module)
 
 @dataclass(frozen=True)
 class FullBatchSettings:
-    """Settings of training on all items at once.
+    """Settings of full-batch training.
 
     Attributes:
         epochs: maximum number of steps.
         patience: stop after this many epochs in which no criterion reached its best value.
         learning_rate: constant learning rate of Adam.
-        weight_decay: λ of the penalty λ/2 |w|².
-        seed: seed of dropout, which is drawn for one network after the other.
+        weight_decay: coefficient λ of the penalty λ/2 |w|².
+        seed: seed of the dropout masks, which are sampled for the networks in order.
     """
 
     epochs: int
@@ -47,14 +47,14 @@ class FullBatchSettings:
 
 @dataclass(frozen=True, eq=False)
 class FullBatch(Generic[Inputs]):
-    """Part of the data: the input of the network, and its targets [g, t], NaN if unknown."""
+    """Inputs of the networks for one part of the data, and targets [g, t], NaN if missing."""
 
     inputs: Inputs
     target: Tensor
 
 
 def apply_each(networks: Sequence[nn.Module], inputs: object) -> Tensor:
-    """Compute outputs [r, g, u] of r networks, one after the other."""
+    """Apply r networks one after the other; return their stacked outputs [r, g, u]."""
     return torch.stack([network(inputs) for network in networks])
 
 
@@ -69,31 +69,32 @@ def fit_full_batches(
     score: Loss | None = None,
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
 ) -> list[History]:
-    """Train networks in place by Adam, and leave each with the weights of its best epoch.
+    """Train networks in place by Adam, and restore the weights of each network's best epoch.
 
-    A step lowers the sum of the losses; the gradient of each network comes from its own loss. There
-    are two criteria on the validation part: the loss and, if given, a score. An epoch is chosen if
-    both equal or exceed their best values so far. The training of a network stops ``patience``
-    epochs after the last epoch in which either did. The authors of the GAT paper stop in this way,
-    with the accuracy as the score.
+    A step minimises the sum of the losses; the gradient of each network depends only on its loss.
+    There are two criteria on the validation part: the loss and, optionally, a score. An epoch is
+    the best so far if all criteria are at least as good as in all previous epochs. The training of
+    a network stops ``patience`` epochs after the last epoch in which at least one criterion was.
+    The authors of the GAT paper use this rule, with the accuracy as the score.
 
     Args:
-        networks: networks of one shape; they end in eval mode.
-        loss: of outputs [g, u] and targets [g, t], element by element: [g, t]; it sees 0 where a
-            target is NaN, and its value there is left out.
+        networks: networks of the same shape; they end in eval mode.
+        loss: function of outputs [g, u] and targets [g, t] with element-wise results [g, t].
+            Missing targets are replaced by 0, and their losses are ignored.
         train: training part.
-        validate: validation part, which chooses the epoch.
+        validate: validation part, which chooses the best epoch.
         settings: settings of the training.
-        apply: gives the outputs [r, g, u] of r of the networks, all in training or none.
-        score: like the loss, on the validation part only; higher is better.
-        on_epoch: called after every epoch.
+        apply: returns the outputs [r, g, u] of r of the networks, which are either all in
+            training mode or all in eval mode.
+        score: element-wise function like ``loss``, for the validation part; higher is better.
+        on_epoch: called with the record of each network's epoch.
 
     Returns:
-        For each network a record of every epoch, whose seconds are its share of the time, and the
-        epoch that was chosen.
+        For each network its history: a record of every epoch, whose duration is the network's share
+        of the time, and the best epoch.
 
     Raises:
-        TrainingError: no label of a part is known, or a loss is not finite.
+        TrainingError: a part has no labels, or a loss is not finite.
 
     Reference:
         Velickovic et al., "Graph attention networks" (ICLR 2018), section 3.3.
@@ -123,7 +124,8 @@ def fit_full_batches(
                 break
             active = [run.network.train() for run in going]
             fitted = _masked_means(apply(active, train.inputs), train.target, loss)
-            optimizer.zero_grad()  # weights of finished networks get no gradient and no step
+            # Weights of finished networks have no gradients, so Adam does not change them.
+            optimizer.zero_grad()
             fitted.sum().backward()
             optimizer.step()
             active = [run.network.eval() for run in going]
@@ -166,14 +168,14 @@ class _Run(Generic[Network]):
         self.waited = 0 if any(good) else self.waited + 1
 
     def end(self) -> History:
-        """Restore the best weights of the network."""
+        """Restore the best weights of the network, and return its history."""
         self.network.load_state_dict(self.weights)
         self.network.eval()
         return History(tuple(self.records), self.epoch)
 
 
 def _masked_means(output: Tensor, target: Tensor, loss: Loss) -> Tensor:
-    """Return each network's mean loss over known labels: [r] for outputs [r, g, u]."""
+    """Return each network's mean loss over the labels that are not NaN: [r], of [r, g, u]."""
     several, labelled = len(output), ~target.isnan()
     lost = loss(output.flatten(0, 1), target.nan_to_num(0.0).repeat(several, 1))
     lost = lost.unflatten(0, (several, -1))

@@ -1,4 +1,4 @@
-"""Losses element by element, as :func:`gattn.training.loop.fit_network` takes them."""
+"""Element-wise losses for :func:`gattn.training.loop.fit_network`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_finite", "class_weights", "cross_entropy", "squared_error"]
 
 
 def check_finite(loss: float, part: str, epoch: int, learning_rate: float) -> None:
-    """Raise a TrainingError, which names the part and the epoch, if a loss is not finite."""
+    """Raise a TrainingError with the part and the epoch if a loss is not finite."""
     if not math.isfinite(loss):
         raise TrainingError(
             f"the loss of the {part} part is not finite in epoch {epoch}: lower the learning "
@@ -40,15 +40,15 @@ def squared_error(output: Tensor, target: Tensor) -> Tensor:
 
 
 def cross_entropy(weights: Tensor | None = None) -> Loss:
-    """Make the cross entropy of logits of class 1, for labels 0 and 1.
+    """Return a function that computes the cross entropy of logits of class 1, for labels 0 and 1.
 
         L = -w_1 y log σ(z) - w_0 (1 - y) log(1 - σ(z))
 
     Args:
-        weights: [2, t] for classes 0 and 1 of each target; ones by default.
+        weights: [2, t] weights of the classes 0 and 1 of each target; None for ones.
 
     Returns:
-        A loss of logits [g, t] and labels [g, t].
+        A function of logits [g, t] and labels [g, t] with element-wise results [g, t].
 
     Example:
         >>> loss = cross_entropy(torch.tensor([[0.5], [5.0]]))
@@ -68,18 +68,18 @@ def cross_entropy(weights: Tensor | None = None) -> Loss:
 
 
 def class_weights(y: Tensor, *, classes: int = 2) -> Tensor:
-    """Weigh each class of each target by the inverse of its frequency.
+    """Compute weights of the classes of each target that are inverse to their frequencies.
 
-        w_c = n / (classes · n_c)      of n known labels, n_c of class c
+        w_c = n / (classes · n_c)      for n labels, n_c of them of class c
 
-    So every class has the same total weight, and the mean over the known labels is 1.
+    Every class then has the same total weight, and the mean weight over the labels is 1.
 
     Args:
-        y: [k, t] classes from 0; NaN where a label is missing.
+        y: [k, t] classes, numbered from 0; NaN for missing labels.
         classes: number of classes.
 
     Returns:
-        [classes, t] float64; a class without labels is weighted like one with one label.
+        [classes, t] float64; a class without labels has the same weight as a class with one label.
 
     References:
         King and Zeng, "Logistic Regression in Rare Events Data" (Political Analysis 2001).

@@ -1,4 +1,4 @@
-"""Metrics of predicted numbers and probabilities, computed on the labelled rows."""
+"""Metrics of predicted numbers and probabilities, computed from the rows that have a label."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ METRICS = {
     "multiclass": ("accuracy", "f1", "roc_auc", "pr_auc"),
 }
 CONTRAST = {"r2", "roc_auc", "pr_auc"}
-"""Metrics that need two different labels."""
+"""Metrics that are undefined if all labels are equal."""
 NAMED = 3
-"""Maximum number of targets that a reason names; the others are counted."""
+"""Maximum number of targets whose names a message lists; it contains the number of the others."""
 NAN = float("nan")
 
 
 def regression_metrics(y: Tensor, predicted: Tensor) -> dict[str, float]:
-    """Measure the errors of predicted numbers: RMSE, MAE and R², each a mean over the targets.
+    """Compute RMSE, MAE and R² of predicted numbers, each a mean over the targets.
 
         rmse = sqrt(mean (y - p)²)      mae = mean |y - p|      r2 = 1 - Σ (y - p)² / Σ (y - ȳ)²
 
-    R² is the same number in every unit of y, however small or large the values are.
+    R² does not depend on the unit of y: very small and very large values do not under- or overflow.
 
     Args:
-        y: [k] or [k, t] in the targets' units; NaN where a target was not measured.
-        predicted: of the same shape and in the same units.
+        y: [k] or [k, t] in the targets' units; NaN for a target that was not measured.
+        predicted: predictions of the same shape and in the same units.
 
     Returns:
-        ``rmse``, ``mae`` and ``r2``, computed in float64. A target without a measured value adds
-        nothing to the means; one of fewer than two, or of equal ones, nothing to that of ``r2``.
-        A metric that no target has is NaN, and :func:`undefined_metrics` says why.
+        ``rmse``, ``mae`` and ``r2``, computed in float64. The means exclude targets without
+        measured values; the mean of ``r2`` also excludes targets with one value or with equal
+        values. A metric that is undefined for all targets is NaN, and :func:`undefined_metrics`
+        returns the reason.
 
     Raises:
         ValueError: the shapes differ, a measured value is infinite, or a prediction of a measured
@@ -57,17 +58,17 @@ def regression_metrics(y: Tensor, predicted: Tensor) -> dict[str, float]:
 
 
 def classification_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
-    """Measure predicted probabilities of class 1, each metric a mean over the targets.
+    """Compute metrics of predicted probabilities of class 1, each a mean over the targets.
 
     Args:
-        y: [k] or [k, t] of 0 and 1; NaN where a label is missing.
-        probability: of class 1, of the same shape, in [0, 1].
+        y: [k] or [k, t] labels 0 and 1; NaN for a missing label.
+        probability: the predicted probability of class 1 in [0, 1], of the same shape.
 
     Returns:
-        ``roc_auc``, ``pr_auc`` (average precision) and ``accuracy`` (at 0.5), computed in float64.
-        A target without a label adds nothing to the means; one whose labels are all of one class
-        adds only to that of ``accuracy``. A metric that no target has is NaN, and
-        :func:`undefined_metrics` says why.
+        ``roc_auc``, ``pr_auc`` (average precision) and ``accuracy`` (with the threshold 0.5),
+        computed in float64. The means exclude targets without labels; those of ``roc_auc`` and
+        ``pr_auc`` also exclude targets whose labels are all of the same class. A metric that is
+        undefined for all targets is NaN, and :func:`undefined_metrics` returns the reason.
 
     Raises:
         ValueError: the shapes differ, a label is neither 0 nor 1, or a probability of a labelled
@@ -83,20 +84,21 @@ def classification_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
 
 
 def multiclass_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
-    """Measure predicted probabilities of several classes, of which one is true.
+    """Compute metrics of predicted probabilities of several exclusive classes.
 
     Args:
-        y: [k] classes from 0.
-        probability: [k, c] of each class.
+        y: [k] the true classes, numbered from 0.
+        probability: [k, c] the predicted probability of each class.
 
     Returns:
-        ``accuracy``, of the most probable class; ``f1``, the mean of the F1 scores of the classes
-        that a row has or is predicted to have; and ``roc_auc`` and ``pr_auc``, means over the
-        classes, each against all others. A class that no row has, or every row, adds nothing to
-        these two; :func:`undefined_metrics` names it. NaN without a row.
+        ``accuracy``, the fraction of rows whose most probable class is the true one; ``f1``, the
+        mean of the F1 scores over classes that occur in the labels or in the predictions; and
+        ``roc_auc`` and ``pr_auc``, means over the classes, each against all others. The last two
+        exclude classes that no row or every row has; :func:`undefined_metrics` lists these. All
+        metrics are NaN without rows.
 
     Raises:
-        ValueError: the shapes do not fit, or a label is no class.
+        ValueError: the shapes do not fit, or a label is not the number of a class.
 
     Example:
         >>> p = torch.tensor([[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.3, 0.4, 0.3]])
@@ -134,21 +136,23 @@ def undefined_metrics(
     names: Sequence[object] = (),
     classes: Sequence[Sequence[object]] = (),
 ) -> dict[str, str]:
-    """Explain why labels leave metrics undefined.
+    """Return the reasons why metrics are undefined for some or all targets or classes.
 
     Args:
-        y: [k] or [k, t] labels as :func:`regression_metrics` or :func:`classification_metrics`
-            takes them, NaN where there is none; for ``"multiclass"`` [k] classes from 0.
-        task: the task, which chooses among the three functions.
-        names: names of the t targets, or of the classes of ``"multiclass"``.
+        y: [k] or [k, t] labels in the format of :func:`regression_metrics` or
+            :func:`classification_metrics`, NaN for missing labels; for ``"multiclass"`` [k]
+            classes, numbered from 0.
+        task: the task, whose metrics are checked.
+        names: names of the t targets, or of the classes for ``"multiclass"``.
         classes: the two labels of each target of ``"classification"``; by default 0 and 1.
 
     Returns:
-        A reason for each metric that is NaN, or a mean that leaves out targets or classes; nothing
-        for a metric that is defined for all.
+        A reason for each metric that is NaN or that is a mean over only some of the targets or
+        classes; metrics that are defined for all of them are not in the dict.
 
     Raises:
-        ValueError: y is not [k] or [k, t], or the names are not one for each target or class.
+        ValueError: y is not [k] or [k, t], or the number of names is not the number of targets or
+            classes.
 
     Example:
         >>> undefined_metrics(torch.tensor([0.5, 0.5]), "regression")
@@ -183,7 +187,7 @@ def undefined_metrics(
 
 
 def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, str]:
-    """Return the reasons for metrics of several classes, with their names."""
+    """Return the reasons why metrics of several classes are undefined, by metric."""
     if not len(y):
         return dict.fromkeys(METRICS["multiclass"], "undefined: there is no label")
     count = max(len(names), int(y.max()) + 1)
@@ -202,7 +206,7 @@ def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, str]:
 
 
 def _equal_labels(column: Tensor, task: str, classes: Sequence[object]) -> str:
-    """Return the reason why missing or equal labels leave a metric undefined."""
+    """Return the reason why a metric is undefined for a target with too few or equal labels."""
     if len(column) < 2:
         return "it has one label" if len(column) else "it has no label"
     if task == "regression":
@@ -211,7 +215,7 @@ def _equal_labels(column: Tensor, task: str, classes: Sequence[object]) -> str:
 
 
 def _reason(lost: Mapping[object, str], count: int, items: str) -> str:
-    """Explain that a metric is undefined, or a mean over some targets or classes."""
+    """Return a sentence about a metric that is undefined for some or all targets or classes."""
     if count == 1:
         (reason,) = lost.values()
         reason = reason.replace("it has", "there is")
@@ -247,7 +251,7 @@ def _means(
 
 
 def _mean(values: Iterable[float]) -> float:
-    """The mean of the values that are not NaN; NaN where none is."""
+    """Return the mean of the values that are not NaN, or NaN if all are."""
     return float(torch.tensor(list(values), dtype=torch.float64).nanmean())
 
 
@@ -258,7 +262,7 @@ def _errors(y: Tensor, predicted: Tensor) -> dict[str, float]:
         raise ValueError("a prediction of a measured value is not finite")
     if not len(y):
         return {"rmse": NAN, "mae": NAN, "r2": NAN}
-    # y - mean(y) is not exactly 0 where all values are one; y - y[0] is.
+    # If all values are equal, y - y[0] is exactly 0, whereas y - mean(y) has rounding errors.
     deviation = y - y[0]
     deviation = deviation - deviation.mean()
     squares, unit = _squares(y - predicted)
@@ -272,9 +276,10 @@ def _errors(y: Tensor, predicted: Tensor) -> dict[str, float]:
 
 
 def _squares(values: Tensor) -> tuple[float, float]:
-    """The sum of the squares in units of the largest value, and that unit.
+    """Return the sum of squares of values divided by their largest magnitude, and that magnitude.
 
-    The squares of small and of large numbers lie outside the range of float64.
+    Without the division, squares of very small and very large numbers would leave the range of
+    float64.
     """
     unit = float(values.abs().max()) or 1.0
     return float((values / unit).square().sum()), unit
@@ -291,7 +296,8 @@ def _class_scores(y: Tensor, probability: Tensor) -> dict[str, float]:
     positives = int(y.sum())
     if positives in (0, len(y)):
         return {"roc_auc": NAN, "pr_auc": NAN, "accuracy": right}
-    # Rows of one probability are taken together: the curves have no point between them.
+    # Rows with equal probabilities form one point of the curves, because no threshold separates
+    # them.
     _, place = probability.unique(return_inverse=True)
     rows = torch.bincount(place).flip(0).cumsum(0).double()
     hits = torch.bincount(place[y == 1], minlength=len(rows)).flip(0).cumsum(0).double()

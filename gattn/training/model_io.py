@@ -1,4 +1,4 @@
-"""Trained models on disk: tensors in ``weights.safetensors``, all else in ``model.json``."""
+"""Files of trained models: tensors in ``weights.safetensors``, other values in ``model.json``."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ PACKAGES = ("gattn", "torch", "torch-geometric", "numpy")
 
 
 class RunError(ValueError):
-    """A folder does not hold a model that can be read; the message says why."""
+    """Raised if a folder has no readable model or run; the message contains the reason."""
 
 
 def write_model(
     folder: str | os.PathLike[str], tensors: Mapping[str, Tensor], card: Mapping[str, Json]
 ) -> None:
-    """Write a model: its tensors, and a card that says what they are.
+    """Write a model: its tensors, and a JSON file ("card") with all other values.
 
-    Both files are on the disk before either takes its name: where there is no room, the files
-    in the folder are unchanged.
+    Both files are first written under temporary names and then renamed. If the disk is full, the
+    existing files in the folder are therefore unchanged.
 
     Args:
-        folder: created if it is missing.
-        tensors: by name; any dtypes and shapes.
-        card: all other values, for JSON; a NaN becomes null. ``format``, ``versions``
+        folder: the folder, which is created if it is missing.
+        tensors: the tensors by name, of any dtypes and shapes.
+        card: all other values, as JSON values; NaN becomes null. The keys ``format``, ``versions``
             and ``sha256`` are added, which :func:`read_model` checks.
 
     Raises:
-        ValueError: the card holds something that JSON does not, or a name that is added.
+        ValueError: the card contains a value that JSON does not support, or one of the added keys.
         OSError: the folder cannot be written.
 
     Example:
@@ -78,16 +78,17 @@ def package_versions() -> dict[str, str]:
 
 
 def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Json]]:
-    """Read what :func:`write_model` wrote; nothing in the files is executed.
+    """Read a model that :func:`write_model` wrote; no code in the files is executed.
 
     Args:
-        folder: with ``weights.safetensors`` and ``model.json``.
+        folder: the folder with ``weights.safetensors`` and ``model.json``.
 
     Returns:
         The tensors by name, on the CPU, and the card.
 
     Raises:
-        RunError: a file is missing, truncated, changed since it was written, or of a newer gattn.
+        RunError: a file is missing, truncated, changed since it was written, or written by a newer
+            version of gattn.
     """
     folder = Path(folder)
     for name in (CARD, WEIGHTS):
@@ -121,16 +122,16 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
 def read_json(
     path: str | os.PathLike[str], *required: str, remedy: str = "remove it"
 ) -> dict[str, Any]:
-    """Read what :func:`write_json` wrote.
+    """Read a JSON object from a file that :func:`write_json` wrote.
 
     Args:
         path: the file.
-        *required: keys that the file must have.
+        *required: keys that the object must have.
         remedy: advice at the end of an error message.
 
     Raises:
-        RunError: it is no JSON, no table, or lacks a key.
-        FileNotFoundError: no such file.
+        RunError: the file is not JSON, is not an object, or has no such key.
+        FileNotFoundError: the file does not exist.
     """
     try:
         content = Path(path).read_bytes()
@@ -147,15 +148,15 @@ def read_json(
 
 
 def write_json(path: str | os.PathLike[str], value: Mapping[str, Json]) -> None:
-    """Write JSON that every reader accepts: NaN and infinity become null.
+    """Write a JSON file that conforms to the standard: NaN and infinity become null.
 
     Args:
-        path: the file, replaced at once or not at all.
-        value: what to write.
+        path: the file, which is replaced atomically.
+        value: the object to write.
 
     Raises:
-        ValueError: it holds something that JSON does not.
-        OSError: it cannot be written.
+        ValueError: the object contains a value that JSON does not support.
+        OSError: the file cannot be written.
 
     Example:
         >>> import tempfile
@@ -186,7 +187,7 @@ def _finite(value: object) -> object:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """Copy a tensor to memory of its own, as safetensors requires."""
+    """Copy a tensor to separate contiguous memory on the CPU, as safetensors requires."""
     return tensor.detach().to("cpu", copy=True).contiguous()
 
 

@@ -1,6 +1,7 @@
-"""Work shared by several processes, its results in order and its memory bounded.
+"""Execution of tasks by several processes, with results in order and bounded memory.
 
-PyTorch is imported where it is used: commands read their arguments before they need it.
+PyTorch is imported inside the functions that use it, so that a command can parse its arguments
+without waiting for the import.
 """
 
 from __future__ import annotations
@@ -32,17 +33,21 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 WINDOW = 8
-"""Results a process that may wait for one before them; it is also the time others have to start."""
+"""Maximum number of tasks for each process that may be ahead of the next result in order.
+
+While other processes start, this process computes up to this number of results for each process.
+"""
 PAUSE = 0.5
-"""Seconds after which a process asks again whether its parent lives."""
+"""Interval in seconds at which a process checks whether its parent process still exists."""
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-"""Variables from which torch, NumPy and SciPy read the size of their pools of threads."""
+"""Environment variables that set the number of threads of torch, NumPy and SciPy to 1."""
 HIDDEN_WARNING = "ignore:Sparse CSR tensor support is in beta"
-"""What torch says of sparse rows that are sent to a process, before that could filter it."""
+"""Filter for torch's warning about sparse tensors. A child process gets it by an environment
+variable, because torch warns when it unpickles the function, before code could set a filter."""
 
 
 def is_first_process() -> bool:
-    """Return True if this process writes the files: torchrun starts several and numbers them."""
+    """Return True if this process writes the files, which only torchrun's rank 0 does."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -53,38 +58,39 @@ def in_order(
     *,
     ahead: int = 2,
 ) -> Iterator[tuple[Key, Result]]:
-    """Do every task in one of several processes, of which this is one.
+    """Execute tasks in this process and in ``workers - 1`` child processes.
 
-    The others take seconds to start, and this one does not wait for them. They are new ones, which
-    neither share torch's threads nor import the user's script: the script needs no
-    ``if __name__ == "__main__"``. While a process works, torch has one thread in it: more threads
-    than processors wait for each other.
+    Child processes take seconds to start; until then, this process executes the tasks. They are
+    new processes that do not import the user's script, so the script needs no
+    ``if __name__ == "__main__"``. While a process executes tasks, torch uses one thread in it,
+    because several processes with several threads each would have to wait for cores.
 
-    Where this process fails or is interrupted, or no more results are requested, the others end at
-    once, in the midst of a task. A signal to this process alone ends them, too: within a second of
-    its end, however it ends.
+    If this process fails or is interrupted, or if the iterator is closed, the child processes are
+    killed immediately. If this process is killed by a signal, they exit within a second.
 
     Args:
-        work: a function of a module, or a method of an object: it is sent to each process once.
-        tasks: pairs of a key, which stays in this process, and a task, which is sent; read as
-            they are needed, at most ``8 * workers`` ahead of the results.
-        workers: number of processes.
-        ahead: number of unfinished tasks for each of the other processes. With 1 and as many tasks
-            as processes, each process does one, and this one does the last.
+        work: a function of a module, or a method of an object; it is sent to each process once.
+        tasks: pairs of a key, which stays in this process, and a task, which is sent to a process.
+            The pairs are read when they are needed, at most ``8 * workers`` ahead of the results.
+        workers: number of processes, including this one.
+        ahead: number of unfinished tasks of each child process. With 1, and with as many tasks as
+            processes, each process executes one task, and this process the last one.
 
     Yields:
-        The key of each task with its result, in order.
+        The key and the result of each task, in order.
 
     Raises:
-        RuntimeError: a process died, as for want of memory.
+        RuntimeError: a process was killed, for example because memory was exhausted.
     """
-    # What scikit-learn runs its own jobs by; joblib.Parallel itself would not bound what waits.
+    # loky is also what joblib uses, but joblib.Parallel does not bound the number of waiting
+    # results.
     from joblib.externals.loky import ProcessPoolExecutor
 
     tasks, others = iter(tasks), workers - 1
     filters = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), HIDDEN_WARNING]))
     initargs, env = (work, os.getpid()), {"PYTHONWARNINGS": filters, **ONE_THREAD}
-    with _deferred_signals():  # its locks start loky's resource tracker
+    # Creating the pool also starts a process, because its locks need loky's resource tracker.
+    with _deferred_signals():
         pool = ProcessPoolExecutor(others, initializer=_prepare, initargs=initargs, env=env)
         _OPEN[pool] = frozenset(multiprocessing.active_children())
     waiting: deque[tuple[Key, Future[Result]]] = deque()
@@ -110,7 +116,8 @@ def in_order(
             key, future = waiting.popleft()
             yield key, future.result()
         pool.shutdown()
-    except BaseException:  # this process failed or was interrupted, or nobody wants the rest
+    except BaseException:
+        # This includes GeneratorExit, which is raised when the caller closes the iterator.
         _stop(pool)
         raise
     finally:
@@ -119,10 +126,11 @@ def in_order(
 
 @contextmanager
 def _deferred_signals() -> Iterator[None]:
-    """Delay an interrupt until a process has started.
+    """Delay SIGINT and SIGTERM until the end of a block that starts child processes.
 
-    A process whose start is cut off prints a traceback on stdout. It inherits the blocked SIGINT:
-    the interrupt of a terminal reaches all processes, and this one ends the others.
+    A child process that is interrupted while it starts would print a traceback. Child processes
+    inherit the blocked SIGINT, because an interrupt in a terminal is sent to all processes, and
+    this process ends its child processes itself.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -145,25 +153,28 @@ def _deferred_signals() -> Iterator[None]:
 
 
 _OPEN: dict[ProcessPoolExecutor, frozenset[BaseProcess]] = {}
-"""The pools that work, and the processes that this one had started before each."""
+"""The open pools, each with the child processes that existed before the pool was created."""
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
-    """End the processes of a pool at once, in the midst of their tasks."""
+    """Kill the processes of a pool without waiting for their tasks."""
     before = _OPEN.pop(pool, frozenset())
     queue = getattr(pool, "_call_queue", None)
     if queue is not None:
-        # A task that no process takes any more stays in the pipe: to wait for it is to hang.
+        # Killed processes do not read the remaining tasks from the pipe, so waiting for the
+        # queue's thread would never end.
         queue.cancel_join_thread()
-    # An interrupt may fall between the start of a process and its entry in the pool, which then
-    # leaves it alone. It is killed before it can complain that its parent fell silent.
+    # After an interrupt between the start of a process and its registration in the pool, the pool
+    # does not kill that process. It is killed here first, because it would print an error when
+    # its connection to the pool is closed.
     _kill_strays(before, [pool, *_OPEN])
     pool.shutdown(kill_workers=True)
-    _kill_strays(before, [*_OPEN])  # the interpreter would wait for them when it ends
+    # Remaining processes are killed, because the interpreter would wait for them at exit.
+    _kill_strays(before, [*_OPEN])
 
 
 def _kill_strays(before: frozenset[BaseProcess], pools: Iterable[ProcessPoolExecutor]) -> None:
-    """Kill the processes that were started since, but those that are in a pool."""
+    """Kill loky's child processes that are neither in ``before`` nor in one of the pools."""
     from joblib.externals.loky.backend.process import LokyProcess
 
     pooled = {one for pool in pools for one in (getattr(pool, "_processes", None) or {}).values()}
@@ -171,16 +182,18 @@ def _kill_strays(before: frozenset[BaseProcess], pools: Iterable[ProcessPoolExec
         if type(process) is LokyProcess and process not in before | pooled:
             if process.pid is not None:
                 with suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGKILL)  # loky's processes have no kill
+                    # The signal is sent by its number, because LokyProcess has no method kill.
+                    os.kill(process.pid, signal.SIGKILL)
             process.join()
 
 
 @functools.cache
 def _stop_at_exit() -> None:
-    """Have the pools stopped that an error left open, before loky waits for them to end.
+    """Register an exit hook that stops open pools before loky's hook waits for their tasks.
 
-    The frames of an error that nobody caught, or that ends the program, hold the iterator, which
-    therefore is not closed. Hooks run in reverse order: this one is set after loky's own.
+    An uncaught error keeps a reference to the iterator of :func:`in_order` in its frames, so the
+    iterator is not closed and its pool stays open. Exit hooks run in reverse order, and this hook
+    is registered after loky's.
     """
     threading._register_atexit(_stop_all)  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -191,7 +204,7 @@ def _stop_all() -> None:
 
 
 def _run_here(work: Callable[[Task], Result], task: Task) -> Future[Result]:
-    """Run a task in this process; return its result as those of other processes come."""
+    """Execute a task in this process; return its result as a future, like a pool does."""
     future: Future[Result] = Future()
     with one_thread():
         future.set_result(work(task))
@@ -199,7 +212,7 @@ def _run_here(work: Callable[[Task], Result], task: Task) -> Future[Result]:
 
 
 _WORK: list[Callable[[object], object]] = []
-"""What another process was started for: it is sent once, and not with every task."""
+"""The function that a child process applies to its tasks; it is sent once, at the start."""
 
 
 def _prepare(work: Callable[[object], object], parent: int) -> None:
@@ -209,7 +222,10 @@ def _prepare(work: Callable[[object], object], parent: int) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process soon after its parent, however that ended: a signal reaches one of them."""
+    """Exit from this process as soon as its parent process no longer exists.
+
+    The parent cannot end its child processes itself if it is killed by a signal.
+    """
     while os.getppid() == parent:
         time.sleep(PAUSE)
     os._exit(1)

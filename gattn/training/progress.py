@@ -1,4 +1,4 @@
-"""Progress bars on stderr."""
+"""Progress bars of training, which tqdm draws on stderr."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["progress_bar"]
 def progress_bar(
     items: Iterable[Any] | None, title: str, unit: str, *, progress: bool, **options: Any
 ) -> tqdm:
-    """Make a progress bar, which only the first of several processes shows.
+    """Create a progress bar, which only the first of several processes shows.
 
     Args:
-        items: the items to iterate over; None for a bar that the caller moves by ``update``.
+        items: the items to iterate over; None for a bar that the caller advances by ``update``.
         title: the text before the bar.
         unit: the name of an item.
-        progress: show the bar; without it the bar is silent.
-        options: further options of tqdm, as ``total`` and ``initial``.
+        progress: whether to show the bar.
+        options: further options of tqdm, for example ``total`` and ``initial``.
 
     Returns:
         A tqdm bar. It redraws every 0.1 seconds on a terminal, and every 10 seconds in a file.

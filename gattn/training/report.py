@@ -1,8 +1,8 @@
 """Report of a run: one self-contained HTML page, and its numbers as JSON.
 
-The page has no script and loads nothing: pictures are inlined, and a content security policy
-enforces it. This module knows neither molecules nor nodes: it renders sections of text, tables and
-figures, and escapes everything in them.
+The page has no scripts and loads no other files: pictures are embedded, and a content security
+policy enforces this. The module renders sections of text, tables and figures, and escapes all text;
+it does not depend on molecules or nodes.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ __all__ = ["Figure", "Highlight", "ReportContent", "Section", "Table", "write_re
 TEMPLATES = Path(__file__).parent / "templates"
 
 Cell = str | int | float | None
-"""Cell of a table: text, a number (shown to three digits), or None for an empty cell."""
+"""Type of a table's cell: text, a number (shown to three digits), or None for an empty cell."""
 
 
 @dataclass(frozen=True)
 class Highlight:
-    """A number at the top of the page.
+    """A number at the top of a report page.
 
     Attributes:
-        label: a short description.
+        label: a short description of the number.
         value: the number or a short text.
-        note: its unit, or a number to compare with.
+        note: the unit of the number, or a number to compare with.
     """
 
     label: str
@@ -42,13 +42,14 @@ class Highlight:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text and numbers.
+    """A table of text and numbers in a report.
 
     Attributes:
-        columns: the names.
-        rows: as many cells each as there are columns.
-        caption: a sentence above it.
-        best: for each row the columns that hold its best value; empty marks none.
+        columns: the names of the columns.
+        rows: the rows; each has one cell for each column.
+        caption: a sentence above the table.
+        best: for each row the indices of the columns with the best value, which are marked; empty
+            to mark none.
     """
 
     columns: tuple[str, ...]
@@ -67,20 +68,20 @@ class Table:
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Return True if a column holds only numbers and empty cells."""
+        """Return for each column whether it contains only numbers and empty cells."""
         columns = [[row[i] for row in self.rows] for i in range(len(self.columns))]
         return tuple(all(v is None or _is_number(v) for v in column) for column in columns)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture.
+    """A picture in a report, with its caption.
 
     Attributes:
         picture: a PNG file or an SVG document.
         alt: text that describes the picture.
-        caption: a sentence below it, or lines.
-        dark: the picture for dark pages; without it the picture keeps its background there.
+        caption: one or several lines below the picture.
+        dark: the picture for dark pages; None to show the light picture there.
     """
 
     picture: bytes
@@ -98,14 +99,14 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page under a title: paragraphs, then tables, then figures.
+    """A section of a report page: paragraphs, then tables, then figures.
 
     Attributes:
-        title: of the section.
-        text: paragraphs.
-        tables: below the text.
-        figures: below the tables, as many in a row as fit.
-        gallery: small figures, many in a row.
+        title: title of the section.
+        text: the paragraphs.
+        tables: tables below the text.
+        figures: figures below the tables, side by side if the page is wide enough.
+        gallery: whether to show the figures small, with many in a row.
     """
 
     title: str
@@ -117,14 +118,14 @@ class Section:
 
 @dataclass(frozen=True)
 class ReportContent:
-    """Content of a report.
+    """Content of a report page.
 
     Attributes:
-        title: of the page.
-        summary: one sentence: the model, its data, and its quality.
-        sections: in order.
-        highlights: a few numbers at the top.
-        footer: software that made the page.
+        title: title of the page.
+        summary: a sentence about the model, its data and its quality.
+        sections: the sections in order.
+        highlights: a few numbers at the top of the page.
+        footer: text at the end of the page, for example the software that wrote it.
     """
 
     title: str
@@ -135,10 +136,10 @@ class ReportContent:
 
 
 def write_report(folder: Path, content: ReportContent) -> Path:
-    """Write ``report.html``, and ``report.json`` with every number that it shows, unrounded.
+    """Write ``report.html``, and ``report.json`` with the unrounded numbers of the page.
 
     Args:
-        folder: of the run; it exists.
+        folder: the folder of the run, which must exist.
         content: content of the page.
 
     Returns:
@@ -180,7 +181,7 @@ def _is_number(value: Cell) -> bool:
 
 
 def _shown(value: Cell) -> str:
-    """Format a cell as text."""
+    """Format a cell of a table as text for the HTML page."""
     if isinstance(value, float):
         return number(value)
     if value is None:
@@ -189,10 +190,10 @@ def _shown(value: Cell) -> str:
 
 
 def _media_type(picture: bytes) -> str:
-    """Return the media type of a picture from its first bytes.
+    """Return the media type of a picture, detected by its first bytes.
 
     Raises:
-        ValueError: neither PNG nor SVG.
+        ValueError: the picture is neither PNG nor SVG.
     """
     if picture.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
@@ -202,12 +203,12 @@ def _media_type(picture: bytes) -> str:
 
 
 def _data_uri(picture: bytes) -> str:
-    """Encode a picture as a data URL, in which scripts of an SVG do not run."""
+    """Encode a picture as a data URL; browsers do not run the scripts of an SVG in it."""
     return f"data:{_media_type(picture)};base64,{base64.b64encode(picture).decode('ascii')}"
 
 
 def _numbers(content: ReportContent) -> dict[str, object]:
-    """Return the page without pictures as JSON values: NaN is null, as JSON has none."""
+    """Convert the page without its pictures to JSON values; NaN and infinity become null."""
     return {
         "title": content.title,
         "summary": content.summary,

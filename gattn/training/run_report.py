@@ -1,4 +1,4 @@
-"""Report of a trained model of molecules or nodes, from the facts of its run."""
+"""Content of the report of a trained model, for molecules and for nodes."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ __all__ = [
 ]
 
 LOWER_IS_BETTER = {"rmse", "mae"}
-SHOWN = 12  # targets with plots of their own
+SHOWN = 12  # maximum number of targets that have separate plots
 
 
 class Words(NamedTuple):
-    """Names of the columns of predicted probabilities.
+    """Words for the columns of predicted probabilities in the texts of a report.
 
     Attributes:
-        several: plural noun of the columns.
-        event: the event of a probability.
-        positive: the positive rows, of which recall counts the detected share.
+        several: plural noun of the columns, for example "targets".
+        event: the event whose probability is predicted, for example "class 1".
+        positive: the class whose fraction of rows is the precision of guessing.
     """
 
     several: str
@@ -59,14 +59,14 @@ CLASSES = Words("classes", "the predicted class", "a class, in the mean")
 
 @dataclass(frozen=True)
 class Intervals:
-    """Coverage and width of the intervals, or sets of labels, on the test part.
+    """Coverage and width of the prediction intervals, or label sets, on the test part.
 
     Attributes:
         coverage: requested coverage.
-        observed: share of measured values that they contain.
-        width: their mean width, in the target's unit; for sets the mean number of labels.
-        constant_width: width of intervals of equal width for all rows with the same coverage of the
-            validation part; None if not computed.
+        observed: fraction of measured values inside the intervals or sets.
+        width: mean width of the intervals in the target's unit; for sets the mean number of labels.
+        constant_width: width of intervals that have the same width for all rows and the same
+            coverage of the validation part; None if not computed.
         in_every_set: number of classes with too few validation rows for the coverage.
         promise: sentences on the rows to which the coverage applies.
     """
@@ -84,34 +84,34 @@ class Intervals:
 
 @dataclass(frozen=True, eq=False)
 class RunFacts:
-    """Facts of a finished run for its report.
+    """Results and settings of a finished run, from which its report is written.
 
     Attributes:
-        title: of the page.
-        summary: one sentence: what was trained, on what.
+        title: title of the page.
+        summary: a sentence about the model and its data.
         item: plural noun of the rows: "molecules", "nodes".
-        task: what was predicted.
-        targets: the names of the t targets, with their units where they have some.
-        metrics: of the test part, by the names of :mod:`gattn.training.metrics`.
-        validation: the same of the validation part.
-        baselines: the same of the test part, by the name of the baseline.
-        y: [k, t] measured values or classes of the test part; NaN where there is none.
+        task: type of the predictions.
+        targets: the names of the t targets, with their units if known.
+        metrics: metrics of the test part, with the names of :mod:`gattn.training.metrics`.
+        validation: metrics of the validation part.
+        baselines: metrics of each baseline on the test part, by the baseline's name.
+        y: [k, t] measured values or classes of the test part; NaN for missing labels.
         mean: [k, t] predicted values, or probabilities of class 1.
-        std: [k, t] standard deviations; not read for classes.
-        histories: of the networks; empty where none was trained.
-        reliability: of intervals or of probabilities.
-        intervals: None where none were calibrated.
-        parts: how many rows each part has.
-        rows: how many rows were read.
-        errors: why rows were left out, by their line in the file.
-        settings: of the run.
-        versions: of what it ran on.
-        by_target: metrics of the test part for each target, where there are several.
-        undefined: of each part why metrics are undefined, or means that leave out targets, by
+        std: [k, t] standard deviations of the predicted values; ignored for classes.
+        histories: training histories of the networks; empty if no network was trained.
+        reliability: calibration curve of the intervals or of the probabilities.
+        intervals: coverage of the intervals; None if they were not calibrated.
+        parts: number of rows of each part.
+        rows: number of rows of the input.
+        errors: reasons why rows were left out, by their line in the file.
+        settings: settings of the run.
+        versions: versions of Python and of the packages.
+        by_target: metrics of the test part for each target, if there are several.
+        undefined: for each part the reasons why metrics are undefined for some or all targets, by
             the name of the metric.
-        notes: sentences of the run's own, after the comparison with the baselines.
-        decided: what was decided in reading the data, in a sentence each.
-        words: what several targets, and the probabilities of a class, are called.
+        notes: further sentences of the product, after the comparison with the baselines.
+        decided: sentences about decisions that were made when the data was read.
+        words: words for several targets and for the event of a probability.
     """
 
     title: str
@@ -143,15 +143,15 @@ class RunFacts:
 def run_report(
     run: RunFacts, sections: Sequence[Section] = ()
 ) -> tuple[ReportContent, dict[str, Figure]]:
-    """Make the report of a run: its results and their uncertainty.
+    """Create the content of a run's report.
 
     Args:
-        run: facts of the run.
-        sections: of the run's own, which stand between the plots and the data: the rows that were
-            predicted worst, what mattered for them.
+        run: results and settings of the run.
+        sections: further sections of the product between the plots and the data, for example about
+            the rows with the largest errors.
 
     Returns:
-        The content of the page, and its plots by file name without the ending ``.png``.
+        The content of the page, and its plots by file name without the suffix ``.png``.
     """
     figures = part_figures(
         run.task, run.y, run.mean, run.std, run.targets, run.reliability, words=run.words
@@ -220,7 +220,7 @@ def _validation(run: RunFacts) -> Table:
 
 
 def _targets(run: RunFacts) -> tuple[Table, ...]:
-    """Return a table of the metrics of each target; none for a single target."""
+    """Return a table with the metrics of each target; empty if there is only one target."""
     if len(run.by_target) < 2:
         return ()
     rows = tuple(
@@ -255,11 +255,11 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g}\u00a0%"  # no line break before the sign
+    return f"{100 * share:.3g}\u00a0%"  # no line break before the percent sign
 
 
 def _training(run: RunFacts, losses: Mapping[str, Figure]) -> tuple[Section, ...]:
-    """Return a table of the training of each network; none if none was trained."""
+    """Return a section with a row for the training of each network; empty without networks."""
     rows = tuple(
         (
             i + 1,
@@ -291,15 +291,16 @@ def compare(
     """Compare a model's metrics on the test part with those of the baselines.
 
     Args:
-        model: values by metric: rmse, mae, r2, roc_auc, pr_auc, accuracy.
-        baselines: the same by the name of the baseline; a metric that one lacks is left empty.
+        model: values of the model by metric: rmse, mae, r2, roc_auc, pr_auc, accuracy or f1.
+        baselines: values of each baseline by metric, by the baseline's name; the cell of a missing
+            metric is empty.
 
     Returns:
-        A table with a row for each metric and the best value marked, and a sentence on the winner.
-        Without baselines nothing is marked.
+        A table with a row for each metric and the best value marked, and a sentence on the best
+        models. Without baselines nothing is marked.
 
     Raises:
-        ValueError: a metric that is not known to be better high or low.
+        ValueError: a metric is unknown.
 
     >>> table, sentence = compare({"rmse": 0.489}, {"kernel ridge": {"rmse": 0.455}})
     >>> table.rows
@@ -347,7 +348,7 @@ def best_of(values: Sequence[float], metric: str) -> list[int]:
 
 
 def _verdict(won: Sequence[str], tied: Sequence[str], lost: Sequence[str]) -> str:
-    """Describe the metrics by which the model or a baseline is better, or equal."""
+    """Return a sentence on the metrics by which the model is better than the baselines or not."""
     if not (won or tied or lost):
         return "There is nothing to compare on the test part."
     if won and not tied and not lost:
@@ -360,7 +361,7 @@ def _verdict(won: Sequence[str], tied: Sequence[str], lost: Sequence[str]) -> st
 
 
 def facts(values: Mapping[str, Cell]) -> Table:
-    """Make a table of names and values: settings, versions, sizes.
+    """Create a table of names and values, for example of settings or versions.
 
     >>> facts({"epochs": 60, "device": "cpu"}).rows
     (('epochs', 60), ('device', 'cpu'))
@@ -369,15 +370,15 @@ def facts(values: Mapping[str, Cell]) -> Table:
 
 
 def left_out(errors: Mapping[int, str], rows: int, *, shown: int = 20) -> tuple[str, list[Table]]:
-    """Report the rows that were left out, and the reasons.
+    """Describe the rows that were left out, with the reasons.
 
     Args:
-        errors: what is wrong, by the line of the row in its file.
-        rows: how many rows were read.
-        shown: how many of them the table lists.
+        errors: the reason for each row that was left out, by its line in the file.
+        rows: number of rows of the input.
+        shown: maximum number of rows in the table.
 
     Returns:
-        A sentence, and a table of the first of them; no table where nothing was left out.
+        A sentence, and a table of the first rows that were left out; no table if there are none.
 
     >>> left_out({7: "not a SMILES"}, 100)[0]
     'Left out: 1 of 100 rows.'
@@ -394,9 +395,9 @@ def themed(draw: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
     """Draw a figure for light and for dark pages.
 
     Args:
-        draw: draws it; its option ``dark`` says for which page.
-        alt: what it shows, in words.
-        caption: a sentence below it.
+        draw: function that draws the figure; its argument ``dark`` is True for dark pages.
+        alt: text that describes the picture.
+        caption: a sentence below the picture.
     """
     return Figure(draw(dark=False), alt, caption, draw(dark=True))
 
@@ -411,22 +412,22 @@ def part_figures(
     *,
     words: Words = TARGETS,
 ) -> dict[str, Figure]:
-    """Draw the plots of a predicted part: predictions beside labels, and calibration.
+    """Draw the plots of predictions against labels, and of the calibration, for one part.
 
     Args:
-        task: what was predicted.
-        y: measured values or classes [k, t], NaN where there is none.
-        mean: predicted values, or probabilities of class 1, [k, t].
-        std: standard deviations of predicted values [k, t]; no bars without them, and not read for
-            classes.
-        names: of the t targets, with their units.
-        reliability: of the intervals, or of the probabilities.
-        words: what these are called.
+        task: type of the predictions.
+        y: [k, t] measured values or classes, NaN for missing labels.
+        mean: [k, t] predicted values, or probabilities of class 1.
+        std: [k, t] standard deviations of the predicted values; None for no error bars. They are
+            ignored for classes.
+        names: names of the t targets, with their units.
+        reliability: calibration curve of the intervals or of the probabilities.
+        words: words for several targets and for the event of a probability.
 
     Returns:
-        Figures by file name without its ending. For numbers ``parity`` and ``residuals``, with
-        several targets ``parity-1``, ``residuals-1`` and so on, at most of the first twelve; for
-        classes ``roc`` and ``precision-recall`` of all targets together; and ``calibration``.
+        Figures by file name without its suffix. For numbers ``parity`` and ``residuals``; with
+        several targets ``parity-1``, ``residuals-1`` and so on, for at most twelve targets. For
+        classes ``roc`` and ``precision-recall`` of all targets together. For both ``calibration``.
     """
     name = names[0] if len(names) == 1 else f"{len(names)} {words.several}"
     figures: dict[str, Figure] = {}
@@ -466,7 +467,7 @@ def part_figures(
 
 
 def write_plots(folder: Path, figures: Mapping[str, Figure]) -> None:
-    """Write the figures of a report, as they are on a light page, as PNG."""
+    """Write the figures of a report as PNG files, in their version for light pages."""
     folder.mkdir(exist_ok=True)
     for name, figure in figures.items():
         (folder / f"{name}.png").write_bytes(figure.picture)

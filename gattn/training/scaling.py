@@ -1,4 +1,4 @@
-"""Standardisation of labels and features."""
+"""Means and standard deviations of columns, for the standardisation of labels and features."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ __all__ = ["moments"]
 
 
 def moments(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the mean and the standard deviation of each column without missing values.
+    """Compute the mean and the standard deviation of each column, ignoring missing values.
 
-    Both are exact to rounding for any unit and any offset: a spread of 1e-12 counts as much as one
-    of 1e12, and so does one of 1e-3 around 1e6.
+    Both are accurate to rounding for any unit and any offset, for example for standard deviations
+    of 1e-12 or 1e12, and for a standard deviation of 1e-3 around a mean of 1e6.
 
     Args:
-        values: [k, t] float64; NaN where a value is missing.
+        values: [k, t] float64; NaN for missing values.
 
     Returns:
-        Two [t] float64. The standard deviation of a constant column, whose values are all equal, is
-        1, so that dividing by it changes nothing. A column without a value has NaN and 1.
+        The means and the standard deviations, both [t] float64. The standard deviation of a column
+        of equal values is set to 1, so that dividing by it changes nothing. A column without
+        values has the mean NaN and the standard deviation 1.
 
     Example:
         >>> mean, scale = moments(torch.tensor([[1.0, 5.0], [3.0, 5.0]], dtype=torch.float64))
@@ -27,7 +28,8 @@ def moments(values: Tensor) -> tuple[Tensor, Tensor]:
         ([2.0, 5.0], [1.0, 1.0])
     """
     labelled = ~values.isnan()
-    # The mean of equal values is rounded and would differ from them; their minimum is exact.
+    # The minimum is subtracted first: the mean of equal values may differ from them by rounding,
+    # but their minimum is exact.
     lowest = values.where(labelled, torch.inf).amin(0)
     above = values - lowest
     centre = above.nanmean(0)

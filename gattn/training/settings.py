@@ -48,11 +48,12 @@ __all__ = [
 S = TypeVar("S")
 Kind = TypeVar("Kind", bound=type)
 LARGEST_SEED = 2**31 - 1
-"""Scikit-learn takes seeds below 2**32; ensembles and repeated runs count up from the first."""
+"""Largest seed of a run. Ensembles and repeated runs add small integers to the seed, and
+scikit-learn only accepts seeds below 2**32."""
 
 
 class SettingsError(ValueError):
-    """A setting is unknown, out of its range or of the wrong type; the message names it."""
+    """Raised if a setting is unknown, out of range or of the wrong type; the message names it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,13 +62,14 @@ class Setting:
 
     Attributes:
         name: the name of the field.
-        hint: its type, without the ``Annotated`` around it.
-        default: the default value, None if the setting has none.
+        hint: the type of the setting, without the ``Annotated`` around it.
+        default: the default value, or None if the setting has no default.
         description: the help text.
-        default_text: the default in words.
-        panel: the heading under which help and tables list it.
-        expected: the values that it accepts, in words.
-        flag: the names of a pair of flags, as ``--directed/--undirected``; empty by default.
+        default_text: text of the default value.
+        panel: the heading under which the help and the documentation list the setting.
+        expected: text of the accepted values, for error messages.
+        flag: names of a pair of command-line flags, for example ``--directed/--undirected``;
+            empty if the option has no such pair.
     """
 
     name: str
@@ -82,7 +84,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Base of frozen dataclasses whose values are checked when they are made."""
+    """Base class of frozen dataclasses that check their values when they are created."""
 
     panel: ClassVar[str] = "Options"
 
@@ -92,7 +94,7 @@ class Settings:
         self.check()
 
     def check(self) -> None:
-        """Check settings that depend on one another.
+        """Check settings that depend on one another; subclasses override this method.
 
         Raises:
             ValueError: two settings contradict each other; the message names both.
@@ -143,7 +145,7 @@ def fill_docstring(owner: type, kind: type) -> None:
 
 @functools.cache
 def declared(kind: type) -> dict[str, Setting]:
-    """Read the declarations of the settings in a dataclass; nested dataclasses are left out."""
+    """Return the declarations of a dataclass's settings by name, without nested dataclasses."""
     settings = {}
     for field in dataclasses.fields(kind):
         hint, meta = _without_meta(_hints(kind)[field.name])
@@ -168,7 +170,7 @@ def declared(kind: type) -> dict[str, Setting]:
 
 
 def check_value(kind: type, name: str, value: object) -> Any:
-    """Convert one value to the type of a setting.
+    """Convert one value to the type of a setting of a dataclass.
 
     Raises:
         SettingsError: the value is out of range or of the wrong type.
@@ -184,7 +186,7 @@ def read_toml(kind: type[S], path: str | os.PathLike[str]) -> S:
         path: a file that a user or :func:`write_toml` wrote.
 
     Returns:
-        The settings; a key that is not in the file has its default.
+        The settings; a setting that is not in the file has its default value.
 
     Raises:
         SettingsError: the file is not TOML, or one of its keys is unknown, missing, out of range
@@ -208,7 +210,7 @@ def write_toml(path: str | os.PathLike[str], settings: object) -> None:
     """Write settings for :func:`read_toml`, one TOML table for each nested dataclass.
 
     Args:
-        path: the file; it is replaced as a whole or not at all.
+        path: the file, which is replaced atomically.
         settings: a dataclass of numbers, texts, bools, tuples of them, and such dataclasses. A
             setting that is None is left out, so None must be its default.
 
@@ -256,12 +258,12 @@ def to_table(settings: object) -> dict[str, object]:
 
 
 def from_table(kind: type[S], table: Mapping[str, object], *, within: str = "") -> S:
-    """Make settings from a table of values.
+    """Create settings from a table of values.
 
     Args:
         kind: the dataclass.
-        table: values by name; a missing one has its default.
-        within: the name of the table, which precedes the names in errors.
+        table: values by name; a missing setting has its default value.
+        within: prefix of the settings' names in error messages, for a nested table.
 
     Returns:
         The settings.
@@ -312,12 +314,12 @@ def updated(run: S, changes: Mapping[str, object]) -> S:
 
 
 def settings_of(kind: type[S], holder: object) -> S:
-    """Make settings from the attributes of an estimator that have their names.
+    """Create settings from an estimator's attributes of the same names.
 
     Args:
-        kind: a dataclass.
-        holder: has an attribute for each field; a scalar of NumPy, as a grid search sets it, is
-            converted to Python's.
+        kind: the dataclass of the settings.
+        holder: the estimator, which has an attribute for each field. NumPy scalars, which a grid
+            search may set, are converted to Python numbers.
 
     Returns:
         The settings.
@@ -342,7 +344,7 @@ def _without_meta(hint: Any) -> tuple[Any, Meta | None]:
 
 
 def _converted(hint: Any, value: object, name: str) -> Any:
-    """Convert a value to the type of a setting; no bool counts as a number."""
+    """Convert a value to the type of a setting; a bool is not accepted as a number."""
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         if isinstance(value, hint):
             return value
@@ -379,7 +381,7 @@ def _expected(hint: Any) -> str:
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    """Values of a Literal, or of a Literal or None, in the order of their declaration."""
+    """Return the values of a Literal type, also in a union with None; empty for other types."""
     if typing.get_origin(hint) is Literal:
         return typing.get_args(hint)
     return next(filter(None, map(_choices, typing.get_args(hint))), ())
@@ -506,7 +508,7 @@ class TrainingSettings(Settings):
     ] = "32"
 
     def check(self) -> None:
-        """Check that the accelerator has the precision."""
+        """Check that the accelerator supports the precision."""
         super().check()
         if self.precision == "16-mixed" and self.accelerator == "cpu":
             raise SettingsError("precision 16-mixed needs a GPU; on a CPU use bf16-mixed")

@@ -1,11 +1,12 @@
-"""Number of threads inside one operator, chosen by the size of the operator.
+"""Choice of the number of threads inside one operator, by the size of its input.
 
-OpenMP's threads meet at a barrier at the end of every operator. If operators take microseconds, a
-second thread saves less time than the barrier costs; and if another program occupies its core, all
-threads wait for it at each barrier. So small batches are computed by one thread, and the other
-cores are left to other work.
+OpenMP's threads wait for each other at a barrier at the end of every operator. If operators take
+microseconds, a second thread saves less time than the barrier costs, and if another program
+occupies a thread's core, all threads wait for this thread at each barrier. Small batches are
+therefore computed by one thread, and the other cores are left to other work.
 
-PyTorch is imported where it is used: commands read their arguments before they need it.
+PyTorch is imported inside the functions that use it, so that a command can parse its arguments
+without waiting for the import.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ __all__ = [
 Result = TypeVar("Result")
 
 ELEMENTS = 1 << 20
-"""Elements of a feature matrix, rows times channels, that occupy one thread. A second thread pays
-for twice as many."""
+"""Number of elements of a feature matrix (rows times channels) for each thread. A second thread
+saves time from twice this number."""
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-"""Variables by which a user chooses whether idle threads of OpenMP spin or sleep."""
+"""Environment variables that define whether idle threads of OpenMP spin or sleep."""
 
 _AVAILABLE: ContextVar[int] = ContextVar("available", default=0)
 """Number of torch's threads outside of all blocks of :func:`limited_threads`; 0 outside of them."""
 _ONE: ContextVar[bool] = ContextVar("one", default=False)
-"""True where several processes or Python threads share the cores, so that each has one thread."""
+"""True if several processes or Python threads share the cores, so that each uses one thread."""
 
 
 def choose_threads(elements: int, threads: int = 0) -> int:
@@ -53,8 +54,9 @@ def choose_threads(elements: int, threads: int = 0) -> int:
         threads: number that the user chose; 0 to choose by the elements.
 
     Returns:
-        ``threads`` if it is not 0, else the number above, where torch's threads are those outside
-        of all blocks of :func:`limited_threads`. In processes that work side by side it is 1.
+        ``threads`` if it is not 0, otherwise the number above, where torch's threads are the number
+        outside of all blocks of :func:`limited_threads`. In processes that work in parallel with
+        others, the result is 1.
 
     Raises:
         ValueError: a number is negative.
@@ -76,7 +78,8 @@ def choose_threads(elements: int, threads: int = 0) -> int:
 def available_threads() -> int:
     """Return the number of torch's threads outside of all blocks of :func:`limited_threads`.
 
-    A block that uses fewer leaves cores to :class:`Background`; beside other processes it is 1.
+    A block that uses fewer threads leaves cores to :class:`Background`. In processes that work in
+    parallel with others, the result is 1.
     """
     import torch
 
@@ -85,9 +88,9 @@ def available_threads() -> int:
 
 @contextmanager
 def limited_threads(elements: int, threads: int = 0) -> Iterator[int]:
-    """Compute a block with the threads of :func:`choose_threads`, then restore torch's number.
+    """Set torch's number of threads by :func:`choose_threads` inside a block.
 
-    The number is restored after an exception, too.
+    The previous number is restored at the end, also after an exception.
 
     Args:
         elements: number of rows times number of channels of the features.
@@ -124,7 +127,7 @@ def limited_threads(elements: int, threads: int = 0) -> Iterator[int]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute a block with one thread, whatever :func:`limited_threads` inside it would choose."""
+    """Set torch's number of threads to 1 inside a block, which also limits nested blocks."""
     token = _ONE.set(True)
     try:
         with limited_threads(0):
@@ -134,7 +137,7 @@ def one_thread() -> Iterator[None]:
 
 
 def use_one_thread() -> None:
-    """Have one thread in this Python thread from now on, as in a process beside others."""
+    """Set torch's number of threads to 1 for the rest of this Python thread or process."""
     import torch
 
     _ONE.set(True)
@@ -142,11 +145,11 @@ def use_one_thread() -> None:
 
 
 def sleep_at_barriers(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Let idle threads of OpenMP sleep instead of spin, unless the user chose.
+    """Make idle threads of OpenMP sleep instead of spin, unless the user has set a variable.
 
     A spinning thread occupies a core for milliseconds after each operator. OpenMP reads the
-    variable when its library is loaded, so call this before torch is imported. Processes that this
-    one starts inherit the variable.
+    variable when its library is loaded, so call this function before torch is imported. Child
+    processes inherit the variable.
 
     Args:
         environment: the environment variables.
@@ -162,18 +165,18 @@ def sleep_at_barriers(environment: MutableMapping[str, str] = os.environ) -> Non
 
 
 class Cancelled(BaseException):
-    """The main thread does not need the result of a background computation any more."""
+    """Raised in a background computation if the main thread no longer needs the result."""
 
 
 class Background(Generic[Result]):
-    """A computation in another Python thread, with one thread inside its operators.
+    """A computation in another Python thread, whose operators use one thread.
 
-    As a context manager it ends the computation when the block ends: after an error in the block,
-    at the next call of the function that the computation got.
+    It is a context manager, which waits for the computation at the end of the block. If the block
+    ends early, for example by an error, the computation is cancelled at its next call of ``check``.
 
     Args:
-        work: computes the result. It gets a function, which it calls often: that raises
-            :class:`Cancelled` once the result is not needed any more.
+        work: a function that computes the result. Its argument ``check`` is a function that it
+            should call often and that raises :class:`Cancelled` if the result is no longer needed.
 
     Example:
         >>> with Background(lambda check: sum(range(10))) as background:
@@ -192,7 +195,7 @@ class Background(Generic[Result]):
         return self
 
     def result(self) -> Result:
-        """Wait for the result; an error of the computation is raised here."""
+        """Wait for the computation and return its result, or raise the error that it raised."""
         self._thread.join()
         if self._errors:
             raise self._errors[0]

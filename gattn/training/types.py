@@ -26,37 +26,37 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class TrainingError(RuntimeError):
-    """Training cannot begin, go on or be resumed; the message says why."""
+    """Raised if training cannot start, continue or be resumed; the message contains the reason."""
 
 
 class TensorGroup(Protocol):
-    """Several tensors that are moved and converted together, such as PyG's ``Data``."""
+    """Interface of several tensors that are moved and converted together, as PyG's ``Data``."""
 
     def to(self, device: Any, /) -> Any:
-        """Return the tensors on a device."""
+        """Move all tensors to a device, and return the group."""
         ...
 
     def apply(self, func: Callable[[Any], Any], /) -> Any:
-        """Return the results of a function of each tensor."""
+        """Apply a function to each tensor, and return the group of results."""
         ...
 
 
 class Batches(Protocol):
-    """A part of the data that gives batches: molecules, or one graph of many nodes."""
+    """Interface of a part of the data, such as molecules, from which batches are built."""
 
     def __len__(self) -> int:
-        """Count the items."""
+        """Return the number of items."""
         ...
 
     def batch(self, positions: Tensor) -> tuple[Input, Tensor]:
-        """Join some items.
+        """Combine some items into one batch.
 
         Args:
-            positions: [b] int64, from 0.
+            positions: [b] int64, the indices of the items, counted from 0.
 
         Returns:
-            The input of the network, a tensor or PyG data, and the targets [g, t], NaN
-            where the loss ignores a target.
+            The input of the network, a tensor or PyG data, and the targets [g, t]. Targets that
+            the loss should ignore are NaN.
         """
         ...
 
@@ -70,7 +70,7 @@ class LoopSettings(TrainingSettings):
         {settings}
 
     Raises:
-        ValueError: a value is out of its range; the message names it.
+        ValueError: a setting is out of its range; the message contains its name.
     """
 
     warmup: Annotated[
@@ -105,20 +105,21 @@ class LoopSettings(TrainingSettings):
 
     @property
     def validation_batch_size(self) -> int:
-        """Items in a validation batch, which needs no memory for gradients."""
+        """Number of items in a validation batch, which is larger: it has no gradients."""
         return 4 * self.batch_size
 
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """Record of an epoch. Losses are means over labels; validation uses the averaged weights.
+    """Record of an epoch. Losses are means over labels.
 
     Attributes:
-        epoch: from 0.
-        train_loss: with the weights at each step, and with dropout.
-        validation_loss: at the end of the epoch; NaN without a validation part.
-        learning_rate: at the end of the epoch.
-        seconds: duration of the epoch, with validation.
+        epoch: number of the epoch, counted from 0.
+        train_loss: training loss with dropout, with the weights at each step.
+        validation_loss: validation loss with the averaged weights at the end of the epoch; NaN
+            without a validation part.
+        learning_rate: learning rate at the end of the epoch.
+        seconds: duration of the epoch, including validation.
     """
 
     epoch: int
@@ -130,13 +131,13 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class History:
-    """Records of all epochs, and the epoch with the lowest validation loss.
+    """Records of all epochs of a training, and the epoch with the lowest validation loss.
 
     Attributes:
-        records: one for each epoch.
-        chosen: the epoch whose averaged weights the network has.
-        outputs: [epochs, n, t], the outputs of the averaged weights for the n validation items
-            after each epoch; None where the validation part is empty or larger than
+        records: the record of each epoch.
+        chosen: the epoch whose weights the network has after training.
+        outputs: [epochs, n, t], the outputs for the n validation items with the averaged weights
+            after each epoch; None if the validation part is empty or larger than
             ``LoopSettings.recorded_outputs``.
     """
 

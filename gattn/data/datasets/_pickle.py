@@ -1,9 +1,10 @@
-"""Reads the pickles of Planetoid as data: no object but arrays, sparse matrices and dicts.
+"""Safe reader of Planetoid's pickles: only arrays, sparse matrices and dicts of lists.
 
-A pickle is a program. Before it runs it is read through: it may have only the opcodes that those
-files use, and only the six names of ``NAMES``. Then Python's unpickler runs it, for which each
-name is a record of this module that keeps what it is given, so that nothing a file names is ever
-imported or called. What the records hold is checked last; SciPy is not needed.
+A pickle is a program that can call any function. This reader first checks that the program has
+only the opcodes of ``OPCODES`` and only the six global names of ``NAMES``. Python's unpickler then
+runs it, with each global name replaced by a class of this module that stores its arguments, so
+that no function of another module is imported or called. Finally the stored arguments are checked
+and converted to arrays. SciPy is not needed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LONGEST_SIDE = 2**31 - 1
 
 
 class _Record:
-    """The arguments of a call in a pickle, and the state that the object is set to."""
+    """Stores the arguments of a constructor call in a pickle, and the state of the object."""
 
     arguments: tuple[object, ...]
     state: object
@@ -59,7 +60,7 @@ class _List(_Record): ...
 
 
 class _Dict(dict[object, object]):
-    """A defaultdict of lists, of which nobody asks for a key that is not there."""
+    """Replaces ``defaultdict(list)``; missing keys are never looked up, so a dict is enough."""
 
     __slots__ = ()
 
@@ -79,7 +80,7 @@ NAMES = {
 
 
 class SparseMatrix(NamedTuple):
-    """A matrix in compressed rows: ``indptr [n + 1]``, ``indices [nnz]``, ``data [nnz]``."""
+    """A matrix in CSR format: ``indptr [n + 1]``, ``indices [nnz]``, ``data [nnz]``."""
 
     shape: tuple[int, int]
     indptr: np.ndarray
@@ -88,7 +89,7 @@ class SparseMatrix(NamedTuple):
 
 
 class PickleRefused(ValueError):
-    """A pickle that is broken, or that asks for more than the reader gives."""
+    """Raised if a pickle is damaged, or has an opcode or a global name that is not allowed."""
 
 
 def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[object, object]:
@@ -98,11 +99,11 @@ def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[object, object]:
         raw: the file's bytes.
 
     Returns:
-        What the pickle holds, checked: array lengths fit their shapes, and a sparse matrix's
-        indices lie inside it.
+        The array, matrix or dict. The lengths of arrays fit their shapes, and the indices of a
+        sparse matrix are within its shape.
 
     Raises:
-        PickleRefused: the pickle is broken or uses an opcode or a name that is not allowed.
+        PickleRefused: the pickle is damaged or uses an opcode or a name that is not allowed.
 
     >>> import pickle
     >>> read_pickle(pickle.dumps({0: [1, 2]}, protocol=2))
@@ -113,10 +114,12 @@ def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[object, object]:
     gattn.data.datasets._pickle.PickleRefused: the name 'os system' is not allowed
     """
     try:
-        with warnings.catch_warnings():  # of text with odd escapes, which is refused anyway
+        # Python warns about invalid escapes in strings; such pickles are rejected anyway.
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             _check_program(raw)
-        # Between a mark and a closing tuple, so that all that is left on the stack is seen.
+        # The program is wrapped into a MARK and a TUPLE opcode, so that its result is a tuple of
+        # all values on the stack; a valid pickle leaves exactly one.
         left = _Unpickler(io.BytesIO(b"(" + raw[:-1] + b"t."), encoding="latin1").load()
     except PickleRefused:
         raise
@@ -144,7 +147,9 @@ def _check_program(raw: bytes) -> None:
             raise PickleRefused(f"the opcode {opcode.name} is not allowed")
         if opcode.name == "GLOBAL" and argument not in NAMES:
             raise PickleRefused(f"the name {argument!r} is not allowed")
-        if opcode.name in ("BINPUT", "LONG_BINPUT"):  # the memo is as long as its last place
+        if opcode.name in ("BINPUT", "LONG_BINPUT"):
+            # The unpickler allocates memory up to the largest memo index, so indices must be
+            # consecutive.
             stored += 1
             if not isinstance(argument, int) or argument > stored:
                 raise PickleRefused(f"memo {argument} is stored where {stored} comes next")
@@ -153,7 +158,7 @@ def _check_program(raw: bytes) -> None:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Python's, for which the allowed names are the records of this module."""
+    """Unpickler that replaces the allowed global names by the classes of this module."""
 
     def find_class(self, module: str, name: str) -> type:
         if f"{module} {name}" not in NAMES:

@@ -29,31 +29,33 @@ def load_citation(
     download: bool = True,
     verify: bool = True,
 ) -> Data:
-    """Load a citation network with its public split, its features sparse.
+    """Load a citation network with sparse features and its public split.
 
-    The split is Planetoid's: the labelled papers (20 a class) train, the next 500 validate, the
-    listed 1,000 test. Edges are those of ``torch_geometric.datasets.Planetoid``: both directions,
-    no self-loop, no duplicate, ordered by destination. Papers that nothing cites and that cite
-    nothing (48 in CiteSeer) keep their place; 15 of them have no features and no label in the
-    files: their row of ``x`` is empty, their ``y`` is 0, and no mask holds them.
+    The split is Planetoid's: the training set has 20 papers of each class, the validation set the
+    next 500 papers, and the test set the 1,000 papers of ``test.index``. The edges are those of
+    ``torch_geometric.datasets.Planetoid``: both directions, no self-loops, no duplicates, ordered
+    by destination. Isolated papers (48 in CiteSeer) are included. 15 of them have no features and
+    no label in the files: their row of ``x`` is empty, their ``y`` is 0, and they are in no mask.
 
     Args:
-        name: ``"cora"``, ``"citeseer"`` or ``"pubmed"``, whatever the case.
-        root: the data folder; else ``GATTN_DATA``, else the user's cache directory. The files may
-            lie in ``<root>/planetoid/Cora/raw`` or, as torch_geometric has them, in
-            ``<root>/Cora/raw``.
-        normalize_features: divide each row of ``x`` by its sum (rows without a value stay empty).
-        download: fetch what is missing, checked against the registry's SHA-256.
-        verify: check the files that are there against it too. With ``False`` files of your own
-            in Planetoid's format are read; they are parsed as strictly.
+        name: ``"cora"``, ``"citeseer"`` or ``"pubmed"``, in upper or lower case.
+        root: the data folder. The default is the environment variable ``GATTN_DATA``, or the
+            user's cache directory if it is not set. The files may be in
+            ``<root>/planetoid/Cora/raw`` or in ``<root>/Cora/raw``, where torch_geometric puts
+            them.
+        normalize_features: divide each row of ``x`` by its sum (empty rows stay empty).
+        download: download missing files and check their SHA-256.
+        verify: also check the SHA-256 of files that are already present. ``False`` permits your
+            own files in Planetoid's format, which are parsed with the same checks.
 
     Returns:
         Data with ``x`` [n, d] float32 in ``torch.sparse_csr`` layout, ``edge_index`` [2, e] int64,
         ``y`` [n] int64, ``train_mask``, ``val_mask``, ``test_mask`` [n] bool, and ``num_classes``.
 
     Raises:
-        ValueError: no such network; a file is not the registered one; a file is broken or is a
-            pickle that asks for anything but numbers.
+        ValueError: there is no such network, a file has another SHA-256 than in the registry, a
+            file is damaged, or a pickle contains anything except arrays, sparse matrices and
+            lists of numbers.
         FileNotFoundError: a file is missing and ``download`` is false.
         OSError: the download failed.
 
@@ -114,7 +116,7 @@ def _matrix(path: Path) -> SparseMatrix:
 
 
 def _labels(path: Path) -> np.ndarray:
-    """One row a paper, one column a class, a single 1 in each row."""
+    """Read one-hot labels: one row for each paper, one column for each class."""
     labels = _read(path, np.ndarray)
     assert isinstance(labels, np.ndarray)
     if labels.ndim != 2 or labels.shape[1] == 0 or not np.isin(labels, (0, 1)).all():
@@ -161,7 +163,8 @@ def _check_sizes(
             f"{folder}: {len(y)} training rows and {PUBLIC_VALIDATION} for validation "
             f"do not fit into the {rows_of_allx} rows of allx"
         )
-    # Test papers come after allx; a few numbers between them may be unused (CiteSeer).
+    # The indices of the test papers follow the rows of allx. In CiteSeer a few indices between
+    # them are unused, so the range may be larger than the number of test papers.
     if test.min() < rows_of_allx or last - rows_of_allx >= 2 * len(test):
         raise ValueError(
             f"{folder}: test.index must number the papers that follow the {rows_of_allx} of allx; "
@@ -170,7 +173,7 @@ def _check_sizes(
 
 
 def _stack(allx: SparseMatrix, tx: SparseMatrix, test: np.ndarray, n: int) -> SparseMatrix:
-    """Put row k of ``tx`` at paper ``test[k]``, below ``allx``; papers in neither stay empty."""
+    """Stack ``allx`` and ``tx``: row k of ``tx`` becomes row ``test[k]``, other rows are empty."""
     rows = allx.shape[0]
     row = np.concatenate(
         [
@@ -190,7 +193,7 @@ def _stack(allx: SparseMatrix, tx: SparseMatrix, test: np.ndarray, n: int) -> Sp
 
 
 def _rows_to_one(matrix: SparseMatrix) -> SparseMatrix:
-    """x_ij / sum_k x_ik, where the sum is not zero."""
+    """Divide each row by its sum: x_ij / sum_k x_ik. Rows whose sum is zero stay unchanged."""
     row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     total = np.bincount(row, matrix.data, minlength=matrix.shape[0])
     total[total == 0] = 1
@@ -210,7 +213,7 @@ def _csr_tensor(matrix: SparseMatrix) -> Tensor:
 
 
 def _edge_index(path: Path, n: int) -> Tensor:
-    """Edges (paper, neighbour) without self-loops and duplicates, ordered by neighbour, paper."""
+    """Read the edges [2, e] without self-loops and duplicates, ordered by target and source."""
     graph = _read(path, dict)
     assert isinstance(graph, dict)
     lists = list(graph.values())

@@ -1,4 +1,4 @@
-"""Raw files of data sets: locate, download, verify."""
+"""Functions that locate, download and verify the raw files of data sets."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ TIMEOUT_SECONDS = 60
 
 
 def data_root(root: str | os.PathLike[str] | None = None) -> Path:
-    """Choose the folder that holds the data sets.
+    """Return the folder that contains the data sets.
 
     Args:
-        root: the folder itself; by default ``GATTN_DATA``, else a ``gattn`` folder in the user's
-            cache directory (``XDG_CACHE_HOME``, else ``~/.cache``).
+        root: the folder itself. The default is the environment variable ``GATTN_DATA``, or, if it
+            is not set, a ``gattn`` folder in the user's cache directory (``XDG_CACHE_HOME`` or
+            ``~/.cache``).
 
     Returns:
-        The folder, which need not exist yet.
+        The folder, which may not exist yet.
 
     >>> data_root("somewhere").name
     'somewhere'
@@ -44,22 +45,23 @@ def raw_files(
     download: bool = True,
     verify: bool = True,
 ) -> dict[str, Path]:
-    """Find a data set's raw files, downloading those that are missing.
+    """Locate a data set's raw files, and download missing ones.
 
     Args:
         dataset: the registry's record.
-        root: see :func:`data_root`. The files may lie in ``<root>/planetoid/Cora/raw`` or in
-            ``<root>/Cora/raw``, as torch_geometric has them.
-        download: fetch missing files; they go where the data set's other files are, else into
-            ``<root>/planetoid/Cora/raw``.
-        verify: compare every file with its SHA-256.
+        root: see :func:`data_root`. The files may be in ``<root>/planetoid/Cora/raw`` or in
+            ``<root>/Cora/raw``, where torch_geometric puts them.
+        download: download missing files to the folder of the data set's other files, or to
+            ``<root>/planetoid/Cora/raw`` if there are none.
+        verify: compare the SHA-256 of every file with the registry's.
 
     Returns:
         The path of each file, by file name.
 
     Raises:
-        FileNotFoundError: a file is missing and is not to be, or cannot be, downloaded.
-        ValueError: a file is not the registered one.
+        FileNotFoundError: a file is missing, and ``download`` is False or the data set has no
+            address for downloads.
+        ValueError: a file has another SHA-256 than in the registry.
         OSError: the download failed.
     """
     folder = _package_folder(dataset) if dataset.package else _folder(dataset, data_root(root))
@@ -125,7 +127,7 @@ def _verify(path: Path, file: DataFile) -> None:
 
 
 def _download(url: str, path: Path, file: DataFile) -> None:
-    """Download one file; it appears under its name complete and verified, or not at all."""
+    """Download one file to a temporary name, verify it, and then move it to ``path``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as temporary:
         temporary.write_bytes(_read_url(url, file.bytes))
@@ -139,7 +141,7 @@ def _download(url: str, path: Path, file: DataFile) -> None:
 
 
 def _read_url(url: str, size: int) -> bytes:
-    """Read at most one byte more than expected: a wrong answer must not fill the disk."""
+    """Read at most ``size + 1`` bytes from an address: a wrong answer must not fill memory."""
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
             return response.read(size + 1)

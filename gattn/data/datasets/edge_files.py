@@ -1,4 +1,4 @@
-"""Edges in files that may be larger than memory, as tensors that the file lies behind."""
+"""Edges in files that may be larger than memory, opened as memory-mapped tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["open_edges"]
 
 PIECE = 1 << 20
-"""How many edges of a table are in memory at once."""
+"""Number of edges of a Parquet table that are in memory at once."""
 
 INTEGERS = (np.dtype("int32"), np.dtype("int64"))
 
@@ -34,28 +34,28 @@ def open_edges(
 ) -> Tensor:
     """Open the edges of a file without reading them into memory.
 
-    ``Graph(open_edges(path), num_nodes)`` lays them out in 16 bytes an edge and holds no copy of
-    them: pages of the file come and go as the machine has room. A ``.npy`` file is itself what
-    lies behind the tensor, which does not write to it. A table is rewritten piece by piece into a
-    temporary file of 8 bytes an edge (16 where its columns are of 64 bits), which goes with the
-    tensor.
+    ``Graph(open_edges(path), num_nodes)`` computes a layout of 16 bytes for each edge and makes no
+    copy of the edges: the operating system loads pages of the file when they are needed. A
+    ``.npy`` file is mapped directly and is never written to. A table is first converted, batch by
+    batch, to a temporary file of 8 bytes for each edge (16 if a column has 64 bits), which is
+    deleted with the tensor.
 
     Args:
         path: a ``.npy`` file of a (2, e) int32 or int64 array in C order, or a ``.parquet`` or
             ``.csv`` table with a row for each edge. The nodes are numbered from 0.
-        source: the table's column of sources.
-        destination: the table's column of destinations.
-        folder: where the temporary file goes; None for the system's folder, which on some
-            machines is in memory.
+        source: the table's column of source nodes.
+        destination: the table's column of destination nodes.
+        folder: the folder for the temporary file; None for the system's temporary folder, which on
+            some machines is in memory.
 
     Returns:
         (2, e) int32 or int64 pairs.
 
     Raises:
-        ValueError: another kind of file, one that is cut short, a shape, dtype or column that does
-            not fit, or a row without a number.
-        FileNotFoundError: no such file.
-        ImportError: a table, and PyArrow is not installed.
+        ValueError: the file has another format or is truncated, its shape, dtype or columns do
+            not fit, or a row has an empty cell.
+        FileNotFoundError: the file does not exist.
+        ImportError: the file is a table, and PyArrow is not installed.
 
     >>> import numpy as np, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -74,9 +74,11 @@ def open_edges(
 
 def _from_npy(path: Path) -> Tensor:
     try:
-        # Of an array that cannot be written to, torch warns; to this one it writes in memory alone.
+        # Mode "c" is copy-on-write: torch.from_numpy warns about read-only arrays, and writes to
+        # this array change the memory but not the file.
         edges = np.lib.format.open_memmap(path, mode="c")
-    except ValueError as error:  # no such header, or less than it says
+    except ValueError as error:
+        # numpy raises this error for an invalid header and for a truncated file.
         raise ValueError(f"{path} cannot be read as a .npy file: {error}") from None
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in INTEGERS:
         raise ValueError(
@@ -89,7 +91,7 @@ def _from_npy(path: Path) -> Tensor:
 def _from_table(
     path: Path, columns: tuple[str, str], folder: str | os.PathLike[str] | None
 ) -> Tensor:
-    """The sources of a table and then its destinations, in a temporary file."""
+    """Write the sources and then the destinations of a table to a temporary file, and map it."""
     dtype, batches = _open(path, columns)
     with (
         tempfile.TemporaryFile(dir=folder) as file,
@@ -103,13 +105,13 @@ def _from_table(
                 row += batch.num_rows
         destinations.seek(0)
         shutil.copyfileobj(destinations, file)
-        if not row:  # of which nothing can be mapped
+        if not row:  # an empty file cannot be mapped
             return torch.empty(2, 0, dtype=torch.from_numpy(np.empty(0, dtype)).dtype)
         return torch.from_numpy(np.memmap(file, dtype, mode="r+", shape=(2, row)))
 
 
 def _open(path: Path, columns: tuple[str, str]) -> tuple[np.dtype, Iterator[pa.RecordBatch]]:
-    """The type that both columns fit, and the rows piece by piece."""
+    """Return the dtype that both columns fit in, and an iterator over batches of rows."""
     try:
         import pyarrow as pa
         from pyarrow import csv, parquet
@@ -143,7 +145,7 @@ def _open(path: Path, columns: tuple[str, str]) -> tuple[np.dtype, Iterator[pa.R
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Tell what PyArrow cannot read with the file's name."""
+    """Convert PyArrow's errors to a ValueError that contains the file's name."""
     import pyarrow as pa
 
     try:
@@ -153,7 +155,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _numbers(column: pa.Array, dtype: np.dtype, path: Path, name: str, row: int) -> np.ndarray:
-    """Numbers of one piece; an empty cell is an error that names its row."""
+    """Convert a column of one batch to integers; raise an error with the row of an empty cell."""
     if column.null_count:
         empty = row + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise ValueError(f"column {name!r} of {path} is empty in row {empty}, counted from 0")

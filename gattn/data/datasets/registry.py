@@ -1,4 +1,4 @@
-"""The data sets that gattn knows, as typed records read from ``datasets/registry.toml``."""
+"""Registry of the data sets that gattn can load, read from ``datasets/registry.toml``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class ReportedScore:
-    """A published result, to be read only together with its protocol and source."""
+    """A published result with the model, the evaluation protocol and the source."""
 
     model: str
     value: float
@@ -38,11 +38,12 @@ class ReportedScore:
 
 @dataclass(frozen=True)
 class DatasetRecord:
-    """The registry's record of one data set.
+    """Record of one data set in the registry: its files, task, columns and published results.
 
-    ``folder`` is where the raw files lie, below the data root, or below the installed
-    ``package`` where one is named. ``url`` is the address that each file's name is appended to,
-    empty where there is nothing to download. ``smiles`` and ``targets`` are column names.
+    ``folder`` contains the raw files. It is relative to the data root, or to the installed
+    ``package`` if that is not empty. ``url`` is the address to which each file's name is appended
+    for a download; it is empty if there is nothing to download. ``smiles`` and ``targets`` are
+    column names.
     """
 
     name: str
@@ -63,7 +64,7 @@ class DatasetRecord:
 
 
 def dataset_names() -> tuple[str, ...]:
-    """Name every registered data set, in the registry's order.
+    """Return the names of all registered data sets, in the registry's order.
 
     Returns:
         The names; never empty.
@@ -75,7 +76,7 @@ def dataset_names() -> tuple[str, ...]:
 
 
 def get_dataset(name: str) -> DatasetRecord:
-    """Look up one data set by its name, whatever its case.
+    """Look up one data set by its name, in upper or lower case.
 
     Args:
         name: for example ``"cora"`` or ``"ESOL"``.
@@ -84,7 +85,7 @@ def get_dataset(name: str) -> DatasetRecord:
         The record.
 
     Raises:
-        ValueError: no such data set; the message lists those there are.
+        ValueError: there is no such data set; the message lists all names.
 
     >>> get_dataset("ESOL").metric
     'RMSE'
@@ -102,7 +103,7 @@ def _registry() -> dict[str, DatasetRecord]:
 
 
 def _registry_text() -> str:
-    """Read the copy in the wheel, else the one in the source tree."""
+    """Read ``registry.toml`` from the installed package, or else from the source tree."""
     packaged = resources.files("gattn.data.datasets").joinpath("registry.toml")
     if packaged.is_file():
         return packaged.read_text(encoding="utf-8")

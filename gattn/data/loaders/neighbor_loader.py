@@ -1,4 +1,4 @@
-"""Batches of sampled neighbourhoods, as PyG's ``NeighborLoader`` gives them, ready to attend."""
+"""Loader of mini-batches of sampled neighbourhoods, compatible with PyG's ``NeighborLoader``."""
 
 from __future__ import annotations
 
@@ -35,53 +35,56 @@ _UNSERVED = {
     "multiprocessing_context": None,
     "timeout": 0,
 }
-"""Arguments of PyG that are taken with these values only."""
+"""Arguments of PyG's loader for which only this value, PyG's default, is accepted."""
 _WITHOUT_EFFECT = ("is_sorted", "filter_per_worker", "persistent_workers")
-"""Arguments of PyG that say how its batches are made, not what is in them."""
+"""Arguments of PyG's loader that do not change the contents of a batch and are ignored."""
 
 
 class NeighborLoader(NodeLoader):
-    r"""Batches of seeds with sampled neighbours: PyG's ``NeighborLoader`` on gattn's sampler.
+    r"""Loader of mini-batches of sampled neighbourhoods, like PyG's, with gattn's sampler.
 
-    A batch is a PyG ``Data`` with PyG's fields: those of the data for the nodes and edges of the
-    batch (``x``, ``y``, ``edge_attr``, ...), ``edge_index``, ``n_id``, ``e_id``, ``input_id``,
-    ``batch_size``, ``num_sampled_nodes`` and ``num_sampled_edges``; the seeds are its first nodes.
-    It has two more:
+    A batch is a PyG ``Data`` with the same fields as in PyG: the fields of the data for the nodes
+    and edges of the batch (``x``, ``y``, ``edge_attr``, ...), ``edge_index``, ``n_id``, ``e_id``,
+    ``input_id``, ``batch_size``, ``num_sampled_nodes`` and ``num_sampled_edges``. The seed nodes
+    are the first nodes of the batch. A batch has two further fields:
 
-    * ``layer_graphs``, a :class:`gattn.Graph` for each layer: from the nodes of so many hops to
-      those of one hop less, which are the first of them. A layer computes what is needed later,
-      and nothing else: ``x = layer((x, x[: graph.num_dst]), graph)``.
-    * ``graph``, the edges among all nodes of the batch, for models that take ``edge_index``.
+    * ``layer_graphs``, a list with one :class:`gattn.Graph` for each layer. The destinations of
+      each graph are the first ``graph.num_dst`` of its source nodes, and the source nodes of the
+      next layer's graph. Each layer therefore computes only the rows that later layers need:
+      ``x = layer((x, x[: graph.num_dst]), graph)``.
+    * ``graph``, the edges among all nodes of the batch, for models that use ``edge_index``.
 
-    Both are laid out as the batch is made: layers sort no edges, but for those that add
-    self-loops. The neighbourhoods of a batch are drawn once, as PyG draws them: all layers attend
-    to the same sample. In a ``HeteroData`` both are dictionaries by edge type.
+    The layouts of these graphs are computed with the batch, so that layers do not sort edges,
+    except layers that add self-loops. The neighbourhoods of a batch are sampled once, as in PyG:
+    all layers attend to the same sample. For ``HeteroData`` both fields are dictionaries by edge
+    type.
 
-    Batches are made in the background, by threads, since the sampler holds no lock of Python's.
-    The same seed gives the same batches with any number of them.
+    Batches are computed by background threads, because the sampler releases Python's global lock.
+    The batches depend on the seed but not on the number of threads.
 
     Args:
         data: ``Data`` or ``HeteroData`` in memory.
-        num_neighbors: edges for each node in each hop, -1 for all; by edge type where there are
-            several.
-        input_nodes: the seeds, as positions or a mask; all nodes if None. In a ``HeteroData`` a
-            node type, or a pair of the type and the seeds.
-        replace: whether an edge may be drawn again.
-        subgraph_type: ``"directional"``: a batch holds the edges that were drawn.
-        transform: what is made of each batch before it is handed out.
-        graph: the edges of the data where they are laid out already, by edge type where there are
-            several; otherwise those of ``edge_index`` or ``adj_t`` are laid out, once for each
-            tensor.
-        num_workers: threads that make batches in the background; 0 for none.
-        prefetch_factor: batches that each of them may be ahead.
-        generator: that of the order and of the samples; torch's own if None.
-        **kwargs: of torch's ``DataLoader``: ``batch_size``, ``shuffle``, ``drop_last``,
+        num_neighbors: number of sampled edges for each node in each hop, -1 for all edges; a dict
+            by edge type if there are several types.
+        input_nodes: the seed nodes, as indices or as a mask; None for all nodes. For
+            ``HeteroData`` a node type, or a pair of the type and the seed nodes.
+        replace: whether to sample with replacement.
+        subgraph_type: only ``"directional"``: a batch contains the sampled edges.
+        transform: a function that is applied to each batch.
+        graph: the data's edges as a :class:`gattn.Graph`, or a dict of graphs by edge type, if you
+            have already built them. Otherwise graphs are built from ``edge_index`` or ``adj_t``,
+            once for each tensor.
+        num_workers: number of background threads; 0 computes batches in the calling thread.
+        prefetch_factor: number of batches that each thread may compute in advance.
+        generator: generator of the order of the seed nodes and of the samples; None for torch's
+            global one.
+        **kwargs: arguments of torch's ``DataLoader``: ``batch_size``, ``shuffle``, ``drop_last``,
             ``sampler``, ``batch_sampler``, ``pin_memory``.
 
     Raises:
-        TypeError: for other data, or an argument that neither PyG nor torch has.
-        ValueError: for an argument of PyG that is not served, data without edges, seeds that are
-            no nodes, and a mask of another length.
+        TypeError: ``data`` has another type, or neither PyG nor torch has such an argument.
+        ValueError: an argument of PyG has a value that is not supported, the data has no edges, a
+            seed is not a node, or a mask has another length.
 
     Example:
         >>> import torch
@@ -124,17 +127,20 @@ class NeighborLoader(NodeLoader):
             generator=generator,
             **{name: value for name, value in kwargs.items() if name in _SERVED},
         )
-        self._transform = transform  # PyG's own would not see the graphs
+        # The transform is not passed to PyG, which would apply it before the graphs are added.
+        self._transform = transform
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches of an epoch, in order."""
+        """Yield the batches of an epoch in order."""
         first = int(torch.empty((), dtype=torch.int64).random_(2**62, generator=self.generator))
-        assert self.batch_sampler is not None  # there is none for a batch_size of None
-        tasks = zip(self.batch_sampler, itertools.count(first))  # a seed for each batch
+        # The batch sampler is None only for batch_size=None, which raises an error earlier.
+        assert self.batch_sampler is not None
+        # Every batch has its own random seed, so that threads can sample batches in any order.
+        tasks = zip(self.batch_sampler, itertools.count(first))
         return self._in_background(tasks) if self._threads else itertools.starmap(self._make, tasks)
 
     def _in_background(self, tasks: Iterator[tuple[list[int], int]]) -> Iterator[Any]:
-        """The batches of these tasks, of which a few are always under way."""
+        """Compute batches by threads, a few in advance, and yield them in order."""
         waiting: collections.deque[Future[Any]] = collections.deque()
         threads = ThreadPoolExecutor(self._threads, thread_name_prefix="NeighborLoader")
         try:
@@ -148,13 +154,14 @@ class NeighborLoader(NodeLoader):
             threads.shutdown(wait=False, cancel_futures=True)
 
     def _make(self, index: list[int], seed: int) -> Any:
-        """The batch of the seeds at these positions."""
+        """Return the batch of the seed nodes ``input_data[index]``."""
         batch = self.filter_fn(self._sampler.draw(self.input_data[index], seed))
         return batch.pin_memory() if self.pin_memory and torch.cuda.is_available() else batch
 
     def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Any:
-        """The fields of the sampled nodes and edges, and the graphs."""
-        assert out.metadata is not None  # a PyGSampler's
+        """Convert a sample to a batch with PyG's fields and gattn's graphs."""
+        # PyGSampler.draw always sets the metadata.
+        assert out.metadata is not None
         input_id, seed_time, sample = out.metadata
         out.metadata = input_id, seed_time
         batch = super().filter_fn(out)
@@ -163,7 +170,7 @@ class NeighborLoader(NodeLoader):
 
 
 def _with_mask(data: Data | HeteroData, input_nodes: Any) -> Any:
-    """The seeds as PyG takes them: any mask is a tensor, of which PyG does not ask the length."""
+    """Return the seed nodes in PyG's format; check the length of a mask, which PyG does not."""
     if isinstance(data, HeteroData):
         if input_nodes is None or isinstance(input_nodes, str):
             return input_nodes
@@ -181,8 +188,9 @@ def _checked_mask(nodes: Any, count: int) -> Any:
 
 
 def _check_arguments(subgraph_type: Any, kwargs: Mapping[str, Any]) -> None:
-    """Raise for what neither PyG nor torch has, and for what is not served."""
-    kind = str(getattr(subgraph_type, "value", subgraph_type))  # PyG has an enumeration
+    """Raise an error for unknown arguments and for values that gattn does not support."""
+    # The subgraph type may be a string or a member of PyG's enumeration SubgraphType.
+    kind = str(getattr(subgraph_type, "value", subgraph_type))
     if kind != "directional":
         raise ValueError(f"subgraph_type must be 'directional'; got {kind!r}")
     for name, value in kwargs.items():

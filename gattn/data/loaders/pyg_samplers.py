@@ -1,4 +1,4 @@
-"""gattn's samplers of neighbourhoods, as PyG's loaders call them."""
+"""Adapters that let PyG's loaders call gattn's neighbourhood samplers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ __all__ = ["PyGSampler", "add_sample", "pyg_sampler"]
 
 
 class PyGSampler(BaseSampler):
-    """A sampler of one type of edges or of several.
+    """Adapter of gattn's samplers to PyG's ``BaseSampler``, for one or several edge types.
 
-    The sample itself travels in the metadata, behind what PyG's loader reads there.
+    gattn's sample, which contains the graphs, is the last item of the output's ``metadata``, after
+    the two items that PyG's loader reads.
     """
 
     def __init__(self, sampler: NeighborSampler | TypedNeighborSampler) -> None:
         self._sampler = sampler
 
     def draw(self, inputs: NodeSamplerInput, seed: int) -> SamplerOutput | HeteroSamplerOutput:
-        """Sample around seeds, by this seed of the generator."""
+        """Sample the neighbourhoods of the input nodes with a seeded random generator."""
         if isinstance(self._sampler, NeighborSampler):
             one = self._sampler.sample(inputs.node, random_seed=seed)
             return SamplerOutput(
@@ -44,7 +45,8 @@ class PyGSampler(BaseSampler):
                 num_sampled_edges=one.num_edges,
                 metadata=(inputs.input_id, inputs.time, one),
             )
-        assert inputs.input_type is not None  # PyG's loader asks for it
+        # PyG's loader requires a node type for the seed nodes of a HeteroData.
+        assert inputs.input_type is not None
         typed = self._sampler.sample({inputs.input_type: inputs.node}, random_seed=seed)
         return HeteroSamplerOutput(
             node=typed.nodes,
@@ -59,11 +61,11 @@ class PyGSampler(BaseSampler):
     def sample_from_nodes(
         self, index: NodeSamplerInput, **kwargs: Any
     ) -> SamplerOutput | HeteroSamplerOutput:
-        """Sample by a seed of torch's own generator."""
+        """Sample the neighbourhoods of nodes with a random seed from torch's global generator."""
         return self.draw(index, int(torch.empty((), dtype=torch.int64).random_(2**62)))
 
     def sample_from_edges(self, *args: Any, **kwargs: Any) -> SamplerOutput:
-        """Refuse: the neighbourhoods of edges are not sampled."""
+        """Raise an error, because gattn has no sampler for the neighbourhoods of edges."""
         raise NotImplementedError("neighbourhoods are sampled around nodes, not around edges")
 
 
@@ -74,7 +76,7 @@ def pyg_sampler(
     *,
     replace: bool,
 ) -> PyGSampler:
-    """The sampler of the edges of some data, or of the given graphs in their place."""
+    """Create a sampler of the data's edges, or of ``graph`` if it is not None."""
     if isinstance(data, HeteroData):
         graphs = graph if graph is not None else _typed_graphs(data)
         if not isinstance(graphs, Mapping):
@@ -93,7 +95,7 @@ def pyg_sampler(
 
 
 def add_sample(batch: Any, sample: Sample | TypedSample) -> None:
-    """Give a batch its graphs, and the pairs of its edges where PyG found none to replace."""
+    """Add the graphs to a batch, and ``edge_index`` if the data had no edge tensor."""
     batch.graph, batch.layer_graphs = sample.graph, sample.layer_graphs
     if isinstance(sample, Sample):
         if "edge_index" not in batch and "adj_t" not in batch:
@@ -105,7 +107,7 @@ def add_sample(batch: Any, sample: Sample | TypedSample) -> None:
 
 
 def _graph(store: Any, size: tuple[int, int]) -> Graph:
-    """The edges of some data, laid out once for each tensor."""
+    """Return the graph of a store's ``edge_index`` or ``adj_t``; it is cached with the tensor."""
     if isinstance(store.get("adj_t"), Tensor):
         raise ValueError(
             "adj_t must be a torch_sparse.SparseTensor, of which PyG's loaders make batches; got "

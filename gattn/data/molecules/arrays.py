@@ -1,4 +1,4 @@
-"""Atoms and bonds of many molecules: three tensors of features and edges, two of pointers."""
+"""Atoms and bonds of many molecules, concatenated in tensors of features, edges and offsets."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["MoleculeArrays", "join"]
 
 @dataclass(frozen=True, eq=False)
 class MoleculeArrays:
-    """The atoms and bonds of k molecules; each numbers its atoms from 0.
+    """The atoms and bonds of k molecules; the atoms of each molecule are numbered from 0.
 
     Attributes:
-        x: [n, d] float32, the atoms.
+        x: [n, d] float32, the features of the atoms.
         edge_index: [2, e] int64, the bonds in both directions.
-        edge_attr: [e, d] float32.
+        edge_attr: [e, d] float32, the features of the edges.
         ptr: [k + 1] int64, the first atom of each molecule.
         edge_ptr: [k + 1] int64, the first edge of each molecule.
     """
@@ -32,7 +32,7 @@ class MoleculeArrays:
     edge_ptr: Tensor
 
     def one(self, i: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Copy out molecule i: ``x``, ``edge_index``, ``edge_attr``."""
+        """Return copies of ``x``, ``edge_index`` and ``edge_attr`` of molecule i."""
         first, last = self.ptr[i : i + 2].tolist()
         begin, end = self.edge_ptr[i : i + 2].tolist()
         return (
@@ -42,11 +42,11 @@ class MoleculeArrays:
         )
 
     def copy(self) -> MoleculeArrays:
-        """Copy all tensors."""
+        """Return a copy of all tensors."""
         return MoleculeArrays(*(getattr(self, field.name).clone() for field in fields(self)))
 
     def take(self, index: Tensor) -> MoleculeArrays:
-        """Copy out the molecules at these positions, in this order."""
+        """Return a copy of the molecules with these indices, in the order of the indices."""
         atoms, ptr = _ranges(self.ptr, index)
         edges, edge_ptr = _ranges(self.edge_ptr, index)
         return MoleculeArrays(
@@ -55,7 +55,11 @@ class MoleculeArrays:
 
 
 def _ranges(ptr: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """Concatenate the ranges ``ptr[i]..ptr[i + 1]`` of an index; return them and their pointers."""
+    """Concatenate the ranges ``ptr[i]..ptr[i + 1]`` for each i of ``index``.
+
+    Returns:
+        The integers of all ranges, and the offset of each range [len(index) + 1].
+    """
     length = ptr.diff()[index]
     bounds = _boundaries(length)
     within = torch.arange(int(bounds[-1])) - bounds[:-1].repeat_interleave(length)
@@ -67,7 +71,7 @@ def _boundaries(length: Tensor) -> Tensor:
 
 
 def join(graphs: Sequence[tuple[Tensor, Tensor, Tensor]]) -> MoleculeArrays:
-    """Lay molecules ``(x, edge_index, edge_attr)`` side by side."""
+    """Concatenate the tensors ``(x, edge_index, edge_attr)`` of several molecules."""
     return MoleculeArrays(
         torch.cat([torch.empty(0, len(ATOM_FEATURES)), *(x for x, _, _ in graphs)]),
         torch.cat([torch.empty(2, 0, dtype=torch.int64), *(edges for _, edges, _ in graphs)], 1),

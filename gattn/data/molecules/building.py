@@ -1,4 +1,4 @@
-"""Graphs of RDKit molecules: rows of atom and bond features, joined for many molecules."""
+"""Conversion of RDKit molecules to packed graphs with atom and bond features."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 __all__ = ["MoleculeBuilder", "PackedMolecules", "PackedRows", "Skeletons"]
 
 READ = 1024
-"""Number of molecules whose atoms and bonds are looked up together."""
+"""Number of molecules whose atom and bond features are looked up together."""
 OXYGEN = 8
 Described = TypeVar("Described")
 Kind = TypeVar("Kind", bound=Hashable)
 
 
 class PackedRows(NamedTuple):
-    """Rows with many repetitions: ``table[order]`` are all rows."""
+    """Compressed rows with repetitions: ``table`` has the distinct rows, ``table[order]`` all."""
 
     order: np.ndarray
     table: np.ndarray
 
 
 class PackedMolecules(NamedTuple):
-    """Molecules packed to a tenth of their memory, to send them between processes.
+    """Molecules in a tenth of the memory of ``Molecules``, to send them between processes.
 
     Attributes:
-        smiles: k texts.
-        rows: k numbers of rows.
-        atoms: of n atoms.
-        bonds: of b bonds.
-        ends: [b, 2] int32, the two atoms of each bond.
-        sizes: [2, k] int32, how many atoms and bonds each molecule has.
+        smiles: the SMILES of the k molecules.
+        rows: the row index of each molecule in the input.
+        atoms: the features of the n atoms.
+        bonds: the features of the b bonds.
+        ends: [b, 2] int32, the two atoms of each bond, numbered from 0 in each molecule.
+        sizes: [2, k] int32, the number of atoms and the number of bonds of each molecule.
     """
 
     smiles: list[str]
@@ -55,7 +55,7 @@ class PackedMolecules(NamedTuple):
     sizes: np.ndarray
 
     def unpack(self) -> Molecules:
-        """Expand the molecules, without targets."""
+        """Convert to ``Molecules`` without targets."""
         forth = torch.from_numpy(self.ends).long()
         edges = torch.stack([forth, forth.flip(1)], 1).reshape(-1, 2)
         ptr = torch.zeros(2, len(self.smiles) + 1, dtype=torch.int64)
@@ -76,14 +76,14 @@ class Skeletons(NamedTuple):
     """Columns of n atoms and b bonds of k molecules, from which descriptors are computed.
 
     Attributes:
-        sizes: [k, 2] int64, how many atoms and bonds each has.
-        elements: [n] int64, of each atom.
-        charges: [n] int64, formal charges.
-        degrees: [n] int64, bonds drawn.
-        environments: [n] uint64, by which an atom with its neighbours is remembered.
-        ends: [b, 2] int64, the two atoms of each bond, numbered through all molecules.
-        orders: [b] int64, RDKit's numbers of bond types.
-        in_ring: [b] bool.
+        sizes: [k, 2] int64, the number of atoms and the number of bonds of each molecule.
+        elements: [n] int64, the atomic number of each atom.
+        charges: [n] int64, the formal charge of each atom.
+        degrees: [n] int64, the number of explicit bonds of each atom.
+        environments: [n] uint64, a hash code of each atom with its neighbours.
+        ends: [b, 2] int64, the two atoms of each bond, as indices below n.
+        orders: [b] int64, RDKit's type number of each bond.
+        in_ring: [b] bool, whether each bond is in a ring.
     """
 
     sizes: np.ndarray
@@ -97,7 +97,7 @@ class Skeletons(NamedTuple):
 
 
 class MoleculeBuilder:
-    """Collects RDKit molecules one by one, and joins their graphs."""
+    """Collects RDKit molecules one by one, and concatenates their graphs."""
 
     def __init__(self) -> None:
         self._smiles: list[str] = []
@@ -110,7 +110,7 @@ class MoleculeBuilder:
         return len(self._smiles)
 
     def add(self, molecule: Mol, smiles: str, row: int = 0) -> None:
-        """Add the RDKit molecule of a SMILES, and the number of its row."""
+        """Add an RDKit molecule with its SMILES and its row index in the input."""
         self._reader.add(molecule, text_with_marks(smiles))
         self._smiles.append(smiles.strip())
         self._rows.append(row)
@@ -118,7 +118,7 @@ class MoleculeBuilder:
             self._finish()
 
     def pack(self) -> PackedMolecules:
-        """Pack the molecules that were added."""
+        """Return the added molecules in packed form."""
         graphs = self._graphs()
         return PackedMolecules(
             self._smiles,
@@ -132,10 +132,10 @@ class MoleculeBuilder:
     def skeletons(self) -> Skeletons:
         """Return the columns from which descriptors of the added molecules are computed.
 
-        An environment names the element, degree, charge, hydrogens and aromaticity of an atom, the
-        orders of its bonds, and the element, charge and aromaticity of its neighbours; of an
-        oxygen, whose kind depends on what else its carbon holds, also the neighbours' own
-        surroundings.
+        The environment of an atom is its element, degree, charge, hydrogens and aromaticity, the
+        orders of its bonds, and the element, charge and aromaticity of its neighbours. For an
+        oxygen it also includes the neighbours of its neighbours, because the type of an oxygen
+        depends on the other atoms at its carbon.
         """
         graphs = self._graphs()
         atoms, bonds, ends = graphs.atoms, graphs.bonds, graphs.ends + graphs.first_atoms()[:, None]
@@ -163,7 +163,7 @@ class MoleculeBuilder:
         self._reader = GraphReader()
 
     def _graphs(self) -> Graphs:
-        """Join the graphs of all added molecules."""
+        """Concatenate the graphs of all added molecules."""
         if len(self._reader) or not self._read:
             self._finish()
         if len(self._read) > 1:
@@ -177,6 +177,6 @@ def _pack(table: Table[Described, Kind], places: np.ndarray) -> PackedRows:
 
 
 def _codes(things: Sequence[Hashable]) -> np.ndarray:
-    """Number the distinct things in order of appearance, so that a longer list keeps its codes."""
+    """Number the distinct items in order of appearance, so that more items keep earlier codes."""
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(thing, len(numbers)) for thing in things], np.uint64)

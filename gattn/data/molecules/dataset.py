@@ -1,4 +1,4 @@
-"""Many molecules held together: a sequence of PyG ``Data`` that is selected, batched and saved."""
+"""The data set class ``Molecules``: a sequence of PyG ``Data`` that can be saved and batched."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ Positions: TypeAlias = "slice | Sequence[int] | Sequence[bool] | Tensor | np.nda
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that could not be read: its number from 0, its line in a file, and why."""
+    """A row that could not be read: its index, counted from 0, its text, the reason and the line.
+
+    ``line`` is the line number in the file; None if the row did not come from a file.
+    """
 
     row: int
     text: str
@@ -39,7 +42,7 @@ class BadRow:
 
 
 class MoleculeError(ValueError):
-    """Some rows could not be read; ``bad`` holds every one of them."""
+    """Raised if some rows could not be read; the attribute ``bad`` lists all of them."""
 
     def __init__(self, bad: Sequence[BadRow], source: str = "the list") -> None:
         self.bad = tuple(bad)
@@ -53,14 +56,15 @@ class MoleculeError(ValueError):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Molecules(Dataset["Data"]):
-    """The molecules that could be read, and a report on those that could not.
+    """A data set of molecules with their targets, and a list of the rows that could not be read.
 
-    A sequence: ``mols[0]`` is a PyG ``Data`` with ``x``, ``edge_index``, ``edge_attr``, ``smiles``
-    and, where there are targets, ``y`` [1, t]; ``mols[1:9]``, ``mols[[4, 2]]`` and ``mols[mask]``
-    are ``Molecules``. PyG's ``DataLoader`` and torch's ``random_split`` take it as it is.
+    It is a sequence: ``mols[0]`` is a PyG ``Data`` with ``x``, ``edge_index``, ``edge_attr``,
+    ``smiles`` and, if there are targets, ``y`` [1, t]; ``mols[1:9]``, ``mols[[4, 2]]`` and
+    ``mols[mask]`` are ``Molecules``. It can be passed to PyG's ``DataLoader`` and to torch's
+    ``random_split``.
 
-    A target that was not measured is NaN in ``y``. With several targets keep every molecule that
-    has one of them, and leave the gaps out of the loss::
+    A target that was not measured is NaN in ``y``. With several targets, keep every molecule that
+    has at least one of them, and exclude the missing values from the loss::
 
         mols = mols.labelled()
         batch = batch_molecules(mols[:64])
@@ -68,12 +72,12 @@ class Molecules(Dataset["Data"]):
         loss = F.binary_cross_entropy_with_logits(model(batch)[known], batch.y[known])
 
     Attributes:
-        smiles: the k texts that they were read from.
-        arrays: all atoms and bonds, side by side.
-        y: [k, t] float32; NaN where a target is missing.
-        targets: the t names of ``y``'s columns.
-        rows: the row, from 0, that each molecule came from.
-        bad: the rows left out; always empty under ``on_error="raise"``.
+        smiles: the SMILES of the k molecules.
+        arrays: the concatenated features of all atoms and bonds.
+        y: [k, t] float32; NaN for a missing target.
+        targets: the names of the t columns of ``y``.
+        rows: index of each molecule's row in the input, counted from 0.
+        bad: the rows that could not be read; always empty with ``on_error="raise"``.
     """
 
     smiles: list[str]
@@ -101,7 +105,7 @@ class Molecules(Dataset["Data"]):
     @overload
     def __getitem__(self, index: Positions) -> Molecules: ...
     def __getitem__(self, index: int | Positions) -> Data | Molecules:
-        """Give one molecule, or those at several positions in their order.
+        """Return one molecule, or the molecules of several indices in the order of the indices.
 
         >>> from gattn.data import read_smiles
         >>> mols = read_smiles(["C", "CC", "CCC"], [0.5, None, 2.0])
@@ -112,7 +116,7 @@ class Molecules(Dataset["Data"]):
         """
         positions = indices_of(index, len(self))
         if positions.dim() == 0:
-            from torch_geometric.data import Data  # takes seconds
+            from torch_geometric.data import Data  # here, because this import takes seconds
 
             i = int(positions)
             y = self.y[i : i + 1].clone() if self.targets else None
@@ -132,16 +136,16 @@ class Molecules(Dataset["Data"]):
 
     @property
     def graphs(self) -> list[Data]:
-        """Every molecule as a PyG ``Data``, made anew by each call."""
+        """All molecules as a new list of PyG ``Data``."""
         return list(self)
 
     @property
     def mask(self) -> Tensor:
-        """[k, t] bool: which targets were measured."""
+        """Mask of the measured targets: [k, t] bool."""
         return self.y.isfinite()
 
     def labelled(self) -> Molecules:
-        """Keep the molecules of which at least one target was measured; see :attr:`mask`.
+        """Select the molecules with at least one measured target; see :attr:`mask`.
 
         >>> from gattn.data import read_smiles
         >>> read_smiles(["C", "CC"], [1.5, None]).labelled().smiles
@@ -150,11 +154,11 @@ class Molecules(Dataset["Data"]):
         return self[self.mask.any(1)]
 
     def save(self, path: str | os.PathLike[str], *, made_from: str = "") -> None:
-        """Write everything to one compressed file, which holds arrays and text, and no code.
+        """Write the data set to one compact safetensors file, which contains no code.
 
         Args:
-            path: the file; one that is there is replaced at once or not at all.
-            made_from: a name or checksum of what was read, for :meth:`load` to compare.
+            path: the file; an existing file is replaced atomically.
+            made_from: a name or checksum of the source, which :meth:`load` can compare.
 
         >>> import tempfile, pathlib
         >>> from gattn.data import read_smiles
@@ -169,20 +173,19 @@ class Molecules(Dataset["Data"]):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, made_from: str | None = None) -> Molecules:
-        """Read what :meth:`save` wrote; RDKit is not needed.
+        """Read a data set that :meth:`save` wrote; RDKit is not needed.
 
         Args:
             path: the file.
-            made_from: refuse a file that was saved with another ``made_from``.
+            made_from: if not None, raise an error for a file that was saved with another value.
 
         Returns:
-            The molecules, equal to those that were saved.
+            The molecules, equal to the saved ones.
 
         Raises:
-            ValueError: no such file of molecules, or a broken one; one whose atoms and bonds are
-                described by other numbers than this version of gattn computes; one that was made
-                from something else.
-            FileNotFoundError: no such file.
+            ValueError: the file is damaged or is not a file of molecules, its atom and bond
+                features are from another version of gattn, or it has another ``made_from``.
+            FileNotFoundError: the file does not exist.
         """
         lists, arrays, y = read_store(path, made_from)
         bad = tuple(BadRow(*row) for row in lists["bad"])
@@ -191,13 +194,13 @@ class Molecules(Dataset["Data"]):
 
 
 def indices_of(index: int | Positions, count: int) -> Tensor:
-    """Convert positions to indices from 0: int64, [k], or a scalar for one position."""
+    """Convert a slice, list, mask or integer to nonnegative indices: int64 [k], or a scalar."""
     if isinstance(index, slice):
         return torch.tensor(range(count)[index], dtype=torch.int64)
     if isinstance(index, str) or not (hasattr(index, "__index__") or hasattr(index, "__len__")):
         raise TypeError(f"molecules are taken by position, slice, list or mask; got {index!r}")
     if isinstance(index, np.ndarray):
-        index = np.asarray(index, order="C")  # torch takes no negative strides
+        index = np.asarray(index, order="C")  # torch does not support negative strides
     index = torch.as_tensor(index).cpu()
     if index.dim() > 1:
         raise TypeError(f"molecules are taken by one row of positions; got shape {(*index.shape,)}")
@@ -217,34 +220,34 @@ def indices_of(index: int | Positions, count: int) -> Tensor:
 
 
 def smiles_of(molecules: Sequence[str] | Molecules) -> Sequence[str]:
-    """The texts of molecules that may have been read already."""
+    """Return the SMILES of ``Molecules``, or the list of SMILES itself."""
     if isinstance(molecules, str):
         raise ValueError(f"smiles must be a list of texts; got the one text {molecules!r}")
     return molecules.smiles if isinstance(molecules, Molecules) else molecules
 
 
 def batch_molecules(molecules: Molecules | Sequence[Data]) -> Data:
-    """Join molecules into one graph without edges between them.
+    """Combine molecules into one graph without edges between the molecules.
 
-    Faster than PyG's ``Batch`` and with the same names; nothing is padded.
+    The result has the fields of PyG's ``Batch``, but is computed faster; nothing is padded.
 
     Args:
-        molecules: g of them, as ``Molecules`` (gathered at once) or as a list of ``Data``.
+        molecules: the g molecules, as ``Molecules`` (faster) or as a list of ``Data``.
 
     Returns:
         Data with ``x``, ``edge_index`` and ``edge_attr`` of all atoms and bonds, ``batch`` [n],
-        the molecule of each atom, ``ptr`` [g + 1], where each molecule's atoms begin, and ``y``
-        [g, t] where there are targets. No molecule gives no atoms.
+        the molecule of each atom, ``ptr`` [g + 1], the index of each molecule's first atom, and
+        ``y`` [g, t] if there are targets. An empty list gives a graph without atoms.
 
     Raises:
-        TypeError: for anything but molecules.
+        TypeError: ``molecules`` contains other objects.
 
     >>> from gattn.data import smiles_to_data
     >>> batch = batch_molecules([smiles_to_data("CC"), smiles_to_data("O")])
     >>> batch.batch, batch.ptr
     (tensor([0, 0, 1]), tensor([0, 2, 3]))
     """
-    from torch_geometric.data import Data  # takes seconds
+    from torch_geometric.data import Data  # here, because this import takes seconds
 
     if isinstance(molecules, Molecules):
         arrays, y = molecules.arrays.copy(), molecules.y.clone() if molecules.targets else None

@@ -1,8 +1,9 @@
-"""Descriptors of whole molecules that RDKit computes in C++, as fast as it reads one.
+"""Descriptors of whole molecules that RDKit computes in about the time of parsing a SMILES.
 
-Left out is what costs more than that, as the paths of three and four bonds (chi, kappa), and what
-the graph's size says already. Crippen's logP and molar refractivity are sums over heavy atoms:
-with hydrogens of their own they take three times as long, and models learn the same from both.
+Slower descriptors are omitted, such as chi and kappa indices over paths of three and four bonds,
+and so are descriptors that follow from the graph's size. Crippen's logP and molar refractivity are
+summed over heavy atoms only: with explicit hydrogens they take three times as long and are equally
+useful to models.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ PROPERTIES = (
     "hallKierAlpha",
     "kappa1",
 )
-"""As RDKit's ``Properties`` names them."""
+"""Names of the descriptors that RDKit's class ``Properties`` computes."""
 
 DESCRIPTORS = (
     *PROPERTIES,
@@ -77,33 +78,33 @@ DESCRIPTORS = (
     *(f"SMR_VSA{bin}" for bin in range(1, 11)),
     *(f"PEOE_VSA{bin}" for bin in range(1, 15)),
 )
-"""The name of each column of :func:`molecule_descriptors`, most as RDKit has it.
+"""The name of each column of :func:`molecule_descriptors`, in most cases RDKit's name.
 
-Of the VSA columns each is the surface of the atoms whose share of logP, of molar refractivity or
-whose partial charge lies in one interval.
+A VSA column is the surface area of the atoms whose contribution to logP (SlogP) or to molar
+refractivity (SMR), or whose partial charge (PEOE), lies in one interval.
 """
 
 
 DONOR = "[N&!H0&v3,N&!H0&+1&v4,O&H1&+0,S&H1&+0,n&H1&+0]"
-"""The pattern of ``NumHBD``."""
+"""SMARTS pattern of the hydrogen bond donors that ``NumHBD`` counts."""
 SINGLE, TRIPLE = 1, 3
-"""RDKit's numbers of bond types."""
+"""RDKit's type numbers of single and triple bonds."""
 LOGP = (-0.4, -0.2, 0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
 REFRACTIVITY = (1.29, 1.82, 2.24, 2.45, 2.75, 3.05, 3.63, 3.8, 4.0)
-"""Bounds of the intervals that RDKit sorts atoms by, for the surfaces by logP and refractivity."""
+"""Bounds of RDKit's intervals of atomic logP and molar refractivity for the VSA descriptors."""
 
 
 def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
-    """Compute numbers that describe whole molecules, named in :data:`DESCRIPTORS`.
+    """Compute descriptors of whole molecules; their names are in :data:`DESCRIPTORS`.
 
     Args:
-        molecules: what was read, or SMILES.
+        molecules: ``Molecules`` or a list of SMILES.
 
     Returns:
-        [k, len(DESCRIPTORS)] float32, not scaled, all of them finite; no molecules give no rows.
+        [k, len(DESCRIPTORS)] float32, not scaled and finite; an empty list gives no rows.
 
     Raises:
-        ValueError: a SMILES that RDKit cannot read.
+        ValueError: RDKit cannot read a SMILES.
         ImportError: RDKit is not installed.
 
     >>> ethanol = molecule_descriptors(["CCO"])[0]
@@ -122,16 +123,19 @@ def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
 
 
 COUNTED = ("NumHeteroatoms", "NumHBD", "NumRotatableBonds")
-"""Those of :data:`DESCRIPTORS` that are counted here for many molecules at once, and not by RDKit,
-which matches a pattern for each."""
+"""Names of the descriptors that :func:`descriptor_rows` counts by array operations, which is
+faster than RDKit's substructure search in each molecule."""
 
 
 def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarray:
-    """The descriptors of many molecules, where environments of atoms are typed once.
+    """Compute the descriptors of many molecules.
+
+    Contributions of atoms, for example to logP, are computed once for each distinct environment.
 
     Args:
-        molecules: k of them.
-        skeletons: theirs, :meth:`gattn.data.molecules.building.MoleculeBuilder.skeletons`.
+        molecules: k RDKit molecules.
+        skeletons: the result of
+            :meth:`gattn.data.molecules.building.MoleculeBuilder.skeletons` for these molecules.
 
     Returns:
         [k, len(DESCRIPTORS)] float32, finite.
@@ -169,16 +173,22 @@ def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarra
 def _properties_of(molecules: Sequence[Mol], properties: Properties) -> np.ndarray:
     places = range(len(properties.GetPropertyNames()))
     values = map(properties.ComputeProperties, molecules)
-    # By place: RDKit iterates over its vectors in Python, which takes half as long as to fill them.
+    # Elements are read by index, because iteration over RDKit's vectors is slow: it takes half as
+    # long as computing the values.
     return np.array([list(map(numbers.__getitem__, places)) for numbers in values])
 
 
 MANY = 400
-"""Of more rotatable bonds RDKit is asked: it stops at 1,000 matches, two of which are one bond."""
+"""Above this number, rotatable bonds are counted by RDKit, which stops after 1,000 matches (two
+for each bond); the result for large molecules is then the same as RDKit's."""
 
 
 def _rotatable(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarray:
-    """Count single bonds in no ring between atoms that have others, and no triple bond: [k]."""
+    """Count the rotatable bonds of each molecule: [k].
+
+    A rotatable bond is a single bond outside rings. Each of its two atoms has further bonds, none
+    of them triple.
+    """
     ends, orders = skeletons.ends, skeletons.orders
     fixed = skeletons.degrees == 1
     fixed[ends[orders == TRIPLE]] = True
@@ -194,7 +204,11 @@ def _rotatable(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarray:
 def _in_intervals(
     which: np.ndarray, surface: np.ndarray, values: np.ndarray, bounds: Sequence[float], count: int
 ) -> np.ndarray:
-    """Each molecule's surface by the interval that an atom's value lies in: [count, intervals]."""
+    """Sum each molecule's atomic surface areas by interval of the atoms' values.
+
+    Returns:
+        [count, intervals] float64.
+    """
     intervals = len(bounds) + 1
     cell = which * intervals + np.searchsorted(bounds, values, side="right")
     return np.bincount(cell, surface, count * intervals).reshape(count, intervals)
@@ -202,7 +216,7 @@ def _in_intervals(
 
 @functools.cache
 def _atom_terms() -> AtomMemory:
-    """Each atom's logP, molar refractivity and surface, and whether it is a donor."""
+    """Return a cache of each atom's logP, molar refractivity, surface area and donor flag."""
     from rdkit.Chem import MolFromSmarts
     from rdkit.Chem import rdMolDescriptors as rd
 
@@ -221,7 +235,7 @@ def _atom_terms() -> AtomMemory:
 
 
 def descriptor_row(molecule: Mol) -> list[float]:
-    """The descriptors of one molecule as RDKit gives them; some may not be finite."""
+    """Compute the descriptors of one molecule by RDKit; some values may be NaN or infinite."""
     from rdkit.Chem import rdMolDescriptors as rd
 
     return [
@@ -245,8 +259,8 @@ def _shared_charges(which: np.ndarray, skeletons: Skeletons, count: int) -> np.n
 
     Args:
         which: [n], the molecule of each atom.
-        skeletons: those of the molecules.
-        count: how many molecules there are.
+        skeletons: the columns of all molecules.
+        count: number of molecules.
     """
     charged = skeletons.charges != 0
     kinds, times = np.unique(
@@ -258,21 +272,21 @@ def _shared_charges(which: np.ndarray, skeletons: Skeletons, count: int) -> np.n
 
 
 _ELEMENTS = 128
-"""More than there are elements."""
+"""Upper bound on atomic numbers, for combining a molecule's index and an element in one integer."""
 
 
 def in_settled_order(molecule: Mol) -> tuple[Mol, list[int]]:
-    """Renumber the atoms of a molecule so that its partial charges are those of every writing.
+    """Renumber atoms canonically, so that partial charges do not depend on the atoms' order.
 
-    RDKit divides a formal charge among the atoms of its element in a conjugated system. Where two
-    systems overlap, the charge that comes first in the order of the atoms decides.
+    RDKit divides a formal charge among the atoms of the same element in a conjugated system. If
+    two such systems overlap, the result depends on the order of the atoms.
 
     Args:
-        molecule: n atoms, sanitised.
+        molecule: a sanitised molecule of n atoms.
 
     Returns:
-        The molecule in an order that the text cannot change, and [n] the old number of each atom;
-        the molecule itself where no two atoms of one element are charged.
+        The molecule in canonical order, and the previous index of each atom [n]. The molecule
+        itself is returned if no two atoms of the same element are charged.
     """
     from rdkit.Chem import CanonicalRankAtoms, RenumberAtoms
 
@@ -285,9 +299,10 @@ def in_settled_order(molecule: Mol) -> tuple[Mol, list[int]]:
 
 
 def _defined(rows: np.ndarray) -> np.ndarray:
-    """Rows of descriptors in which what is undefined is 0.
+    """Replace undefined descriptors by 0.
 
-    The surface of dummy atoms alone is 0 / 0, and a metal has no partial charge.
+    For example, a surface area is 0 / 0 if all atoms are dummy atoms, and the partial charge of a
+    metal is undefined.
     """
     return np.where(np.isfinite(rows), rows, np.float32(0))
 

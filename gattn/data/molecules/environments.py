@@ -1,7 +1,7 @@
-"""An atom with its neighbours as one number, by which what RDKit says of it is remembered.
+"""Hash codes of atoms with their neighbours, and a cache of atomic properties by these codes.
 
-RDKit types atoms by a hundred patterns, which takes longer than to read the molecule. Few kinds of
-environments occur, and so each is typed once.
+RDKit assigns atom types by matching about a hundred patterns, which takes longer than parsing the
+molecule. Few distinct environments occur, so the types are computed once for each environment.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ if TYPE_CHECKING:
 __all__ = ["AtomMemory", "atom_keys", "environments"]
 
 MOST = 2**17
-"""So many environments are remembered; then all are forgotten, as memory is to be bounded."""
+"""Maximum number of cached environments. A fuller cache is cleared, which bounds its memory."""
 
 
 def environments(
     atoms: np.ndarray, seen: np.ndarray, wide: np.ndarray, bonds: np.ndarray, ends: np.ndarray
 ) -> np.ndarray:
-    """Give every atom a number that names it, its bonds and its neighbours.
+    """Compute a hash code of every atom with its bonds and its neighbours.
 
-    Two environments that differ share a number with a chance of 2^-64.
+    Two different environments have the same code with a probability of 2^-64.
 
     Args:
-        atoms: [n] uint64, codes of what an atom is.
-        seen: [n] uint64, codes of what its neighbours see of it.
-        wide: [n] bool, whose numbers name the numbers of their neighbours in place of their codes.
-        bonds: [b] uint64, codes of what a bond is.
+        atoms: [n] uint64, a code of each atom's properties.
+        seen: [n] uint64, a code of the properties that enter the codes of the atom's neighbours.
+        wide: [n] bool, True for atoms whose code also depends on the environments of their
+            neighbours.
+        bonds: [b] uint64, a code of each bond's properties.
         ends: [b, 2] int64, the two atoms of each bond.
 
     Returns:
-        [n] uint64, whatever the order of atoms and bonds.
+        [n] uint64, independent of the order of atoms and bonds.
     """
     one, other, over = ends.T.ravel(), ends.T[::-1].ravel(), np.tile(_mix(bonds), 2)
     near = _gather(atoms, seen, one, other, over)
@@ -45,15 +46,15 @@ def environments(
 
 
 def atom_keys(atoms: np.ndarray, bonds: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Give every atom a number that names it and its bonds, whatever their order.
+    """Compute a hash code of every atom with its bonds, independent of the order of the bonds.
 
     Args:
-        atoms: [n] uint64, codes of what an atom is.
-        bonds: [b] uint64, codes of what a bond is.
+        atoms: [n] uint64, a code of each atom's properties.
+        bonds: [b] uint64, a code of each bond's properties.
         ends: [b, 2] int64, the two atoms of each bond.
 
     Returns:
-        [n] uint64; two that differ share a number with a chance of 2^-64.
+        [n] uint64; different atoms have the same code with a probability of 2^-64.
     """
     total, codes = np.zeros_like(atoms), _mix(bonds)
     for end in ends.T:
@@ -64,15 +65,19 @@ def atom_keys(atoms: np.ndarray, bonds: np.ndarray, ends: np.ndarray) -> np.ndar
 def _gather(
     codes: np.ndarray, seen: np.ndarray, one: np.ndarray, other: np.ndarray, over: np.ndarray
 ) -> np.ndarray:
-    """Each atom's own code, and the sum of what it sees over its bonds."""
+    """Hash each atom's code with the sum of its neighbours' hashed codes and bonds."""
     total = np.zeros_like(codes)
-    # Three times, as code 1 over a bond of code 2 is not code 2 over a bond of code 1.
+    # The factor 3 distinguishes an atom of code 1 behind a bond of code 2 from an atom of code 2
+    # behind a bond of code 1.
     np.add.at(total, one, _mix((np.uint64(3) * _mix(seen))[other] + over))
     return _mix(np.uint64(3) * _mix(codes) + total)
 
 
 def _mix(codes: np.ndarray) -> np.ndarray:
-    """Spread 64 bits: Steele et al., "Fast splittable pseudorandom number generators" (2014)."""
+    """Hash 64-bit integers by the finaliser of SplitMix64.
+
+    Reference: Steele et al., "Fast splittable pseudorandom number generators" (2014).
+    """
     codes = codes + np.uint64(0x9E3779B97F4A7C15)
     codes = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     codes = (codes ^ (codes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -92,7 +97,7 @@ class AtomMemory:
         self._rows_by_key: dict[int, Sequence[float]] = {}
 
     def rows(self, keys: np.ndarray, molecules: Sequence[Mol], sizes: np.ndarray) -> np.ndarray:
-        """Return the numbers of all atoms of some molecules.
+        """Return the cached numbers of all atoms, and compute them for new environments.
 
         Args:
             keys: [n], the result of :func:`environments`.

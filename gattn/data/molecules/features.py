@@ -1,4 +1,4 @@
-"""Numbers that describe atoms and bonds: one-hot codes of RDKit's properties, each with "other"."""
+"""Features of atoms and bonds: one-hot codes of RDKit's properties, with a column for "other"."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORDERS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
 
 
 FEATURISER = "2"
-"""To be raised when an atom or a bond gets other numbers: files of molecules are then stale."""
+"""Version of the features. Increase it if features change, so that saved files become invalid."""
 
 
 def _names(field: str, values: Sequence[object]) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ BOND_FEATURES = (*_names("order", ORDERS), *_names("stereo", STEREOS), "conjugat
 
 @functools.cache
 def _one_hot(values: tuple[object, ...]) -> tuple[dict[object, list[float]], list[float]]:
-    """The row of each value, and the row of every other value."""
+    """Return a dict of each value's one-hot row, and the row for all other values."""
     rows = [[float(i == j) for j in range(len(values) + 1)] for i in range(len(values) + 1)]
     return dict(zip(values, rows)), rows[-1]
 
@@ -57,13 +57,13 @@ def _encode(value: object, values: tuple[object, ...]) -> list[float]:
 
 
 def atom_features(atom: Atom) -> list[float]:
-    """Describe one atom by numbers, named in :data:`ATOM_FEATURES`.
+    """Compute the features of one atom; their names are in :data:`ATOM_FEATURES`.
 
-    One-hot with a last place for "other": element, degree (bonds to other atoms of the molecule),
-    formal charge, chirality, hydrogens (those that are not atoms of the molecule), hybridisation.
-    Then aromatic, in a ring (0 or 1), and the atomic mass in units of 100 Da, which tells isotopes
-    of heavy atoms apart. The chirality is the CIP label, which does not depend on the order of
-    the atoms (:func:`gattn.data.molecules.stereo.configurations`).
+    One-hot codes, each with a last column for "other": element, degree (bonds to other atoms of
+    the molecule), formal charge, chirality, implicit hydrogens, and hybridisation. They are
+    followed by two flags, aromatic and in a ring (0 or 1), and by the atomic mass in units of
+    100 Da, which distinguishes isotopes of heavy atoms. The chirality is the CIP label, which does
+    not depend on the order of the atoms (:func:`gattn.data.molecules.stereo.configurations`).
 
     Args:
         atom: an RDKit ``Atom`` of a sanitised molecule.
@@ -81,7 +81,7 @@ def atom_features(atom: Atom) -> list[float]:
 
 
 def atom_row(atom: Atom, configuration: str) -> list[float]:
-    """Describe an atom as :func:`atom_features` does, with its configuration computed before."""
+    """Compute the features of an atom (:func:`atom_features`) with the given configuration."""
     return [
         *_encode(atom.GetSymbol(), ELEMENTS),
         *_encode(atom.GetDegree(), DEGREES),
@@ -96,10 +96,11 @@ def atom_row(atom: Atom, configuration: str) -> list[float]:
 
 
 def bond_features(bond: Bond) -> list[float]:
-    """Describe one bond by numbers, named in :data:`BOND_FEATURES`.
+    """Compute the features of one bond; their names are in :data:`BOND_FEATURES`.
 
-    One-hot with a last place for "other": order and stereo. Then conjugated and in a ring. The
-    stereo is the CIP label, as the chirality of :func:`atom_features`.
+    One-hot codes, each with a last column for "other": order and stereo. They are followed by two
+    flags: conjugated and in a ring. The stereo is the CIP label, like the chirality in
+    :func:`atom_features`.
 
     Args:
         bond: an RDKit ``Bond`` of a sanitised molecule.
@@ -116,7 +117,7 @@ def bond_features(bond: Bond) -> list[float]:
 
 
 def bond_row(bond: Bond, configuration: str) -> list[float]:
-    """Describe a bond as :func:`bond_features` does, with its configuration computed before."""
+    """Compute the features of a bond (:func:`bond_features`) with the given configuration."""
     return [
         *_encode(bond.GetBondType().name, ORDERS),
         *_encode(configuration, STEREOS),

@@ -1,4 +1,4 @@
-"""Morgan fingerprints and what is built on their Tanimoto similarity: a baseline and a graph."""
+"""Morgan fingerprints, and a ridge baseline and a graph based on their Tanimoto similarity."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ __all__ = ["morgan_fingerprints", "tanimoto", "tanimoto_neighbours", "tanimoto_r
 def morgan_fingerprints(
     molecules: Sequence[str] | Molecules, *, radius: int = 2, bits: int = 2048
 ) -> Tensor:
-    """Compute one Morgan bit vector a molecule.
+    """Compute the Morgan bit vector of each molecule.
 
     Args:
-        molecules: what was read, or SMILES.
-        radius: how many bonds an atom's environment reaches; 2 gives what is called ECFP4.
-        bits: the length, onto which the environments' hashes are folded.
+        molecules: ``Molecules`` or a list of SMILES.
+        radius: radius of the environments in bonds; 2 gives ECFP4.
+        bits: length of the vectors, to which the hashes of the environments are folded.
 
     Returns:
-        [k, bits] float32 of 0 and 1; no molecules give no rows.
+        [k, bits] float32 of 0 and 1; an empty list gives no rows.
 
     Raises:
-        ValueError: a SMILES that RDKit cannot read.
+        ValueError: RDKit cannot read a SMILES.
         ImportError: RDKit is not installed.
 
     Reference: Rogers and Hahn, Extended-Connectivity Fingerprints, J. Chem. Inf. Model. 2010
@@ -59,11 +59,11 @@ def morgan_fingerprints(
 
 
 COUNTS = 2048
-"""The length of a row of Morgan counts."""
+"""Number of columns of the Morgan count vectors."""
 
 
 class PackedCounts(NamedTuple):
-    """Sparse rows of counts.
+    """Morgan count vectors as sparse rows.
 
     Attributes:
         lengths: [k] int32, the number of entries of each row.
@@ -88,16 +88,17 @@ def count_environments(
     """Count the Morgan environments of radius 2 of every molecule, each count at most 255.
 
     Each environment is counted twice: without stereochemistry, and with the configurations of its
-    atoms (:func:`atom_codes`). Where it has none both counts are in one column. So stereoisomers
-    share the environments without configurations and differ in those around their centres, and a
-    molecule without marks is more similar to each of them than they are to one another.
+    atoms (:func:`atom_codes`). For an environment without configurations, both counts are in the
+    same column. Stereoisomers therefore share the counts without stereochemistry and differ only
+    in those around their stereo centres, and a molecule without stereo marks is more similar to
+    each stereoisomer than the stereoisomers are to one another.
 
     Args:
-        molecules: k plain molecules.
-        labels: of those that have configurations, by their position.
+        molecules: k molecules that :func:`gattn.data.molecules.plain.plain` returned.
+        labels: the configurations of molecules that have any, by the index of the molecule.
     """
     lengths, columns, counts = [], [], []
-    # One call of RDKit for all molecules takes two thirds of the time.
+    # One call of RDKit for all molecules takes two thirds of the time of separate calls.
     flat = morgan_counter().GetCountFingerprints(molecules, numThreads=1)
     for position, fingerprint in enumerate(flat):
         environments = fingerprint.GetNonzeroElements()
@@ -111,7 +112,7 @@ def count_environments(
         columns += environments.keys()
         counts += environments.values()
     factors = np.full(len(lengths), 2)
-    factors[list(labels)] = 1  # both counts are summed already
+    factors[list(labels)] = 1  # the loop above has added both counts of these rows
     totals = np.array(counts, np.int64) * factors.repeat(lengths)
     return PackedCounts(
         np.array(lengths, np.int32),
@@ -121,15 +122,15 @@ def count_environments(
 
 
 def atom_codes(molecule: Mol, labels: Configurations) -> list[int]:
-    """Name what each atom is, with its configuration and those of its double bonds.
+    """Compute atom invariants that include the configurations of atoms and double bonds.
 
     Args:
-        molecule: n atoms; :func:`gattn.data.molecules.plain.plain` gave it.
-        labels: its configurations.
+        molecule: a molecule of n atoms that :func:`gattn.data.molecules.plain.plain` returned.
+        labels: the configurations of the molecule.
 
     Returns:
-        [n] codes of 32 bits, for RDKit's generator; where no atom has a configuration these are
-        those of the generator.
+        [n] integers of 32 bits for RDKit's fingerprint generator. Without configurations they are
+        the generator's default invariants.
     """
     from rdkit.Chem.rdMolDescriptors import GetConnectivityInvariants
 
@@ -147,7 +148,7 @@ _CENTRES, _PLANES = (
     {label: place * unit for place, label in enumerate((*labels, OTHER))}
     for labels, unit in ((CHIRALITIES, 0x9E3779B1), (STEREOS, 0x85EBCA6B))
 )
-"""Numbers added to the code of an atom for each label; their bits are mixed."""
+"""Integers that are added to an atom's invariant for the label of the atom or of its bond."""
 
 
 @functools.cache
@@ -159,7 +160,7 @@ def morgan_counter() -> FingerprintGenerator64:
 
 
 def tanimoto(a: Tensor, b: Tensor) -> Tensor:
-    """Compare every row of one set of bit vectors with every row of another.
+    """Compute the Tanimoto similarity of every pair of rows of two sets of bit vectors.
 
         T_ij = |a_i and b_j| / |a_i or b_j|
 
@@ -168,7 +169,7 @@ def tanimoto(a: Tensor, b: Tensor) -> Tensor:
         b: [m, d] of 0 and 1, float.
 
     Returns:
-        [n, m] in 0..1; two vectors without a bit have similarity 0.
+        [n, m] in 0..1; the similarity of two empty vectors is 0.
 
     Raises:
         ValueError: the vectors differ in length.
@@ -184,7 +185,7 @@ def tanimoto(a: Tensor, b: Tensor) -> Tensor:
 
 
 def tanimoto_ridge(train: Tensor, y: Tensor, test: Tensor, *, ridge: float = 0.1) -> Tensor:
-    """Predict by kernel ridge regression on Tanimoto similarity: the baseline to beat.
+    """Predict a property by kernel ridge regression with Tanimoto similarity, as a baseline.
 
         y(test) = mean(y) + T(test, train) (T(train, train) + ridge I)^-1 (y - mean(y))
 
@@ -192,13 +193,13 @@ def tanimoto_ridge(train: Tensor, y: Tensor, test: Tensor, *, ridge: float = 0.1
         train: [n, d] fingerprints.
         y: [n] measured values.
         test: [m, d] fingerprints.
-        ridge: what is added to the diagonal, above 0.
+        ridge: positive number that is added to the diagonal of the kernel matrix.
 
     Returns:
-        [m] float64.
+        [m] float64, the predictions.
 
     Raises:
-        ValueError: nothing to train on, shapes that do not fit, or a ridge that is not positive.
+        ValueError: there is no training data, shapes do not fit, or ``ridge`` is not positive.
 
     Reference: Ralaivola et al., Graph kernels for chemical informatics, Neural Networks 2005
     (doi 10.1016/j.neunet.2005.07.009).
@@ -215,7 +216,7 @@ def tanimoto_ridge(train: Tensor, y: Tensor, test: Tensor, *, ridge: float = 0.1
 def tanimoto_ridges(
     train: Tensor, y: Tensor, tests: Iterable[Tensor], *, ridge: float = 0.1
 ) -> Iterator[Tensor]:
-    """Predict as :func:`tanimoto_ridge` does, one set of molecules after the other."""
+    """Yield the predictions of :func:`tanimoto_ridge` for several test sets after one fit."""
     if not ridge > 0:
         raise ValueError(f"ridge must be above 0; got {ridge}")
     if y.dim() != 1 or len(y) != len(train) or not len(y):
@@ -228,16 +229,16 @@ def tanimoto_ridges(
 
 
 def tanimoto_neighbours(fingerprints: Tensor, k: int) -> Tensor:
-    """Join every molecule with the k others most similar to it, in both directions.
+    """Connect every molecule with its k most similar molecules, by edges in both directions.
 
     Args:
         fingerprints: [n, d] of 0 and 1, float.
-        k: neighbours of each, at most n - 1 of which there are. Of equally similar ones the
-            first in the list are taken.
+        k: number of neighbours of each molecule; if it exceeds n - 1, all other molecules are
+            neighbours. Ties are resolved by the order of the rows.
 
     Returns:
-        [2, e] int64 without self-loops and duplicates, ordered by destination, then source; an
-        edge is there if either end is among the other's k nearest.
+        [2, e] int64 without self-loops and duplicates, ordered by destination, then source. There
+        is an edge if either molecule is among the k nearest of the other.
 
     Raises:
         ValueError: k is below 1.

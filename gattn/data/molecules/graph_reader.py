@@ -1,9 +1,9 @@
-"""Graphs of RDKit molecules, read for many molecules together with few calls of RDKit.
+"""Conversion of RDKit molecules to graphs, for many molecules together with few calls of RDKit.
 
-RDKit tells 32-bit invariants of all atoms of a molecule (element, charge, hydrogens, mass, rings)
-in one call; with the bonds of an atom they determine what
-:func:`~gattn.data.molecules.features.atom_features` looks at. What they leave open is read from
-single atoms, in the few molecules that have it.
+One call of RDKit returns 32-bit invariants of all atoms of a molecule (element, charge, hydrogens,
+mass, rings). Together with an atom's bonds they determine most properties that
+:func:`~gattn.data.molecules.features.atom_features` uses. The other properties (stereo, isotopes,
+unusual bonds) are read atom by atom, in the few molecules whose text has a mark of them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ __all__ = ["GraphReader", "Graphs"]
 
 
 class Graphs(NamedTuple):
-    """The graphs of some molecules, side by side.
+    """The concatenated graphs of k molecules.
 
     Attributes:
-        atoms: [n] int32, places in :data:`gattn.data.molecules.kinds.ATOMS`.
-        bonds: [b] int32, places in :data:`gattn.data.molecules.kinds.BONDS`.
-        ends: [b, 2] int32, the two atoms of each bond, which each molecule numbers from 0.
-        sizes: [k, 2] int64, how many atoms and bonds each molecule has.
+        atoms: [n] int32, the row of each atom in :data:`gattn.data.molecules.kinds.ATOMS`.
+        bonds: [b] int32, the row of each bond in :data:`gattn.data.molecules.kinds.BONDS`.
+        ends: [b, 2] int32, the two atoms of each bond, numbered from 0 in each molecule.
+        sizes: [k, 2] int64, the number of atoms and the number of bonds of each molecule.
     """
 
     atoms: np.ndarray
@@ -54,26 +54,27 @@ class Graphs(NamedTuple):
 
 
 CHIRALITY, HYBRIDISATION, AROMATIC, ISOTOPE = 1 << 32, 1 << 36, 1 << 40, 1 << 41
-"""Above the 32 bits of an invariant: what is asked of single atoms."""
+"""Bit fields of an atom's 64-bit key, above the 32 bits of RDKit's invariant."""
 CONJUGATED, ORDER, STEREO, TYPE = 2, 4, 1 << 8, 1 << 12
-"""A bond's key, whose lowest bit says that it is in a ring."""
+"""Bit fields of a bond's 64-bit key; its lowest bit is set if the bond is in a ring."""
 CENTRES, PLANES = (
     {label: code for code, label in enumerate((*labels, OTHER))}
     for labels in (CHIRALITIES, STEREOS)
 )
-"""The codes of configurations of atoms and of bonds; 0 is that of none."""
+"""Integer codes of the configurations of atoms and of bonds; the code of ``"none"`` is 0."""
 CENTRED, PLANAR = re.compile(r"[@|]"), re.compile(r"[/\\|]")
-"""A text without one of these gives no atom, or no bond, a configuration."""
+"""Patterns of SMILES that may have stereo centres, and that may have configured double bonds."""
 RARE = re.compile(r"[\[~$<>]")
-"""Of a bond that its number does not name, such as a dative one (1.0), SMILES hold one of these."""
+"""Pattern of SMILES that may have a bond whose type does not follow from its order, for example a
+dative bond, whose order is 1.0 like that of a single bond."""
 ISOTOPES = re.compile(r"\[\d")
 
 
 class GraphReader:
-    """Reads the graphs of molecules, which it holds until :meth:`finish` looks them up.
+    """Collects RDKit molecules; :meth:`finish` returns their concatenated graphs.
 
     Attributes:
-        labels: the configurations of the molecules that have some, by the number of the molecule.
+        labels: the configurations of molecules that have any, by the index of the molecule.
     """
 
     def __init__(self) -> None:
@@ -96,13 +97,16 @@ class GraphReader:
         return len(self._molecules)
 
     def add(self, molecule: Mol, smiles: str) -> None:
-        """Read the molecule that RDKit made of this SMILES."""
+        """Add an RDKit molecule and its SMILES, whose marks show which properties may occur."""
         get, invariants, rare_bond = _rdkit()
         bonds = list(map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())))
-        # RDKit takes longer to give an atom and to answer for it than for anything done here.
+        # Calls of RDKit for single atoms take most of the time of this method, so they are made
+        # only if the SMILES has a mark of stereo, isotopes or unusual bonds.
         if CENTRED.search(smiles) or PLANAR.search(smiles):
             self._note_configurations(molecule, bonds if PLANAR.search(smiles) else [])
-        if ISOTOPES.search(smiles):  # an invariant holds the mass in whole numbers
+        if ISOTOPES.search(smiles):
+            # Isotopes are recorded, because RDKit's invariant contains only the rounded atomic
+            # mass.
             self._note_isotopes(molecule)
         if RARE.search(smiles) and molecule.HasSubstructMatch(rare_bond):
             self._note_rare(molecule, bonds)
@@ -117,7 +121,7 @@ class GraphReader:
         self._molecules.append(molecule)
 
     def _note_configurations(self, molecule: Mol, bonds: list[Bond]) -> None:
-        """Label the centres of a molecule, and those of these bonds that have a configuration."""
+        """Record the configurations of a molecule's stereo centres and of the given bonds."""
         labels = configurations(molecule, bonds)
         if labels.atoms or labels.bonds:
             self.labels[len(self._molecules)] = labels
@@ -149,7 +153,7 @@ class GraphReader:
         ]
 
     def finish(self) -> Graphs:
-        """Look up the kinds of all atoms and bonds that were read."""
+        """Look up the kinds of all added atoms and bonds, and return the graphs."""
         sizes = np.array(self._sizes, np.int64).reshape(-1, 2)
         ends = np.stack([np.array(each, np.int32) for each in (self._begin, self._end)], 1)
         orders = np.array(self._orders, np.float64)
@@ -162,7 +166,8 @@ class GraphReader:
         over = ends + graphs.first_atoms()[:, None]
         _mark(atoms, self._atom_marks)
         _mark(atoms, self._aromatic_alone(orders == 1.5, over, sizes[:, 0]))
-        keys = atom_keys(atoms, bonds >> np.uint64(1), over)  # atoms know their rings
+        # The shift removes the ring bit of bonds, because the atoms' invariants contain rings.
+        keys = atom_keys(atoms, bonds >> np.uint64(1), over)
         return graphs._replace(
             atoms=ATOMS.places(keys, self._atom), bonds=BONDS.places(bonds, self._bond)
         )
@@ -170,9 +175,10 @@ class GraphReader:
     def _aromatic_alone(
         self, aromatic: np.ndarray, ends: np.ndarray, sizes: np.ndarray
     ) -> list[tuple[int, int]]:
-        """Mark the aromatic atoms of molecules of which some have no aromatic bond.
+        """Return marks for aromatic atoms, in molecules where one of them has no aromatic bond.
 
-        Such an atom lies between rings that are aromatic together, as the nitrogen of a cyclazine.
+        An example of such an atom is the central nitrogen of a cyclazine: it is shared by rings
+        that are only aromatic together.
         """
         touched = np.zeros(sizes.sum(), np.bool_)
         touched[ends[aromatic]] = True
@@ -193,14 +199,14 @@ class GraphReader:
         return self._molecules[which].GetBondWithIdx(within), self._planes.get(number, NONE)
 
     def _place(self, number: int, column: int) -> tuple[int, int]:
-        """The molecule of an atom (0) or a bond (1), and its number there."""
+        """Return the molecule of an atom (column 0) or bond (column 1), and its index there."""
         ends = np.array(self._sizes, np.int64)[:, column].cumsum()
         which = int(ends.searchsorted(number, side="right"))
         return which, number - int(ends[which]) + self._sizes[which][column]
 
 
 def _mark(keys: np.ndarray, marks: list[tuple[int, int]]) -> None:
-    """Add each mark to its key; one thing may have several."""
+    """Add marks, pairs of index and value, to the keys; an index may occur several times."""
     if marks:
         places, added = np.array(marks, np.uint64).T
         np.add.at(keys, places.astype(np.int64), added)

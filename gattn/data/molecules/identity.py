@@ -1,4 +1,4 @@
-"""The one rule for which texts are the same molecule: splits, overlaps and duplicates go by it."""
+"""Canonical text of a molecule, by which splits, overlaps and duplicates compare molecules."""
 
 from __future__ import annotations
 
@@ -16,35 +16,38 @@ if TYPE_CHECKING:
 __all__ = ["IDENTITY", "flat", "identity", "molecule_identities", "parent"]
 
 IDENTITY = "identity 2"
-"""The version of the rule, for caches."""
+"""Version of :func:`identity`; caches of identities from another version are not used."""
 
 UNSTABLE = re.compile(r":\d+\]|\[H\]|->|<-")
-"""Atom maps, hydrogens and dative bonds, by which a canonical SMILES may depend on the text."""
+"""Pattern of atom maps, explicit hydrogens and dative bonds. With these, RDKit's canonical SMILES
+may depend on the input text."""
 READINGS = 4
-"""A text is read again at most so often; of all molecules tried the second time changed nothing."""
+"""Maximum number of times that a text is parsed again until it is stable. In tests the second
+parse never changed a text."""
 METAL_STEREO = re.compile(r"@(SP|TB|OH)\d")
 AUTOMORPHISMS = 2000
-"""Bound on the atom numberings compared for one molecule; an octahedron of like ligands has 720."""
+"""Maximum number of atom numberings that are compared for one molecule; an octahedral complex of
+six equal ligands has 720."""
 
 
 def molecule_identities(molecules: Sequence[str] | Molecules) -> list[str]:
-    """Give each molecule a text that is the same for every way to write it.
+    """Return a canonical text of each molecule, which is equal for all SMILES of a molecule.
 
-    The text is RDKit's canonical SMILES with stereo, charges and isotopes, without atom map
-    numbers, written-out hydrogens, CXSMILES extensions and names. Two molecules are the same where
-    their texts are. So salts, tautomers, isotopes and stereoisomers are molecules apart, and one
-    without stereo marks is another one than each of its stereoisomers. A centre of an enhanced
-    group "and" or "or" counts as one without a mark. RDKit brings charges,
-    aromatic rings and metal bonds into one form only where its sanitisation does.
+    The text is RDKit's canonical SMILES with stereo, charges and isotopes, but without atom map
+    numbers, explicit hydrogens, CXSMILES extensions and names. Salts, tautomers, isotopes and
+    stereoisomers have different texts, and a molecule without stereo marks has another text than
+    its stereoisomers. A centre in an enhanced stereo group "and" or "or" is treated like a centre
+    without a mark. Charges, aromatic rings and metal bonds are normalised only as far as RDKit's
+    sanitisation does it.
 
     Args:
-        molecules: molecules from :func:`read_smiles` and its kin, or SMILES.
+        molecules: ``Molecules`` or a list of SMILES.
 
     Returns:
-        k texts; no molecules give none.
+        A list of k texts; an empty list for no molecules.
 
     Raises:
-        ValueError: a SMILES that cannot be read; see :func:`smiles_to_data`.
+        ValueError: a SMILES cannot be read; see :func:`smiles_to_data`.
         ImportError: RDKit is not installed.
 
     >>> molecule_identities(["OCC", "[CH3:1][CH2:2][OH:3]", "[H]OCC", "C[CH2][OH] ethanol"])
@@ -57,18 +60,18 @@ def molecule_identities(molecules: Sequence[str] | Molecules) -> list[str]:
 
 
 def identity(molecule: Mol) -> str:
-    """Give the text of one molecule; see :func:`molecule_identities`.
+    """Return the canonical text of one molecule; see :func:`molecule_identities`.
 
-    RDKit's canonical SMILES is the same for nearly all writings. What it leaves open is closed
-    here: atom maps, hydrogens and dative bonds (the text is read again until it does not change),
-    and the numbers of square and octahedral stereo, which depend on the order of equal ligands (the
-    first text of all orders is taken).
+    RDKit's canonical SMILES still depends on the input in two cases. With atom maps, explicit
+    hydrogens or dative bonds, the SMILES is parsed and written again until it is stable. The codes
+    of square planar and octahedral stereo depend on the order of equal ligands; the smallest text
+    over all orders is returned.
 
     Args:
-        molecule: RDKit's, sanitised.
+        molecule: a sanitised RDKit molecule.
 
     Returns:
-        SMILES that give the same text when they are read.
+        A SMILES; if it is parsed, the molecule has the same canonical text.
     """
     from rdkit import Chem
 
@@ -81,14 +84,14 @@ def identity(molecule: Mol) -> str:
 
 
 def _repair(molecule: Mol) -> str:
-    """The canonical SMILES of the molecule without atom maps, read again until it is stable."""
+    """Remove atom maps, then write and parse the canonical SMILES until it is stable."""
     from rdkit import Chem, rdBase
 
     with rdBase.BlockLogs():
         plain = Chem.Mol(molecule)
         for atom in plain.GetAtoms():
             atom.SetAtomMapNum(0)
-        # Reading also perceives the stereo again, which depended on the maps.
+        # Parsing the SMILES again also recomputes the stereochemistry, which may depend on maps.
         text = Chem.MolToSmiles(plain)
         for _ in range(READINGS):
             again = Chem.MolFromSmiles(text)
@@ -99,7 +102,7 @@ def _repair(molecule: Mol) -> str:
 
 
 def _first(text: str) -> str:
-    """The first of the texts that a molecule of metal stereo has, over its automorphisms."""
+    """Return the smallest SMILES over all orders of equivalent ligands of metal centres."""
     from rdkit import Chem, rdBase
 
     with rdBase.BlockLogs():
@@ -108,7 +111,7 @@ def _first(text: str) -> str:
         Chem.RemoveStereochemistry(bare)
         plan = Chem.MolFromSmiles(Chem.MolToSmiles(bare))
         orders = plan.GetSubstructMatches(bare, uniquify=False, maxMatches=AUTOMORPHISMS)
-        # An order names, for each atom of the molecule, its place in the plan.
+        # Each match lists, for every atom of the molecule, the index of its image in ``plan``.
         renumberings = (sorted(range(len(order)), key=order.__getitem__) for order in orders)
         texts = (
             Chem.MolToSmiles(Chem.RenumberAtoms(molecule, order), canonical=False)
@@ -120,18 +123,18 @@ def _first(text: str) -> str:
 CHARGED = re.compile(r"\.|[+-]\d*\]|\[(?:Li|Na|K|Rb|Cs|Mg|Ca|Ba|Ag|Zn|Al)\]")
 
 NITRO = re.compile(r"O=\[N\+\]\(\[O-\]\)|\[N\+\]\(=O\)\[O-\]")
-"""A nitro group as canonical SMILES write it: its charges are no salt's."""
+"""Pattern of a nitro group in canonical SMILES, whose charges do not indicate a salt."""
 
 
 def parent(text: str) -> str:
-    """Give the identity of a molecule's largest organic fragment, with its charges neutralised.
+    """Return the identity of a molecule's largest organic fragment with neutralised charges.
 
     Args:
-        text: an identity.
+        text: the identity of a molecule.
 
     Returns:
-        The identity of the parent; that of the molecule itself where it has no second fragment, no
-        charge and no metal, and where no fragment holds carbon.
+        The identity of the parent molecule. It is ``text`` itself if the molecule has one fragment
+        without charges and metals, or if it has no carbon.
 
     >>> parent("CC(=O)[O-].[Na+]"), parent("Cl.NCC"), parent("[Cl-].[Na+]"), parent("CCO")
     ('CC(=O)O', 'CCN', '[Cl-].[Na+]', 'CCO')
@@ -154,7 +157,7 @@ def parent(text: str) -> str:
 
 
 def flat(text: str) -> str:
-    """Give the identity of a molecule without its stereo.
+    """Return the identity of a molecule after removing its stereochemistry.
 
     >>> flat("C[C@H](N)C(=O)O"), flat("C/C=C/C"), flat("CCO")
     ('CC(N)C(=O)O', 'CC=CC', 'CCO')

@@ -1,6 +1,7 @@
-"""Tables of the kinds of atoms and bonds, each of which is described once.
+"""Tables of the distinct kinds of atoms and bonds, with their feature rows.
 
-The million atoms of HIV have some thousand kinds. An atom of a kind in the table costs one look-up.
+The features of each kind are computed once. For example, the million atoms of the data set HIV have
+a few thousand kinds; an atom of a known kind needs only one look-up.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ class BondKind(NamedTuple):
 
 
 class Table(Generic[Described, Kind]):
-    """Feature rows of the kinds seen so far.
+    """Feature rows of the kinds of atoms or bonds that have occurred so far.
 
     Args:
-        describe: returns the ``width`` numbers of a row.
-        tell: returns the properties of a kind, which ``kinds`` lists in the order of the rows.
+        describe: returns the ``width`` features of an atom or bond.
+        tell: returns the properties of an atom or bond; the attribute ``kinds`` lists them in the
+            order of the rows.
         width: number of columns.
     """
 
@@ -61,7 +63,12 @@ class Table(Generic[Described, Kind]):
         self._lock = threading.Lock()
 
     def places(self, keys: np.ndarray, find: Callable[[int], Described]) -> np.ndarray:
-        """Row of each key's kind, [n] int32; ``find`` returns an example of a new kind by index."""
+        """Return the row of each key, [n] int32, and add rows for new keys.
+
+        Args:
+            keys: [n] uint64, a code of the kind of each atom or bond.
+            find: returns the atom or bond with an index below n.
+        """
         kinds, first, which = np.unique(keys, return_index=True, return_inverse=True)
         rows = [self._places.get(kind) for kind in kinds.tolist()]
         for i, place in enumerate(rows):
@@ -78,11 +85,12 @@ class Table(Generic[Described, Kind]):
                     self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
                 self._rows[place] = self._describe(thing)
                 self.kinds.append(self._tell(thing))
-                self._places[key] = place  # last, as others look here without the lock
+                # The key is added last, because other threads look up keys without the lock.
+                self._places[key] = place
         return place
 
     def rows(self, places: np.ndarray) -> np.ndarray:
-        """Return the features of these rows."""
+        """Return the feature rows with these indices."""
         return self._rows[places]
 
 
@@ -105,8 +113,8 @@ def _bond_kind(labelled: tuple[Bond, str]) -> BondKind:
 ATOMS: Table[tuple[Atom, str], AtomKind] = Table(
     lambda labelled: atom_row(*labelled), _atom_kind, len(ATOM_FEATURES)
 )
-"""The kinds of atoms, each described from an atom and its configuration."""
+"""Features of the kinds of atoms; a kind is computed from an RDKit atom and its configuration."""
 BONDS: Table[tuple[Bond, str], BondKind] = Table(
     lambda labelled: bond_row(*labelled), _bond_kind, len(BOND_FEATURES)
 )
-"""The kinds of bonds, each described from a bond and its configuration."""
+"""Features of the kinds of bonds; a kind is computed from an RDKit bond and its configuration."""

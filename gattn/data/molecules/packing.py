@@ -1,4 +1,4 @@
-"""Inputs of models, packed to be sent between processes: small, and without torch tensors."""
+"""Packed model inputs, which are small and contain no torch tensors, to send between processes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ __all__ = ["PackedInputs", "read_packed"]
 
 
 class PackedInputs(NamedTuple):
-    """The inputs made from n SMILES; see :class:`gattn.molecules.inputs.FeaturizedSmiles`.
+    """The model inputs of n SMILES; see :class:`gattn.molecules.inputs.FeaturizedSmiles`.
 
     Attributes:
         molecules: the k valid molecules.
-        counts: counts of their Morgan environments.
+        counts: counts of the Morgan environments of the valid molecules.
         descriptors: [k, len(DESCRIPTORS)] float32.
-        errors: n texts, empty where the text could be read.
-        canonical: k texts, one a molecule (:func:`gattn.data.molecule_identities`), or none.
+        errors: the error message of each of the n SMILES; empty for valid ones.
+        canonical: the identity of each of the k molecules
+            (:func:`gattn.data.molecule_identities`), or an empty list if not requested.
     """
 
     molecules: PackedMolecules
@@ -36,14 +37,15 @@ class PackedInputs(NamedTuple):
 
 
 def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> PackedInputs:
-    """Make the inputs of SMILES in this process; each SMILES is parsed once."""
+    """Compute the model inputs of SMILES in this process; each SMILES is parsed once."""
     from rdkit import rdBase
 
     with rdBase.BlockLogs():
         parsed = [parse_or_reason(text, max_atoms) for text in smiles]
         errors = [molecule if isinstance(molecule, str) else "" for molecule in parsed]
         read = [(row, mol) for row, mol in enumerate(parsed) if not isinstance(mol, str)]
-        # One kind of work after another, so that its code and tables stay in the CPU caches.
+        # Each step runs for all molecules before the next step, so that its code and tables stay
+        # in the CPU caches.
         builder = MoleculeBuilder()
         molecules = [plain(molecule, smiles[row]) for row, molecule in read]
         for (row, _), molecule in zip(read, molecules):

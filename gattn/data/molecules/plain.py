@@ -1,4 +1,4 @@
-"""Molecules without habits of writing: hydrogens as atoms, isotopes of hydrogen, atom maps."""
+"""Removal of explicit hydrogens, isotopes of hydrogen and atom map numbers from molecules."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ if TYPE_CHECKING:
 __all__ = ["plain", "plain_atoms", "written_places"]
 
 HYDROGEN = re.compile(r"\[\d*H(?![a-z])")
-"""A hydrogen that the text has as an atom; ``[Hg]`` and ``[Ho]`` are none."""
+"""Pattern of an explicit hydrogen atom in a SMILES; ``[Hg]`` and ``[Ho]`` do not match."""
 MAPPED = re.compile(r":\d+\]")
 
 
 def plain(molecule: Mol, smiles: str) -> Mol:
-    """Give a molecule the form that models read, which has no trace of these habits of writing:
+    """Return a molecule in the form that models read, the same for different writings:
 
-    - atom map numbers, which RDKit also takes for a difference between branches of a stereo centre;
-    - hydrogens as atoms, also deuterium and tritium, and the hydrogen that a C=N bond needs to be
-      E or Z: they are counted with the atom that holds them. A hydrogen alone, in H2, or between
-      two atoms stays an atom.
+    - without atom map numbers, which RDKit also counts as a difference between the branches of a
+      stereo centre;
+    - without explicit hydrogen atoms, including deuterium, tritium and the hydrogen that defines
+      whether a C=N bond is E or Z. They are counted as hydrogens of their neighbour instead. A
+      single hydrogen atom, those of H2 and a hydrogen between two atoms remain atoms.
 
-    A configuration that a hydrogen defines keeps its label, which
-    :func:`gattn.data.molecules.stereo.configurations` reads; one that only an isotope of hydrogen
-    defines does not.
+    A configuration that is defined by a hydrogen keeps its label, which
+    :func:`gattn.data.molecules.stereo.configurations` reads. A configuration that is only defined
+    by an isotope of hydrogen loses it.
 
     Args:
-        molecule: what RDKit read; it is not changed.
-        smiles: the text, which tells of most molecules that they need no change.
+        molecule: RDKit's molecule; it is not changed.
+        smiles: the text of the molecule. Most molecules need no change, which is quickly detected
+            from the text.
 
     Returns:
         The molecule itself, or a copy with fewer atoms in the same order.
@@ -69,7 +71,7 @@ def plain(molecule: Mol, smiles: str) -> Mol:
 
 
 def plain_atoms(molecule: Mol, smiles: str) -> list[int]:
-    """Name the atoms of a molecule that :func:`plain` leaves, by their numbers in the molecule.
+    """Return the indices of a molecule's atoms that :func:`plain` does not remove.
 
     >>> from rdkit import Chem
     >>> plain_atoms(Chem.MolFromSmiles("[2H]OC"), "[2H]OC")
@@ -84,17 +86,18 @@ def plain_atoms(molecule: Mol, smiles: str) -> list[int]:
 
 
 def written_places(smiles: str, count: int) -> list[int]:
-    """Say where the text has each atom that :func:`plain` leaves, hydrogens counted as written.
+    """Return the position in the SMILES of each atom that :func:`plain` does not remove.
 
     Args:
-        smiles: a SMILES that RDKit reads; what follows it after white space is not read.
-        count: the number of atoms of the plain molecule.
+        smiles: a SMILES that RDKit can read; text after white space is ignored.
+        count: the number of atoms of the molecule that :func:`plain` returns.
 
     Returns:
-        For each atom of the plain molecule the number of atoms before it in the text.
+        For each atom of that molecule, the number of atoms before it in the text, including
+        explicit hydrogens.
 
     Raises:
-        RuntimeError: RDKit leaves another number of atoms when it reads the text step by step.
+        RuntimeError: RDKit removes another number of atoms if the molecule is not sanitised.
 
     >>> written_places("[H]OC", 2), written_places("CO", 2)
     ([1, 2], [0, 1])
@@ -121,7 +124,7 @@ _WRITTEN = "_gattn_written"
 
 
 def _removal() -> RemoveHsParameters:
-    """Return the parameters by which RDKit removes every hydrogen that another atom can count."""
+    """Return RDKit's parameters for removing explicit hydrogens, including those of C=N bonds."""
     from rdkit.Chem import RemoveHsParameters
 
     removal = RemoveHsParameters()

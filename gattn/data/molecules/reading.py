@@ -1,4 +1,4 @@
-"""Molecules from lists of SMILES, CSV files and registered data sets; bad rows are told by row."""
+"""Readers of molecules from lists of SMILES, CSV files and registered data sets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OnError = Literal["raise", "skip"]
 
 @dataclass(frozen=True)
 class _Row:
-    """A row as it came: its SMILES and targets, or what is wrong with it."""
+    """An input row: its SMILES and targets, or the reason why it cannot be used."""
 
     row: int
     line: int | None
@@ -46,21 +46,23 @@ def read_smiles(
     on_error: OnError = "raise",
     max_atoms: int = MAX_ATOMS,
 ) -> Molecules:
-    """Read a list of SMILES, with one target for each if there is one.
+    """Read a list of SMILES, optionally with one target for each.
 
     Args:
-        smiles: the texts.
-        y: one number a molecule; None and NaN mean that it was not measured.
-        on_error: ``"raise"`` reads them all and then reports every bad row in one error;
-            ``"skip"`` leaves bad rows out and reports them in ``bad``.
+        smiles: the SMILES.
+        y: one number for each molecule; None or NaN for a target that was not measured.
+        on_error: ``"raise"`` reads all rows and then reports every bad row in one error;
+            ``"skip"`` omits bad rows and lists them in the attribute ``bad`` of the result.
         max_atoms: see :func:`smiles_to_data`.
 
     Returns:
-        The molecules; an empty list gives none.
+        The molecules; an empty list gives an empty data set.
 
     Raises:
-        MoleculeError: bad rows under ``on_error="raise"``; its ``bad`` lists them.
-        ValueError: as many targets as molecules are needed; no such ``on_error``.
+        MoleculeError: there are bad rows and ``on_error`` is ``"raise"``; its attribute ``bad``
+            lists them.
+        ValueError: the number of targets is not the number of SMILES, or ``on_error`` has another
+            value.
 
     >>> found = read_smiles(["CCO", "C1CC", "CN(C)(C)(C)C"], on_error="skip")
     >>> len(found), [bad.row for bad in found.bad]
@@ -80,7 +82,7 @@ def read_smiles(
 
 
 def _target(value: object, row: int) -> float:
-    """The number that was measured of a molecule; a text is read as a cell of a table is."""
+    """Convert a target to a number; None becomes NaN, and text is parsed like a table's cell."""
     if value is None:
         return math.nan
     try:
@@ -103,30 +105,31 @@ def read_csv(
 ) -> Molecules:
     """Read molecules from a CSV file with a header line.
 
-    Cells are separated by the one of comma, semicolon, tab and ``|`` that gives the header the
-    columns asked for. Decimals have a point. A target cell that is empty, or ``NA``, ``N/A``,
-    ``NaN``, ``None`` or ``null``, was not measured and becomes NaN. Blank lines are not rows. _Row
-    numbers count from 0 below the header; the line is the one in the file.
+    The separator is the first of comma, semicolon, tab and ``|`` with which the header contains
+    the requested columns. The decimal sign is a point. A target cell that is empty, or ``NA``,
+    ``N/A``, ``NaN``, ``None`` or ``null``, becomes NaN. Blank lines are ignored. Rows are counted
+    from 0 below the header; errors also contain the line number in the file.
 
     Args:
         path: the file, UTF-8, or UTF-16 with a byte order mark.
         smiles: the column of SMILES.
-        targets: the columns of numbers to predict, a list even if there is one.
-        on_error: what to do about a bad SMILES, a row with too few or too many cells, and a
-            target that is no finite number; see :func:`read_smiles`.
+        targets: the columns of the numbers to predict; a list, even of one column.
+        on_error: treatment of an invalid SMILES, of a row with too few or too many cells, and of
+            a target that is not a finite number; see :func:`read_smiles`.
         max_atoms: see :func:`smiles_to_data`.
-        cache: a file to keep the molecules in, written by :meth:`Molecules.save`. It is read in
-            place of parsing where it was made from the same bytes, columns and ``max_atoms`` with
-            the same RDKit and the same features, and made anew where it was not.
+        cache: a file for the parsed molecules, written by :meth:`Molecules.save`. The file is read
+            instead of parsing if the content of ``path``, the columns, ``max_atoms``, the version
+            of RDKit and the version of the features are unchanged. Otherwise it is replaced.
 
     Returns:
         The molecules with ``y`` [k, t].
 
     Raises:
-        MoleculeError: bad rows under ``on_error="raise"``.
-        ValueError: no header, a column that is missing or there twice, broken quoting, a file
-            that is no such text; a ``cache`` that holds something else, which is left alone.
-        FileNotFoundError: no such file.
+        MoleculeError: there are bad rows and ``on_error`` is ``"raise"``.
+        ValueError: the header is missing, a column is missing or occurs twice, the quoting is
+            invalid, the file is not such text, or ``cache`` is another kind of file, which is not
+            changed.
+        FileNotFoundError: the file does not exist.
         ImportError: RDKit is not installed.
 
     >>> import tempfile, pathlib
@@ -161,23 +164,25 @@ def load_molecules(
 
     Args:
         name: for example ``"esol"``; :func:`gattn.data.dataset_names` lists them.
-            ``"chembl2321810"`` lies inside the rdkit package and needs no download.
-        root: the data folder; else ``GATTN_DATA``, else the user's cache directory. The file may
-            lie in ``<root>/moleculenet/esol/raw`` or, as torch_geometric has it, in
-            ``<root>/esol/raw``.
-        on_error: see :func:`read_smiles`; some data sets have molecules that RDKit refuses.
+            ``"chembl2321810"`` is part of the rdkit package and needs no download.
+        root: the data folder. The default is the environment variable ``GATTN_DATA``, or the
+            user's cache directory if it is not set. The file may be in
+            ``<root>/moleculenet/esol/raw`` or in ``<root>/esol/raw``, where torch_geometric puts
+            it.
+        on_error: see :func:`read_smiles`; RDKit cannot read all molecules of some data sets.
         max_atoms: see :func:`smiles_to_data`.
-        cache: see :func:`read_csv`; worth it for the 41,127 molecules of ``"hiv"``.
-        download: fetch what is missing, checked against the registry's SHA-256.
-        verify: check the files that are there against it too.
+        cache: see :func:`read_csv`; useful for large data sets such as ``"hiv"`` with its 41,127
+            molecules.
+        download: download missing files and check their SHA-256.
+        verify: also check the SHA-256 of files that are already present.
 
     Returns:
         The molecules with the registry's targets.
 
     Raises:
-        MoleculeError: bad rows under ``on_error="raise"``.
-        ValueError: no such data set, or a file that is not the registered one.
-        FileNotFoundError: a file is missing and ``download`` is false, or rdkit was built without
+        MoleculeError: there are bad rows and ``on_error`` is ``"raise"``.
+        ValueError: there is no such data set, or a file has another SHA-256 than in the registry.
+        FileNotFoundError: a file is missing and ``download`` is False, or rdkit was built without
             its Contrib folder.
         OSError: the download failed.
 
@@ -187,7 +192,7 @@ def load_molecules(
     record = get_dataset(name)
     if record.kind != "molecules":
         raise ValueError(f"{record.name!r} holds no molecules; load it with load_citation")
-    need_rdkit()  # before anything is downloaded
+    need_rdkit()  # raises before a download, which would be useless without RDKit
     paths = list(raw_files(record, root, download=download, verify=verify).values())
     if record.package:
 
@@ -214,7 +219,7 @@ def _cached(
     max_atoms: int,
     cache: str | os.PathLike[str] | None,
 ) -> Molecules:
-    """Read the cache, or parse and write it; without one, parse."""
+    """Read molecules from the cache if it is valid; otherwise parse the rows and write it."""
     _check_options(on_error, max_atoms)
     if cache is None:
         return _featurise(rows(), targets, on_error, max_atoms, str(paths[0]))
@@ -234,7 +239,7 @@ def _cached(
 
 
 def _csv_rows(table: Table, smiles: str, targets: tuple[str, ...]) -> Iterator[_Row]:
-    """Every row below the header."""
+    """Read the SMILES and the targets of every row below the header."""
     place, places = table.place(smiles), [table.place(target) for target in targets]
     for number, row in enumerate(table.rows()):
         text, values, problem = row.cells[place], [], row.problem
@@ -250,7 +255,7 @@ def _csv_rows(table: Table, smiles: str, targets: tuple[str, ...]) -> Iterator[_
 
 
 def _shown(cell: str) -> str:
-    """A cell with the pattern that it has, where that is not just any text."""
+    """Quote a cell for an error message, followed by a description of its pattern, if known."""
     pattern = read_numbers([cell]).recognised()
     return repr(cell) + "".join(f", which {WORDS[one.kind][0]}" for one in pattern)
 
@@ -279,7 +284,7 @@ def _check_options(on_error: OnError, max_atoms: int) -> None:
 
 
 def _with_progress(rows: list[_Row]) -> Iterable[_Row]:
-    """Draw a bar on a terminal, once reading has taken two seconds."""
+    """Show a progress bar on a terminal if reading takes more than two seconds."""
     from tqdm import tqdm
 
     return tqdm(rows, "reading molecules", unit="", delay=2, leave=False, disable=None)

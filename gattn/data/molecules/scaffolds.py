@@ -17,27 +17,28 @@ __all__ = ["murcko_scaffold", "scaffold_split"]
 def scaffold_split(
     molecules: Sequence[str] | Molecules, *, fractions: tuple[float, float, float] = EIGHT_ONE_ONE
 ) -> Split:
-    """Split so that no Bemis-Murcko scaffold is in two parts; nothing is drawn at random.
+    """Split molecules by Bemis-Murcko scaffold, so that no scaffold is in two parts.
 
-    Protocol "scaffold 8:1:1". Molecules are grouped by scaffold (ring systems and the chains
-    between them, without stereo; molecules without a ring form one group). Groups are taken from
-    the largest to the smallest, of equal ones that first whose first molecule comes last, and each
-    goes whole into the training part while that has room, else into validation while the two have,
-    else into test: DeepChem's convention, which most published scores by scaffold follow. So the
-    test part holds the rare scaffolds: scores are worse than on a random split, and not comparable
-    with it.
+    The split is deterministic, and its protocol is "scaffold 8:1:1". Molecules are grouped by
+    scaffold (ring systems and the chains between them, without stereo); molecules without a ring
+    form one group. The groups are assigned as a whole, in descending order of size; groups of
+    equal size are ordered by their first molecule, the last one first. A group is added to the
+    training part if it fits there, else to the validation part if it fits into the two parts
+    together, else to the test part. This is DeepChem's convention, which most published results
+    follow. The test part therefore contains the rare scaffolds, and scores are worse than with a
+    random split and cannot be compared with it.
 
     Args:
-        molecules: what was read, or SMILES.
-        fractions: of train, val and test, adding up to 1; the most that the first two may hold.
+        molecules: ``Molecules`` or a list of SMILES.
+        fractions: fractions of train, val and test, which add up to 1; the first two are maxima.
 
     Returns:
-        The split, each part in ascending order. Where one scaffold (or no ring at all) is that of
-        more molecules than train and val may hold, they are the test part; a warning says so where
-        others are left.
+        The split, each part in ascending order. If one group has more molecules than the training
+        and validation parts may contain together, it is in the test part, and a warning says so
+        if there are other molecules.
 
     Raises:
-        ValueError: a SMILES that RDKit cannot read, or fractions that are no fractions.
+        ValueError: RDKit cannot read a SMILES, or the fractions are invalid.
         ImportError: RDKit is not installed.
 
     Reference: Bemis and Murcko, The Properties of Known Drugs. 1. Molecular Frameworks, J. Med.
@@ -77,7 +78,7 @@ def scaffold_split(
 
 
 def murcko_scaffold(smiles: str) -> str:
-    """The Bemis-Murcko scaffold of a molecule as canonical SMILES, empty without a ring.
+    """Return a molecule's Bemis-Murcko scaffold as canonical SMILES, or "" if it has no ring.
 
     >>> murcko_scaffold("CCc1ccccc1")
     'c1ccccc1'

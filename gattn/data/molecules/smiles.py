@@ -1,4 +1,4 @@
-"""One molecule from its SMILES: nodes are heavy atoms, every bond is an edge in both directions."""
+"""Conversion of one SMILES to a graph with heavy atoms as nodes and two edges for each bond."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ __all__ = [
 
 MAX_ATOMS = 1000
 READER = "SMILES 2"
-"""The version of what is read from a cell, for caches: atom maps, CXSMILES and names since 2."""
+"""Version of the parsing of a cell. Caches from another version are not used. Version 2 added atom
+maps, CXSMILES extensions and names."""
 
 
 def smiles_to_data(smiles: str, *, max_atoms: int = MAX_ATOMS) -> Data:
-    """Read one SMILES.
+    """Convert one SMILES to a graph.
 
     Args:
-        smiles: the text. A CXSMILES extension (``|...|``) behind the SMILES is read and a name is
-            dropped, as are atom map numbers and the white space around it all. A second SMILES is
-            an error.
-        max_atoms: refuse larger molecules, whose cost nobody asked for.
+        smiles: the text. A CXSMILES extension (``|...|``) after the SMILES is parsed. A name, atom
+            map numbers and surrounding white space are ignored. A second SMILES is an error.
+        max_atoms: raise an error for larger molecules, which would take much time and memory.
 
     Returns:
         Data of n >= 1 atoms and e/2 bonds: ``x`` [n, len(ATOM_FEATURES)] float32; ``edge_index``
-        [2, e] int64, where bond k is edges 2k (as drawn) and 2k + 1 (the other way), and (2, 0)
-        for a single atom; ``edge_attr`` [e, len(BOND_FEATURES)] float32; ``smiles``.
+        [2, e] int64, where bond k becomes the edges 2k (in RDKit's direction) and 2k + 1 (the
+        reverse), of shape (2, 0) for a single atom; ``edge_attr`` [e, len(BOND_FEATURES)]
+        float32; ``smiles``.
 
     Raises:
-        ValueError: not a molecule, an empty one, or too large a one.
+        ValueError: the text is not a molecule, or the molecule is empty or too large.
         ImportError: RDKit is not installed.
 
     >>> smiles_to_data("c1ccccc1")
@@ -59,24 +60,25 @@ def smiles_to_data(smiles: str, *, max_atoms: int = MAX_ATOMS) -> Data:
 
 
 def need_rdkit() -> None:
-    """Raise ImportError, which names the extra, if RDKit is not installed."""
+    """Raise an ImportError with installation advice if RDKit is not installed."""
     if importlib.util.find_spec("rdkit") is None:
         raise ImportError('molecules need RDKit: pip install "gattn[molecules]"')
 
 
 def parse_smiles(smiles: str, max_atoms: int) -> Mol:
-    """Read the molecule of a cell, sanitised and without atom map numbers.
+    """Parse a cell to a sanitised molecule without atom map numbers.
 
     Args:
-        smiles: a SMILES, and behind it perhaps a CXSMILES extension and a name, which is dropped.
-        max_atoms: larger molecules are refused.
+        smiles: a SMILES, optionally followed by a CXSMILES extension and a name, which is ignored.
+        max_atoms: raise an error for larger molecules.
 
     Returns:
         RDKit's molecule; its atoms are in the order of the text.
 
     Raises:
-        ValueError: the text is no SMILES, and the message says what it looks like; it holds a
-            second SMILES; its extension describes no single molecule; it is empty or too large.
+        ValueError: the text is not SMILES (the message contains a guess of what it is) or contains
+            a second SMILES, its extension describes more than one molecule, or the molecule is
+            empty or too large.
         ImportError: RDKit is not installed.
 
     >>> parse_smiles("[CH3:1][OH:2] methanol", 10).GetNumAtoms()
@@ -90,7 +92,8 @@ def parse_smiles(smiles: str, max_atoms: int) -> Mol:
     text = strip_blanks(smiles)
     if not text:
         raise ValueError("the SMILES is empty")
-    # Do not parse what cannot pass: the time that RDKit takes grows with the square of its rings.
+    # A text that is too long is rejected before parsing, because RDKit's time grows with the
+    # square of the number of rings.
     if len(text) > max_atoms:
         _check_length(re.split(r"[ \t]", text, maxsplit=1)[0], max_atoms)
     with rdBase.BlockLogs():
@@ -108,10 +111,10 @@ def parse_smiles(smiles: str, max_atoms: int) -> Mol:
 
 
 def parse_any_size(smiles: str) -> Mol:
-    """Read the molecule of a cell as :func:`parse_smiles` does, however large it is.
+    """Parse a cell like :func:`parse_smiles`, but without a limit on the number of atoms.
 
     Raises:
-        ValueError: the text cannot be read; the message holds the text and the reason.
+        ValueError: the text cannot be parsed; the message contains the text and the reason.
     """
     try:
         return parse_smiles(smiles, max(len(smiles), 1))
@@ -120,7 +123,7 @@ def parse_any_size(smiles: str) -> Mol:
 
 
 def _parse(core: str, extension: str, text: str) -> Mol:
-    """RDKit's molecule of a SMILES and its extension, or an error that says what is wrong."""
+    """Parse a SMILES and its extension by RDKit; raise an error with the reason if it fails."""
     from rdkit import Chem
 
     try:
@@ -129,13 +132,14 @@ def _parse(core: str, extension: str, text: str) -> Mol:
             return _without_doubt(molecule) if extension else molecule
         if not extension or Chem.MolFromSmiles(core) is None:
             raise ValueError(_complaint(core, text))
-    except RuntimeError as error:  # a condition that RDKit checks in C++, as of an element
+    except RuntimeError as error:
+        # RDKit raises a RuntimeError if a check in its C++ code fails, for example of an element.
         raise ValueError(str(error).strip().splitlines()[0]) from error
     raise ValueError(f"RDKit cannot read the CXSMILES extension {extension!r}")
 
 
 def _without_doubt(molecule: Mol) -> Mol:
-    """Give double bonds whose stereo is marked as unknown none, as without the mark."""
+    """Remove the mark "unknown stereo" from double bonds: it means the same as no mark."""
     from rdkit.Chem import BondStereo
 
     for bond in molecule.GetBonds():
@@ -150,7 +154,8 @@ def _syntax(text: str) -> Mol | None:
 
     try:
         return Chem.MolFromSmiles(text, sanitize=False)
-    except RuntimeError:  # a condition that RDKit checks in C++
+    except RuntimeError:
+        # RDKit raises a RuntimeError if a check in its C++ code fails.
         return None
 
 
@@ -158,10 +163,10 @@ _ATOM = re.compile(r"\[[^\]]*\]|Br|Cl|[BCNOPSFIbcnops*]")
 
 
 def _check_length(text: str, max_atoms: int) -> None:
-    """Refuse a text that names more atoms, or has more characters than annotated atoms take."""
+    """Raise an error if a SMILES has more than ``max_atoms`` atoms or 20 characters per atom."""
     if len(text) > 20 * max_atoms:
         raise ValueError(f"{len(text)} characters are more than max_atoms={max_atoms} can need")
-    # Not of hydrogens, which RDKit may leave out.
+    # Explicit hydrogens are not counted, because RDKit removes most of them.
     atoms = sum(not atom.startswith("[H") for atom in _ATOM.findall(text))
     if atoms > max_atoms:
         raise ValueError(f"{atoms} atoms are more than max_atoms={max_atoms}")
@@ -176,7 +181,7 @@ def parse_or_reason(smiles: str, max_atoms: int) -> Mol | str:
 
 
 def _complaint(core: str, text: str) -> str:
-    """Say what RDKit has against a SMILES, or what its cell looks like; RDKit's log is silenced."""
+    """Return RDKit's reason for rejecting a SMILES, or a guess of what the cell is instead."""
     from rdkit import Chem
 
     molecule = Chem.MolFromSmiles(core, sanitize=False)
@@ -188,10 +193,11 @@ def _complaint(core: str, text: str) -> str:
 
 
 def _syntax_error(text: str) -> str:
-    """The errors that RDKit's parser logged, without time stamps and without the text."""
+    """Return the errors that RDKit's parser logs for a text, without time stamps and the text."""
     from rdkit import Chem, rdBase
 
-    if not hasattr(rdBase, "CaptureErrorLog"):  # RDKit before 2026
+    if not hasattr(rdBase, "CaptureErrorLog"):
+        # RDKit before 2026 has no CaptureErrorLog, so its reason is not available.
         return ""
     with rdBase.CaptureErrorLog() as log:
         Chem.MolFromSmiles(text, sanitize=False)

@@ -1,7 +1,7 @@
-"""The text of a cell: its SMILES, CXSMILES extension and name, or what it looks like instead.
+"""Parsing of a cell into its SMILES, CXSMILES extension and name, and hints for other texts.
 
-RDKit drops whatever follows a SMILES. Here the first word after it is dropped as a name only where
-it cannot be SMILES, so that no second molecule is lost without a word.
+RDKit ignores all text after a SMILES. Here the text after it is ignored as a name only if its first
+word is not SMILES, so that a second molecule in the cell raises an error.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ __all__ = [
 
 BLANK = string.whitespace + "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
 BLANK += "".join(map(chr, range(0x2000, 0x2010))) + "\u2060\xad"
-"""Dropped at both ends of a cell: white space, and characters that nobody sees."""
+"""White space and invisible characters, which are removed from both ends of a cell."""
 
 DASHES = dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\u00ad", "-")
 LOOKALIKES = DASHES | dict(zip("АВСЕНІКМОРТХасеорх", "ABCEHIKMOPTXaceopx", strict=True))
-"""Characters that look like one of SMILES: dashes, and Cyrillic letters."""
+"""ASCII characters for dashes and Cyrillic letters that look like a character of SMILES."""
 
 Parse = Callable[[str], "Mol | None"]
 
 
 class SmilesText(NamedTuple):
-    """The SMILES of a cell, without atom map numbers, and its CXSMILES extension or ""."""
+    """The SMILES of a cell without atom map numbers, and its CXSMILES extension ("" if none)."""
 
     smiles: str
     extension: str
@@ -46,23 +46,23 @@ MAP = re.compile(r":\d+\]")
 
 
 def strip_blanks(text: str) -> str:
-    """The text without white space and invisible characters at its ends."""
+    """Remove white space and invisible characters from both ends of a text."""
     return text.strip(BLANK)
 
 
 def split_text(text: str, parse: Parse) -> SmilesText:
-    """Take a stripped, non-empty cell apart into SMILES, CXSMILES extension and name.
+    """Split a stripped, nonempty cell into SMILES, CXSMILES extension and name.
 
     Args:
         text: the cell.
-        parse: reads SMILES, and gives None for a text that is none.
+        parse: parses a SMILES; it returns None for a text that is not SMILES.
 
     Returns:
-        The SMILES and the extension; the name is dropped.
+        The SMILES and the extension, without the name.
 
     Raises:
-        ValueError: several lines, a character that is not ASCII, a reaction, SMARTS, an extension
-            that does not end, or a second SMILES.
+        ValueError: the text has several lines, a character that is not ASCII, SMARTS, an extension
+            without an end, or a second SMILES.
     """
     if "\n" in text or "\r" in text:
         raise ValueError(_lines(text))
@@ -82,22 +82,23 @@ def split_text(text: str, parse: Parse) -> SmilesText:
 
 
 def text_with_marks(text: str) -> str:
-    """The text in which to look for the marks of stereo, isotopes and dative bonds.
+    """Return a text in which to search for the marks of stereo, isotopes and dative bonds.
 
-    A CXSMILES extension can set them without these marks in the SMILES, so that all are appended.
+    If the SMILES has a CXSMILES extension, all marks are appended to the text, because the
+    extension can define such properties without a mark in the SMILES.
     """
     return f"{text}@/[1~" if "|" in text else text
 
 
 POLYMERS = {"SRU", "MON", "MER", "COP", "CRO", "MOD", "GRA", "MUL", "ANY"}
-"""RDKit's types of groups whose atoms are repeated."""
+"""RDKit's types of substance groups whose atoms are repeated, as in polymers."""
 
 
 def check_single(molecule: Mol, extension: str) -> None:
-    """Refuse a molecule whose CXSMILES extension says that its atoms are not all of it.
+    """Raise an error if a CXSMILES extension describes more than one molecule, as a polymer.
 
-    An atom label, as of an R group, changes no atom: ``*`` is an atom without an element, and any
-    other atom stays what it is.
+    An atom label, for example of an R group, is accepted, because it does not change the atom:
+    ``*`` is an atom without an element.
     """
     from rdkit.Chem import GetMolSubstanceGroups
 
@@ -121,7 +122,7 @@ def _any_atom(atom: Atom) -> bool:
 
 
 def _extension(rest: str) -> tuple[str, str]:
-    """The CXSMILES extension with which the text after a SMILES begins, and the name behind it."""
+    """Split the text after a SMILES into a CXSMILES extension ("" if none) and a name."""
     if not rest.startswith("|"):
         return "", rest
     end = rest.find("|", 1)
@@ -131,9 +132,10 @@ def _extension(rest: str) -> tuple[str, str]:
 
 
 def _check_name(smiles: str, word: str, parse: Parse) -> None:
-    """Refuse a word after a SMILES that is SMILES itself, or goes on with the first."""
+    """Raise an error if the word after a SMILES is SMILES itself or continues the first one."""
     if not word.isascii() or parse(smiles) is None:
-        return  # the SMILES alone is the problem
+        # If the SMILES itself is invalid, the caller raises an error with a better reason.
+        return
     if parse(word) is not None:
         raise ValueError(
             f"{word!r} follows the SMILES {smiles!r} and can be SMILES, too: a cell must hold one "
@@ -151,7 +153,7 @@ def _lines(text: str) -> str:
 
 
 def _odd(smiles: str) -> str:
-    """Name the first character that SMILES do not have, and the one that it looks like."""
+    """Return the error message for a character that does not occur in SMILES, with a hint."""
     place, odd = next((i, c) for i, c in enumerate(smiles) if not (c.isascii() and c.isprintable()))
     name = unicodedata.name(odd, "")
     plain = LOOKALIKES.get(odd, unicodedata.normalize("NFKC", odd))
@@ -165,12 +167,12 @@ _MISSING = {"na", "n/a", "nan", "none", "null", "-", "--", "?", "unknown", "#n/a
 
 
 def likeness(text: str, parse: Parse, parse_pattern: Parse) -> str:
-    """Say what a text looks like that is no SMILES, or "".
+    """Guess what a text that is not SMILES is, for an error message; "" if there is no guess.
 
     Args:
         text: the cell, stripped.
-        parse: reads SMILES, and gives None for a text that is none.
-        parse_pattern: the same of SMARTS.
+        parse: parses a SMILES; it returns None for a text that is not SMILES.
+        parse_pattern: parses SMARTS; it returns None for a text that is not SMARTS.
 
     >>> likeness("50-78-2", lambda text: None, lambda text: None)
     'it looks like a CAS number'

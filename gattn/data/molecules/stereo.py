@@ -1,8 +1,8 @@
-"""Configurations of stereo centres and double bonds, named so that every writing has the same name.
+"""CIP labels of stereo centres and double bonds, which do not depend on the order of the atoms.
 
-RDKit's chiral tag says in which sense the neighbours of an atom follow one another in the text. It
-changes with the text and says nothing by itself. The labels of the CIP rules (R and S, r and s of
-pseudoasymmetric centres, E and Z) depend on the molecule alone.
+RDKit's chiral tag is the sense (clockwise or counterclockwise) in which the neighbours of an atom
+follow one another in the text, so it changes with the text. The labels of the CIP rules (R and S, r
+and s for pseudoasymmetric centres, E and Z) depend only on the molecule.
 
 Reference: Hanson et al., "Algorithmic Analysis of Cahn-Ingold-Prelog Rules of Stereochemistry"
 (J. Chem. Inf. Model. 2018), which RDKit's labeller implements.
@@ -33,9 +33,9 @@ __all__ = [
 ]
 
 CHIRALITIES = ("none", "R", "S", "r", "s")
-"""Configurations of atoms; any other text stands for one that has no label."""
+"""Labels of the configurations of atoms; ``OTHER`` is used for a configuration without a label."""
 STEREOS = ("none", "any", "Z", "E", "z", "e")
-"""Configurations of bonds; any other text stands for one that has no label."""
+"""Labels of the configurations of bonds; ``OTHER`` is used for a configuration without a label."""
 NONE, OTHER = "none", "other"
 
 TETRAHEDRAL, PLANAR, ANY = (1, 2), (2, 3, 4, 5), 1
@@ -44,25 +44,26 @@ of the stereo of double bonds (Z, E, cis and trans; any).
 """
 
 FIRST_STEPS, MOST_STEPS = 500_000, 5_000_000
-"""Bounds on the comparisons of the labeller: for the atoms as written, and in canonical order.
+"""Bounds on the comparisons of RDKit's labeller, in the order of the text and in canonical order.
 
-Of 2,500 marked molecules of MoleculeNet none needs 50,000, and of 13,000 of ChEMBL 147 do. The
-first bound takes about 0.2 s. A molecule that exceeds it is labelled again from its canonical
-SMILES with ten times as many, so that the order of the text does not decide whether there are
-labels.
+None of 2,500 molecules of MoleculeNet with stereo marks needs 50,000 comparisons; 147 of 13,000
+molecules of ChEMBL do. The first bound takes about 0.2 s. A molecule that exceeds it is labelled
+again in the order of its canonical SMILES with the second bound, so that the order of the text does
+not decide whether the molecule has labels.
 """
 
 _REMEMBERED = "_gattn_configuration"
 
 
 class Configurations(NamedTuple):
-    """The labels of the atoms and bonds of a molecule that have a configuration, by their number.
+    """Labels of a molecule's atoms and bonds that have a configuration, by atom or bond index.
 
     Attributes:
-        atoms: ``"R"``, ``"S"``, ``"r"`` or ``"s"`` of tetrahedral centres; ``"other"`` of centres
-            of other shapes, and of all centres where the labeller exceeds its bound.
-        bonds: ``"Z"``, ``"E"``, ``"z"`` or ``"e"``; ``"any"`` where the text says that the
-            configuration is unknown; ``"other"`` of axes of chirality, and past the bound.
+        atoms: ``"R"``, ``"S"``, ``"r"`` or ``"s"`` for tetrahedral centres; ``"other"`` for centres
+            of other shapes, and for all centres if the labeller exceeds its bound.
+        bonds: ``"Z"``, ``"E"``, ``"z"`` or ``"e"`` for double bonds; ``"any"`` if the text marks
+            the configuration as unknown; ``"other"`` for axes of chirality, and for all bonds if
+            the labeller exceeds its bound.
     """
 
     atoms: dict[int, str]
@@ -70,17 +71,18 @@ class Configurations(NamedTuple):
 
 
 def configurations(molecule: Mol, bonds: Iterable[Bond] | None = None) -> Configurations:
-    """Label the stereo centres and double bonds of a molecule, which is not changed.
+    """Compute the CIP labels of the stereo centres and double bonds of a molecule.
 
-    A centre of an enhanced group "and" or "or", of which a sample holds both forms or one that is
-    unknown, has no label.
+    A centre in an enhanced stereo group "and" or "or" has no label, because a sample contains both
+    forms or an unknown one.
 
     Args:
-        molecule: sanitised, with its stereochemistry assigned, as from ``MolFromSmiles``.
-        bonds: those that may have a configuration; None for all bonds of the molecule.
+        molecule: a sanitised molecule with assigned stereochemistry, as ``MolFromSmiles`` returns
+            it; it is not changed.
+        bonds: the bonds that may have a configuration; None for all bonds of the molecule.
 
     Returns:
-        Labels that are the same for every order of atoms and bonds; empty where nothing is marked.
+        Labels, which do not depend on the order of atoms and bonds; empty without stereo marks.
 
     >>> from rdkit import Chem
     >>> for text in ("C[C@H](N)C(=O)O", "N[C@@H](C)C(=O)O", "C[C@@H](N)C(=O)O"):
@@ -118,7 +120,7 @@ def _chiral_atom() -> QueryAtom:
 
 
 def relative_centres(molecule: Mol) -> set[int]:
-    """Name the atoms of the enhanced groups "and" and "or" of a CXSMILES, by their number.
+    """Return the indices of the atoms in enhanced stereo groups "and" or "or" of a CXSMILES.
 
     >>> from rdkit import Chem
     >>> relative_centres(Chem.MolFromSmiles("C[C@H](N)C(=O)O |&1:1|"))
@@ -128,16 +130,16 @@ def relative_centres(molecule: Mol) -> set[int]:
 
 
 def without_relative(molecule: Mol) -> Mol:
-    """Give the molecule without the configurations of its enhanced groups "and" and "or".
+    """Remove the configurations of atoms in enhanced stereo groups "and" or "or".
 
-    A sample of such a group holds both forms, or one that is unknown: as a sample whose text has no
-    stereo mark there.
+    A sample with such a group contains both forms or an unknown one, which is the same as for a
+    SMILES without a stereo mark at these atoms.
 
     Args:
-        molecule: sanitised; it is not changed.
+        molecule: a sanitised molecule; it is not changed.
 
     Returns:
-        The molecule itself where it has no such group, else a copy.
+        A copy, or the molecule itself if it has no such group.
 
     >>> from rdkit import Chem
     >>> Chem.MolToSmiles(without_relative(Chem.MolFromSmiles("C[C@H](N)C(=O)O |&1:1|")))
@@ -150,13 +152,14 @@ def without_relative(molecule: Mol) -> Mol:
     copy = Chem.RWMol(molecule)
     for number in centres:
         copy.GetAtomWithIdx(number).SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
-    copy.SetStereoGroups([])  # a group of absolute centres says nothing more than their tags
+    # All groups can be removed, because groups "absolute" only repeat the chiral tags.
+    copy.SetStereoGroups([])
     Chem.AssignStereochemistry(copy, cleanIt=True, force=True, flagPossibleStereoCenters=True)
     return copy.GetMol()
 
 
 def atom_configuration(atom: Atom) -> str:
-    """Label one atom as :func:`configurations` does; ``"none"`` for one without a configuration."""
+    """Return the label of one atom (:func:`configurations`), or ``"none"`` if it has none."""
     molecule = atom.GetOwningMol()
     if not int(atom.GetChiralTag()) and not molecule.HasProp(_REMEMBERED):
         return NONE
@@ -164,7 +167,7 @@ def atom_configuration(atom: Atom) -> str:
 
 
 def bond_configuration(bond: Bond) -> str:
-    """Label one bond as :func:`configurations` does; ``"none"`` for one without a configuration."""
+    """Return the label of one bond (:func:`configurations`), or ``"none"`` if it has none."""
     molecule = bond.GetOwningMol()
     if not int(bond.GetStereo()) and not molecule.HasProp(_REMEMBERED):
         return NONE
@@ -172,13 +175,13 @@ def bond_configuration(bond: Bond) -> str:
 
 
 def remember(molecule: Mol, labels: Configurations) -> None:
-    """Write labels to a molecule, which keeps them when atoms are removed.
+    """Store labels as properties of a molecule's atoms and bonds, which survive atom removal.
 
-    :func:`configurations` reads them in place of computing new ones.
+    :func:`configurations` then returns the stored labels instead of computing new ones.
 
     Args:
-        molecule: is changed; its atoms and bonds get a property.
-        labels: what :func:`configurations` gave of it.
+        molecule: the molecule, which is changed.
+        labels: the result of :func:`configurations` for this molecule.
     """
     for i, label in labels.atoms.items():
         molecule.GetAtomWithIdx(i).SetProp(_REMEMBERED, label)
@@ -188,7 +191,7 @@ def remember(molecule: Mol, labels: Configurations) -> None:
 
 
 def _relative_groups(molecule: Mol) -> list[StereoGroup]:
-    """The enhanced groups of which a sample holds both forms, or one that is unknown."""
+    """Return the enhanced stereo groups of the types "and" and "or"."""
     groups = molecule.GetStereoGroups()
     if not len(groups):
         return []
@@ -210,18 +213,19 @@ def _remembered(molecule: Mol) -> Configurations:
 
 
 _CODE = "_CIPCode"
-"""The property in which RDKit keeps labels, those of its older algorithm at first."""
+"""RDKit's property of the CIP label; parsing sets it by an older algorithm."""
 
 
 def _labels(
     molecule: Mol, relative: set[int], atoms: list[int], bonds: list[int]
 ) -> Configurations:
-    """Label these atoms and bonds; one that the rules do not tell apart has no entry."""
+    """Compute the CIP labels of these atoms and bonds, without those that are not stereogenic."""
     from rdkit.Chem import ChiralType
 
     if not atoms and not bonds:
         return Configurations({}, {})
-    # A copy: canonical SMILES and fingerprints read the labels that RDKit gave at parsing.
+    # The labels are computed in a copy, because canonical SMILES and fingerprints use the labels
+    # that RDKit assigned when it parsed the molecule.
     copy = type(molecule)(molecule)
     for i in atoms:
         copy.GetAtomWithIdx(i).ClearProp(_CODE)
@@ -237,7 +241,7 @@ def _labels(
 
 
 def _canonically(molecule: Mol, atoms: list[int], bonds: list[int]) -> Configurations:
-    """Label the molecule of the canonical SMILES, or say ``"other"`` of every atom and bond."""
+    """Compute the labels in the order of the canonical SMILES; ``"other"`` beyond the bound."""
     from rdkit import Chem
 
     text = Chem.MolToSmiles(molecule)
@@ -261,12 +265,13 @@ def _canonically(molecule: Mol, atoms: list[int], bonds: list[int]) -> Configura
 
 
 def _assign(molecule: Mol, steps: int) -> bool:
-    """Write RDKit's labels to a molecule; False where that takes more than so many comparisons."""
+    """Assign CIP labels to a molecule by RDKit; return False after more than ``steps`` steps."""
     from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
 
     try:
         AssignCIPLabels(molecule, maxRecursiveIterations=steps)
-    except RuntimeError:  # too many comparisons, or too many copies of atoms
+    except RuntimeError:
+        # RDKit raises this error if the labeller exceeds its bound or copies too many atoms.
         return False
     return True
 

@@ -1,4 +1,4 @@
-"""Files of molecules, which are read without RDKit; see :mod:`gattn.data.array_file`."""
+"""Files of molecules in the format of :mod:`gattn.data.array_file`; RDKit is not needed."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["Lists", "StaleFile", "read_store", "write_store"]
 
 FORMAT = "gattn molecules 2"
 LAYOUT: Layout = {
-    "lists": (np.uint8, ()),  # the JSON text of Lists
+    "lists": (np.uint8, ()),  # [bytes]: the JSON text of a Lists object
     "atoms": (np.int32, ()),  # [n]: the row of each atom in atom_table
-    "atom_table": (np.float32, (len(ATOM_FEATURES),)),  # the distinct rows of x
+    "atom_table": (np.float32, (len(ATOM_FEATURES),)),  # [a, d]: the distinct rows of x
     "edges": (np.int32, ()),  # [e]: the row of each edge in edge_table
-    "edge_table": (np.float32, (len(BOND_FEATURES),)),  # the distinct rows of edge_attr
+    "edge_table": (np.float32, (len(BOND_FEATURES),)),  # [b, d]: the distinct rows of edge_attr
     "ends": (np.int32, (2,)),  # [e, 2]: edge_index, transposed
-    "ptr": (np.int64, ()),
-    "edge_ptr": (np.int64, ()),
-    "y": (np.float32, ()),  # [k * t]
+    "ptr": (np.int64, ()),  # [k + 1]: the first atom of each molecule
+    "edge_ptr": (np.int64, ()),  # [k + 1]: the first edge of each molecule
+    "y": (np.float32, ()),  # [k * t]: the targets of the molecules
 }
 
 
 class Lists(TypedDict):
-    """The parts of :class:`gattn.data.Molecules` that are no arrays."""
+    """The fields of :class:`gattn.data.Molecules` that are not arrays."""
 
     smiles: list[str]
     targets: list[str]
@@ -42,13 +42,13 @@ class Lists(TypedDict):
 
 
 class StaleFile(ValueError):
-    """The file was written from another source, or with another version of the features."""
+    """Raised if a file was written from another source or by another version of the features."""
 
 
 def write_store(
     path: str | os.PathLike[str], made_from: str, lists: Lists, arrays: MoleculeArrays, y: Tensor
 ) -> None:
-    """Write a file of molecules; it appears under its name complete or not at all."""
+    """Write a file of molecules atomically: an interruption leaves no incomplete file."""
     atoms, atom_table = _distinct_rows(arrays.x.numpy())
     edges, edge_table = _distinct_rows(arrays.edge_attr.numpy())
     columns = {
@@ -80,9 +80,9 @@ def read_store(
     """Read and check a file of molecules.
 
     Raises:
-        FileNotFoundError: no such file.
-        StaleFile: it has another version of the features, or another ``made_from``.
-        ValueError: it is damaged, or is not a file of molecules.
+        FileNotFoundError: the file does not exist.
+        StaleFile: the file has another version of the features, or another ``made_from``.
+        ValueError: the file is damaged, or is not a file of molecules.
     """
     import msgspec
 
@@ -117,9 +117,10 @@ def _check_fresh(
 
 
 def _expand(lists: Lists, columns: Mapping[str, np.ndarray]) -> tuple[MoleculeArrays, Tensor]:
-    """Check that the columns fit together, and gather the features of all atoms and edges.
+    """Check that the columns are consistent, and expand the features of all atoms and edges.
 
-    The file may come from someone else: no index in it may lead outside an array.
+    All indices are checked against the arrays' sizes, because the file may be from an untrusted
+    source.
     """
     count, targets = len(lists["smiles"]), len(lists["targets"])
     atoms, edges, ends = (torch.from_numpy(columns[name]) for name in ("atoms", "edges", "ends"))

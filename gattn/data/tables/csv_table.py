@@ -1,7 +1,7 @@
-"""Tables in CSV files, read and written row by row: in order, as text, and in little memory.
+"""Tables in CSV files, read and written row by row, so that a large file needs little memory.
 
-Python's own reader is used, not that of pandas: it tells the line that a row stands on, and a row
-with too few or too many cells stays a row.
+This module uses Python's ``csv`` reader instead of pandas, because the ``csv`` reader reports the
+line number of each row and also returns rows with too few or too many cells.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["Table", "TableRow", "as_number", "is_missing", "open_table"]
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 DECLARED = re.compile(r'\ufeff?"?sep=(.)"?\s*', re.IGNORECASE | re.DOTALL)
-"""A first line by which Excel is told the separator."""
+"""Pattern of a first line such as ``sep=;``, in which Excel declares the separator of a file."""
 PLAIN = NumberFormat()
 LARGEST = 3.4028234663852886e38
-"""Of float32, which targets are kept in."""
+"""Largest finite float32. Targets are stored as float32, so a larger number counts as infinite."""
 NUL = "\x1a"
-"""What a NUL byte is read as, "substitute": Python's reader refused NUL before version 3.11."""
+"""Character that replaces a NUL byte, because ``csv`` rejects NUL before Python 3.11."""
 OnBadBytes = Literal["strict", "surrogateescape"]
 
 
@@ -36,10 +36,11 @@ class TableRow(NamedTuple):
     """A row below the header.
 
     Attributes:
-        line: the line of the file that it begins on, from 1.
-        cells: its texts, as many as there are columns. Cells that are missing are empty; those
-            too many are joined with the last one, and empty ones behind the header's are ignored.
-        problem: how its number of cells differs from the header's, empty where it does not.
+        line: the line of the file on which the row begins, counted from 1.
+        cells: the text of each cell, one for each column of the header. If the row has too few
+            cells, the missing ones are empty. If it has too many, they are joined with the last
+            one; empty cells after the header's last column are ignored.
+        problem: a sentence about the wrong number of cells; empty if the number is right.
     """
 
     line: int
@@ -57,17 +58,17 @@ class RowWriter(Protocol):
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file whose header was read; :func:`open_table` makes it.
+    """A CSV file with its header, separator and encoding, as :func:`open_table` returns it.
 
     Attributes:
         path: the file.
         columns: the names in the header, without the space around them.
-        separator: what stands between two cells.
-        encoding: of the text.
-        on_bad_bytes: what happens to bytes that are no text in ``encoding``: ``"strict"`` makes
-            them an error, ``"surrogateescape"`` carries them through, so that :meth:`writer`
-            writes them as they came.
-        declared: whether the first line names the separator, as ``sep=;``.
+        separator: the character between two cells.
+        encoding: the text encoding of the file.
+        on_bad_bytes: treatment of bytes that are not valid in ``encoding``: ``"strict"`` raises
+            an error, ``"surrogateescape"`` preserves the bytes, so that :meth:`writer` writes
+            them unchanged.
+        declared: whether the first line declares the separator, for example ``sep=;``.
     """
 
     path: Path
@@ -78,18 +79,19 @@ class Table:
     declared: bool = False
 
     def place(self, column: str) -> int:
-        """The position of a column that :func:`open_table` was asked for."""
+        """Return the index of a column, counted from 0, by its name in the header."""
         return self.columns.index(column)
 
     def rows(self) -> Iterator[TableRow]:
-        """Read the rows in order; a line without a character, or of spaces alone, is no row.
+        """Read the rows in order, without empty lines and lines that contain only spaces.
 
         Yields:
-            Every row, also those that do not fit the header; a header alone gives none.
+            Every row, including rows whose number of cells differs from the header's; nothing
+            if the file has only a header.
 
         Raises:
-            ValueError: a quote that is not closed or stands within a cell, a cell of more than
-                131,072 characters, or bytes that are no text.
+            ValueError: a quote is not closed or stands within a cell, a cell has more than
+                131,072 characters, or some bytes are not valid in the encoding.
         """
         records = _records(self, strict=True)
         next(records, None)
@@ -101,7 +103,7 @@ class Table:
         )
 
     def count(self) -> int:
-        """Read the file once, which finds what :meth:`rows` raises, and count its rows."""
+        """Read the whole file and count its rows; raises the same errors as :meth:`rows`."""
         return sum(1 for _ in self.rows())
 
     def _row(self, line: int, cells: list[str]) -> TableRow:
@@ -117,24 +119,26 @@ class Table:
 
     @contextmanager
     def writer(self, path: Path, added: Sequence[str]) -> Iterator[RowWriter]:
-        """Write a table with this one's columns and more: its separator, and always UTF-8.
+        """Write a table with the columns of this one and further ones, as UTF-8.
+
+        The new table has the same separator as this one.
 
         Args:
             path: the file to write.
             added: the names of the further columns.
 
         Yields:
-            A ``csv.writer`` that wrote the header; cells are quoted where they have to be.
+            A ``csv.writer`` that has written the header and quotes cells where necessary.
 
         Raises:
-            ValueError: a column is there already.
+            ValueError: this table already has a column of a further column's name.
         """
         for name in added:
             if name in self.columns:
                 raise ValueError(f"{self.path} has a column {name!r} already: rename it")
         encoding = self.encoding if self.encoding == "utf-8-sig" else "utf-8"
         with path.open("w", newline="", encoding=encoding, errors=self.on_bad_bytes) as file:
-            # Only with this end of a line is a cell that holds a carriage return quoted.
+            # csv.writer quotes a cell that contains "\r" only if "\r" is in the line terminator.
             out = csv.writer(file, delimiter=self.separator, lineterminator="\r\n")
             out.writerow([*self.columns, *added])
             yield out
@@ -147,25 +151,27 @@ def open_table(
     encoding: str | None = None,
     on_bad_bytes: OnBadBytes = "strict",
 ) -> Table:
-    """Read the header of a CSV file, and find its encoding and separator.
+    """Read the header of a CSV file, and detect its encoding and separator.
 
-    Of comma, semicolon, tab and ``|`` the first is taken that gives the header every wanted column
-    once; where none is wanted, that which gives the most columns. A first line such as ``sep=;``,
-    which Excel reads and writes, names the separator and is no header.
+    The separator is the first of comma, semicolon, tab and ``|`` with which the header contains
+    every required column exactly once. Without required columns, it is the one with which the
+    header has the most columns. A first line such as ``sep=;``, which Excel reads and writes,
+    declares the separator; the header is then the second line.
 
     Args:
         path: the file, with a header line.
-        required: the columns that must be there, each once.
-        encoding: of the text; otherwise what the byte order mark says, and UTF-8 without one.
+        required: the columns that must occur exactly once in the header.
+        encoding: the text encoding; None for the encoding of the byte order mark, or UTF-8 if the
+            file has no such mark.
         on_bad_bytes: see :class:`Table`.
 
     Returns:
-        The table, of which no row was read yet.
+        The table; its rows are read by :meth:`Table.rows`.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is empty, a workbook or no text in that encoding, there is no such encoding,
-            or a wanted column is missing or there twice.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is empty, is a workbook or is not valid text in the encoding; the
+            encoding is unknown; or a required column is missing or occurs twice.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "two.csv"
@@ -178,10 +184,13 @@ def open_table(
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; wanted a CSV file")
-    marked = marked_encoding(path)  # refuses what is no text, whatever encoding was named
+    # This call also raises an error if the file is known not to be text, for any encoding.
+    marked = marked_encoding(path)
     encoding = encoding or marked
     if is_wide(encoding):
-        on_bad_bytes = "strict"  # a byte of these is no part of a character
+        # In UTF-16 and UTF-32 a single invalid byte cannot be preserved, so errors are always
+        # raised.
+        on_bad_bytes = "strict"
     declared = _declared(Table(path, (), ",", encoding, on_bad_bytes))
     tables = [
         _with_header(Table(path, (), separator, encoding, on_bad_bytes, declared is not None))
@@ -199,9 +208,9 @@ def open_table(
 
 
 def as_number(cell: str) -> float | None:
-    """The number in a cell: NaN where nothing was measured, None where it holds something else.
+    """Return the number in a cell: NaN if the cell is missing, None if it is not a number.
 
-    What float32 cannot hold is infinite.
+    A number outside the range of float32 becomes an infinity of the same sign.
 
     >>> as_number("1.5"), as_number("NA"), as_number("1e99"), as_number("1,5")
     (1.5, nan, inf, None)
@@ -220,12 +229,13 @@ def _with_header(table: Table) -> Table:
 
 
 def _declared(table: Table) -> str | None:
-    """The separator that the first line names; None where it is another line."""
+    """Return the separator that the first line declares, or None if it is a normal header."""
     try:
         with table.path.open(encoding=table.encoding, errors=table.on_bad_bytes) as file:
             match = DECLARED.fullmatch(file.readline(20))
     except UnicodeError:
-        return None  # the header is read next, and says where
+        # Invalid bytes raise an error when the header is read, with the line number.
+        return None
     if match and match[1] not in SEPARATORS:
         raise ValueError(
             f"{table.path} names the separator {match[1]!r} in line 1; cells may be separated by "
@@ -235,7 +245,7 @@ def _declared(table: Table) -> str | None:
 
 
 def _missing_column(table: Table, required: Sequence[str]) -> str:
-    """Say which column is not there once."""
+    """Return the error message for a required column that is missing or occurs twice."""
     header = table.columns
     column = next(column for column in required if header.count(column) != 1)
     times = header.count(column)
@@ -248,11 +258,12 @@ def _missing_column(table: Table, required: Sequence[str]) -> str:
 
 
 def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
-    """The cells of every record that has some, the header first, with the line it begins on."""
+    """Yield the first line and the cells of each nonempty record, beginning with the header."""
     path, line = table.path, 1
     try:
         with path.open(newline="", encoding=table.encoding, errors=table.on_bad_bytes) as file:
-            first = int(table.declared)  # the line that names the separator
+            # A first line that declares the separator is skipped.
+            first = int(table.declared)
             lines = (text.replace("\0", NUL) for text in itertools.islice(file, first, None))
             reader = csv.reader(lines, delimiter=table.separator, strict=strict)
             line += first
@@ -267,7 +278,7 @@ def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
 
 
 def _bad_bytes(table: Table) -> str:
-    """Say where the first bytes stand that are no text."""
+    """Return the error message for bytes that are not valid in the encoding of a table."""
     raw, message = table.path.read_bytes(), f"{table.path} is not {table.encoding.upper()} text"
     try:
         raw.decode(table.encoding)

@@ -1,4 +1,4 @@
-"""Text encodings: byte order marks, and files that are no text."""
+"""Detection of text encodings by byte order marks, and of files that are not text files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 __all__ = ["is_wide", "marked_encoding", "read_text"]
 
-MARKS = {  # byte order marks; UTF-32's begins with one of UTF-16's
+MARKS = {  # UTF-32 comes before UTF-16, because its mark begins with a mark of UTF-16
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -37,7 +37,7 @@ NO_TEXT = {
         for n in range(2, 6)
     },
 }
-"""The first bytes of files that are no text, each with the kind and the way to a CSV file."""
+"""First bytes of binary file formats, with the format's name and advice to get a CSV file."""
 NO_TABLE = {
     ".sdf": ("a file of structures", ""),
     ".sd": ("a file of structures", ""),
@@ -56,15 +56,15 @@ NO_TABLE = {
     ".json": ("a JSON file", CSV_ELSE),
     ".jsonl": ("a file of JSON lines", CSV_ELSE),
 }
-"""The endings of files that are no tables, each with the kind and the way to a CSV file."""
+"""Suffixes of files that are not CSV tables, with the format and advice to get a CSV file."""
 
 
 def marked_encoding(path: Path) -> str:
-    """Return the encoding of a file's byte order mark, UTF-8 without one.
+    """Return the encoding that a file's byte order mark declares, or UTF-8 if there is no mark.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is a workbook, an archive or a file of structures.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is a workbook, an archive or a file of molecular structures.
     """
     with path.open("rb") as file:
         start = file.read(16)
@@ -79,32 +79,34 @@ def marked_encoding(path: Path) -> str:
 
 
 def is_wide(encoding: str) -> bool:
-    """Whether characters take several bytes, so that one byte alone is no part of any.
+    """Return whether an encoding is UTF-16 or UTF-32, where each character has several bytes.
 
     Raises:
-        ValueError: there is no such encoding.
+        ValueError: the encoding is unknown.
     """
     try:
-        "".encode(encoding)  # refuses what is none of text, as base64
+        # Encoding raises a LookupError for codecs that are not text encodings, such as base64.
+        "".encode(encoding)
         return codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
     except LookupError:
         raise ValueError(f"there is no encoding {encoding!r}") from None
 
 
 def read_text(path: Path, encoding: str | None = None) -> str:
-    """Read a text file, without its byte order mark and with newlines at the ends of lines.
+    """Read a text file, remove its byte order mark and convert line ends to newlines.
 
     Args:
         path: the file.
-        encoding: of the text; otherwise what the byte order mark says, and UTF-8 without one.
+        encoding: the text encoding; None for the encoding of the byte order mark, or UTF-8 if the
+            file has no such mark.
 
     Returns:
-        The text; an empty one of an empty file.
+        The text; an empty string if the file is empty.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: it is a workbook, an archive or no text in that encoding, or there is no such
-            encoding.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is a workbook, an archive or not valid text in the encoding, or the
+            encoding is unknown.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "edges.txt"
@@ -113,7 +115,8 @@ def read_text(path: Path, encoding: str | None = None) -> str:
     'a b\\n'
     """
     encoding = encoding or marked_encoding(path)
-    is_wide(encoding)  # refuses an encoding that there is not
+    # This call raises an error if the encoding is unknown.
+    is_wide(encoding)
     try:
         text = path.read_text(encoding=encoding)
     except UnicodeError as error:

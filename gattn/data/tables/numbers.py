@@ -1,8 +1,8 @@
-"""Numbers in the cells of a table: which pattern a cell has, and which setting reads it.
+"""Parsing of the numbers in a table's cells, and advice on the settings that parse a column.
 
-A cell is read as the number that it states, or it is not read. ``1,008`` is 1008 in one country and
-1.008 in another, so the whole column is looked at, and a column that can be read in two ways is
-left to the user. Only ASCII digits count: ``float`` would also take ``1_000``, ``１２`` and ``٣``.
+``1,008`` is 1008 in one country and 1.008 in another. The whole column is therefore inspected, and
+if it can be parsed in two ways, the user has to choose one by a setting. Only ASCII digits are
+accepted, whereas ``float`` also accepts ``1_000``, ``１２`` and ``٣``.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ Kind = Literal[
 Separators = tuple[str, str]
 """The decimal sign and the thousands separator."""
 Settings = tuple[tuple[str, str], ...]
-"""Names and values of settings of a :class:`NumberFormat`."""
+"""Pairs of name and value of the settings of a :class:`NumberFormat`."""
 
 MISSING = frozenset(
     ("", "na", "n/a", "#n/a", "#na", "<na>", "n.a.", "nan", "-nan", "nat", "none", "null")
 )
 MINUS = dict.fromkeys(map(ord, "−–‐‑﹣－"), "-")
-"""Characters that are minus in front of a number, and a dash between two."""
+"""Unicode minus signs and dashes, which are replaced by the ASCII minus before parsing."""
 SPACES = " \u00a0\u2009\u202f"
 GROUPS = {"": None, ",": ",", ".": r"\.", " ": f"[{SPACES}]", "'": "['’]"}
-"""The thousands separators, each with the characters that it stands for."""
+"""Regular expression of the characters that are accepted for each thousands separator."""
 READINGS: tuple[Separators, ...] = (
     *((".", ""), (",", ""), (".", ","), (",", ".")),
     *((".", " "), (",", " "), (".", "'"), (",", "'")),
 )
-"""Every way to read the digits of a number, the usual one first."""
+"""All supported pairs of decimal sign and thousands separator, the most common one first."""
 
 DIGITS = rf"[+-]?[0-9.,'’{SPACES}]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?"
-"""Digits with any separators, which :func:`_matches` looks at."""
+"""Digits with any separators. :func:`_matches` then checks which separators fit."""
 RELATION = r"(?:<<|>>|=[<>]|[<>≤≥≪≫~≈≲≳]=?|(?:ca|approx|circa|about|c)\.?(?=[\s\d+-]))"
 UNIT = r"(?:%|‰|[^\W\d_]|[°µ])(?:[^\W_]|[%/°µ·^*().-]| (?=[^\W\d_]))*"
 PARTS = re.compile(
@@ -70,9 +70,9 @@ PLAIN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 RANGE = re.compile(rf"(?P<first>{DIGITS})\s*(?:-|\.\.+|…|to)\s*{DIGITS}\s*(?:{UNIT})?")
 POWER = re.compile(rf"{DIGITS}\s*[x×*·⋅]\s*10\s*(?:\^|\*\*)?\s*[(]?[+-]?[0-9⁻⁺⁰¹²³⁴-⁹]+[)]?")
 EXPONENT = re.compile(r"[⁰¹²³⁴-⁹]")
-"""A superscript behind digits is a power, not a unit."""
+"""Superscript digits. After a number they are an exponent, as in ``10⁻³``, and not a unit."""
 FORTRAN = re.compile(r"[+-]?[0-9]*\.?[0-9]+\.?[dDqQ][+-]?[0-9]+")
-"""A number of Fortran, as 1.2D-3."""
+"""A number in Fortran's notation, for example ``1.2D-3``."""
 HEXADECIMAL = re.compile(r"[+-]?0[xX][0-9a-fA-F]+")
 INFINITE = re.compile(r"[+-]?(?:inf|infinity|∞)", re.IGNORECASE)
 MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
@@ -87,9 +87,9 @@ DATE = re.compile(
     re.IGNORECASE,
 )
 MOST_UNITS = 5
-"""More endings than these are words, not units."""
+"""Maximum number of different units in a column; with more of them, the cells count as text."""
 LONGEST = 100
-"""A cell of more characters is a text, whatever it holds: patterns take time for long ones."""
+"""Maximum length of a number. A longer cell counts as text, which bounds the matching time."""
 
 WORDS: dict[str, tuple[str, str]] = {
     "censored": ("is a censored value", "are censored values"),
@@ -130,17 +130,18 @@ WORDS: dict[str, tuple[str, str]] = {
 
 
 class Cell(NamedTuple):
-    """A cell taken apart.
+    """The components of one cell: number, relation, uncertainty and unit.
 
     Attributes:
-        kind: its pattern. ``"plain"`` is what a :class:`NumberFormat` reads by default;
-            ``"comma"`` can be read as thousands and as decimals, and only its column decides.
-        body: the digits with their sign and separators, with an ASCII minus; empty where the cell
-            is no single number.
-        relation: ``>``, ``<``, ``~`` and the like in front of it.
+        kind: the pattern of the cell. The default :class:`NumberFormat` parses ``"plain"`` cells.
+            The comma of a ``"comma"`` cell may separate thousands or decimals; the other cells of
+            its column decide.
+        body: the digits with their sign and separators, with an ASCII minus; empty if the cell
+            is not a single number.
+        relation: the sign before the number, for example ``>``, ``<`` or ``~``.
         spread: the number after ``±``.
-        unit: ``%``, or the letters behind it; of two characters that look alike (micro and Greek
-            mu) always the same one.
+        unit: ``%`` or the letters after the number. The micro sign is replaced by the Greek mu,
+            which looks alike.
     """
 
     kind: Kind
@@ -151,16 +152,16 @@ class Cell(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """A pattern of cells that were not read.
+    """A pattern of cells that could not be parsed, with an example and the settings that help.
 
     Attributes:
-        kind: see :class:`Cell`.
-        count: cells that have it.
-        place: the position of the first of them in the column.
-        example: the text of that cell.
-        settings: each way to read them as settings of :class:`NumberFormat`; several where the
-            column does not decide, none where no setting reads them.
-        detail: a further sentence, for instance which units are mixed.
+        kind: the kind of the cells, see :class:`Cell`.
+        count: the number of cells with this pattern.
+        place: the index of the first such cell in the column.
+        example: the text of the first such cell.
+        settings: the settings of :class:`NumberFormat` that parse these cells; several if the
+            column is ambiguous, empty if no setting parses them.
+        detail: a further sentence, for instance about mixed units.
     """
 
     kind: Kind
@@ -176,12 +177,12 @@ class Pattern(NamedTuple):
         option: Callable[[str, str], str] | None = None,
         noun: str = "cell",
     ) -> str:
-        """Say what the cells are, with the number of them, an example and what reads them.
+        """Describe the cells in a sentence: their number, an example and the settings that help.
 
         Args:
-            where: the words for a position of the column, as ``"in line 22"``.
-            option: how a setting is written, see :func:`command_option`; None where there is no
-                setting to name.
+            where: converts an index in the column to words, for example ``"in line 22"``.
+            option: writes a setting, for example :func:`command_option`; None to omit the advice
+                about settings.
             noun: the word for one of the cells.
 
         >>> Pattern("comma", 40, 0, "1,008", ((("thousands", ","),),)).sentence(
@@ -204,16 +205,16 @@ class Pattern(NamedTuple):
 
 
 class NumberColumn(NamedTuple):
-    """The numbers of a column.
+    """The numbers of a column, with the patterns of the cells that could not be parsed.
 
     Attributes:
-        values: [k] float64; NaN where a cell is missing, dropped or not read.
-        unread: the positions of the cells that hold something else than a number, ascending.
-        missing: how many cells say that there is no value.
-        dropped: how many censored values were dropped, as the format says.
-        patterns: of the unread cells, the most frequent first and texts last. A cell that has two
-            patterns (``>1,008``) counts for both.
-        doubts: patterns of cells that were read and may mean something else, for a note.
+        values: [k] float64; NaN where a cell is missing, dropped or could not be parsed.
+        unread: the indices of the cells that could not be parsed, ascending.
+        missing: the number of empty cells and of cells such as ``NA``.
+        dropped: the number of censored values that were dropped because the format says so.
+        patterns: the patterns of the cells in ``unread``, the most frequent first and texts last.
+            A cell that has two patterns (``>1,008``) counts for both.
+        doubts: patterns of cells that were parsed but may have another meaning, for a note.
     """
 
     values: NDArray[np.float64]
@@ -225,11 +226,14 @@ class NumberColumn(NamedTuple):
 
     @property
     def labelled(self) -> int:
-        """The number of cells that hold something, whether it was read or not."""
+        """Number of cells that are not missing, including those that could not be parsed."""
         return len(self.values) - self.missing
 
     def recognised(self) -> tuple[Pattern, ...]:
-        """The patterns whose loss would depend on the value: all but texts."""
+        """Return the patterns of numbers, without texts: dropping those cells would bias a model.
+
+        For example, censored values such as ``>10`` are the largest of a column.
+        """
         return tuple(pattern for pattern in self.patterns if pattern.kind != "text")
 
 
@@ -237,21 +241,23 @@ class NumberColumn(NamedTuple):
 class NumberFormat:
     """Notation of the numbers in a table's cells.
 
-    A minus may be ASCII or a Unicode one. Whatever the settings, a plain number without a
-    separator is read.
+    The minus sign may be an ASCII or a Unicode character. Integers without separators are parsed
+    with any settings.
 
     Attributes:
         decimal: the decimal sign, ``"."`` or ``","``.
         thousands: the separator between groups of three digits: ``","``, ``"."``, ``" "`` (any
             space), ``"'"``, or none.
-        censored: ``">10"``, ``"<0.5"`` and ``"~3"``: ``"refuse"`` does not read them, ``"drop"``
-            takes them as missing, ``"bound"`` takes the number as the value.
-        uncertainty: ``"3.2 ± 0.1"``: ``"refuse"`` does not read it, ``"drop"`` reads 3.2.
-        unit: what may stand behind a number, as ``"nM"`` or ``"%"``; the number is taken as it
-            stands, so that ``45 %`` is 45.
+        censored: treatment of ``">10"``, ``"<0.5"`` and ``"~3"``: ``"refuse"`` does not parse
+            them, ``"drop"`` treats them as missing, ``"bound"`` returns the number as the value.
+        uncertainty: treatment of ``"3.2 ± 0.1"``: ``"refuse"`` does not parse it, ``"drop"``
+            returns 3.2.
+        unit: the unit that may follow a number, for example ``"nM"`` or ``"%"``. The number is not
+            converted: ``45 %`` is 45.
 
     Raises:
-        ValueError: a setting that there is not, or one sign for decimals and thousands.
+        ValueError: a value that a setting does not accept, or the same sign for decimals and
+            thousands.
 
     >>> NumberFormat(decimal=",", thousands=".").parse("1.008,5")
     1008.5
@@ -284,15 +290,15 @@ class NumberFormat:
             raise ValueError(f"unit must be letters or %, as nM; got {self.unit!r}")
 
     def parse(self, cell: str) -> float | None:
-        """Read one cell.
+        """Parse one cell.
 
         Args:
-            cell: its text.
+            cell: the text of the cell.
 
         Returns:
-            The number; NaN where the cell says that there is no value, or holds a censored one
-            that is to be dropped; infinite where the cell says so or float64 cannot hold the
-            number; None where it holds something else.
+            The number; NaN if the cell is missing or contains a censored value that is to be
+            dropped; infinity if the cell says so or the number exceeds the range of float64;
+            None if the cell cannot be parsed.
 
         >>> NumberFormat().parse("−3.2"), NumberFormat().parse("1,5")
         (-3.2, None)
@@ -303,7 +309,7 @@ class NumberFormat:
 
 
 def is_missing(cell: str) -> bool:
-    """Whether a cell says that there is no value: empty, NA, N/A, #N/A, NaN, NaT, None or null.
+    """Return whether a cell has no value: empty, NA, N/A, #N/A, NaN, NaT, None or null.
 
     >>> is_missing(" NA "), is_missing("0")
     (True, False)
@@ -378,10 +384,11 @@ def classify(cell: str) -> Cell:
 
 
 def _text_kind(text: str) -> Kind:
-    """Tell a number in a way of writing that is not read from a text.
+    """Return ``"odd"`` for a number in an unsupported notation, and ``"text"`` for other cells.
 
-    A cell with digits and no letters is a number to whoever wrote it: (0.164) of accounting, $1.0,
-    1_006, ="1.0", 1e 3, digits of another script. To leave such cells out would select labels.
+    A cell with digits but without letters is probably a number: (0.164) in accounting, $1.0,
+    1_006, ="1.0", 1e 3, or digits of another script. Dropping such cells as texts would bias the
+    labels.
     """
     letters = re.sub(r"(?<=[\d.])\s*[eE](?=\s*[+-]?\s*\d)", "", text)
     digits = any(character.isdigit() for character in text)
@@ -389,14 +396,14 @@ def _text_kind(text: str) -> Kind:
 
 
 def read_numbers(cells: Sequence[str], style: NumberFormat | None = None) -> NumberColumn:
-    """Read a column, and name the patterns of the cells that are not read.
+    """Parse the numbers of a column, and describe the cells that cannot be parsed.
 
     Args:
-        cells: k texts.
-        style: how numbers are written; None for plain ones.
+        cells: the texts of the k cells.
+        style: the notation of the numbers; None for the default :class:`NumberFormat`.
 
     Returns:
-        The numbers; a column without cells has none.
+        The numbers and the patterns; both are empty if there are no cells.
 
     >>> column = read_numbers(["48", "960", "1,008", "NA"])
     >>> column.values.tolist()[:2], column.missing, column.unread
@@ -406,7 +413,8 @@ def read_numbers(cells: Sequence[str], style: NumberFormat | None = None) -> Num
 settings=((('thousands', ','),),), detail=''),)
     """
     style = style or NumberFormat()
-    look = cache(classify)  # texts often repeat
+    # The classification is cached, because the same text often occurs in many cells.
+    look = cache(classify)
     values = np.full(len(cells), math.nan)
     unread: list[int] = []
     missing = dropped = 0
@@ -422,7 +430,8 @@ settings=((('thousands', ','),),), detail=''),)
             missing += cell.kind == "missing"
             dropped += cell.kind != "missing" and math.isnan(value)
     if style.unit == "%" and any(cell.unit for cell in parts):
-        # 0.45 beside 45 % may be the same value or a hundredth of it.
+        # In a column of percentages, a cell without a percent sign is ambiguous: 0.45 may mean
+        # 45 % or 0.45 %. Such cells are therefore not parsed.
         bare = [i for i, cell in enumerate(parts) if cell.body and not cell.unit]
         values[bare] = math.nan
         unread = sorted({*unread, *bare})
@@ -432,18 +441,19 @@ settings=((('thousands', ','),),), detail=''),)
 
 
 def _unit(text: str) -> str:
-    """One spelling of a unit: NFKC makes the micro sign the Greek letter."""
+    """Normalise the text of a unit by NFKC, which replaces the micro sign by the Greek mu."""
     return unicodedata.normalize("NFKC", text.strip())
 
 
 @cache
 def _digits(reading: Separators) -> re.Pattern[str]:
-    """The numbers of one way to read digits; a group separator stands before three digits."""
+    """Return the pattern of numbers with this decimal sign and this thousands separator."""
     decimal, thousands = reading
     whole = ["[0-9]+"]
     if group := GROUPS[thousands]:
         whole.insert(0, rf"[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+")
-        if thousands == ",":  # India writes 12,34,567
+        if thousands == ",":
+            # In India the digits before the last three are grouped in pairs: 12,34,567.
             whole.insert(0, r"[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}")
     fraction = r"(?:\.[0-9]*)?" if decimal == "." else "(?:,[0-9]+)?"
     small = rf"{re.escape(decimal)}[0-9]+"
@@ -451,7 +461,7 @@ def _digits(reading: Separators) -> re.Pattern[str]:
 
 
 def _matches(body: str) -> list[Separators]:
-    """Every way to read digits that fits and whose thousands separator occurs."""
+    """Return the pairs of :data:`READINGS` that parse ``body`` and whose separator occurs in it."""
     return [
         way
         for way in READINGS
@@ -468,7 +478,7 @@ def _kind(ways: Sequence[Separators]) -> Kind:
 
 
 def _value(body: str, reading: Separators) -> float | None:
-    """The number that digits state, read in one way."""
+    """Parse digits with a decimal sign and a thousands separator; None if they do not fit."""
     if _digits(reading).fullmatch(body) is None:
         return None
     decimal, thousands = reading
@@ -496,7 +506,7 @@ def _is_unit(cell: Cell, style: NumberFormat) -> bool:
 
 
 def _obstacles(cell: Cell, style: NumberFormat) -> Iterator[Kind]:
-    """Everything that keeps a cell from being read, each by its kind."""
+    """Yield the kind of each reason why a cell cannot be parsed with a number format."""
     if not cell.body or cell.kind == "infinite":
         yield cell.kind
         return
@@ -525,7 +535,8 @@ def _patterns(
             words = kind == "unit" and len(units) > MOST_UNITS
             places.setdefault("text" if words else kind, []).append(place)
     ways = _ways([cell for cell in parts if cell.body and cell.kind != "infinite"])
-    if len(ways) == 1:  # the column decides what 1,008 is
+    if len(ways) == 1:
+        # Only one notation fits the whole column, so it decides whether 1,008 is 1008 or 1.008.
         undecided = [place for kind in ("comma", "point") for place in places.pop(kind, [])]
         for place in undecided:
             grouped = ways[0] in _matches(parts[place].body) and ways[0][1]
@@ -541,7 +552,7 @@ def _patterns(
 def _hint(
     kind: Kind, ways: Sequence[Separators], units: Counter[str], style: NumberFormat
 ) -> tuple[tuple[Settings, ...], str]:
-    """Return the settings that read a pattern, and a further sentence about it."""
+    """Return the settings that parse the cells of a pattern, and a further sentence."""
     if kind in ("thousands", "decimal", "comma", "point"):
         if not ways:
             return (), "no one decimal sign and thousands separator reads every cell"
@@ -566,14 +577,15 @@ def _hint(
 def _settings(way: Separators) -> Settings:
     decimal, thousands = way
     settings = {"decimal": decimal if decimal != "." else "", "thousands": thousands}
-    # A plain number is not read only where another decimal sign was chosen.
+    # The default notation is suggested only if the user chose another decimal sign.
     return tuple((name, value) for name, value in settings.items() if value) or (("decimal", "."),)
 
 
 def _ways(parts: Sequence[Cell]) -> list[Separators]:
-    """The ways to read digits that read every number of a column, without superfluous signs.
+    """Return the pairs of decimal sign and thousands separator that parse a whole column.
 
-    Where ``1,008`` can be both, it is a thousands separator if whole numbers stop at three digits:
+    Pairs with a sign that does not occur are omitted. If ``1,008`` is ambiguous, its comma counts
+    as a thousands separator if no integer without a separator has more than three digits, as in
     ``48, 960, 1,008``.
     """
     bodies = {body for cell in parts for body in (cell.body, cell.spread) if body}
@@ -591,16 +603,16 @@ def _ways(parts: Sequence[Cell]) -> list[Separators]:
 
 
 def _stops_at_three(bodies: set[str]) -> bool:
-    """Whether whole numbers without a separator reach three digits and no more."""
+    """Return whether the longest integer without a separator has exactly three digits."""
     lengths = {len(body.lstrip("+-")) for body in bodies if body.lstrip("+-").isdigit()}
     return bool(lengths) and max(lengths) == 3
 
 
 def _doubts(cells: Sequence[str], parts: Sequence[Cell], style: NumberFormat) -> Iterator[Pattern]:
-    """Points that may separate thousands, where a printed decimal number looks otherwise.
+    """Yield the pattern of parsed numbers whose point probably separates thousands, if any.
 
-    No format prints ``960`` and then ``1.200``: with three decimals it would be ``960.000``, and
-    without trailing zeros ``1.2``.
+    For example, a column with ``960`` and ``1.200`` is suspicious: with three decimals, 960 would
+    be written as ``960.000``, and without trailing zeros, 1.2 would be written as ``1.2``.
     """
     if style.decimal != "." or style.thousands:
         return

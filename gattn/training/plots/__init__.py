@@ -1,9 +1,8 @@
-"""Plots of a run: matplotlib without a window and without global state.
+"""Plots of a run, drawn by matplotlib without a window and without global state.
 
-Every function returns a :class:`Plot`, whose method ``png`` draws it for a light page or a dark
-one, 4.1 inches wide: in a report on a telephone of 400 pixels its text is still 11 pixels high.
-Labels of shape [k] are NaN where nothing was measured; such rows are left out. Without rows the
-plot is empty, with a note.
+Every function returns a :class:`Plot`, whose method ``png`` draws it for a light or a dark page.
+The width is 4.1 inches, so that on a telephone with 400 pixels the text is still 11 pixels high.
+Rows whose label is NaN are ignored. A plot without rows is empty and has a note.
 """
 
 from gattn.training.plots.calibration import coverage, reliability

@@ -1,4 +1,4 @@
-"""Plots of calibration: observed frequencies against requested or predicted ones."""
+"""Plots of calibration: observed frequencies against expected frequencies."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ __all__ = ["coverage", "reliability"]
 def coverage(curve: Reliability, *, name: str = "") -> Plot:
     """Plot the observed coverage of intervals against the requested coverage.
 
-    The band contains nine in ten of the points of exact intervals.
+    The grey band would contain 90 % of the points if the intervals had exactly the requested
+    coverage.
 
     Args:
         curve: result of :func:`gattn.training.calibration.interval_reliability`.
-        name: of the target, or of all of them.
+        name: name of the target, or a name for all targets, for the title.
 
     >>> from gattn.training.calibration import Reliability
     >>> coverage(Reliability((0.5, 0.9), (0.48, 0.93), (100, 100))).png()[:4]
@@ -53,14 +54,14 @@ def coverage(curve: Reliability, *, name: str = "") -> Plot:
 
 
 def reliability(curve: Reliability, *, name: str = "", event: str = "class 1") -> Plot:
-    """Plot the frequency of a class against its predicted probability, and numbers of rows.
+    """Plot the frequency of a class against its predicted probability, and the number of rows.
 
-    Bars are the standard errors of the frequencies.
+    Error bars are the standard errors of the frequencies.
 
     Args:
         curve: result of :func:`gattn.training.calibration.probability_reliability`.
-        name: of the target, or of all of them.
-        event: the class.
+        name: name of the target, or a name for all targets, for the title.
+        event: name of the class, for the label of the axis.
 
     >>> from gattn.training.calibration import Reliability
     >>> reliability(Reliability((0.1, 0.8), (0.2, 0.7), (40, 60))).png()[:4]

@@ -1,4 +1,4 @@
-"""Plots of predicted classes and probabilities beside known classes."""
+"""Plots of predicted probabilities and classes: ROC, precision-recall and confusion matrix."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["confusion_matrix", "precision_recall", "roc"]
 
 Column = NDArray[np.float64]
-GRID = np.linspace(0, 1, 201)  # where the curves of several targets are averaged
-CLASSES = 20  # of a confusion matrix: more cannot be told apart
-LONGEST = 22  # letters of a class's name beside a row
-LARGE = 12  # up to so many, names are as large as other text
+GRID = np.linspace(0, 1, 201)  # values of x at which the curves of several targets are averaged
+CLASSES = 20  # maximum number of classes in a confusion matrix, so that rows remain readable
+LONGEST = 22  # maximum number of letters of a class's name beside a row
+LARGE = 12  # class names with more letters are drawn in a smaller font
 
 
 class _Curve(NamedTuple):
-    """A curve through points (x, y), the area under it, and its target's share of class 1."""
+    """A curve through points (x, y), the area under it, and the target's fraction of class 1."""
 
     x: Column
     y: Column
@@ -44,7 +44,7 @@ class _Curve(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """A kind of curve: its computation, the labels of its axes and area, and that of guessing."""
+    """A kind of curve: functions that compute it and draw the line of guessing, and its labels."""
 
     curve: Callable[[ModuleType, Column, Column], _Curve]
     x: str
@@ -55,20 +55,23 @@ class _Kind(NamedTuple):
 
 
 def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = "targets") -> Plot:
-    """Plot the true positives against the false positives: thin lines for targets, and their mean.
+    """Plot the ROC curve: the true positive rate against the false positive rate.
+
+    Several targets have thin lines, and a thick line is their mean.
 
     Args:
-        y: classes 0 and 1, [k] or [k, t], NaN where not measured.
-        probability: of class 1, in the same shape.
-        name: of the target, or of all of them.
-        several: what the t columns are called.
+        y: classes 0 and 1, [k] or [k, t], NaN for missing labels.
+        probability: the predicted probability of class 1, of the same shape.
+        name: name of the target, or a name for all targets, for the title.
+        several: plural noun of the t columns.
 
     Returns:
-        A plot whose title has the area under the curve, and for several targets its mean. Targets
-        of which one class only is known have no curve; the title counts them.
+        A plot whose title contains the area under the curve, or its mean over several targets.
+        Targets whose labels are all of the same class have no curve; the title contains their
+        number.
 
     Raises:
-        ValueError: the shapes differ, or y holds something else than classes.
+        ValueError: the shapes differ, or y contains values other than 0, 1 and NaN.
         ImportError: scikit-learn is not installed.
 
     >>> roc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).png()[:4]
@@ -91,14 +94,15 @@ def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = 
 def precision_recall(
     y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = "targets"
 ) -> Plot:
-    """Plot the precision against the recall: thin lines for targets, and their mean.
+    """Plot the precision against the recall.
 
-    The dashed line is the share of class 1, the precision of guessing. Between two recalls the
-    precision is that of the higher one, as the average precision counts it: a straight line would
-    show more (Davis and Goadrich, "The relationship between precision-recall and ROC curves",
-    ICML 2006).
+    Several targets have thin lines, and a thick line is their mean. The dashed line is the fraction
+    of class 1, which is the precision of guessing. The curve is a step function: between two
+    recalls it has the precision of the higher one, as in the definition of the average precision,
+    because linear interpolation would be too optimistic (Davis and Goadrich, "The relationship
+    between precision-recall and ROC curves", ICML 2006).
 
-    The arguments and errors are those of :func:`roc`; the title has the average precision.
+    The arguments and errors are those of :func:`roc`; the title contains the average precision.
 
     >>> precision_recall([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).png()[:4]
     b'\\x89PNG'
@@ -147,7 +151,7 @@ def _plot(kind: _Kind, y: ArrayLike, probability: ArrayLike, name: str, several:
 
 
 def _columns(y: ArrayLike, probability: ArrayLike) -> list[list[Column]]:
-    """Return the known classes of each target, and their probabilities."""
+    """Return the labels of each target that are not NaN, and their predicted probabilities."""
     classes = np.asarray(y, dtype=np.float64)
     chances = np.asarray(probability, dtype=np.float64)
     if classes.shape != chances.shape or classes.ndim not in (1, 2):
@@ -163,7 +167,7 @@ def _columns(y: ArrayLike, probability: ArrayLike) -> list[list[Column]]:
 
 
 def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme, label: str, *, steps: bool) -> None:
-    """Draw one curve, or thin curves and their mean under a label."""
+    """Draw one curve, or several thin curves and their mean with a legend."""
     style = "steps-pre" if steps else "default"
     if len(curves) == 1:
         axes.plot(curves[0].x, curves[0].y, color=theme.first, drawstyle=style)
@@ -179,14 +183,15 @@ def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme, label: str, *, st
 
 
 def confusion_matrix(counts: ArrayLike, names: Sequence[str]) -> Plot:
-    """Plot the share of every true class (row) that was predicted as each class (column).
+    """Plot the fraction of every true class (row) that was predicted as each class (column).
 
     Args:
-        counts: [c, c] rows of each true class; of more than 20 classes the 20 largest are drawn.
-        names: of the c classes.
+        counts: [c, c] numbers of rows by true class and predicted class. If there are more than 20
+            classes, the 20 most frequent are drawn.
+        names: names of the c classes.
 
     Raises:
-        ValueError: the counts do not fit the names.
+        ValueError: the shape of the counts does not fit the number of names.
 
     >>> confusion_matrix([[3, 1], [0, 4]], ["left", "right"]).png()[:4]
     b'\\x89PNG'

@@ -1,4 +1,4 @@
-"""Plot of the losses by epoch."""
+"""Plot of the training and validation losses by epoch."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["learning_curve"]
 
 
 def learning_curve(histories: Sequence[History]) -> Plot:
-    """Plot the losses of training and of validation by epoch, the chosen epochs marked.
+    """Plot the training and validation losses by epoch, with the chosen epochs marked.
 
     Args:
-        histories: of each member of the ensemble.
+        histories: the training history of each member of the ensemble.
 
     >>> from gattn.training.types import EpochRecord, History
     >>> records = EpochRecord(0, 1.0, 1.1, 1e-3, 2.5), EpochRecord(1, 0.5, 0.8, 1e-3, 2.5)
@@ -51,7 +51,8 @@ def learning_curve(histories: Sequence[History]) -> Plot:
         if not histories:
             return note(upper, "no network was trained", theme)
         losses = [record.train_loss for history in histories for record in history.records]
-        if min(losses) > 0 and max(losses) > 5 * min(losses):  # else few ticks would be left
+        if min(losses) > 0 and max(losses) > 5 * min(losses):
+            # The logarithmic axis is used only for large ranges: small ranges would have few ticks.
             upper.set_yscale("log")
             upper.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             upper.yaxis.set_major_formatter("{x:g}")

@@ -1,4 +1,4 @@
-"""Predicted numbers beside measured ones."""
+"""Plots of predicted numbers against measured numbers, and of their differences."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["parity", "residuals"]
 
-MANY = 1500  # points: more hide one another, and a density says more
-BARS = 400  # points: the error bars of more hide the points
+MANY = 1500  # more points would overlap, so their density is drawn instead
+BARS = 400  # with more points, error bars would hide the points and are omitted
 
 
 def parity(
@@ -26,18 +26,19 @@ def parity(
 ) -> Plot:
     """Plot predicted against measured values, with the line on which they are equal.
 
-    The title has the root mean square error, the mean absolute error and R².
+    The title contains the root mean square error, the mean absolute error and R².
 
-    Up to 400 points have error bars of one standard deviation; more than 1,500 become a density.
+    Up to 400 points have error bars of one standard deviation. More than 1,500 points are drawn as
+    a density.
 
     Args:
-        y: measured values [k], NaN where there is none.
+        y: measured values [k], NaN for missing values.
         predicted: predicted values [k], in the same unit.
-        std: their standard deviations [k]; none are drawn without it.
-        name: of the target, with its unit.
+        std: standard deviations of the predicted values [k]; None for no error bars.
+        name: name of the target with its unit, for the title.
 
     Raises:
-        ValueError: the columns are not of one length.
+        ValueError: the columns have different lengths.
 
     >>> parity([0.1, 0.9, 2.2], [0.0, 1.0, 2.0], [0.1, 0.1, 0.2]).png()[:4]
     b'\\x89PNG'
@@ -69,7 +70,7 @@ def parity(
 
 
 def _range(*columns: NDArray[np.float64]) -> tuple[float, float]:
-    """Limits around all values, with a margin, also where all values are one."""
+    """Return limits around all values with a margin, which is positive even for equal values."""
     low = min(float(column.min()) for column in columns)
     high = max(float(column.max()) for column in columns)
     margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
@@ -113,12 +114,12 @@ def residuals(y: ArrayLike, predicted: ArrayLike, *, name: str = "") -> Plot:
     """Plot a histogram of predicted minus measured values.
 
     Args:
-        y: measured values [k], NaN where there is none.
+        y: measured values [k], NaN for missing values.
         predicted: predicted values [k], in the same unit.
-        name: of the target, with its unit.
+        name: name of the target with its unit, for the title.
 
     Raises:
-        ValueError: the columns are not of one length.
+        ValueError: the columns have different lengths.
 
     >>> residuals([0.1, 0.9, 2.2], [0.0, 1.0, 2.0]).png()[:4]
     b'\\x89PNG'
@@ -134,7 +135,8 @@ def residuals(y: ArrayLike, predicted: ArrayLike, *, name: str = "") -> Plot:
         axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
         if not len(error):
             return note(axes, "no measured value", theme)
-        bins = min(60, max(8, round(2 * len(error) ** (1 / 3))))  # Rice's rule, within reason
+        # Rice's rule (2 n^(1/3) bins), limited to between 8 and 60 bins so that bars are visible.
+        bins = min(60, max(8, round(2 * len(error) ** (1 / 3))))
         reach = float(np.abs(error).max()) or 1.0
         axes.hist(
             error, bins=np.linspace(-reach, reach, bins + 1 + bins % 2).tolist(), color=theme.first,

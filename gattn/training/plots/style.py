@@ -1,4 +1,4 @@
-"""Common style of the plots of a run: numbers, titles and axes."""
+"""Common parts of the plots of a run: formatting of numbers, titles and axes."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ METRICS = {
     "accuracy": "accuracy",
     "f1": "macro F1",
 }
-"""How readers know the metrics of :mod:`gattn.training.metrics`."""
+"""Display names of the metrics of :mod:`gattn.training.metrics`."""
 
 
 class Plot(NamedTuple):
     """A plot that can be drawn for light and for dark pages.
 
-    Attributes: those of :func:`gattn.draw.figure.render`.
+    The attributes are arguments of :func:`gattn.draw.figure.render`.
     """
 
     draw: Draw
@@ -60,7 +60,7 @@ class Plot(NamedTuple):
 
 
 def complete_rows(*columns: ArrayLike) -> list[NDArray[np.float64]]:
-    """Convert columns [k] to float64 without the rows in which any is NaN.
+    """Convert columns [k] to float64, and remove the rows in which at least one value is NaN.
 
     Raises:
         ValueError: the columns have different lengths.
@@ -75,7 +75,7 @@ def complete_rows(*columns: ArrayLike) -> list[NDArray[np.float64]]:
 
 
 def number(value: float | None) -> str:
-    """A number to three significant digits, thousands apart; a dash where there is none.
+    """Format a number to three significant digits with separated thousands; NaN as a dash.
 
     >>> number(0.48912), number(12345.6), number(1e-7), number(float("nan"))
     ('0.489', '12,346', '1e-07', '–')
@@ -92,7 +92,7 @@ def number(value: float | None) -> str:
 
 
 def title(text: str, metrics: Mapping[str, float] | None = None) -> str:
-    """A title of at most two lines and, below it, the metrics under the names that readers know.
+    """Format a title of at most two lines, followed by a line with metrics.
 
     >>> title("price of a $x$", {"rmse": 0.5})
     'price of a \\\\$x\\\\$\\nRMSE 0.500'
@@ -103,23 +103,23 @@ def title(text: str, metrics: Mapping[str, float] | None = None) -> str:
 
 
 def frame(axes: Axes, x: str, y: str, text: str) -> None:
-    """Name both axes, and say above the panel what it shows."""
+    """Set the labels of both axes and the title of a panel."""
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.set_title(text)
 
 
 def unit_range(axes: Axes) -> None:
-    """Show shares from 0 to 1 both ways, with their marks whole at the ends."""
+    """Set both axes to the range 0 to 1, with a margin so that markers at the ends are not cut."""
     axes.set_xlim(-0.01, 1.01)
     axes.set_ylim(-0.02, 1.02)
 
 
 def diagonal(axes: Axes, theme: Theme) -> None:
-    """Draw the line on which what stands across and upwards is equal."""
+    """Draw the dashed diagonal on which x and y are equal."""
     axes.axline((0, 0), slope=1, color=theme.muted, linewidth=1, linestyle="--", zorder=1)
 
 
 def note(axes: Axes, text: str, theme: Theme) -> None:
-    """Say in the middle of a panel why it is empty."""
+    """Write a text into the middle of an empty panel, for example why it is empty."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=theme.muted)
