@@ -1,4 +1,4 @@
-"""Loading of a model from a folder, and opening of a table for it."""
+"""Load a model of molecules from a folder, and open a table of molecules for it."""
 
 from __future__ import annotations
 
