@@ -88,9 +88,10 @@ def predict_table(
 
 
 def row_smiles(table: Table, column: str) -> Callable[[TableRow], str]:
-    """Return a function from a row of a table to its SMILES, "" if the row has too few cells.
+    """Return the function that reads the SMILES of a table row.
 
-    A row with too many cells has none, either, because its cells may be in wrong columns.
+    It returns "" for a row with more or fewer cells than the header, whose cells may be in wrong
+    columns.
     """
     position = table.place(column)
     return lambda row: "" if row.problem else row.cells[position]

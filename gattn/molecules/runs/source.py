@@ -98,7 +98,8 @@ def read_source(
         fits = not row.problem
         texts.append(row.cells[text_place])
         cells.append(tuple(row.cells[p] if fits else "" for p in places))
-        if parts is not None:  # a misfit gets any valid part: it has no label, so it is not used
+        if parts is not None:
+            # A row with a wrong number of cells has no label, so its part is never used.
             parts.append(intern(row.cells[part_place]) if fits else "train")
         if not fits and not skip_bad:
             _check_split_number(table, row, places)
