@@ -1,4 +1,4 @@
-"""Picture that consists of RDKit drawings and text in any alphabet.
+"""Canvas for pictures that consist of RDKit drawings and of text in any alphabet.
 
 RDKit can write only ASCII, so text is added as SVG elements, or by Pillow in a PNG.
 """
@@ -26,9 +26,9 @@ PictureFormat: TypeAlias = Literal["svg", "png"]
 Anchor: TypeAlias = Literal["start", "middle", "end"]
 
 _PNG_ZOOM = 2.0
-"""Pixels of a PNG per unit of length, enough for print and high-resolution screens."""
+"""Number of PNG pixels per SVG pixel, enough for print and high-resolution screens."""
 _SMALLEST = 9.0
-"""Minimum font size; text that is still too wide is truncated."""
+"""Minimum font size to which wide text is shrunk; if it is still too wide, it is truncated."""
 _FAMILY = "DejaVu Sans, Verdana, Arial, sans-serif"
 _PILLOW_ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 

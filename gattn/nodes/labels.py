@@ -183,9 +183,8 @@ def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
         )
     classes = np.array(sorted(kinds))
     is_count = classes.dtype.kind == "f" and (classes % 1 == 0).all()
-    return (
-        classes.astype(np.int64) if is_count else classes
-    )  # whole numbers are floats if a label is missing
+    # pandas stores whole numbers as floats if a label is missing.
+    return classes.astype(np.int64) if is_count else classes
 
 
 def encode_classes(values: pd.Series, classes: np.ndarray) -> Tensor:

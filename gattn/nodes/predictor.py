@@ -177,9 +177,8 @@ class NodePredictor:
 
     def _whole(self, graph: AttributedGraph) -> FieldInput:
         _check_size(self.settings, len(graph))
-        if (
-            self._read is None or self._read[0] is not graph
-        ):  # features of the last graph are stored: encoding is slow
+        # Encoding texts is slow, so the features of the last graph are stored.
+        if self._read is None or self._read[0] is not graph:
             self._read = graph, self.encoder.features(graph)
         field = whole_graph(graph.edge_index, len(graph), self.settings.layers)
         return FieldInput(self._read[1], field)

@@ -251,9 +251,9 @@ def _choose_names(
     ] or [_Names("the index of the table", None, _as_names(nodes.index.to_series()))]
     count = usual.share(ends)
     best = max(rows, key=lambda row: row.share(ends))
-    least = (
-        len(ends) if best.place is None else count + 1
-    )  # the index must contain all names: it may not be from the file
+    # The index of a table that was read from a file only counts the rows. So an index names the
+    # nodes only if it contains all names that the edges use.
+    least = len(ends) if best.place is None else count + 1
     if best.share(ends) < max(least, count + 1):
         return usual.place, [f"Nodes are named by {usual.title}."]
     return best.place, [

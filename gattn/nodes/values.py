@@ -120,9 +120,8 @@ def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.flo
         )
     converted = pd.Series(pd.to_numeric(values, errors="coerce"))
     numbers = np.array(converted.to_numpy(dtype=np.float64, na_value=np.nan))
-    numbers[np.asarray(values.isna(), dtype=bool)] = (
-        np.nan
-    )  # to_numeric may convert missing dates to numbers
+    # pandas.to_numeric converts a missing date to a number.
+    numbers[np.asarray(values.isna(), dtype=bool)] = np.nan
     return numbers
 
 

@@ -104,9 +104,8 @@ def evaluate_table(
     for note in (*source.labels.notes, *label_notes(estimator, {"test": test.y})):
         log(note)
     predicted = estimator.predictor_.predict(test.inputs)
-    counts = list(
-        source.labels.counts.values()
-    )  # the table's columns may not have the targets' names
+    # The columns of this table may have other names than the targets, so they match by position.
+    counts = list(source.labels.counts.values())
     intervals = measure_intervals(estimator, test.y, predicted, coverage)
     metrics = {
         "task": estimator.task,

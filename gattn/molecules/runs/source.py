@@ -93,7 +93,8 @@ def read_source(
     faults: list[str] = []
     lines = array("q")
     first: TableRow | None = None
-    for row in table.rows():  # stores only the cells of the named columns, to save memory
+    # Only the cells of the columns that are used are stored, to save memory.
+    for row in table.rows():
         # If a row has more or fewer cells than the header, its cells may be in wrong columns.
         fits = not row.problem
         texts.append(row.cells[text_place])

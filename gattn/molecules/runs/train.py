@@ -202,9 +202,8 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         settings, source, molecules, split = self.settings, data.source, data.molecules, parts.split
         task, test, y_val = model.task, molecules[split.test], molecules.y[split.val]
         predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
-        train = molecules[
-            torch.cat([split.train, split.val])
-        ]  # the model's GP is trained on both, too
+        # The baselines read both parts, as the model's Gaussian process does.
+        train = molecules[torch.cat([split.train, split.val])]
         intervals = measure_intervals(model, test.y, predicted, settings.coverage)
         intervals |= constant_width(model, y_val, validation.mean, settings.coverage)
         label_counts = count_labels(model, {p: molecules.y[getattr(split, p)] for p in PARTS})
