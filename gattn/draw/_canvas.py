@@ -147,7 +147,7 @@ class Canvas:
 
 
 def _printable(text: str) -> str:
-    """Join the lines of a text, and remove the characters that XML forbids."""
+    """Return a text as one line, without the characters that XML forbids."""
     return re.sub(r"[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+", " ", text).strip()
 
 
@@ -165,7 +165,7 @@ def _cut(text: str, size: float, max_width: float, bold: bool) -> str:
 
 @functools.cache
 def _font(size: float, bold: bool) -> FreeTypeFont:
-    """Load DejaVu Sans, which matplotlib ships."""
+    """Return the font DejaVu Sans, which matplotlib includes, in a size."""
     try:
         from matplotlib.font_manager import FontProperties, findfont
     except ImportError as error:

@@ -80,9 +80,9 @@ def draw_molecule(
         >>> draw_molecule("CCO", [0.1, 0.0, -0.7], label="contribution (log S)")[:5]
         b'<?xml'
     """
-    of_all = None if weights is None else [weights]
+    weight_lists = None if weights is None else [weights]
     return _draw(
-        [molecule], of_all, scale, [title], [lines], label, 1, size, format, dark, signed
+        [molecule], weight_lists, scale, [title], [lines], label, 1, size, format, dark, signed
     )  # fmt: skip
 
 

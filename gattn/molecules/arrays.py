@@ -14,7 +14,7 @@ from gattn.data.tables.numbers import read_numbers
 __all__ = ["as_classes", "as_numbers", "as_table", "as_texts", "column_names", "find_classes"]
 
 SIMPLE = {float, int, bool, type(None), np.float64, np.float32, np.int64, np.int32, np.bool_}
-"""Types whose values are always numbers or missing."""
+"""Types of labels that need no check: their values are always numbers or missing."""
 NO_NUMBERS = (bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
 """Types that are rejected as labels, although NumPy would convert them to numbers."""
 

@@ -108,8 +108,7 @@ def attribute(
     path = _path(STEPS) if method == "integrated_gradients" else [(1.0, 1.0)]
     result: list[Attribution] = []
     for begin, end in _batches(inputs):
-        some = inputs[begin:end]
-        result += _gradients(predictor, some, target, atoms[begin:end], path)
+        result += _gradients(predictor, inputs[begin:end], target, atoms[begin:end], path)
     return result
 
 
@@ -233,8 +232,8 @@ def _by_environment(by_count: Tensor, counts: Tensor, atoms: MoleculeAtoms) -> T
         torch.zeros(len(counts)).double().index_add_(0, places, torch.ones(len(places)).double())
     )
     size = torch.zeros(len(places)).double().index_add_(0, which, torch.ones(len(which)).double())
-    each = (by_count / counted.clamp(min=1))[places] / size
-    return torch.zeros(len(atoms.symbols)).double().index_add_(0, atom, each[which])
+    by_atom = (by_count / counted.clamp(min=1))[places] / size
+    return torch.zeros(len(atoms.symbols)).double().index_add_(0, atom, by_atom[which])
 
 
 def _weighed(

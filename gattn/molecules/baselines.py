@@ -51,5 +51,5 @@ def _ridge(train: MoleculeInputs, y: Tensor, inputs: MoleculeInputs, seed: int) 
     labelled = y.isfinite().nonzero().flatten()
     labelled = labelled[draw(len(labelled), BASELINE_ROWS, seed)]
     bits = (train[labelled].counts > 0).float()
-    others = ((some.counts > 0).float() for some in in_pieces(inputs, PIECE))
-    return torch.cat(list(tanimoto_ridges(bits, y[labelled], others)))
+    queries = ((piece.counts > 0).float() for piece in in_pieces(inputs, PIECE))
+    return torch.cat(list(tanimoto_ridges(bits, y[labelled], queries)))

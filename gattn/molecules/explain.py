@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gattn.molecules.attributions import DEFAULT_METHOD, Attribution, attribute
 from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
-from gattn.molecules.members import ASKED
+from gattn.molecules.members import PREDICTION_BATCH
 from gattn.molecules.predictor import batch_elements
 from gattn.training.threads import limited_threads
 
@@ -103,15 +103,15 @@ def explain(
     Raises:
         ValueError: no such method or target, or attention of a model that has none.
     """
-    elements = batch_elements(min(len(inputs), ASKED), predictor.settings)
+    elements = batch_elements(min(len(inputs), PREDICTION_BATCH), predictor.settings)
     with limited_threads(elements, predictor.threads):
         atoms = atoms_of(inputs)
         results = attribute(predictor, inputs, method, target=target, atoms=atoms)
         tops = [_top(result.weights, described) for result, described in zip(results, atoms)]
         masks = [_masks(top, one.order, seed) for top, one in zip(tops, atoms)]
         # Predict each distinct mask once, so that equal masks get bitwise equal predictions.
-        each = [mask.unique(dim=0, return_inverse=True) for mask in masks]
-        predicted = predict_masked(predictor, inputs, [mask for mask, _ in each], target, atoms)
+        distinct = [mask.unique(dim=0, return_inverse=True) for mask in masks]
+        predicted = predict_masked(predictor, inputs, [mask for mask, _ in distinct], target, atoms)
     return [
         Explanation(
             smiles=smiles, symbols=one.symbols, atoms=one.places, method=method, target=target,
@@ -120,7 +120,7 @@ def explain(
             faithfulness=_faithfulness(top, masked.mean[places]),
         )
         for smiles, one, weighed, top, masked, (_, places) in
-        zip(inputs.molecules.smiles, atoms, results, tops, predicted, each)
+        zip(inputs.molecules.smiles, atoms, results, tops, predicted, distinct)
     ]  # fmt: skip
 
 

@@ -24,7 +24,8 @@ __all__ = ["GaussianProcess", "count_tanimoto", "draw"]
 START = (-2.0, -1.0)
 """Initial logarithms of the noise and of the scale of Tanimoto similarity."""
 START_OF_GROUP = (0.0, -1.0, -2.0)
-"""Initial logarithms for each group of descriptors: Matern, 1 / length^2, linear."""
+"""Initial logarithms of the hyperparameters of each group of descriptors: scale of the Matern
+kernel, 1 / length^2, and scale of the linear kernel."""
 SURFACES = DESCRIPTORS.index("SlogP_VSA1")
 """Index of the first descriptor that sums the surfaces of atoms of one kind. The descriptors
 before it describe the whole molecule."""
@@ -37,7 +38,7 @@ ASKED, BLOCK = 1024, 128
 """Number of molecules whose fingerprints are compared at once, which bounds the memory, and number
 of molecules predicted at once, so that their kernels stay in the processor's cache."""
 JITTER = 1e-4
-"""Added to the diagonal of the kernel; multiplied by ten each time the factorisation fails."""
+"""Number added to the diagonal of the kernel, and multiplied by ten if the factorisation fails."""
 ATTEMPTS = 4
 FARTHEST = 6.0
 """Standardised descriptors are clipped to plus or minus this value, so that the distance of an
@@ -132,19 +133,19 @@ class GaussianProcess:
 
     @functools.cached_property
     def _factors(self) -> list[_Factor]:
-        """Solved equation of each target, computed at the first prediction."""
+        """Solution of the kernel equation of each target, computed at the first prediction."""
         parts = _compare(self.counts, self._z, self.counts, self._z)
         factors = (
             _factor(parts, theta, y) for theta, y in zip(self._theta, self._tensors["y"].unbind(1))
         )
-        return [each if self._variance else replace(each, lower=None) for each in factors]
+        return [factor if self._variance else replace(factor, lower=None) for factor in factors]
 
     @classmethod
     def fit(
         cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int, variance: bool = True,
         progress: bool = False, check: Callable[[], None] = lambda: None,
     ) -> GaussianProcess:  # fmt: skip
-        """Choose the hyperparameters of every target and solve its equation.
+        """Choose the hyperparameters of every target and solve its kernel equation.
 
         Args:
             inputs: k training molecules.
@@ -343,7 +344,7 @@ class GaussianProcess:
         return self._theta[target], self._factors[target], self._tensors["scale"][target]
 
     def state(self) -> dict[str, Tensor]:
-        """Return the tensors that :meth:`__init__` takes."""
+        """Return the tensors from which :meth:`__init__` restores the model."""
         return dict(self._tensors)
 
     def _in_units(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
@@ -398,7 +399,7 @@ def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:
     kernel = scales[1] * parts[0]
     groups = scales[len(START) :].view(-1, len(START_OF_GROUP))
     for squares, product, (matern, inverse, linear) in zip(parts[1::2], parts[2::2], groups):
-        far = (3 * inverse * squares + 1e-12).sqrt()  # 1e-12: the root of 0 has no derivative
+        far = (3 * inverse * squares + 1e-12).sqrt()  # sqrt has no derivative at 0
         kernel = kernel + matern * (1 + far) * (-far).exp() + linear * product
     return kernel
 
@@ -494,7 +495,8 @@ def _posterior(
         A scalar and [8], float64.
     """
     scales: list[float] = theta.exp().tolist()
-    groups = [scales[at : at + 3] for at in range(len(START), len(scales), len(START_OF_GROUP))]
+    size = len(START_OF_GROUP)
+    groups = [scales[first : first + size] for first in range(len(START), len(scales), size)]
     kernel, slopes = scales[1] * parts[0], [parts[0]]
     for squares, product, (matern, inverse, linear) in zip(parts[1::2], parts[2::2], groups):
         near = squares * (3 * inverse)
@@ -505,7 +507,7 @@ def _posterior(
     lower = _cholesky(kernel, theta)
     weight = torch.cholesky_solve(y[:, None], lower)
     fit = 0.5 * y @ weight[:, 0] + lower.diagonal().log().sum()
-    apart = (theta - start) / SPREAD
+    deviation = (theta - start) / SPREAD
     # by_kernel is twice the derivative of the loss with respect to the kernel matrix.
     by_kernel = torch.cholesky_inverse(lower).addmm_(weight, weight.t(), alpha=-1)
     inner = torch.stack([by_kernel.trace(), *(by_kernel.flatten() @ s.flatten() for s in slopes)])
@@ -514,5 +516,5 @@ def _posterior(
         factors += [matern, -0.5 * matern, linear]
     slope = 0.5 * inner * torch.tensor(factors, dtype=torch.float64)
     count = max(len(y), 1)
-    value = (fit + 0.5 * apart.square().sum()) / count
-    return value, (slope + apart / SPREAD) / count
+    value = (fit + 0.5 * deviation.square().sum()) / count
+    return value, (slope + deviation / SPREAD) / count

@@ -62,7 +62,7 @@ LAYOUT: Layout = {
     "counts": (np.uint8, ()),  # number of occurrences of the environment in ``columns``
     "smiles": (np.uint8, ()),
     "canonical": (np.uint8, ()),  # canonical SMILES
-    "errors": (np.uint8, ()),  # why a SMILES cannot be parsed; empty if it can
+    "errors": (np.uint8, ()),  # reason why a SMILES is invalid; empty if it is valid
 }
 Arrays = Mapping[str, np.ndarray]
 

@@ -77,7 +77,7 @@ class MoleculeInputs(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ExpandedInputs:
-    """Inputs in memory, in the form that models read; see :class:`MoleculeInputs`."""
+    """Model inputs of molecules, expanded in memory; see :class:`MoleculeInputs`."""
 
     molecules: Molecules
     counts: Tensor
@@ -308,7 +308,7 @@ def _share(
 
 
 def _expand(packed: PackedInputs) -> FeaturizedSmiles:
-    """Expand one piece to the form that models read."""
+    """Return the expanded model inputs of one packed piece."""
     inputs = ExpandedInputs(
         packed.molecules.unpack(), packed.counts.unpack(), torch.from_numpy(packed.descriptors)
     )

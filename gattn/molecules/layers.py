@@ -101,7 +101,7 @@ class BondAttention(nn.Module):
             _draw_glorot(parameter)
 
     def forward(self, x: Tensor, graph: Graph, edge_attr: Tensor) -> Tensor:
-        """Attend along the bonds.
+        """Return new features of the atoms, computed by attention along the bonds.
 
         Args:
             x: features of the atoms, see Shapes.
@@ -156,10 +156,11 @@ class QueryReadout(nn.Module):
         self.lin_out = nn.Linear(channels, channels)
         for parameter in (self.query, self.lin_key.weight, self.lin_value.weight):
             nn.init.xavier_uniform_(parameter)
-        self.lin_out.reset_parameters()  # a second draw, as in LearnedQueryReadout
+        # LearnedQueryReadout draws these weights twice. Doing so gives the same parameters.
+        self.lin_out.reset_parameters()
 
     def forward(self, x: Tensor, ptr: Tensor) -> Tensor:
-        """Sum up the atoms of each molecule.
+        """Return weighted sums of the atoms of each molecule, one for each query.
 
         Args:
             x: features of the atoms, see Shapes.

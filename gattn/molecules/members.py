@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gattn.training.types import Loss
 
 __all__ = [
-    "ASKED",
+    "PREDICTION_BATCH",
     "MoleculeBatches",
     "cross_fit_members",
     "fit_members",
@@ -37,15 +37,15 @@ AVERAGE = 0.99
 """Decay of the exponential moving average of the weights; the averaged weights predict."""
 WARMUP = 0.1
 CLIP = 5.0
-ASKED = 512
+PREDICTION_BATCH = 512
 """Number of molecules in a batch of predictions."""
 RECORDED_OUTPUTS = 4096
 """Maximum number of validation molecules for which the outputs of each epoch are recorded, so that
 the epoch is chosen by cross-fitting. With more molecules, cross-fitting hardly changes errors."""
 
 FEW = 20_000
-"""Below this number of epochs times training molecules, train an ensemble in one process: starting
-others takes longer."""
+"""If the number of epochs times that of training molecules is smaller, one process trains all
+networks of an ensemble, because starting other processes takes longer."""
 
 
 class MoleculeBatches:
@@ -128,7 +128,7 @@ def fit_members(
 
 @dataclass(frozen=True, eq=False)
 class _MemberTraining:
-    """Trains single networks of an ensemble; see :func:`fit_members`."""
+    """Train single networks of an ensemble; see :func:`fit_members`."""
 
     train: MoleculeBatches
     val: MoleculeBatches
@@ -231,7 +231,7 @@ def predict_members(
         return torch.empty(0, len(inputs), targets, dtype=torch.float64)
     outputs = []
     with torch.inference_mode():
-        for positions in torch.arange(len(inputs)).split(ASKED):
+        for positions in torch.arange(len(inputs)).split(PREDICTION_BATCH):
             batch = batch_inputs(inputs[positions])
             outputs.append(torch.stack([network(batch) for network in networks]).double())
     return torch.cat(outputs, 1)

@@ -165,7 +165,8 @@ class AttentiveFPNetwork(nn.Module):
     """
 
     def __init__(self, settings: MoleculeSettings, targets: int) -> None:
-        from gattn.models import AttentiveFP  # imports PyG
+        # Imported only here: it imports PyTorch Geometric, which takes seconds.
+        from gattn.models import AttentiveFP
 
         super().__init__()
         atoms, bonds, width = len(ATOM_FEATURES), len(BOND_FEATURES), settings.width

@@ -18,7 +18,7 @@ from gattn.molecules.folds import assign_folds
 from gattn.molecules.gaussian_process import GaussianProcess, draw
 from gattn.molecules.inputs import in_pieces
 from gattn.molecules.members import (
-    ASKED,
+    PREDICTION_BATCH,
     MoleculeBatches,
     cross_fit_members,
     fit_members,
@@ -300,7 +300,7 @@ class MoleculePredictor:
         Returns:
             Means, expected errors, and their components; empty tensors for no molecules.
         """
-        elements = batch_elements(min(len(inputs), ASKED), self.settings)
+        elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
             parts, members, variance = self._ask(inputs)
             stacked = torch.stack(list(parts.values()))
@@ -335,9 +335,9 @@ class MoleculePredictor:
         if not self.networks:
             raise ValueError('embed needs a network; this model is "gp", which has none')
         vectors = []
-        elements = batch_elements(min(len(inputs), ASKED), self.settings)
+        elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with torch.inference_mode(), limited_threads(elements, self.threads):
-            for positions in torch.arange(len(inputs)).split(ASKED):
+            for positions in torch.arange(len(inputs)).split(PREDICTION_BATCH):
                 batch = batch_inputs(inputs[positions])
                 vectors.append(torch.cat([network.embed(batch) for network in self.networks], 1))
         return torch.cat(vectors)
@@ -411,10 +411,9 @@ class MoleculePredictor:
         if len(parts) > 1:
             sources.append((parts[0] - parts[1]).square())
         if len(members) > 1:
-            apart = members - members.mean(0)
-            sources.append(
-                apart.square().sum(0) / (len(members) - 1)
-            )  # Tensor.var would warn for an empty batch
+            # This is Tensor.var, which would warn for an empty batch.
+            deviations = members - members.mean(0)
+            sources.append(deviations.square().sum(0) / (len(members) - 1))
         return torch.stack(sources)
 
 

@@ -42,11 +42,11 @@ def fit_weights(components: Tensor, y: Tensor) -> Tensor:
     count = components.shape[0]
     equal = torch.full((count,), 1 / count, dtype=torch.float64)
     centered = predicted - predicted.mean(1, keepdim=True)
-    apart = centered.square().mean() if labelled.any() else measured.sum()
-    if not apart > 0:
+    variance = centered.square().mean() if labelled.any() else measured.sum()
+    if not variance > 0:
         return equal
-    gram = predicted.t() @ predicted / apart + EQUAL_ROWS * torch.eye(count).double()
-    right = predicted.t() @ measured / apart + EQUAL_ROWS * equal
+    gram = predicted.t() @ predicted / variance + EQUAL_ROWS * torch.eye(count).double()
+    right = predicted.t() @ measured / variance + EQUAL_ROWS * equal
     return _least_squares_on_simplex(gram, right)
 
 

@@ -43,7 +43,10 @@ def at_row(place: int) -> str:
 
 
 class GraphError(ValueError):
-    """A graph cannot be read or trained on; the message names the expected and the actual value."""
+    """Error for a graph that cannot be read or trained on.
+
+    The message names the expected and the actual value.
+    """
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class LeftOut:
 
 @dataclass(frozen=True, eq=False)
 class AttributedGraph:
-    """Nodes with a table of attributes, and edges.
+    """Graph of named nodes, with a table of the nodes' attributes.
 
     Attributes:
         names: n different names of nodes.
@@ -203,20 +206,17 @@ def attributed_graph(
     if loops := int((~no_loop).sum()):
         notes.append(f"{_many(loops, 'self-loop')} dropped: layers that need them add their own.")
     pairs = edge_index[:, no_loop]
-    once = _unique(pairs, nodes)
-    if doubled_edges := pairs.shape[1] - once.shape[1]:
+    arcs = _unique(pairs, nodes)
+    if doubled_edges := pairs.shape[1] - arcs.shape[1]:
         notes.append(f"{_many(doubled_edges, 'edge')} given more than once: each is kept once.")
-    arcs = once
-    if not directed:
-        once = _unique(torch.cat([once, once.flip(0)], 1), nodes)
-    alone = nodes - len(once.unique())
-    if alone:
+    edges = arcs if directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
+    if isolated := nodes - len(edges.unique()):
         notes.append(
-            f"{_many(alone, 'node')} without an edge: predicted from features of their own."
+            f"{_many(isolated, 'node')} without an edge: predicted from features of their own."
         )
     return AttributedGraph(
-        list(names), once, table.reset_index(drop=True), x, directed, tuple(notes), tuple(left_out),
-        unreadable or {}, tensor_labels, tuple(lines), arcs,
+        list(names), edges, table.reset_index(drop=True), x, directed, tuple(notes),
+        tuple(left_out), unreadable or {}, tensor_labels, tuple(lines), arcs,
     )  # fmt: skip
 
 
@@ -245,10 +245,11 @@ def edges_by_name(
     )
     is_known = (ends >= 0).all(0)
     left_out = []
-    for at in np.flatnonzero(~is_known).tolist():
-        missing = source[at] if ends[0, at] < 0 else destination[at]
-        shown = ["(empty)" if _is_gap(end) else str(end) for end in (source[at], destination[at])]
-        line = 0 if lines is None else lines[at]
+    for edge in np.flatnonzero(~is_known).tolist():
+        pair = source[edge], destination[edge]
+        missing = pair[0] if ends[0, edge] < 0 else pair[1]
+        shown = ["(empty)" if _is_gap(end) else str(end) for end in pair]
+        line = 0 if lines is None else lines[edge]
         reason = "it names one node" if _is_gap(missing) else f"there is no node {missing!r}"
         left_out.append(LeftOut(line, " - ".join(shown), reason))
     return torch.from_numpy(ends[:, is_known].astype(np.int64)), left_out

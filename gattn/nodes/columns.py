@@ -86,7 +86,11 @@ class Column:
         return sp.csr_matrix(np.stack(columns, 1))
 
     def unknown(self, values: pd.Series) -> str:
-        """Return a note on values without a feature, as they were not in training; or ""."""
+        """Return a note if values have no feature, because none of them was in training, or "".
+
+        Args:
+            values: the column of another graph than that of the training.
+        """
         if (
             self.kind == "number"
             and not self.gaps
@@ -251,7 +255,8 @@ def _counts(words: Mapping[str, int]) -> str:
 def _is_category(counts: Counter[str]) -> bool:
     """Return True if a text column looks categorical, given the counts of its values."""
     different, total = len(counts), counts.total()
-    if sum(len(text.split()) > 1 for text in counts) >= 0.5 * different:  # texts of several words
+    # Half of the texts or more have several words.
+    if sum(len(text.split()) > 1 for text in counts) >= 0.5 * different:
         return different <= min(CATEGORIES, total / 2)
     return different < total and different <= max(CATEGORIES, total / 10)
 

@@ -26,8 +26,8 @@ DENSE = 0.25
 NAMES = "(name)"
 """Name of the column that holds the words of the nodes' names."""
 WALKS = 2e7
-"""Return probabilities of random walks are features only if the graph has at most this many pairs
-of consecutive edges, because their computation takes time proportional to that number."""
+"""Maximum number of pairs of consecutive edges of a graph for which the return probabilities of
+random walks are features. The time to compute them is proportional to this number."""
 
 
 @dataclass(frozen=True)

@@ -97,9 +97,11 @@ def read_features(x: Tensor, nodes: Tensor | None) -> Tensor:
         return x[nodes]
     start, counts = x.crow_indices()[nodes], x.crow_indices().diff()[nodes]
     ends = counts.cumsum(0)
-    at = torch.arange(int(counts.sum())) + torch.repeat_interleave(start - (ends - counts), counts)
+    offsets = torch.repeat_interleave(start - (ends - counts), counts)
+    entries = torch.arange(int(counts.sum())) + offsets
     pointers = torch.cat([counts.new_zeros(1), ends])
-    return csr_tensor(pointers, x.col_indices()[at], x.values()[at], (len(nodes), x.shape[1]))
+    columns, values = x.col_indices()[entries], x.values()[entries]
+    return csr_tensor(pointers, columns, values, (len(nodes), x.shape[1]))
 
 
 def csr_tensor(pointers: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:

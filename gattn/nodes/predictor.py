@@ -143,7 +143,7 @@ class NodePredictor:
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[FieldInput]:
         """Return the training input for some nodes: their receptive field and their labels."""
         edges, n, layers = problem.graph.edge_index, len(problem.graph), self.settings.layers
-        if self.settings.model == "gps":  # its layers attend among all nodes
+        if self.settings.model == "gps":  # gps attends among all nodes, so it reads the whole graph
             target = torch.full((n, 1), torch.nan, dtype=torch.float32)
             target[nodes, 0] = y[nodes].float()
             return FullBatch(FieldInput(problem.x, whole_graph(edges, n, layers)), target)

@@ -81,7 +81,8 @@ class NumberSettings(Settings):
         """Check that the decimal sign, the separator and the unit can be told apart in a number."""
         super().check()
         if self.thousands or self.decimal == "," or self.unit:
-            _ = self.style  # checks it; only done if needed, as the import is slow
+            # The parser checks the signs. It is imported only if needed: the import is slow.
+            _ = self.style
 
 
 @document

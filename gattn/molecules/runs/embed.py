@@ -86,11 +86,11 @@ class _ArrayWriter:
         np.lib.format.write_array_header_1_0(self.file, header)
 
     def write(self, texts: Sequence[str], errors: Sequence[str], vectors: np.ndarray) -> None:
-        """Add the rows of a piece."""
+        """Write the embeddings [k, d] of the next k rows; the array holds no texts or errors."""
         self.file.write(vectors.astype("<f4").tobytes())
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of the array."""
         self.file.close()
 
 
@@ -104,11 +104,12 @@ class _ParquetWriter:
         self.file = pyarrow.parquet.ParquetWriter(path, self.schema)
 
     def write(self, texts: Sequence[str], errors: Sequence[str], vectors: np.ndarray) -> None:
-        """Add the rows of a piece."""
-        bad = np.array([bool(error) for error in errors], bool)  # bool also if there are no errors
+        """Write SMILES, errors and embeddings [k, d] of the next k rows."""
+        # Without rows NumPy would choose float64, which is no mask.
+        bad = np.array([bool(error) for error in errors], bool)
         numbers = [pyarrow.array(column, mask=bad) for column in vectors.T]
         self.file.write(pyarrow.record_batch([list(texts), list(errors), *numbers], self.schema))
 
     def close(self) -> None:
-        """Write the end of the file."""
+        """Write the footer of the Parquet file and close it."""
         self.file.close()

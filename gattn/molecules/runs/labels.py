@@ -28,7 +28,8 @@ __all__ = ["Labels", "LostLabel", "read_labels"]
 SHARE = 0.05
 """Maximum share of a target's labels that may be texts, unless ``--skip-bad-labels`` is set."""
 FEW = 5
-"""A note asks whether labels are classes if they are at most this many whole numbers."""
+"""If a target's labels are at most this many different whole numbers, a note says that they are
+read as numbers and not as classes."""
 SKIP = "--skip-bad-labels"
 
 

@@ -132,7 +132,7 @@ def evaluation_figures(
 def reliability(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> Reliability:
-    """Compare intervals, or probabilities, with the labels of molecules."""
+    """Return the calibration of intervals, or of probabilities, on the labels of molecules."""
     if isinstance(estimator, MoleculeRegressor):
         mean, std = predicted.mean, predicted.std
         return interval_reliability(molecules.y, mean, std, estimator.calibrator_)
@@ -204,7 +204,7 @@ def _caption(
     row: int,
     target: int,
 ) -> str:
-    """Describe the label, the prediction and the nearest molecule of the other parts."""
+    """Return a picture's caption: label, prediction, similarity to the nearest known molecule."""
     y, mean, std = (
         float(values[row, target]) for values in (molecules.y, predicted.mean, predicted.std)
     )

@@ -181,7 +181,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         return MoleculeParts(record, _left_out(source, molecules), split, duplicates, notes)
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
-        """Train, after a search for settings if one is requested."""
+        """Search for the best settings if ``tune`` is above 0, and train the model."""
         estimator, settings = data.estimator, self.settings
         train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
         groups = validation_groups(settings.split, val)
@@ -234,7 +234,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         )
 
     def report(self, run: MoleculeRun) -> Report:
-        """Return the report page, with the worst predicted molecules."""
+        """Return the report page, with pictures of the molecules that have the largest errors."""
         from gattn.molecules.runs.report import molecule_report
 
         return molecule_report(run)

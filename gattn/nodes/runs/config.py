@@ -130,7 +130,8 @@ class NodeRunSettings(Settings):
         """Check the name of the split, the decimal sign and the thousands separator."""
         super().check()
         if self.thousands:
-            from gattn.data.tables.numbers import NumberFormat  # slow import
+            # Imported only if it is needed, because the import is slow.
+            from gattn.data.tables.numbers import NumberFormat
 
             NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)
         if self.split not in SPLITS and not self.split.startswith("column:"):

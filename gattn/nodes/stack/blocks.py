@@ -24,7 +24,7 @@ WIDE = 512
 """Features are reduced only if there are more than this many."""
 
 Matrix = Any
-"""A sparse matrix of SciPy, whose types are incomplete."""
+"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 def as_matrix(x: Tensor) -> Matrix:

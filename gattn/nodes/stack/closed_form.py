@@ -16,7 +16,7 @@ from gattn.nodes.stack.weights import fit_weights, pool, temperature
 __all__ = ["ClosedForm"]
 
 Matrix = Any
-"""A sparse matrix of SciPy, whose types are incomplete."""
+"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 @dataclass(frozen=True, eq=False)

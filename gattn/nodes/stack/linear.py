@@ -16,7 +16,7 @@ __all__ = ["Linear", "Scaler", "fit_linear", "leave_one_out"]
 STRENGTHS = (1.0, 10.0, 100.0)
 """Inverse penalties of logistic regression, in the order of fitting: strongest penalty first."""
 ITERATIONS = 40
-"""Maximum number of L-BFGS steps for each penalty; the fit starts from that of the previous one."""
+"""Maximum number of L-BFGS steps for each penalty; each fit starts from the result of the last."""
 PENALTIES = 10.0 ** np.arange(-4, 5)
 """Penalties of ridge regression, relative to the mean of the kernel's diagonal."""
 LARGE = 3000
@@ -24,7 +24,7 @@ LARGE = 3000
 of that of rows by rows."""
 
 Matrix = Any
-"""A sparse matrix of SciPy, whose types are incomplete."""
+"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
             model.set_params(C=strength).fit(rows, labels)
         weight = np.zeros((x.shape[1], classes), np.float32)
         intercept: Any = model.intercept_
-        one_sided = len(kinds) == 2  # scikit-learn stores only the second class
+        one_sided = len(kinds) == 2  # scikit-learn has only the second class's logit
         coefficients = np.vstack([0 * model.coef_, model.coef_]) if one_sided else model.coef_
         weight[:, kinds] = coefficients.T
         bias[kinds] = [0, intercept[0]] if one_sided else intercept

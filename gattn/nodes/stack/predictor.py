@@ -27,7 +27,7 @@ __all__ = ["StackedPredictor"]
 
 NETWORK = "gat"
 """Name of the attention network among the components."""
-WORK = 5e9
+MAX_PRODUCTS = 5e9
 """Maximum number of multiplications with which the attention network is trained. On a large graph
 it limits the number of epochs, but not below ``FEWEST_EPOCHS``."""
 FEWEST_EPOCHS = 20
@@ -98,15 +98,18 @@ class StackedPredictor:
         )  # fmt: skip
         predictions = {name: p * std + mean for name, p in predictions.items()}
         truth, stacks = problem.y.numpy()[val], []
-        for one, network in zip(settings, networks):
-            every = predictions | {NETWORK: network.predict(graph).numpy()}
-            parts = {name: p[val] for name, p in every.items()}
+        for stack_settings, network in zip(settings, networks):
+            outputs = predictions | {NETWORK: network.predict(graph).numpy()}
+            parts = {name: p[val] for name, p in outputs.items()}
             weights = _weights(parts, truth, is_class=is_class)
-            free = {name: parts[name] for name in (*LABEL_FREE, NETWORK)}
-            others = _weights(free, truth, is_class=is_class)
-            stack = cls(one, network, components, weights, others, _fingerprint(graph))
-            stack._last = graph, every
-            combined = cross_fit(list(parts.values()), truth, one.seed, is_class=is_class)
+            label_free = {name: parts[name] for name in (*LABEL_FREE, NETWORK)}
+            other_weights = _weights(label_free, truth, is_class=is_class)
+            stack = cls(
+                stack_settings, network, components, weights, other_weights, _fingerprint(graph)
+            )
+            stack._last = graph, outputs
+            seed = stack_settings.seed
+            combined = cross_fit(list(parts.values()), truth, seed, is_class=is_class)
             stack.validation = torch.from_numpy(combined)
             stack.validation_loss = _loss(combined, truth, is_class=is_class)
             stacks.append(stack)
@@ -147,8 +150,8 @@ class StackedPredictor:
                 self.encoder.features(graph), _neighbours(graph), with_labels=self.knows(graph)
             )
             mean, std = self.network.mean, self.network.std
-            every = {name: p * std + mean for name, p in predicted.items()}
-            self._last = graph, every | {NETWORK: self.network.predict(graph).numpy()}
+            outputs = {name: p * std + mean for name, p in predicted.items()}
+            self._last = graph, outputs | {NETWORK: self.network.predict(graph).numpy()}
         return {name: torch.from_numpy(p) for name, p in self._last[1].items()}
 
     def knows(self, graph: AttributedGraph) -> bool:
@@ -205,7 +208,7 @@ def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSetti
     x = read_features(problem.x, field.nodes)
     stored = x.numel() if x.layout == torch.strided else x.values().numel()
     size = settings.width * (stored + sum(layer.num_edges for layer, _ in field.layers))
-    epochs = min(settings.epochs, max(FEWEST_EPOCHS, int(WORK / max(size, 1))))
+    epochs = min(settings.epochs, max(FEWEST_EPOCHS, int(MAX_PRODUCTS / max(size, 1))))
     rate = settings.learning_rate * (settings.epochs / epochs) ** 0.5
     return replace(settings, model=NETWORK, epochs=epochs, learning_rate=rate)
 

@@ -18,7 +18,7 @@ RESTART = 0.15
 """Probability of a restart in each of the ``STEPS`` steps of label propagation."""
 
 Matrix = Any
-"""A sparse matrix of SciPy, whose types are incomplete."""
+"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 class Neighbours:
@@ -50,7 +50,7 @@ class Neighbours:
         source, destination = edge_index[:, edge_index[0] != edge_index[1]].numpy()
         ones = np.ones(len(source), np.float32)
         into: Matrix = sp.csr_matrix((ones, (destination, source)), (nodes, nodes))
-        into.data[:] = 1  # SciPy sums repeated edges, which count once
+        into.data[:] = 1  # repeated edges, which SciPy sums, count once
         out: Matrix = into.T.tocsr()
         both: Matrix = into.maximum(out).tocsr()
         symmetric = both.nnz == into.nnz
