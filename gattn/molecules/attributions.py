@@ -89,7 +89,7 @@ def attribute(
         For each molecule its weights, in the target's unit; an empty list for no molecules.
 
     Raises:
-        ValueError: no such method or target, or attention of a model that has none.
+        ValueError: the method or the target does not exist, or the model has no attention weights.
 
     Reference: Sundararajan et al., "Axiomatic attribution for deep networks" (ICML 2017);
     Shrikumar et al., "Learning important features through propagating activation differences"

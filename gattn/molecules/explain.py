@@ -101,7 +101,7 @@ def explain(
         One explanation for each molecule.
 
     Raises:
-        ValueError: no such method or target, or attention of a model that has none.
+        ValueError: the method or the target does not exist, or the model has no attention weights.
     """
     elements = batch_elements(min(len(inputs), PREDICTION_BATCH), predictor.settings)
     with limited_threads(elements, predictor.threads):

@@ -88,8 +88,8 @@ def fit_members(
 ) -> tuple[list[MoleculeNetwork | AttentiveFPNetwork], list[History]]:
     """Train the networks of an ensemble, each from another seed.
 
-    Several networks are trained in as many processes as there are processors, with one thread
-    each. A network does not depend on the process that trains it.
+    Several networks are trained in parallel, with one process for each processor and one thread in
+    each process. A network does not depend on the process that trains it.
 
     Args:
         train: training part.

@@ -78,7 +78,7 @@ def read_source(
         All rows of the file in order, including the bad ones.
 
     Raises:
-        FileNotFoundError: no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: the file, a column or a label cannot be used.
     """
     names = [smiles, *targets, *([part_column] if part_column else [])]

@@ -39,7 +39,7 @@ def choose_parts(
         Positions in ``molecules``, and a note if a file was written for other data.
 
     Raises:
-        FileNotFoundError: no such file.
+        FileNotFoundError: the file of the split does not exist.
         ValueError: there are too few molecules, a part has none, or the column or file does not
             hold a split.
     """
