@@ -1,4 +1,4 @@
-"""Picture that consists of RDKit drawings and text in any alphabet.
+"""Canvas for pictures that consist of RDKit drawings and of text in any alphabet.
 
 RDKit can write only ASCII, so text is added as SVG elements, or by Pillow in a PNG.
 """
@@ -26,9 +26,9 @@ PictureFormat: TypeAlias = Literal["svg", "png"]
 Anchor: TypeAlias = Literal["start", "middle", "end"]
 
 _PNG_ZOOM = 2.0
-"""Pixels of a PNG per unit of length, enough for print and high-resolution screens."""
+"""Number of PNG pixels per SVG pixel, enough for print and high-resolution screens."""
 _SMALLEST = 9.0
-"""Minimum font size; text that is still too wide is truncated."""
+"""Minimum font size to which wide text is shrunk; if it is still too wide, it is truncated."""
 _FAMILY = "DejaVu Sans, Verdana, Arial, sans-serif"
 _PILLOW_ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 
@@ -147,7 +147,7 @@ class Canvas:
 
 
 def _printable(text: str) -> str:
-    """Join the lines of a text, and remove the characters that XML forbids."""
+    """Return a text as one line, without the characters that XML forbids."""
     return re.sub(r"[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+", " ", text).strip()
 
 
@@ -165,7 +165,7 @@ def _cut(text: str, size: float, max_width: float, bold: bool) -> str:
 
 @functools.cache
 def _font(size: float, bold: bool) -> FreeTypeFont:
-    """Load DejaVu Sans, which matplotlib ships."""
+    """Return the font DejaVu Sans, which matplotlib includes, in a size."""
     try:
         from matplotlib.font_manager import FontProperties, findfont
     except ImportError as error:

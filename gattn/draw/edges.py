@@ -1,4 +1,4 @@
-"""Conversion and checks of the edges and weights for pictures of networks and matrices."""
+"""Convert and check the edges and weights for pictures of networks and matrices."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Numbers: TypeAlias = "ArrayLike | Tensor"
 
 
 def array(numbers: Numbers) -> NDArray:
-    """Convert numbers or a tensor on any device to a NumPy array, without gradients."""
+    """Return numbers, or a tensor on any device, as a NumPy array."""
     return np.asarray(numbers.detach().cpu() if isinstance(numbers, Tensor) else numbers)
 
 
 def read_edges(edge_index: Numbers) -> NDArray[np.int64]:
-    """Convert edges to an array [2, e] of non-negative integers.
+    """Return edges as an array [2, e] of non-negative integers.
 
     Raises:
         ValueError: another shape, a number that is not an integer, or a negative number.
@@ -33,7 +33,7 @@ def read_edges(edge_index: Numbers) -> NDArray[np.int64]:
 
 
 def read_weights(weights: Numbers | None, edges: int) -> NDArray[np.float64]:
-    """Convert weights [e] or [e, h] to an array [e], the mean over heads; None gives ones.
+    """Return weights [e], or the mean over heads of weights [e, h]; ones if ``weights`` is None.
 
     Raises:
         ValueError: the number of weights differs from that of edges, or one is not finite.

@@ -1,4 +1,4 @@
-"""Style of all plots, and their rendering as PNG."""
+"""Render plots as PNG, in one style for all plots."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Draw", "line", "render"]
 
-WIDTH = 4.1  # inches; on a page, where a plot is 325 pixels wide, 10 points are 11 pixels
-DOTS = 230  # per inch
-LONGEST = 38  # characters of a title that fit above a plot
+WIDTH = 4.1  # width of a plot in inches; a page shows it 325 pixels wide, 10 points in 11 pixels
+DOTS = 230  # resolution of a plot in dots per inch
+LONGEST = 38  # maximum number of characters of a title, so that it fits above a plot
 
-_LOCK = threading.Lock()  # matplotlib has one set of settings per process
+# A process has only one set of matplotlib's settings, so one thread at a time draws a plot.
+_LOCK = threading.Lock()
 
 Draw = Callable[["list[Axes]", Theme], None]
 """Function that draws on the panels of a figure, in the colours of a theme."""
 
 
 def line(text: str, longest: int = LONGEST) -> str:
-    """Join the lines of a text, cut it to a length, and escape dollar signs for matplotlib.
+    """Return a text as one line of at most ``longest`` characters, with dollar signs escaped.
+
+    matplotlib would read the text between dollar signs as a formula.
 
     >>> line("the price of wine", 12)
     'the price o…'
@@ -72,7 +75,7 @@ def _settings(theme: Theme) -> dict[str, object]:
 
 
 def render(draw: Draw, *, dark: bool, height: float = 4.2, ratios: Sequence[float] = (1,)) -> bytes:
-    """Draw a figure and return it as PNG: the same bytes for the same drawing.
+    """Draw a figure and return the bytes of a PNG file; they are equal for equal drawings.
 
     Args:
         draw: function that draws on the panels, which are stacked and share the horizontal axis.

@@ -26,7 +26,7 @@ LONGEST = 12
 def attention_matrix(
     edge_index: Numbers, weights: Numbers, size: tuple[int, int]
 ) -> NDArray[np.float64]:
-    """Write the weights of edges into a matrix.
+    """Return the weights of edges as a dense matrix.
 
     Args:
         edge_index: [2, e] sources and destinations.
@@ -38,7 +38,8 @@ def attention_matrix(
         of several edges are added; without an edge the value is NaN.
 
     Raises:
-        ValueError: shapes that do not fit, a node beyond the size, a weight that is not finite.
+        ValueError: the shapes do not match, a node is not below ``size``, or a weight is not
+            finite.
 
     Example:
         >>> attention_matrix([[0, 1, 1], [0, 0, 1]], [0.25, 0.75, 1.0], (2, 2))
@@ -78,7 +79,8 @@ def draw_matrix(
         The bytes of a PNG file.
 
     Raises:
-        ValueError: as :func:`attention_matrix`; the number of names does not fit.
+        ValueError: the errors of :func:`attention_matrix`, or the number of names differs from that
+            of rows or columns.
         ImportError: matplotlib is not installed.
 
     Example:
@@ -111,7 +113,7 @@ def draw_matrix(
         axes.set_title(line(title))
         axes.figure.colorbar(image, ax=axes, shrink=0.7)
 
-    # The matrix takes about 3/4 of the width; 0.8 inches are for the names and the title.
+    # The matrix takes 3/4 of the width; the names and the title take 0.8 inches of the height.
     tall = 0.75 * WIDTH * size[1] / max(size[0], 1) + 0.8
     return render(draw, dark=dark, height=min(max(tall, 2.2), 2 * WIDTH))
 

@@ -1,4 +1,4 @@
-"""Pictures of molecules with a weight on every atom, all on one scale."""
+"""Pictures of molecules in which a disc on each atom shows its weight."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Drawable: TypeAlias = "str | Mol"
 """Molecule to draw: a SMILES or an RDKit molecule."""
 
 DRAWN_ATOMS = 300
-"""Maximum number of atoms; larger pictures are unreadable, and their layout takes seconds."""
+"""Maximum number of atoms of a molecule that is drawn. A picture of more atoms is unreadable, and
+its layout takes seconds."""
 
 _ANGSTROM = 30.0
 """Pixels per Angstrom; a molecule that is larger than its panel is scaled down."""
@@ -34,7 +35,7 @@ _BETWEEN = 2.0
 """Distance between two components of a salt, in Angstrom."""
 _NARROWEST, _LOWEST, _LARGEST = 340, 140, 1200
 _SMALLEST_SHARE = 0.02
-"""Weights below this share of the scale have no disc."""
+"""Atoms whose weight is below this share of the scale have no disc."""
 
 
 def draw_molecule(
@@ -79,9 +80,9 @@ def draw_molecule(
         >>> draw_molecule("CCO", [0.1, 0.0, -0.7], label="contribution (log S)")[:5]
         b'<?xml'
     """
-    of_all = None if weights is None else [weights]
+    weight_lists = None if weights is None else [weights]
     return _draw(
-        [molecule], of_all, scale, [title], [lines], label, 1, size, format, dark, signed
+        [molecule], weight_lists, scale, [title], [lines], label, 1, size, format, dark, signed
     )  # fmt: skip
 
 
@@ -111,7 +112,8 @@ def draw_grid(
         The bytes of the picture file; without a molecule the picture is empty.
 
     Raises:
-        ValueError: as :func:`draw_molecule`; lists whose lengths differ; fewer than one column.
+        ValueError: the errors of :func:`draw_molecule`, lists of different lengths, or fewer than
+            one column.
         ImportError: RDKit or matplotlib is not installed.
 
     Example:
@@ -201,7 +203,7 @@ def _draw(
 
 
 def _checked(weights: Weights, molecule: Drawable, mol: Mol, signed: bool) -> np.ndarray:
-    """Check weights, and add zeros for the hydrogen atoms of a SMILES that they leave out."""
+    """Return checked weights, with zeros for hydrogen atoms that the weights leave out."""
     values, count = _array(weights), mol.GetNumAtoms()
     atoms = plain_atoms(mol, molecule) if isinstance(molecule, str) else []
     if len(atoms) == len(values) < count:
@@ -218,7 +220,7 @@ def _checked(weights: Weights, molecule: Drawable, mol: Mol, signed: bool) -> np
 
 
 def _with_coordinates(molecule: Drawable) -> Mol:
-    """Copy the molecule and give it two-dimensional coordinates."""
+    """Return a copy of the molecule that has two-dimensional coordinates."""
     mol = parse_smiles(molecule, DRAWN_ATOMS) if isinstance(molecule, str) else molecule
     if mol.GetNumAtoms() > DRAWN_ATOMS:
         raise ValueError(f"at most {DRAWN_ATOMS} atoms can be drawn; got {mol.GetNumAtoms()}")
@@ -261,7 +263,7 @@ def _separate_components(mol: Mol) -> None:
 
 
 def _fit(mol: Mol) -> tuple[int, int]:
-    """Return the width and height at which bonds have their usual length."""
+    """Return the width and height, in pixels, of a panel in which bonds have their usual length."""
     positions = mol.GetConformer().GetPositions()[:, :2]
     extent = (np.ptp(positions, axis=0) + 3) * _ANGSTROM
     width, height = np.clip(extent, (_NARROWEST, _LOWEST), _LARGEST).tolist()
@@ -272,7 +274,7 @@ def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray, signed: bool) -> No
     """Draw a molecule into its panel, with weights as multiples of the scale."""
     shown = {i: w for i, w in enumerate(weights.tolist()) if abs(w) >= _SMALLEST_SHARE}
     options = canvas.drawer.drawOptions()
-    options.setAtomPalette({-1: canvas.palette.ink})  # only weights are coloured, not elements
+    options.setAtomPalette({-1: canvas.palette.ink})  # all elements black: colours show weights
     options.prepareMolsBeforeDrawing = False
     options.atomHighlightsAreCircles = True
     options.fixedBondLength = _ANGSTROM * canvas.zoom

@@ -27,9 +27,9 @@ NODES = 250
 PALETTE = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255",
 )  # fmt: skip
-"""Colours for colour-blind readers (Okabe and Ito 2008, and two of Tol's)."""
+"""Colours of classes, which colour-blind readers can tell apart (by Okabe and Ito, and by Tol)."""
 MARKERS = "os^"
-"""Shapes of nodes: the colours repeat after eight classes, then with the next shape."""
+"""Shapes of nodes. After eight classes the colours repeat with the next shape."""
 LOOKS = len(PALETTE) * len(MARKERS)
 """Number of different combinations of a colour and a shape."""
 THIN = 0.2
@@ -39,7 +39,7 @@ BESIDE = 16
 
 
 def sample_network(edges: Numbers, nodes: int, *, most: int = NODES) -> NDArray[np.int64]:
-    """Choose connected nodes of a large network.
+    """Return connected nodes of a large network, for a picture of a part of it.
 
     Args:
         edges: [2, e] pairs of nodes.
@@ -106,8 +106,8 @@ def draw_network(
         The bytes of a PNG file.
 
     Raises:
-        ValueError: for shapes that do not fit, a node without a colour, a class without a name, or
-            names together with texts as colours.
+        ValueError: shapes do not match, a node has no colour, a class has no name, or both
+            ``names`` and texts as colours are passed.
         ImportError: matplotlib or networkx is not installed.
 
     Example:
@@ -186,7 +186,7 @@ def _draw_edges(
 ) -> None:
     from matplotlib.collections import LineCollection
 
-    halves = np.stack([ends.mean(1), ends[:, 1]], 1)  # from the middle to the destination
+    halves = np.stack([ends.mean(1), ends[:, 1]], 1)  # halves next to the destinations
     for drawn, widths in ((ends, THIN), (halves, THIN + 2.5 * np.clip(strength, 0, 1))):
         lines = LineCollection(list(drawn), linewidths=widths, colors=theme.muted)
         lines.set_alpha(0.6)

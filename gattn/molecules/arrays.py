@@ -1,4 +1,4 @@
-"""Conversion of SMILES and labels from lists, arrays, Series and frames to one form."""
+"""Convert SMILES and labels from lists, arrays, Series and data frames to lists and arrays."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gattn.data.tables.numbers import read_numbers
 __all__ = ["as_classes", "as_numbers", "as_table", "as_texts", "column_names", "find_classes"]
 
 SIMPLE = {float, int, bool, type(None), np.float64, np.float32, np.int64, np.int32, np.bool_}
-"""Types whose values are always numbers or missing."""
+"""Types of labels that need no check: their values are always numbers or missing."""
 NO_NUMBERS = (bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
-"""Types that NumPy converts to numbers although they are no valid labels."""
+"""Types that are rejected as labels, although NumPy would convert them to numbers."""
 
 
 def as_texts(smiles: Iterable[object]) -> list[str]:
-    """A list of SMILES from a list, a tuple, a Series, an array [n] or [n, 1].
+    """Return a list of SMILES from a list, a tuple, a Series, or an array [n] or [n, 1].
 
     Raises:
         ValueError: one text alone, or an array of more than one column.
@@ -39,7 +39,7 @@ def as_texts(smiles: Iterable[object]) -> list[str]:
 
 
 def as_table(y: Any, rows: int) -> np.ndarray:
-    """Labels [n] or [n, t] as an array [n, t] of objects, None where one is missing.
+    """Return labels [n] or [n, t] as an array [n, t] of objects, None for a missing label.
 
     Raises:
         ValueError: no labels, another number of rows than molecules, or another shape.
@@ -47,7 +47,7 @@ def as_table(y: Any, rows: int) -> np.ndarray:
     if y is None:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
     table = np.asarray(y, dtype=object)
-    if isinstance(y, np.ma.MaskedArray):  # masked values are no labels
+    if isinstance(y, np.ma.MaskedArray):  # a masked value is a missing label
         table = table.copy()
         table[np.ma.getmaskarray(y)] = None
     if getattr(getattr(y, "dtype", None), "kind", "") in ("M", "m"):
@@ -59,15 +59,15 @@ def as_table(y: Any, rows: int) -> np.ndarray:
     if len(table) != rows:
         raise ValueError(f"y must hold {rows} rows, one a molecule; got {len(table)}")
     table = (table if table.ndim == 2 else table[:, None]).copy()
-    table[isna(table)] = None  # pandas.NA cannot be compared with a class
+    table[isna(table)] = None  # replaces pandas.NA, which cannot be compared with a class
     return table
 
 
 def as_numbers(table: np.ndarray) -> np.ndarray:
-    """Labels [n, t] as float64, NaN where nothing was measured.
+    """Return labels [n, t] as float64, NaN where nothing was measured.
 
     Raises:
-        ValueError: a value that is no number, or a number that float32 cannot hold.
+        ValueError: a value that is not a number, or a number that float32 cannot hold.
     """
     numbers = np.full(table.shape, np.nan)
     for column in range(table.shape[1]):
@@ -83,7 +83,7 @@ def as_numbers(table: np.ndarray) -> np.ndarray:
 
 
 def _fill_numbers(numbers: np.ndarray, values: np.ndarray, column: int) -> None:
-    """Fill in the numbers of one column; texts are parsed like the cells of a table."""
+    """Write the labels ``values`` of one column to ``numbers``; parse texts like table cells."""
     if set(map(type, values)) <= SIMPLE:
         numbers[:] = np.where(isna(values), np.nan, values).astype(np.float64)
         return
@@ -118,7 +118,7 @@ def _refuse(row: int, column: int, value: object) -> None:
 
 
 def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
-    """Find the two classes of every column of labels [n, t], sorted.
+    """Return the two classes of every column of labels [n, t], each pair sorted.
 
     Raises:
         ValueError: a column with more or fewer than two classes, or with classes of several types.
@@ -139,7 +139,7 @@ def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
 def as_classes(
     table: np.ndarray, classes: Sequence[np.ndarray], names: Sequence[str]
 ) -> np.ndarray:
-    """Labels [n, t] as float64: 0 and 1 for the first and second class, NaN for not measured.
+    """Return labels [n, t] as float64: 0 for the first class, 1 for the second, NaN for missing.
 
     Raises:
         ValueError: a label that is neither class.
@@ -155,7 +155,7 @@ def as_classes(
 
 
 def column_names(y: Any) -> list[str]:
-    """Name the targets by a frame's columns, a Series' name, ``y``, or ``y0, y1, ...``.
+    """Return the targets' names: a data frame's columns, a Series' name, or ``y0, y1, ...``.
 
     >>> column_names([0.5, 1.5]), column_names([[0, 1], [1, 0]])
     (['y'], ['y0', 'y1'])

@@ -37,8 +37,9 @@ class Attribution:
 
     Attributes:
         weights: [n] float64, the sum of the parts.
-        parts: [n] of each part of the model, times the part's weight in the prediction.
-        members: [K, n], the weights with each member of the ensemble in place of all.
+        parts: for each component of the model its attribution [n], multiplied by the weight of
+            the component in the prediction.
+        members: [K, n], the weights if one of the K networks alone replaces the ensemble.
     """
 
     weights: Tensor
@@ -88,7 +89,7 @@ def attribute(
         For each molecule its weights, in the target's unit; an empty list for no molecules.
 
     Raises:
-        ValueError: no such method or target, or attention of a model that has none.
+        ValueError: the method or the target does not exist, or the model has no attention weights.
 
     Reference: Sundararajan et al., "Axiomatic attribution for deep networks" (ICML 2017);
     Shrikumar et al., "Learning important features through propagating activation differences"
@@ -107,8 +108,7 @@ def attribute(
     path = _path(STEPS) if method == "integrated_gradients" else [(1.0, 1.0)]
     result: list[Attribution] = []
     for begin, end in _batches(inputs):
-        some = inputs[begin:end]
-        result += _gradients(predictor, some, target, atoms[begin:end], path)
+        result += _gradients(predictor, inputs[begin:end], target, atoms[begin:end], path)
     return result
 
 
@@ -134,7 +134,7 @@ def _masking(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
     atoms: Sequence[MoleculeAtoms],
 ) -> list[Attribution]:  # fmt: skip
-    """Compare the whole molecule with its copies without one atom."""
+    """Return as each atom's weight the drop of the prediction when the atom is masked."""
     masks = [
         torch.cat([torch.zeros(1, n, dtype=torch.bool), torch.eye(n, dtype=torch.bool)])
         for n in (len(one.symbols) for one in atoms)
@@ -153,7 +153,10 @@ def _gradients(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> list[Attribution]:  # fmt: skip
-    """Compute gradients times inputs, summed over a path of (place, weight)."""
+    """Return gradients times inputs, summed over points (factor, weight) of ``path``.
+
+    The gradient of a point is taken at the inputs multiplied by its factor.
+    """
     batch, sizes = batch_inputs(inputs), [len(one.symbols) for one in atoms]
     networks = [_network(predictor, number, batch, target, atoms, path) for number in
                 range(len(predictor.networks))]  # fmt: skip
@@ -175,7 +178,7 @@ def _network(
     predictor: MoleculePredictor, number: int, batch: MoleculeBatch, target: int,
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> Tensor:  # fmt: skip
-    """Attribute one network's predictions to the atoms of a batch: [n]."""
+    """Return the attribution [n] of one network's predictions to the atoms of a batch."""
     features: dict[str, Tensor] = {"x": batch.x, "descriptors": batch.descriptors}
     gradients = {name: torch.zeros_like(values) for name, values in features.items()}
     for place, weight in path:
@@ -196,7 +199,7 @@ def _kernel(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> Tensor:  # fmt: skip
-    """Attribute the Gaussian process's predictions to the atoms of all molecules: [n]."""
+    """Return the attribution [n] of the Gaussian process's predictions to all atoms."""
     kernel = predictor.kernel
     assert kernel is not None
     total = torch.zeros(inputs.descriptors.shape, dtype=torch.float64)
@@ -212,27 +215,31 @@ def _kernel(
 
 
 def _shared(by_descriptor: Tensor, atoms: Sequence[MoleculeAtoms]) -> Tensor:
-    """Distribute contributions of descriptors, [k, d], to atoms by their shares: [n]."""
+    """Return [n]: contributions of descriptors [k, d], divided among atoms by their shares."""
     rows = by_descriptor.double()
     shares = [one.shares @ row for one, row in zip(atoms, rows)]
     return torch.cat([torch.zeros(0).double(), *shares])
 
 
 def _by_environment(by_count: Tensor, counts: Tensor, atoms: MoleculeAtoms) -> Tensor:
-    """Distribute contributions of counts to their environments and on to the atoms: [n]."""
+    """Return [n]: contributions of fingerprint columns, divided among environments and atoms.
+
+    The contribution of a column is divided equally among the environments that it counts, and
+    that of an environment equally among its atoms.
+    """
     places, (which, atom) = atoms.environments.places, atoms.environments.members
     counted = (
         torch.zeros(len(counts)).double().index_add_(0, places, torch.ones(len(places)).double())
     )
     size = torch.zeros(len(places)).double().index_add_(0, which, torch.ones(len(which)).double())
-    each = (by_count / counted.clamp(min=1))[places] / size
-    return torch.zeros(len(atoms.symbols)).double().index_add_(0, atom, each[which])
+    by_atom = (by_count / counted.clamp(min=1))[places] / size
+    return torch.zeros(len(atoms.symbols)).double().index_add_(0, atom, by_atom[which])
 
 
 def _weighed(
     predictor: MoleculePredictor, parts: dict[str, Tensor], members: Tensor
 ) -> Attribution:
-    """Combine parts with the weights that combine them into the prediction."""
+    """Sum the components' attributions with the weights that the prediction gives them."""
     weights = predictor.weights
     parts = {name: weights[name] * part for name, part in parts.items()}
     network = next((name for name in parts if name != "gp"), "")
@@ -251,7 +258,7 @@ def _path(steps: int) -> list[tuple[float, float]]:
 
 
 def _batches(inputs: MoleculeInputs) -> Iterator[tuple[int, int]]:
-    """Yield ranges of molecules whose atoms fit into the budget; larger molecules stay alone."""
+    """Yield ranges of molecules with at most BUDGET atoms; a larger molecule is a batch alone."""
     ptr = inputs.molecules.arrays.ptr.tolist()
     begin = 0
     for end in range(1, len(inputs) + 1):

@@ -38,7 +38,7 @@ __all__ = ["MoleculeEstimator"]
 Self = TypeVar("Self", bound="MoleculeEstimator")
 
 
-if TYPE_CHECKING:  # type checkers read the signature of the constructor from the declaration
+if TYPE_CHECKING:  # type checkers derive the constructor's signature from the settings
     Parameters = MoleculeParameters
 else:
     Parameters = object
@@ -71,7 +71,7 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
             progress: show a progress bar with the time left.
 
         Returns:
-            The estimator itself.
+            The fitted estimator (``self``).
 
         Raises:
             MoleculeError: SMILES that cannot be parsed under ``on_error="raise"``.
@@ -93,7 +93,7 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
         ``cache`` is a file that stores the parsed molecules; see
         :func:`gattn.molecules.inputs.featurise`.
         """
-        settings_of(MoleculeParameters, self)  # a wrong parameter is an error before parsing
+        settings_of(MoleculeParameters, self)  # rejects invalid parameters before parsing
         texts = as_texts(smiles)
         table = as_table(y, len(texts))
         self.targets_, self.single_target_ = column_names(y), np.ndim(y) == 1
@@ -190,7 +190,7 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
     def labelled(
         self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
     ) -> LabelledMolecules:
-        """Return the readable molecules with a label, encoded by the classes of :meth:`read`."""
+        """Return the valid molecules that have a label, encoded as :meth:`read` recorded it."""
         texts = as_texts(smiles)
         labels = torch.from_numpy(self._encode(as_table(y, len(texts))))
         parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers, cache=cache)
@@ -236,7 +236,7 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
         return float(np.mean(scores)) if scores else float("nan")
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
-        """Drop the dimension of targets of [n, t, ...] if y had none."""
+        """Return [n, ...] for values [n, t, ...] if ``fit`` got y [n], else values unchanged."""
         return values[:, 0] if self.single_target_ else values
 
     def __sklearn_tags__(self) -> Tags:
@@ -247,7 +247,7 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
 
     @abstractmethod
     def _fit_labels(self, table: np.ndarray) -> None:
-        """Check labels [n, t] and remember their classes."""
+        """Check the training labels [n, t] and store the classes of each target."""
 
     @abstractmethod
     def _encode(self, table: np.ndarray) -> np.ndarray:
@@ -271,7 +271,7 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
 def _joined(
     texts: Sequence[object], pieces: Iterable[tuple[ParsedSmiles, tuple[Tensor, ...]]]
 ) -> list[Tensor]:
-    """Join the tensors [k, ...] of the pieces to tensors over the n rows of all texts."""
+    """Concatenate the results [k, ...] of all pieces to [n, ...], with NaN for invalid SMILES."""
     columns, bad, start = [], [], 0
     for parsed, tensors in pieces:
         columns.append([scatter_rows(tensor, parsed) for tensor in tensors])

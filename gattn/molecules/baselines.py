@@ -18,22 +18,23 @@ if TYPE_CHECKING:
 __all__ = ["BASELINE_ROWS", "baseline_predictions"]
 
 BASELINE_ROWS = 4000
-"""Maximum number of training molecules of the ridge: its memory grows with their square."""
+"""Maximum number of training molecules of kernel ridge regression, which needs memory for the
+square of this number."""
 PIECE = 1024
-"""Number of molecules predicted at once."""
+"""Number of molecules that kernel ridge regression predicts at once."""
 
 
 def baseline_predictions(
     train: MoleculeInputs, y: Tensor, inputs: MoleculeInputs, task: Task, *, seed: int = 0
 ) -> dict[str, Tensor]:
-    """Predict by the baselines, each target from its labelled training molecules.
+    """Return the baselines' predictions; each target is fitted to the molecules with its label.
 
     Args:
         train: k training molecules.
         y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes.
         inputs: m molecules to predict.
         task: for classes the ridge's predictions are clipped to 0..1.
-        seed: seed that samples the training molecules if there are more than the ridge reads.
+        seed: seed that samples the training molecules if there are more than ``BASELINE_ROWS``.
 
     Returns:
         ``"kernel_ridge"`` (:func:`gattn.data.tanimoto_ridge` on Morgan bits) and ``"mean"``,
@@ -50,5 +51,5 @@ def _ridge(train: MoleculeInputs, y: Tensor, inputs: MoleculeInputs, seed: int) 
     labelled = y.isfinite().nonzero().flatten()
     labelled = labelled[draw(len(labelled), BASELINE_ROWS, seed)]
     bits = (train[labelled].counts > 0).float()
-    others = ((some.counts > 0).float() for some in in_pieces(inputs, PIECE))
-    return torch.cat(list(tanimoto_ridges(bits, y[labelled], others)))
+    queries = ((piece.counts > 0).float() for piece in in_pieces(inputs, PIECE))
+    return torch.cat(list(tanimoto_ridges(bits, y[labelled], queries)))

@@ -56,9 +56,9 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
                 scikit-learn's Gaussian processes do.
 
         Returns:
-            [n] or [n, t], as y was, float64 in the targets' units; the same shape again for the
-            standard deviations. NaN in the rows of SMILES that cannot be parsed, with one
-            warning that lists them.
+            Means in the shape that y had in ``fit``, [n] or [n, t], float64 in the targets' units;
+            with ``return_std`` also the standard deviations, in the same shape. NaN in the rows
+            of SMILES that cannot be parsed, with one warning that lists them.
 
         Raises:
             NotFittedError: the estimator was not fitted.
@@ -157,9 +157,9 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
             X: n SMILES.
 
         Returns:
-            [n] or [n, t] classes, as y was. NaN in the rows of SMILES that cannot be parsed, with
-            one warning that lists them; whole numbers then become float64, and texts an array
-            of objects, as texts beside numbers do.
+            Classes in the shape that y had in ``fit``, [n] or [n, t]. NaN in the rows of SMILES
+            that cannot be parsed, with one warning that lists them. If there are such rows,
+            classes that are whole numbers become float64, and texts an array of objects.
 
         Raises:
             NotFittedError: the estimator was not fitted.
@@ -167,7 +167,7 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
         second = self._decide(self._predict(X)[0])
         columns = [_labels(pair, column) for pair, column in zip(self.classes_by_target, second.T)]
         kinds = {column.dtype.kind for column in columns}
-        if "U" in kinds and len(kinds) > 1:  # NumPy would convert the numbers to texts
+        if "U" in kinds and len(kinds) > 1:  # np.stack would convert numbers to texts
             columns = [column.astype(object) for column in columns]
         return self._shaped(np.stack(columns, axis=1))
 
@@ -249,7 +249,7 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
 
 
 def _labels(kinds: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Convert 0 and 1 to their classes, and NaN to NaN."""
+    """Return the class for each 0 or 1 of ``second``, and NaN for each NaN."""
     unknown = np.isnan(second)
     labels = kinds[np.where(unknown, 0, second).astype(int)]
     if unknown.any():

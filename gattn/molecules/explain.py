@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gattn.molecules.attributions import DEFAULT_METHOD, Attribution, attribute
 from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
-from gattn.molecules.members import ASKED
+from gattn.molecules.members import PREDICTION_BATCH
 from gattn.molecules.predictor import batch_elements
 from gattn.training.threads import limited_threads
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_METHOD", "Explanation", "Faithfulness", "explain"]
 
 TOP = 0.2
-"""Fraction of atoms that is deleted to test an explanation; at least one atom is."""
+"""Fraction of a molecule's atoms that is deleted to test an explanation, at least one atom."""
 ROUNDING = 1e-5
-"""Relative tolerance, to the largest weight, within which weights rank as equal."""
+"""Atoms rank as equal if their weights differ by less than this fraction of the largest."""
 DRAWS = 20
-"""Number of random sets of equally many atoms for comparison."""
+"""Number of random sets of atoms whose deletion is compared with that of the top atoms."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,10 @@ class Faithfulness:
     Attributes:
         atoms: indices of the fifth of the atoms with the highest signed weights, which raise the
             prediction most.
-        top: the drop of the prediction without them, in the target's unit; negative for a rise.
-        random: the mean drop without equally many atoms drawn at random.
-        random_std: the standard deviation of these drops.
+        top: drop of the prediction when these atoms are deleted, in the target's unit; negative if
+            the prediction rises.
+        random: mean drop when the same number of random atoms is deleted.
+        random_std: standard deviation of the drop over the sets of random atoms.
     """
 
     atoms: tuple[int, ...]
@@ -100,17 +101,17 @@ def explain(
         One explanation for each molecule.
 
     Raises:
-        ValueError: no such method or target, or attention of a model that has none.
+        ValueError: the method or the target does not exist, or the model has no attention weights.
     """
-    elements = batch_elements(min(len(inputs), ASKED), predictor.settings)
+    elements = batch_elements(min(len(inputs), PREDICTION_BATCH), predictor.settings)
     with limited_threads(elements, predictor.threads):
         atoms = atoms_of(inputs)
         results = attribute(predictor, inputs, method, target=target, atoms=atoms)
-        tops = [_top(one.weights, of) for one, of in zip(results, atoms)]
+        tops = [_top(result.weights, described) for result, described in zip(results, atoms)]
         masks = [_masks(top, one.order, seed) for top, one in zip(tops, atoms)]
-        # Equal copies are predicted once, so that their predictions have the same bits.
-        each = [mask.unique(dim=0, return_inverse=True) for mask in masks]
-        predicted = predict_masked(predictor, inputs, [mask for mask, _ in each], target, atoms)
+        # Predict each distinct mask once, so that equal masks get bitwise equal predictions.
+        distinct = [mask.unique(dim=0, return_inverse=True) for mask in masks]
+        predicted = predict_masked(predictor, inputs, [mask for mask, _ in distinct], target, atoms)
     return [
         Explanation(
             smiles=smiles, symbols=one.symbols, atoms=one.places, method=method, target=target,
@@ -119,15 +120,16 @@ def explain(
             faithfulness=_faithfulness(top, masked.mean[places]),
         )
         for smiles, one, weighed, top, masked, (_, places) in
-        zip(inputs.molecules.smiles, atoms, results, tops, predicted, each)
+        zip(inputs.molecules.smiles, atoms, results, tops, predicted, distinct)
     ]  # fmt: skip
 
 
 def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:
-    """Return the indices of the highest weights; ties go to the first in canonical order.
+    """Return the indices of the atoms with the highest weights.
 
     Symmetric atoms have equal weights up to rounding, which depends on how the SMILES is written.
-    So each is ranked by the mean of its symmetry class.
+    So each atom is ranked by the mean weight of its symmetry class, and atoms with equal means by
+    their canonical order.
     """
     classes, order = atoms.classes, atoms.order
     sums = weights.new_zeros(len(weights)).index_add_(0, classes, weights)
@@ -140,7 +142,7 @@ def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:
 
 
 def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
-    """Mask no atom, the top atoms, and equally many random atoms: [2 + DRAWS, n]."""
+    """Return masks [2 + DRAWS, n]: of no atom, of the top atoms, and of random atoms."""
     generator, atoms = torch.Generator().manual_seed(seed), len(order)
     masks = torch.zeros(2 + DRAWS, atoms, dtype=torch.bool)
     masks[1, top] = True
@@ -152,7 +154,7 @@ def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
 def _faithfulness(top: Tensor, mean: Tensor) -> Faithfulness:
     drops = mean[0] - mean[1:]
     random = drops[1:]
-    std = (random - random[0]).std()  # exactly 0 if all are equal, free of rounding
+    std = (random - random[0]).std()  # the subtraction gives exactly 0 if all are equal
     return Faithfulness(tuple(top.tolist()), float(drops[0]), float(random.mean()), float(std))
 
 

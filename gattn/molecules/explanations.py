@@ -1,4 +1,4 @@
-"""Writing of explanations to a folder: tables, and pictures on a common scale."""
+"""Write explanations to a folder: tables, and pictures on a common scale."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["PICTURES", "WrittenExplanations", "describe", "label_of", "write_explanations"]
 
 PICTURES = 100
-"""Maximum number of drawn molecules: each takes two files for each method."""
+"""Maximum number of molecules that are drawn; each adds two files for each method."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def describe(explanation: Explanation) -> list[str]:
 
 
 def label_of(method: str, name: str) -> str:
-    """Return the legend of the weights of a method."""
+    """Return the legend for the atom weights that a method computes."""
     if method == "attention":
         return "attention: weights of the readout, not importance"
     return f"{method.replace('_', ' ')}: contribution to {name}"
@@ -168,5 +168,5 @@ def _molecule_lines(
 
 
 def _number(value: float) -> str:
-    """Format with nine digits; NaN is empty."""
+    """Return a number as text with nine digits, or an empty text for NaN."""
     return "" if value != value else f"{value:.9g}"

@@ -60,12 +60,12 @@ class MoleculeModel(FittedModel):
         """Predict piece by piece, in order and in bounded memory.
 
         Args:
-            items: SMILES, or anything that has one, as the rows of a table; a generator is consumed
-                lazily.
-            smiles: gives the SMILES of an item; by default the items are SMILES.
+            items: SMILES, or objects that contain one, such as rows of a table; a generator is
+                consumed lazily.
+            smiles: function that returns the SMILES of an item; by default the items are SMILES.
 
         Yields:
-            Consecutive items with the predictions of those that are readable molecules.
+            Consecutive items, with the predictions for those whose SMILES are valid.
         """
         self.check_fitted()
         return self._pieces(self.predictor_.predict, items, smiles)
@@ -73,7 +73,7 @@ class MoleculeModel(FittedModel):
     def embeddings(
         self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
     ) -> Iterator[Piece[Item, Tensor]]:
-        """Embed piece by piece, like :meth:`predictions`: [k, K d] for k readable molecules."""
+        """Yield embeddings [k, K d] of valid molecules, piece by piece as :meth:`predictions`."""
         self.check_fitted()
         return self._pieces(self.predictor_.embed, items, smiles)
 

@@ -1,4 +1,4 @@
-"""Folds of the validation part, for choices evaluated on rows that did not make them."""
+"""Assign the molecules of the validation part to folds for cross-fitting."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from torch import Tensor
 __all__ = ["FOLDS", "assign_folds"]
 
 FOLDS = 10
-"""Number of folds: a choice is made by nine tenths of the validation part, close to all of it."""
+"""Number of folds. With ten, a choice uses nine tenths of the validation part, so it differs
+little from the choice that the whole part makes."""
 
 
 def assign_folds(groups: Tensor, seed: int) -> Tensor:
-    """Draw the fold of each row, all rows of a group in one fold.
+    """Draw the fold of each row; all rows of a group are in one fold.
 
     Args:
-        groups: [n] int64, numbers of groups from 0.
+        groups: [n] int64, the group of each row, numbered from 0.
         seed: seed of the draw.
 
     Returns:

@@ -24,9 +24,11 @@ __all__ = ["GaussianProcess", "count_tanimoto", "draw"]
 START = (-2.0, -1.0)
 """Initial logarithms of the noise and of the scale of Tanimoto similarity."""
 START_OF_GROUP = (0.0, -1.0, -2.0)
-"""Initial logarithms for each group of descriptors: Matern, 1 / length^2, linear."""
+"""Initial logarithms of the hyperparameters of each group of descriptors: scale of the Matern
+kernel, 1 / length^2, and scale of the linear kernel."""
 SURFACES = DESCRIPTORS.index("SlogP_VSA1")
-"""First descriptor of atom surfaces by kind; those before describe the whole molecule."""
+"""Index of the first descriptor that sums the surfaces of atoms of one kind. The descriptors
+before it describe the whole molecule."""
 SPREAD = 3.0
 """Standard deviation of the normal prior on the logarithms of the hyperparameters."""
 STEPS = 25
@@ -36,10 +38,11 @@ ASKED, BLOCK = 1024, 128
 """Number of molecules whose fingerprints are compared at once, which bounds the memory, and number
 of molecules predicted at once, so that their kernels stay in the processor's cache."""
 JITTER = 1e-4
-"""Added to the diagonal of the kernel; multiplied by ten each time the factorisation fails."""
+"""Number added to the diagonal of the kernel, and multiplied by ten if the factorisation fails."""
 ATTEMPTS = 4
 FARTHEST = 6.0
-"""Standardised descriptors are clipped here, which bounds the distance of outliers."""
+"""Standardised descriptors are clipped to plus or minus this value, so that the distance of an
+outlier stays bounded."""
 
 
 def count_tanimoto(a: Tensor, b: Tensor) -> Tensor:
@@ -69,7 +72,7 @@ def count_tanimoto(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _shared(a: Tensor, b: Tensor) -> Tensor:
-    """Sum min(a_id, b_jd) over d: [n, m] float32.
+    """Return the sum of min(a_id, b_jd) over d: [n, m] float32.
 
     A molecule has few environments. So one row of min(count, b_jd) is computed for each pair
     (d, count) that occurs in a, and the rows of each molecule are summed: about 40 rows for each
@@ -79,7 +82,7 @@ def _shared(a: Tensor, b: Tensor) -> Tensor:
     if not len(rows):
         return torch.zeros(len(a), len(b))
     pairs, place = (columns * 256 + a[rows, columns]).unique(return_inverse=True)
-    gathered = b.t().contiguous()[pairs // 256]  # twice as fast as gathering columns
+    gathered = b.t().contiguous()[pairs // 256]  # gathering columns takes twice as long
     least = torch.minimum(gathered, (pairs % 256).to(torch.uint8)[:, None]).float()
     starts = torch.searchsorted(rows, torch.arange(len(a)))
     return F.embedding_bag(place, least, starts, mode="sum")
@@ -87,7 +90,13 @@ def _shared(a: Tensor, b: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Factor:
-    """Solved equation of one target: its labelled rows, their weights, the Cholesky factor."""
+    """Solution of the kernel equation K w = y of one target.
+
+    Attributes:
+        rows: [k] int64, the training molecules that have a label of the target.
+        weight: [k], the solution w.
+        lower: [k, k], the Cholesky factor of K; None if no variances are predicted.
+    """
 
     rows: Tensor
     weight: Tensor
@@ -117,26 +126,26 @@ class GaussianProcess:
     """
 
     def __init__(self, tensors: dict[str, Tensor], *, variance: bool = True) -> None:
-        """Restore from the tensors of :meth:`state`; ``variance=False`` predicts means alone."""
+        """Restore from the tensors of :meth:`state`; False for ``variance`` predicts only means."""
         self._tensors, self._variance = tensors, variance
         self.counts = tensors["counts"]
         self._z, self._theta = tensors["descriptors"], tensors["theta"]
 
     @functools.cached_property
     def _factors(self) -> list[_Factor]:
-        """Solved equation of each target, computed at the first prediction."""
+        """Solution of the kernel equation of each target, computed at the first prediction."""
         parts = _compare(self.counts, self._z, self.counts, self._z)
         factors = (
             _factor(parts, theta, y) for theta, y in zip(self._theta, self._tensors["y"].unbind(1))
         )
-        return [each if self._variance else replace(each, lower=None) for each in factors]
+        return [factor if self._variance else replace(factor, lower=None) for factor in factors]
 
     @classmethod
     def fit(
         cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int, variance: bool = True,
         progress: bool = False, check: Callable[[], None] = lambda: None,
     ) -> GaussianProcess:  # fmt: skip
-        """Choose the hyperparameters of every target and solve its equation.
+        """Choose the hyperparameters of every target and solve its kernel equation.
 
         Args:
             inputs: k training molecules.
@@ -179,7 +188,7 @@ class GaussianProcess:
             y: [k, t] float64; NaN where a target was not measured.
 
         Returns:
-            A model that predicts from all of them; the new ones are its last k.
+            A model of the old and the new training molecules; the new ones are its last k.
         """
         if not len(inputs):
             return self
@@ -208,10 +217,11 @@ class GaussianProcess:
             folds: [k] int64, the fold of each; a group lies in one fold.
 
         Returns:
-            Pairs of means [k, t] in the targets' units and variances of a measurement, float64.
-            The first pair is that of the equations above. Then one pair for each fold of
-            0..max(folds), by models trained on neither the group nor that fold; NaN for the
-            rows of the fold. NaN where a row has no label of a target.
+            Pairs of float64 tensors [k, t]: means in the targets' units, and variances of a
+            measurement. The first pair is computed by the equations above. It is followed by one
+            pair for each fold of 0..max(folds), predicted by models that were trained neither on
+            the row's group nor on that fold, with NaN for the rows of the fold. All pairs have
+            NaN where a row has no label of a target.
 
         Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006),
         section 5.4.2.
@@ -244,7 +254,7 @@ class GaussianProcess:
                 places_of_rest = labelled.nonzero().flatten()[rest]
                 predictions[number, 0, places_of_rest, target] = expected[rest] - residual
                 predictions[number, 1, places_of_rest, target] = variance
-        self._factors = factors  # the next prediction needs them
+        self._factors = factors  # stored, because predict needs the same factors
         return [self._in_units(mean, variance) for mean, variance in predictions]
 
     def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
@@ -268,7 +278,7 @@ class GaussianProcess:
         return self._in_units(torch.cat(means), torch.cat(variances))
 
     def _predict(self, counts: Tensor, z: Tensor, alike: Tensor) -> tuple[Tensor, Tensor]:
-        """Predict standardised means and variances of some molecules: two of [k, t]."""
+        """Return standardised means [k, t] and variances [k, t] of k molecules."""
         parts = [alike.double(), *_compare_descriptors(z, self._z)]
         self_similarity = _self_similarity(counts, z)
         means, variances = [], []
@@ -334,7 +344,7 @@ class GaussianProcess:
         return self._theta[target], self._factors[target], self._tensors["scale"][target]
 
     def state(self) -> dict[str, Tensor]:
-        """Return the tensors that :meth:`__init__` takes."""
+        """Return the tensors from which :meth:`__init__` restores the model."""
         return dict(self._tensors)
 
     def _in_units(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
@@ -379,17 +389,17 @@ def _self_similarity(counts: Tensor, z: Tensor) -> list[Tensor]:
 
 
 def _groups(z: Tensor) -> tuple[Tensor, Tensor]:
-    """Split into descriptors of the whole molecule and surfaces of its atoms by kind."""
+    """Split descriptors [k, d] into those of the whole molecule and those of atom surfaces."""
     return z[:, :SURFACES], z[:, SURFACES:]
 
 
 def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:
-    """Combine the parts into the kernel, without the noise."""
+    """Return the kernel, without noise, from the parts that :func:`_compare` returns."""
     scales = theta.exp()
     kernel = scales[1] * parts[0]
     groups = scales[len(START) :].view(-1, len(START_OF_GROUP))
     for squares, product, (matern, inverse, linear) in zip(parts[1::2], parts[2::2], groups):
-        far = (3 * inverse * squares + 1e-12).sqrt()  # differentiable where two molecules are equal
+        far = (3 * inverse * squares + 1e-12).sqrt()  # sqrt has no derivative at 0
         kernel = kernel + matern * (1 + far) * (-far).exp() + linear * product
     return kernel
 
@@ -427,7 +437,7 @@ def _factor(parts: list[Tensor], theta: Tensor, y: Tensor) -> _Factor:
 
 
 def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute errors and variances of rows whose group was left out, [k] each.
+    """Return each row's error and variance, [k] each, as if its group had not been trained on.
 
     Args:
         inverse: [k, k], the entries of the inverse kernel.
@@ -473,11 +483,11 @@ def _posterior(
         \qquad \alpha = K^{-1} y
 
     The explicit gradient takes less time than autograd, which differentiates the
-    factorisation and keeps every matrix.
+    factorisation and stores every matrix.
 
     Args:
-        parts: [k, k] each, those of :func:`_compare`.
-        y: [k], no gaps.
+        parts: matrices [k, k], the result of :func:`_compare`.
+        y: [k], standardised labels without NaN.
         theta: [8], logarithms of the hyperparameters.
         start: [8], mean of their prior.
 
@@ -485,7 +495,8 @@ def _posterior(
         A scalar and [8], float64.
     """
     scales: list[float] = theta.exp().tolist()
-    groups = [scales[at : at + 3] for at in range(len(START), len(scales), len(START_OF_GROUP))]
+    size = len(START_OF_GROUP)
+    groups = [scales[first : first + size] for first in range(len(START), len(scales), size)]
     kernel, slopes = scales[1] * parts[0], [parts[0]]
     for squares, product, (matern, inverse, linear) in zip(parts[1::2], parts[2::2], groups):
         near = squares * (3 * inverse)
@@ -496,8 +507,8 @@ def _posterior(
     lower = _cholesky(kernel, theta)
     weight = torch.cholesky_solve(y[:, None], lower)
     fit = 0.5 * y @ weight[:, 0] + lower.diagonal().log().sum()
-    apart = (theta - start) / SPREAD
-    # Twice the derivative with respect to the kernel.
+    deviation = (theta - start) / SPREAD
+    # by_kernel is twice the derivative of the loss with respect to the kernel matrix.
     by_kernel = torch.cholesky_inverse(lower).addmm_(weight, weight.t(), alpha=-1)
     inner = torch.stack([by_kernel.trace(), *(by_kernel.flatten() @ s.flatten() for s in slopes)])
     factors = [*scales[:2]]
@@ -505,5 +516,5 @@ def _posterior(
         factors += [matern, -0.5 * matern, linear]
     slope = 0.5 * inner * torch.tensor(factors, dtype=torch.float64)
     count = max(len(y), 1)
-    value = (fit + 0.5 * apart.square().sum()) / count
-    return value, (slope + apart / SPREAD) / count
+    value = (fit + 0.5 * deviation.square().sum()) / count
+    return value, (slope + deviation / SPREAD) / count

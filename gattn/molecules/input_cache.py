@@ -1,8 +1,8 @@
-"""Packed inputs of models: side by side in a few arrays, in memory or mapped from a cache file.
+"""Model inputs of molecules, packed into a few arrays in memory or in a mapped cache file.
 
-A molecule takes about a kilobyte packed and ten expanded. A cache file is written while the SMILES
-are parsed, piece by piece, and mapped when it is read, so that neither takes memory that grows
-with it. See :mod:`gattn.data.array_file` for the format.
+A molecule takes about a kilobyte packed and ten expanded. A cache file is written piece by piece
+while the SMILES are parsed, and memory-mapped when it is read, so neither needs memory that grows
+with the number of molecules. See :mod:`gattn.data.array_file` for the format.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FORMAT = "gattn molecule inputs 4"
 UTF8 = ("utf-8", "surrogatepass")
 """Encoding of texts; undecodable bytes of a table are stored as lone surrogates."""
 CHUNK = 65_536
-"""Number of SMILES hashed at once."""
+"""Number of SMILES that are hashed at once for the key of a cache."""
 
 POINTERS = ("atom_ptr", "bond_ptr", "count_ptr", "smiles_ptr", "canonical_ptr", "errors_ptr")
 """Pointers in CSR form: [k + 1] for k molecules, [n + 1] of ``errors`` for n SMILES."""
@@ -57,18 +57,18 @@ LAYOUT: Layout = {
     "ends": (np.int32, (2,)),  # the two atoms of each bond, numbered within the molecule
     "atom_table": (np.float32, (len(ATOM_FEATURES),)),
     "bond_table": (np.float32, (len(BOND_FEATURES),)),
-    "descriptors": (np.float32, (len(DESCRIPTORS),)),  # [k, .]
-    "columns": (np.int16, ()),  # the Morgan environments that occur
-    "counts": (np.uint8, ()),  # how often each occurs
+    "descriptors": (np.float32, (len(DESCRIPTORS),)),  # a row for each of the k molecules
+    "columns": (np.int16, ()),  # fingerprint columns of the Morgan environments that occur
+    "counts": (np.uint8, ()),  # number of occurrences of the environment in ``columns``
     "smiles": (np.uint8, ()),
     "canonical": (np.uint8, ()),  # canonical SMILES
-    "errors": (np.uint8, ()),  # why a SMILES cannot be parsed; empty if it can
+    "errors": (np.uint8, ()),  # reason why a SMILES is invalid; empty if it is valid
 }
 Arrays = Mapping[str, np.ndarray]
 
 
 def _increments(pieces: Iterable[PackedInputs]) -> Iterator[Arrays]:
-    """Yield the rows to append to each array: the initial arrays, then those of each piece."""
+    """Yield rows to append to each array of LAYOUT: initial rows, then those of each piece."""
     yield {
         name: np.zeros((int(name in POINTERS), *shape), dtype)
         for name, (dtype, shape) in LAYOUT.items()
@@ -106,7 +106,7 @@ def _increments(pieces: Iterable[PackedInputs]) -> Iterator[Arrays]:
 
 
 def join_pieces(pieces: Iterable[PackedInputs]) -> Arrays:
-    """Join the pieces of a list of SMILES, with canonical SMILES, in memory."""
+    """Concatenate packed pieces, which contain canonical SMILES, to the arrays of LAYOUT."""
     increments = list(_increments(pieces))
     return {name: np.concatenate([each[name] for each in increments]) for name in LAYOUT}
 
@@ -124,9 +124,9 @@ def cache_key(smiles: Sequence[str], max_atoms: int) -> str:
 
 @contextlib.contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Wait until no other process uses this cache, so that the first one writes it for all.
+    """Hold the lock of a cache file, so that one process writes it while the others wait.
 
-    The lock is a hidden file beside the cache. The lock of a process that died is free.
+    The lock is a hidden file beside the cache. It is released if the process that holds it dies.
     """
     from filelock import FileLock
 
@@ -140,7 +140,7 @@ def write_cache(path: str | os.PathLike[str], pieces: Iterable[PackedInputs], ke
 
     Args:
         path: the file; an existing one is replaced.
-        pieces: parsed one by one, with canonical SMILES.
+        pieces: packed molecules with canonical SMILES; an iterator is consumed piece by piece.
         key: the :func:`cache_key` of the SMILES.
 
     Raises:
@@ -149,7 +149,7 @@ def write_cache(path: str | os.PathLike[str], pieces: Iterable[PackedInputs], ke
     """
     path = Path(path)
     folder = path.with_name(f".{path.name}.parts")
-    shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # a killed process may have left it
     folder.mkdir()
     try:
         with contextlib.ExitStack() as stack:
@@ -165,17 +165,17 @@ def write_cache(path: str | os.PathLike[str], pieces: Iterable[PackedInputs], ke
 
 
 def _map(path: Path, dtype: type[np.generic], row_shape: tuple[int, ...]) -> np.ndarray:
-    """Map a file of rows; an empty file cannot be mapped."""
+    """Memory-map a file of rows; return an empty array if the file is empty."""
     rows = np.memmap(path, dtype, "r") if path.stat().st_size else np.empty(0, dtype)
     return rows.reshape(-1, *row_shape)
 
 
 def read_cache(path: str | os.PathLike[str], key: str) -> Arrays | None:
-    """Map the file that :func:`write_cache` wrote; None if it has another key.
+    """Map the file that :func:`write_cache` wrote; return None if it has another key.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: the file is damaged, or is not such a file.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is damaged, or was not written by :func:`write_cache`.
     """
     try:
         if read_metadata(path, FORMAT).get("key") != key:
@@ -190,7 +190,7 @@ def read_cache(path: str | os.PathLike[str], key: str) -> Arrays | None:
 
 @dataclass(frozen=True, eq=False)
 class PackedView:
-    """Some molecules of packed arrays; see :class:`gattn.molecules.inputs.MoleculeInputs`.
+    """Selected molecules of packed arrays; see :class:`gattn.molecules.inputs.MoleculeInputs`.
 
     Indexing copies no molecule. Graphs, counts and descriptors are expanded at each access, so
     read them one batch at a time.
@@ -207,13 +207,13 @@ class PackedView:
         return len(self.index)
 
     def __getitem__(self, positions: Positions) -> PackedView:
-        """View the molecules at these positions (a slice, a list, a tensor or a mask)."""
+        """Return a view of the molecules at these positions (slice, list, tensor or mask)."""
         index = np.atleast_1d(indices_of(positions, len(self)).numpy())
         return PackedView(self.arrays, self.index[index])
 
     @property
     def molecules(self) -> Molecules:
-        """The k graphs, expanded at each access."""
+        """Graphs of the k molecules, expanded at each access."""
         arrays = self.arrays
         atoms, atom_counts = _ranges(arrays["atom_ptr"], self.index)
         bonds, bond_counts = _ranges(arrays["bond_ptr"], self.index)
@@ -228,19 +228,19 @@ class PackedView:
 
     @property
     def counts(self) -> Tensor:
-        """[k, 2048] uint8, expanded at each access."""
+        """Counts of Morgan environments, [k, 2048] uint8, expanded at each access."""
         entries, lengths = _ranges(self.arrays["count_ptr"], self.index)
         columns, counts = self.arrays["columns"][entries], self.arrays["counts"][entries]
         return PackedCounts(lengths, columns, counts).unpack()
 
     @property
     def descriptors(self) -> Tensor:
-        """[k, len(DESCRIPTORS)] float32, copied at each access."""
+        """Descriptors, [k, len(DESCRIPTORS)] float32, copied at each access."""
         return torch.from_numpy(self.arrays["descriptors"][self.index])
 
 
 def decode_texts(arrays: Arrays, name: str, index: np.ndarray | None = None) -> list[str]:
-    """Decode the texts of one array: all of them, or those at an index."""
+    """Return the texts of one array of LAYOUT: all of them, or those at ``index``."""
     data, ptr = arrays[name], arrays[f"{name}_ptr"]
     starts, ends = (ptr[:-1], ptr[1:]) if index is None else (ptr[index], ptr[index + 1])
     return [
@@ -250,7 +250,7 @@ def decode_texts(arrays: Arrays, name: str, index: np.ndarray | None = None) -> 
 
 
 def _ranges(ptr: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Concatenate the ranges ``ptr[i]..ptr[i + 1]`` of an index; return them and their lengths."""
+    """Return the ranges ``ptr[i]..ptr[i + 1] - 1`` of all i of ``index``, and their lengths."""
     start = ptr[index]
     length = ptr[index + 1] - start
     end = length.cumsum()

@@ -1,4 +1,4 @@
-"""Inputs of models of molecules, made from SMILES: graphs, Morgan counts and descriptors."""
+"""Model inputs computed from SMILES: graphs, counts of Morgan environments and descriptors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 Inputs = TypeVar("Inputs", bound="MoleculeInputs")
 
 PIECE = 1024
-"""Number of SMILES sent to a process at once: a second of work, and little memory."""
+"""Number of SMILES sent to a process at once; they take about a second and little memory."""
 
 FEW = 8192
 """Below this many SMILES, parse in one process: starting workers takes longer."""
@@ -57,17 +57,17 @@ class MoleculeInputs(Protocol):
 
     @property
     def molecules(self) -> Molecules:
-        """The k graphs; their ``y`` has no columns."""
+        """Graphs of the k molecules; their ``y`` has no columns."""
         ...
 
     @property
     def counts(self) -> Tensor:
-        """[k, 2048] uint8, the count of each Morgan environment of radius 2, at most 255."""
+        """Counts of Morgan environments of radius 2, at most 255: [k, 2048] uint8."""
         ...
 
     @property
     def descriptors(self) -> Tensor:
-        """[k, len(DESCRIPTORS)] float32, not scaled, finite."""
+        """Descriptors, finite and not scaled: [k, len(DESCRIPTORS)] float32."""
         ...
 
     def __len__(self) -> int: ...
@@ -77,7 +77,7 @@ class MoleculeInputs(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ExpandedInputs:
-    """Inputs in memory, in the form that models read; see :class:`MoleculeInputs`."""
+    """Model inputs of molecules, expanded in memory; see :class:`MoleculeInputs`."""
 
     molecules: Molecules
     counts: Tensor
@@ -87,13 +87,13 @@ class ExpandedInputs:
         return len(self.molecules)
 
     def __getitem__(self, positions: Positions) -> ExpandedInputs:
-        """Copy the molecules at these positions (a slice, a list, a tensor or a mask)."""
+        """Return copies of the molecules at these positions (slice, list, tensor or mask)."""
         index = torch.atleast_1d(indices_of(positions, len(self)))
         return ExpandedInputs(self.molecules[index], self.counts[index], self.descriptors[index])
 
 
 def in_pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:
-    """Cut inputs into pieces of at most ``size`` molecules; empty inputs are one empty piece."""
+    """Yield pieces of at most ``size`` molecules; empty inputs give one empty piece."""
     if len(inputs) <= size:
         yield inputs
         return
@@ -103,11 +103,11 @@ def in_pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:
 
 @dataclass(frozen=True, eq=False)
 class ParsedSmiles:
-    """The result of parsing n SMILES, of which r were valid.
+    """Result of parsing n SMILES: the indices of the r valid ones, and the errors of the others.
 
     Attributes:
         row_index: [r] int64, the index of each valid SMILES among the n.
-        errors: n texts: why a SMILES could not be parsed, or "" if it was valid.
+        errors: n texts, the reason why a SMILES could not be parsed, or "" if it is valid.
     """
 
     row_index: Tensor
@@ -131,7 +131,7 @@ class Piece(ParsedSmiles, Generic[Item, T]):
 
 @dataclass(frozen=True, eq=False)
 class FeaturizedSmiles(ParsedSmiles):
-    """The inputs made from n SMILES, of which r were valid; see also :class:`ParsedSmiles`.
+    """Model inputs of the r valid ones among n SMILES; see also :class:`ParsedSmiles`.
 
     Attributes:
         inputs: the r molecules, in order.
@@ -167,8 +167,8 @@ def featurise(
         reason why each of the others is invalid. An empty list gives empty inputs.
 
     Raises:
-        ValueError: ``max_atoms`` or ``workers`` below 1, one text in place of a list, or a
-            ``cache`` that holds something else, which is left alone.
+        ValueError: ``max_atoms`` or ``workers`` is below 1, ``smiles`` is one text instead of a
+            list, or ``cache`` is another kind of file, which is not overwritten.
         ImportError: RDKit is not installed.
         OSError: the cache cannot be written.
 
@@ -212,7 +212,7 @@ def stream(
         max_atoms: larger molecules are errors.
         workers: number of processes that share the work; see :func:`featurise`. They parse at most
             ``8 * workers`` pieces ahead.
-        canonical: whether to write the identities of the molecules, a tenth of the work.
+        canonical: whether to compute ``canonical``, which takes a tenth of the time.
 
     Yields:
         The inputs of every ``chunk`` SMILES; ``row_index`` counts within the piece.
@@ -242,14 +242,14 @@ def make_pieces(
     Args:
         make: computes the result from the readable molecules of a piece; sent to a process once.
         items: consumed lazily; they stay in this process.
-        smiles: gives the SMILES of an item; by default the items are SMILES.
+        smiles: function that returns the SMILES of an item; by default the items are SMILES.
         chunk: number of items in a piece.
         max_atoms: larger molecules are errors.
         workers: number of processes; see :func:`featurise`.
 
     Yields:
-        Consecutive items with the result for those that are readable molecules. No items give one
-        empty piece, whose result has the shape of the others.
+        Consecutive items, with the result for those whose SMILES are valid. If there are no items,
+        one empty piece, whose result has the dimensions of any other.
 
     Raises:
         ValueError: ``chunk``, ``max_atoms`` or ``workers`` below 1, one text in place of a list.
@@ -275,7 +275,7 @@ def _make(
 def _read_pieces(
     smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, canonical: bool
 ) -> Iterator[PackedInputs]:
-    """Yield the pieces of :func:`stream`, packed."""
+    """Return the packed inputs of every ``chunk`` SMILES, one after the other."""
     read = partial(read_packed, max_atoms=max_atoms, canonical=canonical)
     return (packed for _, packed in _share(read, smiles, None, chunk, max_atoms, workers))
 
@@ -285,9 +285,10 @@ def _share(
     items: Iterable[Item], smiles: Callable[[Item], str] | None,
     chunk: int, max_atoms: int, workers: int,
 ) -> Iterator[tuple[list[Item], Result]]:  # fmt: skip
-    """Do the work on the SMILES of every ``chunk`` items, in several processes for many items.
+    """Return every ``chunk`` items with the result of ``work`` for their SMILES.
 
-    Without items there is one empty piece, whose result has the dimensions of the others.
+    Many items are shared among processes. If there are no items, one empty piece is returned,
+    whose result has the dimensions of any other.
     """
     if isinstance(items, str):
         raise ValueError(f"smiles must be a list of texts; got the one text {items!r}")
@@ -307,7 +308,7 @@ def _share(
 
 
 def _expand(packed: PackedInputs) -> FeaturizedSmiles:
-    """Expand one piece to the form that models read."""
+    """Return the expanded model inputs of one packed piece."""
     inputs = ExpandedInputs(
         packed.molecules.unpack(), packed.counts.unpack(), torch.from_numpy(packed.descriptors)
     )

@@ -53,11 +53,11 @@ class MoleculeBatch:
     descriptors: Tensor
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> MoleculeBatch:
-        """Return a batch with the result of a function of each tensor."""
+        """Return a batch in which each tensor is replaced by the function's result for it."""
         return MoleculeBatch(*(function(getattr(self, field.name)) for field in fields(self)))
 
     def to(self, device: Any) -> MoleculeBatch:
-        """Return a batch on a device."""
+        """Return a batch with all tensors on a device."""
         return self.apply(lambda tensor: tensor.to(device))
 
 
@@ -94,13 +94,14 @@ class BondAttention(nn.Module):
         self.lin_edge = _GlorotLinear(edge_dim, width, bias=False)
         self.att_edge = Parameter(torch.empty(1, heads, out_channels))
         self.bias = Parameter(torch.zeros(width))
-        # GATConv draws the weights of its maps twice: the same seed gives the same parameters.
+        # GATConv draws the weights of its linear maps twice. They are drawn twice here, too, so
+        # that the same seed gives the same parameters.
         parameters = self.lin.weight, self.lin_edge.weight, self.att_src, self.att_dst
         for parameter in (*parameters, self.att_edge):
             _draw_glorot(parameter)
 
     def forward(self, x: Tensor, graph: Graph, edge_attr: Tensor) -> Tensor:
-        """Attend along the bonds.
+        """Return new features of the atoms, computed by attention along the bonds.
 
         Args:
             x: features of the atoms, see Shapes.
@@ -155,10 +156,11 @@ class QueryReadout(nn.Module):
         self.lin_out = nn.Linear(channels, channels)
         for parameter in (self.query, self.lin_key.weight, self.lin_value.weight):
             nn.init.xavier_uniform_(parameter)
-        self.lin_out.reset_parameters()  # LearnedQueryReadout draws it twice, too
+        # LearnedQueryReadout draws these weights twice. Doing so gives the same parameters.
+        self.lin_out.reset_parameters()
 
     def forward(self, x: Tensor, ptr: Tensor) -> Tensor:
-        """Sum up the atoms of each molecule.
+        """Return weighted sums of the atoms of each molecule, one for each query.
 
         Args:
             x: features of the atoms, see Shapes.
@@ -184,7 +186,7 @@ class QueryReadout(nn.Module):
 
 
 def sum_atoms(x: Tensor, batch: Tensor, molecules: int) -> Tensor:
-    """Sum the atoms of each molecule: [g, d] from x [n, d] and the molecule [n] of each atom."""
+    """Return the sum [g, d] of x [n, d] over the atoms of each molecule, by ``batch`` [n]."""
     return x.new_zeros(molecules, x.shape[1]).scatter_add_(0, batch[:, None].expand_as(x), x)
 
 
@@ -201,7 +203,7 @@ def _draw_glorot(parameter: Tensor) -> None:
 
 
 def _infinite_as_nan(score: Tensor) -> Tensor:
-    """Replace infinite scores with NaN in place: a score of -inf would drop its edge."""
+    """Replace infinite scores by NaN in place, since -inf would remove an edge from softmax."""
     with torch.no_grad():
         return score.add_(score, alpha=0)
 
@@ -225,7 +227,7 @@ def with_atom_loops(edge_index: Tensor, edge_attr: Tensor, atoms: int) -> tuple[
 
 
 def _segments(ptr: Tensor, atoms: int) -> Graph:
-    """Return the graph with an edge from each atom to its molecule; computed once for a ptr."""
+    """Return the graph with an edge from each atom to its molecule; it is cached for ``ptr``."""
 
     def build() -> Graph:
         molecule = owners(ptr, atoms)

@@ -1,4 +1,4 @@
-"""Loading of a model from a folder, and opening of a table for it."""
+"""Load a model of molecules from a folder, and open a table of molecules for it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OpenedRun(NamedTuple):
 
 
 def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, dict[str, Json]]:
-    """Load the regressor or the classifier of a folder, whichever it holds, with its card.
+    """Return the regressor or the classifier that is stored in a folder, and its model card.
 
     Raises:
         RunError: a file is missing, truncated or changed, or holds another kind of model.

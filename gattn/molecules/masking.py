@@ -33,7 +33,7 @@ class Environments:
     """Morgan environments of a molecule, as its fingerprint counts them.
 
     Attributes:
-        places: [E] int64, the column of each in the counts.
+        places: [E] int64, the fingerprint column that counts each environment.
         members: [2, I] int64, pairs of an environment and an atom in it.
     """
 
@@ -47,13 +47,13 @@ class MoleculeAtoms:
 
     Attributes:
         symbols: the elements of its n atoms.
-        places: [n], the number of each atom in the SMILES, where written hydrogens count.
+        places: [n], the number of each atom in the SMILES; hydrogens written as atoms count.
         classes: [n] int64, equal for symmetric atoms, and independent of how the SMILES is
             written.
-        order: [n] int64, the atoms in canonical order, which up to symmetry does not depend on how
-            the SMILES is written.
-        environments: the Morgan environments that contain them.
-        shares: [n, d] float64, their shares of the descriptors.
+        order: [n] int64, the atoms in canonical order. It does not depend on how the SMILES is
+            written, except for the order of symmetric atoms.
+        environments: the Morgan environments of the molecule.
+        shares: [n, d] float64, each atom's share of each descriptor.
     """
 
     symbols: tuple[str, ...]
@@ -69,9 +69,9 @@ class Masked:
     """Predictions of m masked copies of a molecule, for one target.
 
     Attributes:
-        mean: [m] float64.
-        std: [m] float64.
-        parts: [m] for each part, by its name.
+        mean: [m] float64, the predicted means.
+        std: [m] float64, their standard deviations.
+        parts: [m] predicted means of each component of the model, by its name.
         members: [K, m], predictions of each network.
     """
 
@@ -82,7 +82,7 @@ class Masked:
 
 
 def atoms_of(inputs: MoleculeInputs) -> list[MoleculeAtoms]:
-    """Describe the atoms of k molecules from their SMILES."""
+    """Return the description of the atoms of each of k molecules, computed from its SMILES."""
     from rdkit import rdBase
 
     result = []
@@ -175,7 +175,7 @@ def predict_masked(
 
 
 def _batches(masks: Sequence[Tensor]) -> Iterator[list[tuple[int, Tensor]]]:
-    """Split masks into pieces, and group pieces while their atoms fit into the budget."""
+    """Yield batches of (molecule, masks); the copies of a batch have at most BUDGET atoms."""
     batch: list[tuple[int, Tensor]] = []
     room = BUDGET
     for place, mask in enumerate(masks):
@@ -190,7 +190,7 @@ def _batches(masks: Sequence[Tensor]) -> Iterator[list[tuple[int, Tensor]]]:
 
 
 def _without(molecules: Molecules, masked: Tensor) -> Molecules:
-    """Remove masked atoms, [n] bool over all molecules, with their bonds."""
+    """Return molecules without the masked atoms, [n] bool over all molecules, and their bonds."""
     arrays, remaining = molecules.arrays, ~masked
     before = torch.cat([remaining.new_zeros(1, dtype=torch.int64), remaining.cumsum(0)])
     first = arrays.ptr[:-1].repeat_interleave(arrays.edge_ptr.diff())
@@ -209,7 +209,7 @@ def _without(molecules: Molecules, masked: Tensor) -> Molecules:
 
 
 def _counts_without(environments: Environments, mask: Tensor) -> Tensor:
-    """Count the environments that hold no masked atom: [m, COUNTS] uint8 for masks [m, n]."""
+    """Return counts [m, COUNTS] of the environments without masked atoms, for masks [m, n]."""
     which, atom = environments.members
     hit = torch.zeros(len(mask), len(environments.places)).index_add_(
         1, which, mask[:, atom].float()
@@ -219,7 +219,7 @@ def _counts_without(environments: Environments, mask: Tensor) -> Tensor:
 
 
 def _environments(molecule: Mol) -> Environments:
-    """List the environments that ``gattn.data.molecules.fingerprints`` counts."""
+    """Return the environments that ``gattn.data.molecules.fingerprints`` counts in a molecule."""
     from rdkit.Chem import rdFingerprintGenerator
 
     within = _neighbourhoods(molecule)
@@ -240,7 +240,7 @@ def _environments(molecule: Mol) -> Environments:
 
 
 def _neighbourhoods(molecule: Mol) -> list[list[set[int]]]:
-    """Return the atoms at most 0, 1 and 2 bonds from each atom."""
+    """Return, for the distances of 0, 1 and 2 bonds, the atoms within it of each atom."""
     near = [
         {atom.GetIdx(), *(other.GetIdx() for other in atom.GetNeighbors())}
         for atom in molecule.GetAtoms()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gattn.training.types import Loss
 
 __all__ = [
-    "ASKED",
+    "PREDICTION_BATCH",
     "MoleculeBatches",
     "cross_fit_members",
     "fit_members",
@@ -34,18 +34,18 @@ __all__ = [
 ]
 
 AVERAGE = 0.99
-"""Decay of the exponential moving average of the weights, which makes the predictions."""
+"""Decay of the exponential moving average of the weights; the averaged weights predict."""
 WARMUP = 0.1
 CLIP = 5.0
-ASKED = 512
+PREDICTION_BATCH = 512
 """Number of molecules in a batch of predictions."""
 RECORDED_OUTPUTS = 4096
-"""Maximum number of validation molecules for which the outputs of each epoch are recorded. With
-more, the choice between similar epochs makes no measurable difference to the errors."""
+"""Maximum number of validation molecules for which the outputs of each epoch are recorded, so that
+the epoch is chosen by cross-fitting. With more molecules, cross-fitting hardly changes errors."""
 
 FEW = 20_000
-"""Below this number of epochs times training molecules, train an ensemble in one process: starting
-others takes longer."""
+"""If the number of epochs times that of training molecules is smaller, one process trains all
+networks of an ensemble, because starting other processes takes longer."""
 
 
 class MoleculeBatches:
@@ -63,14 +63,14 @@ class MoleculeBatches:
         return len(self.inputs)
 
     def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor]:
-        """Join the molecules at these positions, and their targets [g, t]."""
+        """Return the batch of the molecules at these positions, and their targets [g, t]."""
         return batch_inputs(self.inputs[positions]), self.y[positions]
 
 
 def make_network(
     settings: MoleculeSettings, targets: int, *, seed: int = 0
 ) -> MoleculeNetwork | AttentiveFPNetwork:
-    """Make a network with weights drawn from a seed; torch's global generator is unchanged."""
+    """Return a network with weights drawn from a seed, without using torch's global generator."""
     kind = AttentiveFPNetwork if settings.model == "attentive_fp" else MoleculeNetwork
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -88,8 +88,8 @@ def fit_members(
 ) -> tuple[list[MoleculeNetwork | AttentiveFPNetwork], list[History]]:
     """Train the networks of an ensemble, each from another seed.
 
-    Several networks are trained in as many processes as there are processors, with one thread
-    each. A network does not depend on the process that trains it.
+    Several networks are trained in parallel, with one process for each processor and one thread in
+    each process. A network does not depend on the process that trains it.
 
     Args:
         train: training part.
@@ -110,7 +110,7 @@ def fit_members(
     if processes == 1:
         pairs = [training.fit(member, progress=progress) for member in range(settings.ensemble)]
         return [network for network, _ in pairs], [history for _, history in pairs]
-    # The last share is that of this process, which need not start, and is the largest.
+    # This process trains the last share, which is the largest: it needs no time to start.
     shares = [range(first, settings.ensemble, processes) for first in reversed(range(processes))]
     tasks = [(share, (share, progress and share is shares[-1])) for share in shares]
     states: dict[int, tuple[dict[str, Tensor], History]] = {}
@@ -128,7 +128,7 @@ def fit_members(
 
 @dataclass(frozen=True, eq=False)
 class _MemberTraining:
-    """Trains single networks of an ensemble; see :func:`fit_members`."""
+    """Train single networks of an ensemble; see :func:`fit_members`."""
 
     train: MoleculeBatches
     val: MoleculeBatches
@@ -139,7 +139,7 @@ class _MemberTraining:
     def fit(
         self, member: int, *, progress: bool
     ) -> tuple[MoleculeNetwork | AttentiveFPNetwork, History]:
-        """Train one network."""
+        """Train one network of the ensemble and return it with its training history."""
         from gattn.training.loop import LoopSettings, fit_network
 
         settings, train = self.settings, self.train
@@ -169,7 +169,7 @@ class _MemberTraining:
 def _process_count(settings: MoleculeSettings, molecules: int) -> int:
     """Return the number of processes that train an ensemble.
 
-    One on a GPU, in processes that torchrun or a parallel search started, and for little work.
+    It is 1 on a GPU, in a process that torchrun or a parallel search started, and for little work.
     """
     accelerated = torch.cuda.is_available() or torch.backends.mps.is_available()
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1
@@ -192,7 +192,7 @@ def cross_fit_members(
     settings: MoleculeSettings,
     y: Tensor,
 ) -> Tensor:
-    """Predict the validation part, each fold by the epoch that the other folds choose.
+    """Predict each fold of the validation part with the epoch that the other folds choose.
 
     Args:
         networks: K networks, with the weights of the epoch that the whole part chose.
@@ -216,7 +216,7 @@ def cross_fit_members(
         for fold in folds.unique():
             inside = folds == fold
             if not varied(val.y[~inside]).any():
-                continue  # one class alone chooses no epoch, as in fit_members
+                continue  # equal labels cannot rank the epochs; see fit_members
             epoch = int(losses[:, ~inside].sum(1).argmin())
             if epoch != history.chosen:
                 outputs[member, inside] = history.outputs[epoch, inside].double()
@@ -226,19 +226,19 @@ def cross_fit_members(
 def predict_members(
     networks: Sequence[MoleculeNetwork | AttentiveFPNetwork], inputs: MoleculeInputs, targets: int
 ) -> Tensor:
-    """Predict by every network: [K, k, t] float64, in the unit of training; for classes logits."""
+    """Return each network's outputs, [K, k, t] float64: scaled targets, or logits for classes."""
     if not networks:
         return torch.empty(0, len(inputs), targets, dtype=torch.float64)
     outputs = []
     with torch.inference_mode():
-        for positions in torch.arange(len(inputs)).split(ASKED):
+        for positions in torch.arange(len(inputs)).split(PREDICTION_BATCH):
             batch = batch_inputs(inputs[positions])
             outputs.append(torch.stack([network(batch) for network in networks]).double())
     return torch.cat(outputs, 1)
 
 
 def _loss(task: Task, settings: MoleculeSettings, y: Tensor) -> Loss:
-    """Return the loss for each prediction [g, t]; the loop averages it over known labels."""
+    """Return the function that computes the loss of each prediction [g, t] of a batch."""
     if task == "regression":
         return squared_error
     return cross_entropy(class_weights(y) if settings.class_weight == "balanced" else None)

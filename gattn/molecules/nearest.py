@@ -1,4 +1,4 @@
-"""Similarity of molecules to the training and validation molecules of a model."""
+"""Tanimoto similarity of molecules to the molecules that a model was trained on."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def pack_bits(counts: Iterable[Tensor]) -> Tensor:
         counts: one or more of [k, bits] uint8; a bit is set where a count is above 0.
 
     Returns:
-        [bits, sum of ceil(k / 8)] uint8: each byte holds one bit of eight molecules. If k is no
-        multiple of 8, molecules without bits, similar to none, fill the last byte.
+        [bits, sum of ceil(k / 8)] uint8: each byte holds one bit of eight molecules. If k is not a
+        multiple of 8, the last byte is padded with molecules without bits, whose similarity is 0.
 
     Example:
         >>> pack_bits([torch.tensor([[3, 1], [0, 2]], dtype=torch.uint8)])
@@ -35,10 +35,10 @@ def pack_bits(counts: Iterable[Tensor]) -> Tensor:
 
 
 class NearestMolecules:
-    """Search for the Tanimoto similarity to the most similar training molecule.
+    """Tanimoto similarity of molecules to the most similar training molecule.
 
-    A molecule has about forty of the 2048 bits. So the columns of its bits are summed, in bytes, to
-    count the bits that it shares with thousands of training molecules at once.
+    A molecule sets about forty of the 2048 bits. So only the rows of these bits are summed, as
+    bytes, to count the bits that it shares with thousands of training molecules at once.
 
     Args:
         train: [bits, m] uint8, the training molecules' Morgan bits as :func:`pack_bits` gives them.
@@ -60,7 +60,7 @@ class NearestMolecules:
         self._train = train.numpy()
 
     def similarity(self, counts: Tensor) -> Tensor:
-        """Compare molecules with every training molecule.
+        """Return the similarity of each molecule to the most similar training molecule.
 
         Args:
             counts: [k, bits] uint8; a bit is set where a count is above 0.
@@ -77,7 +77,12 @@ class NearestMolecules:
         return torch.from_numpy(largest)
 
     def _blocks(self, needed: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield the row of each needed bit in a block, the block, and its molecules' sizes."""
+        """Yield blocks of training molecules that hold at least the rows of the ``needed`` bits.
+
+        Yields:
+            For each block of m molecules: the row of each bit in it, the unpacked bits [rows, m],
+            and the number of bits of each molecule, [m].
+        """
         if self._train.shape[1] * 8 <= FEW:
             if self._train.size:
                 yield np.arange(len(self._train)), self._unpacked, self._sizes
@@ -91,7 +96,7 @@ class NearestMolecules:
 
     @functools.cached_property
     def _unpacked(self) -> np.ndarray:
-        """Bits of all molecules, [bits, n] uint8, unpacked once if there are few molecules."""
+        """Bits of all training molecules, [bits, n] uint8, unpacked only if they are few."""
         return np.unpackbits(self._train, axis=1)
 
     @functools.cached_property
@@ -104,7 +109,12 @@ class NearestMolecules:
 
 
 def _largest(bits: np.ndarray, sizes: np.ndarray) -> np.float32:
-    """Return the largest similarity to n molecules, whose values of its own bits are [count, n]."""
+    """Return the largest similarity of one molecule to n training molecules.
+
+    Args:
+        bits: [count, n], the training molecules' values of the bits that the molecule sets.
+        sizes: [n] float32, the number of bits that each training molecule sets.
+    """
     count = len(bits)
     shared = np.add.reduce(bits, axis=0, dtype=np.uint8 if count < 256 else np.uint16)
     least = shared.astype(np.float32)

@@ -59,7 +59,8 @@ class MoleculeNetwork(nn.Module):
         \text{ for every layer}, \qquad
         y = \mathrm{MLP}\Bigl(\mathrm{attend}(x) \,\Vert\, \tfrac{1}{10} \sum_j W x_j\Bigr)
 
-    The learned queries of ``attend`` weigh the atoms, and the sum beside them counts them.
+    The learned queries of ``attend`` compute weighted means of the atoms. The sum beside them
+    adds what a mean loses: how many atoms there are.
 
     Args:
         settings: ``width``, ``layers``, ``heads`` and ``dropout`` are read.
@@ -119,7 +120,7 @@ class MoleculeNetwork(nn.Module):
         """
         x, graphs = self._atoms(batch), len(batch.ptr) - 1
         attended = self.attend(x, batch.ptr)
-        # Projecting the sum takes one product for each molecule instead of one for each atom.
+        # Project the sum of the atoms: one product for each molecule instead of one for each atom.
         total, count = sum_atoms(x, batch.batch, graphs), batch.ptr.diff()[:, None]
         projected = F.linear(total, self.project.weight) + count * self.project.bias
         return torch.cat([attended, projected / ATOMS], 1)
@@ -136,9 +137,10 @@ class MoleculeNetwork(nn.Module):
         return self.attend.attention_weights(self._atoms(batch), batch.ptr)
 
     def _atoms(self, batch: MoleculeBatch) -> Tensor:
-        """Return the atoms after the last layer: [n, width]."""
+        """Return the features of the atoms after the last layer: [n, width]."""
         x = self.atoms(batch.x).relu()
-        # The self-loops are added once, not by each layer: a batch is small, and its calls count.
+        # Add the self-loops once for all layers: the number of calls limits the speed of a small
+        # batch.
         graph, bonds = with_atom_loops(batch.edge_index, batch.edge_attr, len(x))
         for norm, conv in zip(self.norms, self.convs):
             x = x + self.dropout(F.elu(conv(norm(x), graph, bonds)))
@@ -150,7 +152,7 @@ class AttentiveFPNetwork(nn.Module):
 
     Args:
         settings: ``width``, ``layers`` and ``dropout`` are read.
-        targets: t.
+        targets: number t of targets.
 
     Reference:
         :class:`gattn.models.AttentiveFP`.
@@ -163,7 +165,8 @@ class AttentiveFPNetwork(nn.Module):
     """
 
     def __init__(self, settings: MoleculeSettings, targets: int) -> None:
-        from gattn.models import AttentiveFP  # imports PyG
+        # Imported only here: it imports PyTorch Geometric, which takes seconds.
+        from gattn.models import AttentiveFP
 
         super().__init__()
         atoms, bonds, width = len(ATOM_FEATURES), len(BOND_FEATURES), settings.width

@@ -1,4 +1,4 @@
-"""Training and prediction of networks and a Gaussian process, combined with an error."""
+"""Train networks and a Gaussian process, and combine their predictions with an expected error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gattn.molecules.folds import assign_folds
 from gattn.molecules.gaussian_process import GaussianProcess, draw
 from gattn.molecules.inputs import in_pieces
 from gattn.molecules.members import (
-    ASKED,
+    PREDICTION_BATCH,
     MoleculeBatches,
     cross_fit_members,
     fit_members,
@@ -42,9 +42,9 @@ __all__ = ["MoleculePredictor", "Prediction", "batch_elements"]
 PIECE = 1024
 """Number of molecules whose fingerprints are expanded at once."""
 ATOMS = 25
-"""Typical number of atoms of a molecule, to estimate the size of a batch."""
+"""Typical number of atoms of a molecule; estimates the size of a batch."""
 KERNEL_PARTS = 6
-"""Number of matrices of the size of the kernel that each of its evaluations reads."""
+"""Number of matrices, each as large as the kernel, that one evaluation of the kernel reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Prediction:
     Attributes:
         mean: [k, t] float64, in the target's unit; for classes the probability of class 1.
         std: [k, t] float64, in the target's unit: the standard deviation of the expected error.
-            For classes the standard deviation over parts and networks.
+            For classes the standard deviation over components and networks.
         component_means: mean [k, t] of each component: ``"attention"`` or ``"attentive_fp"``,
             ``"gp"``.
         member_predictions: [K, k, t], predictions of each network of the ensemble.
@@ -72,7 +72,7 @@ class Prediction:
 
 
 class MoleculePredictor:
-    """A trained model of molecules, made by :meth:`fit` or :meth:`from_state`.
+    """A trained model of molecules, created by :meth:`fit` or :meth:`from_state`.
 
     Attributes:
         networks: the ensemble, empty if the model is the Gaussian process alone.
@@ -102,7 +102,7 @@ class MoleculePredictor:
         ]
         self._nearest = NearestMolecules(tensors["bits"])
         kernel = _under("gp.", tensors)
-        # Only regression uses the variance to estimate the error; see predict.
+        # For classes, predict does not use the Gaussian process's variance to estimate the error.
         self.kernel = GaussianProcess(kernel, variance=task == "regression") if kernel else None
 
     @classmethod
@@ -120,15 +120,16 @@ class MoleculePredictor:
         progress: bool = False,
         threads: int = 0,
     ) -> MoleculePredictor:
-        """Train the parts on the training part and weigh them on the validation part.
+        """Train the components on the training part and weight them on the validation part.
 
-        The Gaussian process is trained on both. :attr:`validation` predicts the validation part by
-        cross-fitting: of ten folds, the epochs of the networks, the weights of the parts and the
-        coefficients of the error of one fold are chosen by the other nine, and the Gaussian
-        process leaves each molecule out. So its errors are those of new molecules.
+        The Gaussian process is trained on both parts. :attr:`validation` predicts the validation
+        part by cross-fitting in ten folds. The networks' epochs, the components' weights and the
+        coefficients of the error for one fold are chosen on the other nine folds, and the Gaussian
+        process predicts each molecule as if it had not been trained on it. So the errors of these
+        predictions are like those for new molecules.
 
-        While the networks are trained with one thread, the Gaussian process chooses its
-        hyperparameters on another core.
+        If the networks are trained with one thread, the Gaussian process chooses its
+        hyperparameters at the same time on another core.
 
         Args:
             train: k molecules.
@@ -138,13 +139,13 @@ class MoleculePredictor:
             y_val: [m, t] float64.
             task: ``"regression"`` or ``"classification"``.
             settings: settings of the model and its training.
-            groups: the group of each of the m rows: those of one group are left out together.
-                Rows of one molecule belong to one group, and so do the molecules of one scaffold
-                where scaffolds were held out. By default each row is a group.
+            groups: the group of each of the m rows; rows of one group are left out together.
+                Rows of the same molecule must belong to one group. If whole scaffolds were held
+                out, the molecules of a scaffold must, too. By default each row is a group.
             folder: folder of the checkpoints of the networks, from which training continues.
             progress: whether to show a progress bar.
             threads: number of threads inside an operator; 0 to choose it by the size of a batch
-                and of the kernel. The former number is restored.
+                and of the kernel. The previous number of threads is restored at the end.
 
         Returns:
             The trained model.
@@ -211,7 +212,7 @@ class MoleculePredictor:
         self, val: MoleculeInputs, y_val: Tensor, members: Tensor, kernel_index: Tensor,
         group: Tensor, folds: Tensor,
     ) -> None:  # fmt: skip
-        """Fit the weights and the coefficients of the error, and predict the validation part.
+        """Fit the components' weights and the error's coefficients; predict the validation part.
 
         Args:
             val: m molecules.
@@ -228,7 +229,7 @@ class MoleculePredictor:
             left_out = self._leave_out(val, kernel_index, group, folds)
 
         def fit(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor]:
-            """Fit the weights and the coefficients of the error to some rows."""
+            """Return the components' weights and the error's coefficients, fitted to ``rows``."""
             parts, sources = self._parts_and_sources(members, *pair)
             center, scale = self._tensors["mean"], self._tensors["scale"]
             parts, y = parts[:, rows], y_val[rows]
@@ -255,12 +256,12 @@ class MoleculePredictor:
     def _parts_and_sources(
         self, members: Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the parts' means [P, k, t] and the result of :meth:`_sources` for them."""
+        """Return the components' means [P, k, t] and the predictors of the squared error."""
         stacked = torch.stack(self._parts(members, mean))
         return stacked, self._sources(stacked, members, variance)
 
     def _parts(self, members: Tensor, mean: Tensor) -> list[Tensor]:
-        """Return each part's mean [k, t] from those of the networks and the Gaussian process."""
+        """Return the mean [k, t] of each component: the ensemble and the Gaussian process."""
         parts = [members.mean(0)] if self.networks else []
         if self.kernel is not None:
             parts.append(mean.clamp(0, 1) if self.task == "classification" else mean)
@@ -269,23 +270,23 @@ class MoleculePredictor:
     def _leave_out(
         self, val: MoleculeInputs, kernel_index: Tensor, group: Tensor, folds: Tensor
     ) -> list[tuple[Tensor, Tensor]]:
-        """Predict by the Gaussian process without each molecule, and also without each fold.
+        """Predict molecules by Gaussian processes that were not trained on them.
 
         Returns:
-            Means and variances [m, t]: first without the molecule alone, then also without each
-            fold.
+            Pairs of means and variances [m, t]. In the first pair, the model of a molecule was
+            trained without its group; in the next pairs, also without one fold each.
         """
         assert self.kernel is not None
         rows = len(self.kernel.counts) - len(kernel_index) + torch.arange(len(kernel_index))
         left_out = self.kernel.leave_out(rows, group[kernel_index], folds[kernel_index])
         plain = self.kernel.predict(val)
-        # Folds without a molecule of the kernel leave out nothing more.
+        # Leaving out a fold without training molecules of the Gaussian process changes nothing.
         left_out += left_out[:1] * (int(folds.max()) + 2 - len(left_out))
         pairs = []
         for pair in left_out:
             full = tuple(each.clone() for each in plain)
             for each, out in zip(full, pair):
-                # A row without a label of a target was not trained on for it.
+                # A row without a label was not trained on, so its plain prediction is valid.
                 each[kernel_index] = torch.where(out.isfinite(), out, each[kernel_index])
             pairs.append(full)
         return pairs
@@ -299,7 +300,7 @@ class MoleculePredictor:
         Returns:
             Means, expected errors, and their components; empty tensors for no molecules.
         """
-        elements = batch_elements(min(len(inputs), ASKED), self.settings)
+        elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
             parts, members, variance = self._ask(inputs)
             stacked = torch.stack(list(parts.values()))
@@ -334,9 +335,9 @@ class MoleculePredictor:
         if not self.networks:
             raise ValueError('embed needs a network; this model is "gp", which has none')
         vectors = []
-        elements = batch_elements(min(len(inputs), ASKED), self.settings)
+        elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with torch.inference_mode(), limited_threads(elements, self.threads):
-            for positions in torch.arange(len(inputs)).split(ASKED):
+            for positions in torch.arange(len(inputs)).split(PREDICTION_BATCH):
                 batch = batch_inputs(inputs[positions])
                 vectors.append(torch.cat([network.embed(batch) for network in self.networks], 1))
         return torch.cat(vectors)
@@ -345,7 +346,7 @@ class MoleculePredictor:
         """Return the state of the model for :meth:`from_state`.
 
         Returns:
-            Tensors by name, and facts that JSON can hold.
+            Tensors by name, and the other values of the state, which JSON can store.
         """
         tensors = dict(self._tensors)
         for member, network in enumerate(self.networks):
@@ -363,7 +364,7 @@ class MoleculePredictor:
 
         Args:
             tensors: tensors by name.
-            facts: the other facts.
+            facts: the other values of the state.
 
         Returns:
             A model with the same predictions; its history is empty.
@@ -379,7 +380,7 @@ class MoleculePredictor:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Weight of each part in the mean; the weights sum to one."""
+        """Weight of each component in the mean; the weights sum to one."""
         return dict(zip(self._names, self._tensors["weights"].tolist()))
 
     def in_units(self, raw: Tensor) -> Tensor:
@@ -390,12 +391,12 @@ class MoleculePredictor:
 
     @property
     def _names(self) -> list[str]:
-        """Names of the parts, in the order of their weights."""
+        """Names of the components, in the order of their weights."""
         model = self.settings.model
         return ["attention", "gp"] if model == "stacked" else [model]
 
     def _ask(self, inputs: MoleculeInputs) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-        """Return each part's mean [k, t], the networks' [K, k, t], the GP's variance [k, t]."""
+        """Return the means [k, t] by component, [K, k, t] by network, and the GP's variances."""
         members = self.in_units(predict_members(self.networks, inputs, self.targets))
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
@@ -410,10 +411,9 @@ class MoleculePredictor:
         if len(parts) > 1:
             sources.append((parts[0] - parts[1]).square())
         if len(members) > 1:
-            apart = members - members.mean(0)
-            sources.append(
-                apart.square().sum(0) / (len(members) - 1)
-            )  # var warns if there are no molecules
+            # This is Tensor.var, which would warn for an empty batch.
+            deviations = members - members.mean(0)
+            sources.append(deviations.square().sum(0) / (len(members) - 1))
         return torch.stack(sources)
 
 
@@ -429,7 +429,7 @@ _OWN = ("mean", "scale", "bits", "weights", "spread")
 
 
 def _disagreement(parts: Tensor, members: Tensor) -> Tensor:
-    """Return the standard deviation over parts and networks, [k, t], the error for classes."""
+    """Return the standard deviation [k, t] over components and networks, the error of classes."""
     voices = torch.cat([parts, members])
     return (voices - voices.mean(0)).square().mean(0).sqrt()
 
@@ -451,7 +451,7 @@ def _scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
 
 
 def _nothing(targets: int) -> Prediction:
-    """Return the prediction of no molecules."""
+    """Return a prediction that has no rows."""
     none = torch.empty(0, targets, dtype=torch.float64)
     return Prediction(none, none, {}, none[None][:0], torch.empty(0))
 

@@ -59,7 +59,7 @@ class LabelledMolecules:
 
 
 def bad_rows(smiles: Sequence[object], parsed: ParsedSmiles, start: int = 0) -> list[BadRow]:
-    """List the rows that could not be parsed; ``parsed`` begins at row ``start``."""
+    """Return the rows that could not be parsed; ``parsed`` begins at row ``start``."""
     return [
         BadRow(start + i, str(smiles[start + i]), error)
         for i, error in enumerate(parsed.errors)
@@ -78,7 +78,7 @@ def warn_of(bad: Sequence[BadRow]) -> None:
 
 
 def warn_of_overlap(train: LabelledMolecules, val: LabelledMolecules) -> None:
-    """Warn of molecules in both the training and the validation part that the caller passed."""
+    """Warn if molecules are in both the training and the validation part that a caller passed."""
     both = set(train.canonical) & set(val.canonical)
     if both:
         example = next(text for text in val.canonical if text in both)
@@ -90,17 +90,17 @@ def warn_of_overlap(train: LabelledMolecules, val: LabelledMolecules) -> None:
 
 
 def scatter_rows(values: Tensor, parsed: ParsedSmiles) -> Tensor:
-    """Scatter the rows [k, ...] of valid molecules to the rows of all n SMILES, NaN elsewhere."""
+    """Return [n, ...] for n SMILES: ``values`` [k, ...] in the rows of valid ones, else NaN."""
     rows = torch.full((len(parsed.errors), *values.shape[1:]), torch.nan, dtype=values.dtype)
     rows[parsed.row_index] = values.detach().cpu()
     return rows
 
 
 def smiles_hashes(canonical: Sequence[str]) -> Tensor:
-    """Hash canonical SMILES to [k] int64; a model stores the hashes of its training molecules.
+    """Return hashes [k] int64 of canonical SMILES; a model stores those of its molecules.
 
-    The first eight bytes of SHA-256: the chance that two of a million molecules share a hash is
-    3e-8.
+    A hash is the first eight bytes of SHA-256. The probability that two of a million molecules
+    share a hash is 3e-8.
     """
     digests = b"".join(hashlib.sha256(text.encode()).digest()[:8] for text in canonical)
     return torch.from_numpy(np.frombuffer(digests, ">i8").astype(np.int64))

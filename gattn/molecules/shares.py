@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["descriptor_shares"]
 
-# Bounds of the intervals of charge by which RDKit sorts the surfaces of atoms.
+# Bounds of the charge intervals for which RDKit sums the surfaces of atoms (PEOE_VSA).
 _CHARGE = (-0.3, -0.25, -0.2, -0.15, -0.1, -0.05, 0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 _PATTERNS = {
@@ -31,7 +31,7 @@ _PATTERNS = {
     "NumAmideBonds": "C(=[O;!R])N",
     "NumRotatableBonds": "[!$(*#*)&!D1]-&!@[!$(*#*)&!D1]",
 }
-"""Patterns that RDKit counts; each match is divided equally among its atoms."""
+"""SMARTS patterns that RDKit counts, by descriptor; a match is divided equally among its atoms."""
 
 
 def descriptor_shares(molecule: Mol) -> Tensor:
@@ -65,7 +65,7 @@ def _terms(molecule: Mol) -> dict[str, np.ndarray]:
     """Return each atom's known contribution to each descriptor: [n] by the descriptor's name."""
     terms = _counts(molecule) | _rings(molecule) | _connectivity(molecule) | _surfaces(molecule)
     for name, pattern in _patterns().items():
-        # RDKit stops at 1,000 matches by default: a polymer has more.
+        # A polymer can have more than the 1,000 matches at which RDKit stops by default.
         most = 4 * molecule.GetNumAtoms()
         matches = molecule.GetSubstructMatches(pattern, maxMatches=most)
         terms[name] = _spread(molecule, matches)
@@ -80,7 +80,7 @@ def _patterns() -> dict[str, Mol]:
 
 
 def _spread(molecule: Mol, groups: tuple[tuple[int, ...], ...]) -> np.ndarray:
-    """Divide 1 for each group equally among its atoms."""
+    """Return [n], the sum over groups of atoms of 1 / size for each atom in the group."""
     terms = np.zeros(molecule.GetNumAtoms())
     for group in groups:
         terms[list(group)] += 1 / len(group)
@@ -134,7 +134,7 @@ def _rings(molecule: Mol) -> dict[str, np.ndarray]:
 
 
 def _kinds(bonds: list[Bond]) -> list[str]:
-    """Return the kinds of ring that these bonds form: "" is any ring."""
+    """Return the kinds of the ring that these bonds form; "" stands for a ring of any kind."""
     if all(bond.GetIsAromatic() for bond in bonds):
         return ["", "Aromatic"]
     single = all(bond.GetBondTypeAsDouble() == 1 for bond in bonds)
@@ -142,7 +142,7 @@ def _kinds(bonds: list[Bond]) -> list[str]:
 
 
 def _connectivity(molecule: Mol) -> dict[str, np.ndarray]:
-    """Return the terms of Kier and Hall's indices; that of a bond is split between its atoms."""
+    """Return each atom's terms of Kier and Hall's indices; its bonds count half for each atom."""
     from rdkit.Chem import GetPeriodicTable
     from rdkit.Chem.rdMolDescriptors import CalcHallKierAlpha
 
@@ -167,7 +167,10 @@ def _connectivity(molecule: Mol) -> dict[str, np.ndarray]:
 
 
 def _surfaces(molecule: Mol) -> dict[str, np.ndarray]:
-    """Return Crippen's sums, polar surface, and Labute's surface in intervals of 3 properties."""
+    """Return each atom's terms of Crippen's sums and of the polar and Labute's surface.
+
+    Labute's surface is also split by intervals of logP, refractivity and charge.
+    """
     from rdkit.Chem import rdMolDescriptors as rd
     from rdkit.Chem.rdPartialCharges import ComputeGasteigerCharges
 

@@ -13,19 +13,19 @@ STEPS = 60
 
 
 def fit_weights(components: Tensor, y: Tensor) -> Tensor:
-    r"""Choose the weights with which components predict molecules that none was trained on.
+    r"""Choose components' weights by predictions of molecules that none of them was trained on.
 
     .. math::
         \min_{w \ge 0,\, \sum w = 1} \sum_i \frac{(y_i - \sum_p w_p m_{pi})^2}{s^2}
         + \lambda \lVert w - \tfrac{1}{P} \rVert^2
 
     s is the standard deviation of the differences between components, so that :math:`\lambda`
-    counts molecules: with few of them the weights stay nearly equal. A target with a
-    single value, as of one class alone, cannot rank the components and is left out.
+    counts molecules: with few of them the weights stay nearly equal. A target whose labels are
+    all equal cannot rank the components and is left out.
 
     Args:
         components: [P, k, t] predictions.
-        y: [k, t] measured values; NaN where there is none.
+        y: [k, t] measured values; NaN where nothing was measured.
 
     Returns:
         [P] float64; equal weights where no target has two different values.
@@ -42,11 +42,11 @@ def fit_weights(components: Tensor, y: Tensor) -> Tensor:
     count = components.shape[0]
     equal = torch.full((count,), 1 / count, dtype=torch.float64)
     centered = predicted - predicted.mean(1, keepdim=True)
-    apart = centered.square().mean() if labelled.any() else measured.sum()
-    if not apart > 0:
+    variance = centered.square().mean() if labelled.any() else measured.sum()
+    if not variance > 0:
         return equal
-    gram = predicted.t() @ predicted / apart + EQUAL_ROWS * torch.eye(count).double()
-    right = predicted.t() @ measured / apart + EQUAL_ROWS * equal
+    gram = predicted.t() @ predicted / variance + EQUAL_ROWS * torch.eye(count).double()
+    right = predicted.t() @ measured / variance + EQUAL_ROWS * equal
     return _least_squares_on_simplex(gram, right)
 
 
@@ -60,7 +60,7 @@ def _least_squares_on_simplex(gram: Tensor, right: Tensor) -> Tensor:
     """Minimise w G w / 2 - b w over w >= 0 with sum 1 by trying all subsets of components."""
     best, lowest = right, float("inf")
     for chosen in _subsets(len(right)):
-        # The stationary point within the set, by a Lagrange multiplier for the sum.
+        # Minimise over the chosen components; a Lagrange multiplier makes the weights sum to 1.
         size = len(chosen)
         system = torch.ones(size + 1, size + 1, dtype=torch.float64)
         system[:size, :size], system[size, size] = gram[chosen][:, chosen], 0
@@ -73,13 +73,13 @@ def _least_squares_on_simplex(gram: Tensor, right: Tensor) -> Tensor:
 
 
 def _subsets(count: int) -> list[Tensor]:
-    """Return the non-empty subsets of 0..count - 1."""
+    """Return every non-empty subset of the numbers 0..count - 1, as a tensor."""
     numbers = torch.arange(count)
     return [numbers[(code >> numbers) & 1 == 1] for code in range(1, 2**count)]
 
 
 def combine(components: Tensor, weights: Tensor) -> Tensor:
-    """Sum predictions [P, k, t] with weights [P]: [k, t] float64."""
+    """Return the sum [k, t] float64 of predictions [P, k, t] with weights [P]."""
     return torch.einsum("pkt,p->kt", components.double(), weights)
 
 
@@ -94,7 +94,7 @@ def fit_spread(sources: Tensor, error: Tensor) -> Tensor:
 
     Args:
         sources: [s, k, t], not negative: variances, squared differences, a constant.
-        error: [k, t] of molecules that were not trained on; NaN where nothing was measured.
+        error: [k, t] errors for molecules that were not trained on; NaN where not measured.
 
     Returns:
         [s, t] float64 coefficients, above 0; ones where nothing was measured.
@@ -121,8 +121,8 @@ def _fit_one(sources: Tensor, error: Tensor) -> Tensor:
     sources, squares = sources[:, measured], error[measured].square()
     if not measured.any() or not squares.sum() > 0:
         return torch.ones(len(sources), dtype=torch.float64)
-    # In units of the mean squared error, so that the optimizer stops at the same coefficients
-    # whatever the unit of the target is.
+    # Divide by the mean squared error, so that the coefficients at which the optimizer stops do
+    # not depend on the unit of the target.
     unit = squares.mean()
     sources, squares = sources / unit, squares / unit
     share = sources.mean(1).clamp(min=1e-12)

@@ -30,11 +30,11 @@ NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
 Where: TypeAlias = Callable[[int], str]
-"""Describes the position of a node, as ``"at node 'n0' (line 2)"``."""
+"""Function that describes the position of a node, for example ``"at node 'n0' (line 2)"``."""
 
 
 def at_row(place: int) -> str:
-    """Describe a position in values without names of nodes.
+    """Return the description of a position, for values without names of nodes.
 
     >>> at_row(4)
     'in row 4 (counted from 0)'
@@ -43,17 +43,20 @@ def at_row(place: int) -> str:
 
 
 class GraphError(ValueError):
-    """A graph cannot be read or trained on; the message names the expected and the actual value."""
+    """Error for a graph that cannot be read or trained on.
+
+    The message names the expected and the actual value.
+    """
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """An edge that was left out.
+    """An edge that was left out when the graph was read.
 
     Attributes:
-        line: line of the edge in its file, from 1; 0 without a file.
-        text: the edge.
-        reason: the reason.
+        line: line of the edge in its file, from 1; 0 if it was not read from a file.
+        text: the names of the edge's two nodes.
+        reason: the reason why the edge was left out.
     """
 
     line: int
@@ -63,7 +66,7 @@ class LeftOut:
 
 @dataclass(frozen=True, eq=False)
 class AttributedGraph:
-    """Nodes with a table of attributes, and edges.
+    """Graph of named nodes, with a table of the nodes' attributes.
 
     Attributes:
         names: n different names of nodes.
@@ -72,13 +75,14 @@ class AttributedGraph:
         table: n rows of attributes.
         x: [n, d] float32 features, dense or ``torch.sparse_csr``; None to encode the attributes.
         directed: True if messages follow the direction of the edges only.
-        notes: decisions in reading the graph, a sentence each.
+        notes: sentences about decisions that were made when the graph was read.
         left_out: the edges that were left out.
-        unreadable: for each attribute that is not in the table, the reason why it cannot be read.
-            It is an error only where the attribute is needed.
-        tensor_labels: True if the column ``y`` comes from a tensor, where -1 is not a class.
-        lines: line of each node in its file, from 1; empty without a file.
-        arcs: [2, k] int64, the edges in the direction that the data has them.
+        unreadable: for each attribute that cannot be read, and so is not in ``table``, the reason.
+            An error is raised only if the attribute is used.
+        tensor_labels: True if the column ``y`` comes from a tensor, in which -1 marks a node
+            without a label.
+        lines: line of each node in its file, from 1; empty if the nodes were not read from a file.
+        arcs: [2, k] int64, the edges in the direction in which the data lists them.
     """
 
     names: list[Hashable]
@@ -97,12 +101,12 @@ class AttributedGraph:
         return len(self.names)
 
     def node(self, place: int) -> str:
-        """Describe the node at a position by its name, and by its line if there is one."""
+        """Return the name of the node at a position, with its line in the file if known."""
         line = f" (line {self.lines[place]:,})" if self.lines else ""
         return f"node {self.names[place]!r}{line}"
 
     def where(self, place: int) -> str:
-        """Describe the position of a node's cell, as ``"at node 'n0' (line 2)"``."""
+        """Return the position of a node in words, for example ``"at node 'n0' (line 2)"``."""
         return f"at {self.node(place)}"
 
     def column(self, name: str) -> pd.Series:
@@ -119,11 +123,11 @@ class AttributedGraph:
         return self.table[name]
 
     def with_notes(self, *notes: str) -> AttributedGraph:
-        """Return the graph with further notes."""
+        """Return the graph with more sentences in ``notes``."""
         return replace(self, notes=(*self.notes, *notes))
 
     def with_gaps(self, words: Sequence[str]) -> AttributedGraph:
-        """Return the graph without the cells that hold one of some words.
+        """Return the graph with missing values in the cells that hold one of ``words``.
 
         Args:
             words: texts that stand for a missing value, compared without the white space around
@@ -154,7 +158,7 @@ class AttributedGraph:
 
 
 def attribute_names(table: pd.DataFrame) -> str:
-    """Name the first twenty attributes of the nodes."""
+    """Return a clause for error messages that lists the first twenty attributes of the nodes."""
     if table.columns.empty:
         return "they have none (those of a table of edges stand in a table of nodes, --nodes)"
     return f"they have {', '.join(map(repr, table.columns[:20]))}"
@@ -179,9 +183,9 @@ def attributed_graph(
         names: n names of nodes.
         edge_index: [2, e] int64.
         table: n rows of attributes.
-        directed: True to add no opposite edges.
+        directed: True if messages follow the direction of edges; False adds opposite edges.
         x: see :class:`AttributedGraph`.
-        notes: earlier decisions.
+        notes: sentences about decisions that were already made.
         left_out: edges that were left out.
         unreadable: see :class:`AttributedGraph`.
         tensor_labels: see :class:`AttributedGraph`.
@@ -202,20 +206,17 @@ def attributed_graph(
     if loops := int((~no_loop).sum()):
         notes.append(f"{_many(loops, 'self-loop')} dropped: layers that need them add their own.")
     pairs = edge_index[:, no_loop]
-    once = _unique(pairs, nodes)
-    if doubled_edges := pairs.shape[1] - once.shape[1]:
+    arcs = _unique(pairs, nodes)
+    if doubled_edges := pairs.shape[1] - arcs.shape[1]:
         notes.append(f"{_many(doubled_edges, 'edge')} given more than once: each is kept once.")
-    arcs = once
-    if not directed:
-        once = _unique(torch.cat([once, once.flip(0)], 1), nodes)
-    alone = nodes - len(once.unique())
-    if alone:
+    edges = arcs if directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
+    if isolated := nodes - len(edges.unique()):
         notes.append(
-            f"{_many(alone, 'node')} without an edge: predicted from features of their own."
+            f"{_many(isolated, 'node')} without an edge: predicted from features of their own."
         )
     return AttributedGraph(
-        list(names), once, table.reset_index(drop=True), x, directed, tuple(notes), tuple(left_out),
-        unreadable or {}, tensor_labels, tuple(lines), arcs,
+        list(names), edges, table.reset_index(drop=True), x, directed, tuple(notes),
+        tuple(left_out), unreadable or {}, tensor_labels, tuple(lines), arcs,
     )  # fmt: skip
 
 
@@ -225,12 +226,14 @@ def edges_by_name(
     destination: Sequence[Hashable],
     lines: Sequence[int] | None = None,
 ) -> tuple[Tensor, list[LeftOut]]:
-    """Convert names at the ends of edges to positions, and leave out edges to unknown nodes.
+    """Convert edges between names of nodes to edges between positions of nodes.
+
+    An edge whose source or destination is not among ``names`` is left out.
 
     Args:
         names: n different names of nodes.
-        source: e names.
-        destination: e names.
+        source: names of the sources of e edges.
+        destination: names of the destinations of the e edges.
         lines: lines of the edges in their file.
 
     Returns:
@@ -242,17 +245,18 @@ def edges_by_name(
     )
     is_known = (ends >= 0).all(0)
     left_out = []
-    for at in np.flatnonzero(~is_known).tolist():
-        missing = source[at] if ends[0, at] < 0 else destination[at]
-        shown = ["(empty)" if _is_gap(end) else str(end) for end in (source[at], destination[at])]
-        line = 0 if lines is None else lines[at]
+    for edge in np.flatnonzero(~is_known).tolist():
+        pair = source[edge], destination[edge]
+        missing = pair[0] if ends[0, edge] < 0 else pair[1]
+        shown = ["(empty)" if _is_gap(end) else str(end) for end in pair]
+        line = 0 if lines is None else lines[edge]
         reason = "it names one node" if _is_gap(missing) else f"there is no node {missing!r}"
         left_out.append(LeftOut(line, " - ".join(shown), reason))
     return torch.from_numpy(ends[:, is_known].astype(np.int64)), left_out
 
 
 def _is_gap(name: Hashable) -> bool:
-    """Return True if the name of a node is missing."""
+    """Return True if the name of a node is missing: None, ``pandas.NA`` or NaN."""
     return name is None or name is pd.NA or name != name
 
 
@@ -279,7 +283,7 @@ def check_names(names: Sequence[Hashable], where: str = "", *, lines: Sequence[i
 
 
 def _unique(pairs: Tensor, nodes: int) -> Tensor:
-    """Sort edges by destination and source, and remove duplicates."""
+    """Return the edges without duplicates, sorted by destination and then by source."""
     outside = ((pairs < 0) | (pairs >= nodes)).any(0).nonzero().flatten()
     if len(outside):
         edge = int(outside[0])

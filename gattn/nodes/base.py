@@ -41,7 +41,7 @@ __all__ = ["NodeEstimator", "fit_together"]
 Self = TypeVar("Self", bound="NodeEstimator")
 
 
-if TYPE_CHECKING:  # type checkers read the signature of the constructor from the declaration
+if TYPE_CHECKING:  # type checkers derive the constructor's signature from the settings
     Parameters = NodeParameters
 else:
     Parameters = object
@@ -70,9 +70,9 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
         Args:
             graph: a networkx graph, PyG's ``Data``, a table of edges, or tables (edges, nodes).
-            y: n labels in the order of the nodes, None or NaN for unlabelled nodes, or a mapping
-                from the nodes' names to labels; None to read the attribute named by ``label``. In
-                a tensor of whole numbers -1 marks a node without a class.
+            y: n labels in the order of the nodes, None or NaN for unlabelled nodes; or a mapping
+                from the nodes' names to labels; or None to read the attribute named by ``label``.
+                In a tensor of whole numbers, -1 marks a node without a class.
             on_epoch: called after every epoch.
 
         Returns:
@@ -82,7 +82,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
             GraphError: the graph, an attribute or the labels cannot be trained on.
             ValueError: a parameter is out of its range.
         """
-        self.settings()  # a wrong parameter is an error before the graph is read
+        self.settings()  # rejects invalid parameters before reading the graph
         self.checked_threads()
         read = read_graph(graph, directed=self.directed)
         values, notes = self._read_labels(read, y)
@@ -98,10 +98,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
         Args:
             graph: the graph.
-            label: the attribute with the labels; None if they came separately. Attributes with
-                usual names of labels are then excluded unless ``features`` names them.
-            leave: attributes to exclude besides the label and the masks. Columns of parts or row
-                numbers are excluded, too, unless ``features`` names them.
+            label: the attribute with the labels; None if they are not an attribute. Attributes
+                called ``y`` or ``label`` are then excluded unless ``features`` names them.
+            leave: attributes to exclude besides the label and the masks. Columns that hold row
+                numbers or the parts of a split are excluded, too, unless ``features`` names them.
         """
         left = [name for name in (label, self.label, *leave, *MASKS) if name is not None]
         if label is None:
@@ -125,16 +125,16 @@ class NodeEstimator(SerializableEstimator, Parameters):
         *,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     ) -> Self:
-        """Train on the parts of an encoded graph.
+        """Train on a training and a validation part of an encoded graph.
 
         Args:
             encoded: the result of :meth:`encode`.
-            y: [n] float64 as :meth:`learn_labels` returns them, NaN where unknown.
+            y: [n] float64 labels from :meth:`learn_labels`, NaN for nodes without a label.
             split: indices of nodes; the test part is not used.
             on_epoch: called after every epoch.
 
         Returns:
-            The estimator itself.
+            The fitted estimator (``self``).
 
         Raises:
             GraphError: a part has no labelled node, or the training part has one class only.
@@ -164,7 +164,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return settings_of(NodeSettings, self)
 
     def checked_threads(self) -> int:
-        """Return the number of threads inside an operator, 0 to choose it by the size.
+        """Return the setting ``threads``: the threads inside an operator, 0 to choose by size.
 
         Raises:
             ValueError: the number is negative.
@@ -172,7 +172,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return check_value(NodeParameters, "threads", self.threads)
 
     def embed(self, graph: GraphLike | None = None) -> np.ndarray:
-        """Return the hidden vectors that the last layer reads.
+        """Return the hidden vectors of the nodes, which are the inputs of the last layer.
 
         Args:
             graph: another graph with the same attributes; None for that of ``fit``.
@@ -194,15 +194,17 @@ class NodeEstimator(SerializableEstimator, Parameters):
             graph: as in :meth:`embed`.
 
         Returns:
-            For each layer edges [2, e] from source to destination, including the self-loops that
-            it adds, and weights [e, h], which sum to 1 over the edges into a node.
+            For each layer a pair: edges [2, e] from source to destination, including the self-loops
+            that the layer adds, and weights [e, h], which sum to 1 over the edges into a node.
         """
         read = self.read(graph)
         layers = self.predictor_.attention(read)
         return [(edges.numpy(), weights.numpy()) for edges, weights in layers]
 
     def read(self, graph: GraphLike | None) -> AttributedGraph:
-        """Read a graph, or return that of ``fit``; warn of values without a feature.
+        """Return ``graph`` after reading it, or the graph of ``fit`` for None.
+
+        Warns of attribute values that did not occur in training and so have no feature.
 
         Raises:
             GraphError: the graph is None and the estimator was loaded from a folder.
@@ -233,7 +235,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return random_node_split(y, self.seed, fractions, by_class=by_class), []
 
     def _held_out(self, graph: GraphLike | None, y: Any) -> tuple[AttributedGraph, Tensor]:
-        """Return a graph and its labels to score on: by default the nodes that ``fit`` left out."""
+        """Return a graph and labels to score; by default those that ``fit`` did not train on."""
         read = self.read(graph)
         if graph is not None or y is not None:
             return read, self.encode_labels(self._read_labels(read, y)[0], read.where)
@@ -250,15 +252,18 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
     @abstractmethod
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Record the classes, and encode the labels as :meth:`encode_labels` does."""
+        """Store the classes of the labels, and return the labels as :meth:`encode_labels` does."""
 
     @abstractmethod
     def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Encode labels as [n] float64, NaN where unknown; errors name indices by ``where``."""
+        """Return labels as [n] float64, NaN for nodes without a label.
+
+        Error messages use ``where`` to describe the position of a node.
+        """
 
     @abstractmethod
     def _calibrate(self, y: Tensor, output: Tensor) -> None:
-        """Calibrate the intervals or sets of classes on the validation part."""
+        """Calibrate the intervals or label sets on labels and predictions of validation nodes."""
 
 
 def fit_together(
@@ -269,7 +274,7 @@ def fit_together(
     *,
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
 ) -> None:
-    """Train estimators that differ in their seeds only on parts of a graph: see ``fit_parts``.
+    """Train estimators that differ only in their seeds; see :meth:`NodeEstimator.fit_parts`.
 
     Args:
         estimators: estimators after :meth:`NodeEstimator.learn_labels`.

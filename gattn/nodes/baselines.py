@@ -1,4 +1,4 @@
-"""Baselines of models of nodes: the features only, the edges only, and a constant."""
+"""Baseline models that use only the nodes' features, only the edges, or neither."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from gattn.nodes.settings import NodeTask
 
 __all__ = ["baseline_predictions", "propagate_labels"]
 
-STEPS = 50  # of label propagation
+STEPS = 50  # number of steps of label propagation
 
 
 def baseline_predictions(
     encoded: EncodedGraph, y: Tensor, train: Tensor, task: NodeTask, classes: int
 ) -> dict[str, Tensor]:
-    """Predict every node by simple models.
+    """Return the predictions of simple models for every node.
 
     Args:
         encoded: the graph and its features.
-        y: [n] classes from 0 or numbers.
+        y: [n] labels: numbers of classes from 0, or numbers to predict.
         train: [k] int64 nodes to train on.
         task: type of the labels.
         classes: number of classes; 1 for numbers.
 
     Returns:
-        Probabilities [n, classes] or numbers [n, 1], by name: ``logistic_regression`` (or
-        ``ridge``) on the features only, ``label_propagation`` along the edges only, and
-        ``majority`` (or ``mean``).
+        Probabilities [n, classes] or numbers [n, 1] by name of the model: ``logistic_regression``
+        (for numbers ``ridge``) reads the features only, ``label_propagation`` the edges only, and
+        ``majority`` (for numbers ``mean``) predicts the same for all nodes.
     """
     labels = y[train]
     if task == "classification":
@@ -55,8 +55,8 @@ def propagate_labels(edge_index: Tensor, labels: Tensor, train: Tensor, nodes: i
     Args:
         edge_index: [2, e] int64.
         labels: [k, c], one-hot classes or numbers.
-        train: [k] int64 nodes with these labels.
-        nodes: n.
+        train: [k] int64, the nodes that have these labels.
+        nodes: number n of nodes.
 
     Returns:
         [n, c] float64 after 50 steps; nodes that no label reaches get the mean of the labels.
@@ -75,7 +75,7 @@ def propagate_labels(edge_index: Tensor, labels: Tensor, train: Tensor, nodes: i
     source, destination = edge_index.numpy()
     matrix = sp.csr_matrix((np.ones(len(source)), (destination, source)), (nodes, nodes))
     start, rows = labels.double().numpy(), train.numpy()
-    # The last column is the share of labels in the value of a node.
+    # The last column counts how much of a node's value comes from labelled nodes.
     values = np.zeros((nodes, start.shape[1] + 1))
     clamped = np.hstack([start, np.ones((len(start), 1))])
     values[rows] = clamped

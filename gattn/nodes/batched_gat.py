@@ -1,4 +1,4 @@
-"""GAT networks of one shape on one graph, trained together: one GATConv call for each layer."""
+"""Several GAT networks of equal shape, computed with one GATConv call for each layer."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from gattn.nodes.settings import NodeSettings
 __all__ = ["BatchedGAT", "batch_size", "can_batch"]
 
 BATCH = 5
-"""Networks trained together: each pays a fifth of the time that starting the operations takes."""
+"""Number of networks that are trained together on a small graph, where starting an operator takes
+longer than its computation. Together they start each operator once instead of five times."""
 SMALL = 1_000_000
-"""Largest number of stored features at which starting an operation takes as long as running it."""
+"""A graph is small if its nodes have at most this many feature values or hidden values."""
 
 
 def batch_size(settings: NodeSettings, x: Tensor) -> int:
-    """Number of networks to train together on features [n, d]; 1 where one keeps a core busy."""
+    """Return the number of networks to train together on features [n, d]; 1 for a large graph."""
     stored = x.numel() if x.layout == torch.strided else x.values().numel()
     is_small = max(stored, x.shape[0] * settings.width) <= SMALL
     return BATCH if settings.model in ("stacked", "gat") and is_small else 1
@@ -44,11 +45,11 @@ def can_batch(networks: Sequence[AttentionNetwork | GPSNetwork]) -> bool:
 
 
 class BatchedGAT:
-    r"""Apply r GAT networks of one shape to one graph.
+    r"""Apply r GAT networks of equal shape to one graph.
 
-    Heads are independent of each other, so layers of h heads in r networks are one layer of r h
-    heads. Each network projects its own features; everything else is one :class:`GATConv`, which is
-    called with the parameters of all networks.
+    Heads are independent of each other, so r layers of h heads can be computed as one layer of r h
+    heads. The features are projected for each network separately. The rest is one call of a
+    :class:`GATConv` with the parameters of all networks.
 
     .. math:: v_{irh} = W_{rh} x_{ir}, \qquad
         x'_{irh} = \sum_{j \in N(i)} \alpha_{ijrh} v_{jrh} + b_{rh}
@@ -56,13 +57,14 @@ class BatchedGAT:
     Dropout is drawn for all networks at once, so the masks depend on the number of networks.
 
     Args:
-        network: a network of the shape, as :func:`can_batch` takes it; its weights are not used.
+        network: a network with the shape of all others; its weights are not used. See
+            :func:`can_batch`.
     """
 
     def __init__(self, network: AttentionNetwork | GPSNetwork) -> None:
         self.layers = [copy.deepcopy(cast("GATConv", layer)) for layer in network.layers]
         for layer in self.layers:
-            layer.add_module("lin", nn.Identity())  # its input is projected already
+            layer.add_module("lin", nn.Identity())  # _project projects the input instead
 
     def __call__(
         self, networks: Sequence[AttentionNetwork | GPSNetwork], inputs: FieldInput
@@ -89,7 +91,7 @@ class BatchedGAT:
 
 
 def _joint_parameters(layers: Sequence[GATConv]) -> dict[str, Tensor]:
-    """Parameters of r layers for one call: vectors [1, r * h, c] and biases [r, 1, h * c]."""
+    """Return the parameters of r layers, joined: vectors [1, r * h, c], biases [r, 1, h * c]."""
     biases = tuple(layer.get_parameter("bias") for layer in layers)
     vectors = {
         name: torch.cat([getattr(layer, name) for layer in layers], 1)
@@ -99,16 +101,16 @@ def _joint_parameters(layers: Sequence[GATConv]) -> dict[str, Tensor]:
 
 
 def _edges_into_first(graph: Graph, rows: int) -> Graph:
-    """Edges into the first nodes only: the next layer reads no others."""
+    """Return the edges into the first ``rows`` nodes, the only ones that the next layer reads."""
     return cached(graph, ("into", rows), lambda: Graph(graph.edge_index, (graph.num_src, rows)))
 
 
 def _project(layers: Sequence[GATConv], x: Tensor, dropout: SparseDropout) -> Tensor:
-    """W x after dropout: [m, r, h * c] of x [m, d], which all networks read, or [m, r, d]."""
+    """Apply dropout to x [m, d] or [m, r, d] and project it by each layer: [m, r, h * c]."""
     weights: list[Tensor] = [layer.get_parameter("lin.weight") for layer in layers]
     if x.layout != torch.strided:
-        # One network at a time, so that its weights stay in the cache of the processor. Dropping
-        # stored entries is enough: zeros stay zeros.
+        # Project for one network at a time, so that its weights stay in the processor's cache.
+        # Dropout applies to the stored entries only, because the others are zero.
         values, words = dropout(x.values().expand(len(layers), -1)).unsqueeze(2), as_graph(x)
         pairs = zip(values, weights)
         return torch.cat([aggregate(v, weight.t()[:, None], words) for v, weight in pairs], 1)

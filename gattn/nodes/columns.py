@@ -22,14 +22,14 @@ __all__ = ["Column", "learn_columns", "write_features"]
 
 Kind = Literal["number", "category", "text"]
 CATEGORIES = 50
-"""Most categories of a column; a column of more different texts is read as text."""
+"""Maximum number of categories of a column; a column of more different texts is read as text."""
 HASHES = 2**16
-"""Number of hashes of words; a column has features for those that its nodes use."""
+"""Number of different hashes of words; a text column has features for hashes that occur in it."""
 LEAST = 2
-"""Fewest nodes with a word that becomes a feature."""
+"""Minimum number of nodes whose text contains a word, for the word to become a feature."""
 LEAVE_OUT = "write numbers there, or leave the column out with --features / features="
 LEAVE_EMPTY = "write numbers there, or leave these cells empty"
-"""Advice on cells that no option reads as numbers, in prediction."""
+"""Advice in error messages of prediction on cells that cannot be read as numbers."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Column:
         kind: type of its values.
         mean: mean of the numbers.
         std: standard deviation of the numbers, above 0.
-        gaps: True if numbers may be missing, which is a feature of its own.
-        unit: unit behind every number, such as ``%``; empty without one.
-        categories: the texts that have a feature each; other texts have none.
-        places: the hashes of the words that have a feature each, ascending.
-        idf: inverse document frequency of each of these.
+        gaps: True if numbers are missing in training; a second feature then marks missing numbers.
+        unit: unit after every number, such as ``%``; empty if there is none.
+        categories: the texts that are one-hot encoded; other texts are encoded as zeros.
+        places: hashes of the words that are features, ascending.
+        idf: inverse document frequency of each hash in ``places``.
     """
 
     name: str
@@ -60,12 +60,12 @@ class Column:
 
     @property
     def width(self) -> int:
-        """Number of features."""
+        """Number of features of the column."""
         counts = {"category": len(self.categories), "text": len(self.places)}
         return counts.get(self.kind, 1 + self.gaps)
 
     def features(self, values: pd.Series, where: Where = at_row) -> sp.csr_matrix:
-        """Encode n values, whose positions ``where`` describes: [n, width]."""
+        """Return the features [n, width] of n values; ``where`` describes positions in errors."""
         if self.kind == "number":
             return self._numbers(values, where)
         texts = as_texts(values)
@@ -86,7 +86,11 @@ class Column:
         return sp.csr_matrix(np.stack(columns, 1))
 
     def unknown(self, values: pd.Series) -> str:
-        """Describe the values of other nodes that have no feature; empty if all have one."""
+        """Return a note if values have no feature, because none of them was in training, or "".
+
+        Args:
+            values: the column of another graph than that of the training.
+        """
         if (
             self.kind == "number"
             and not self.gaps
@@ -108,7 +112,7 @@ class Column:
         )
 
     def state(self) -> dict[str, Any]:
-        """Return the state for :meth:`from_state`, as JSON takes it."""
+        """Return the state for :meth:`from_state`, which JSON can store."""
         return asdict(self)
 
     @classmethod
@@ -123,11 +127,10 @@ def learn_columns(
 ) -> tuple[list[Column], list[str]]:
     """Fit an encoder to each column.
 
-    Numbers are standardised. Texts are categories if there are few different ones and they repeat,
-    or if they are single words that occur ten times on average; otherwise they are text. A column
-    of both numbers and texts is read as texts, and a note names the pattern of the cells that are
-    not numbers. A column that is constant or empty has no features. Numbers that all have a
-    percent sign are read as numbers.
+    Numbers, also with a percent sign after each, are standardised. Texts are read as categories if
+    they are few and repeat, or if they are single words that occur ten times on average; otherwise
+    they are encoded by TF-IDF. A column of numbers and texts is read as texts, and a note
+    describes the cells that are not numbers. A constant or empty column has no features.
 
     Args:
         table: attributes of all nodes, labelled or not.
@@ -135,7 +138,7 @@ def learn_columns(
         where: describes the position of a node.
 
     Returns:
-        The columns that give features, and notes.
+        The encoders of the columns that have features, and notes for the user.
 
     Example:
         >>> table = pd.DataFrame({"age": ["31", "45", None], "kind": ["a", "b", "a"]})
@@ -154,7 +157,7 @@ def learn_columns(
 def write_features(
     columns: Sequence[Column], table: pd.DataFrame, where: Where = at_row
 ) -> sp.csr_matrix:
-    """Encode all columns: [n, d] float32.
+    """Return the features of all columns, [n, d] float32.
 
     Args:
         columns: encoders from :func:`learn_columns`.
@@ -162,7 +165,7 @@ def write_features(
         where: describes the position of a node.
 
     Raises:
-        ValueError: a column is missing, or one of numbers holds a text.
+        ValueError: a column is missing, or a column of numbers holds a text.
     """
     for column in columns:
         if column.name not in table.columns:
@@ -215,7 +218,7 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
 def _learn_numbers(
     name: str, values: pd.Series, unit: str, where: Where
 ) -> tuple[Column | None, list[str]]:
-    """Fit a column of numbers with a unit; None if some cells do not have it."""
+    """Return the encoder of a column of numbers, or None if a cell does not have the unit."""
     missing, words = is_missing(values, numbers=True), gap_words(values)
     if unit and np.isnan(as_numbers(values, NumberFormat(unit=unit))[~missing]).any():
         return None, []
@@ -229,14 +232,14 @@ def _learn_numbers(
         f"Column {name!r}: {describe_patterns([doubt], where)}."
         for doubt in (read_numbers(texts).doubts if len(texts) == len(values) else ())
     ]
-    # Equal numbers differ from their mean by rounding.
+    # The standard deviation of equal numbers may be above 0 by rounding, so it is not computed.
     std = float(numbers.std()) if numbers.min() < numbers.max() else 1.0
     column = Column(name, "number", float(numbers.mean()), std, bool(missing.any()), unit)
     return column, notes
 
 
 def _gap_notes(name: str, values: pd.Series) -> list[str]:
-    """Note on words in a column of texts that may stand for missing values."""
+    """Return a note if a text column has words, such as ``NA``, that may mean a missing value."""
     if not (words := gap_words(values)):
         return []
     return [
@@ -252,7 +255,8 @@ def _counts(words: Mapping[str, int]) -> str:
 def _is_category(counts: Counter[str]) -> bool:
     """Return True if a text column looks categorical, given the counts of its values."""
     different, total = len(counts), counts.total()
-    if sum(len(text.split()) > 1 for text in counts) >= 0.5 * different:  # texts of several words
+    # Half of the texts or more have several words.
+    if sum(len(text.split()) > 1 for text in counts) >= 0.5 * different:
         return different <= min(CATEGORIES, total / 2)
     return different < total and different <= max(CATEGORIES, total / 10)
 
@@ -268,7 +272,7 @@ def _learn_text(name: str, texts: list[str]) -> tuple[Column | None, list[str]]:
 
 
 def _hashed(texts: Sequence[str]) -> sp.csr_matrix:
-    """Count the words of each hash in each text."""
+    """Return the number of words with each hash in each text, as a sparse matrix [n, HASHES]."""
     options: dict[str, Any] = {"norm": None, "alternate_sign": False}
     return sp.csr_matrix(HashingVectorizer(n_features=HASHES, **options).transform(texts))
 

@@ -1,4 +1,4 @@
-"""Entropy of attention, compared with a plain mean over the neighbours."""
+"""Entropy of attention weights, relative to that of uniform weights."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ __all__ = ["attention_entropy"]
 
 
 def attention_entropy(edges: Tensor, weights: Tensor, nodes: int) -> Tensor:
-    r"""Compare the entropy of each node's attention with that of uniform weights.
+    r"""Return the mean entropy of the nodes' attention, relative to that of uniform weights.
 
     .. math:: \frac{-\sum_j \alpha_{ij} \log \alpha_{ij}}{\log d_i}
 
     Args:
         edges: [2, e] int64, with self-loops.
         weights: α [e, h], which sum to 1 over the edges into a node.
-        nodes: n.
+        nodes: number n of nodes.
 
     Returns:
-        [h] float64, the mean over the nodes with at least two edges: 1 for a plain mean of the
-        neighbours, 0 if every node attends to one of them only, NaN without such a node.
+        [h] float64, the mean over nodes into which at least two edges lead. It is 1 if all weights
+        are uniform, 0 if every node attends to one neighbour only, and NaN if there is no such
+        node.
 
     Example:
         >>> edges = torch.tensor([[0, 1], [0, 0]])

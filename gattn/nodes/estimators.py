@@ -59,7 +59,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
             graph: another graph with the same attributes; None for that of ``fit``.
 
         Returns:
-            [n] of ``classes_``.
+            [n], the predicted class of each node, one of ``classes_``.
 
         Raises:
             NotFittedError: the estimator was not fitted.
@@ -69,7 +69,10 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         return self.classes_[best]
 
     def predict_proba(self, graph: GraphLike | None = None) -> np.ndarray:
-        """Predict the probability of every class: [n, classes], as :meth:`predict`."""
+        """Return the probability of every class for every node, [n, classes] float64.
+
+        The argument and the errors are those of :meth:`predict`.
+        """
         read = self.read(graph)
         return self.predictor_.predict(read).numpy()
 
@@ -89,7 +92,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         return self.sets(torch.from_numpy(self.predict_proba(graph)), coverage).numpy()
 
     def sets(self, probability: Tensor, coverage: float) -> Tensor:
-        """Return the sets [k, classes] for probabilities [k, classes]."""
+        """Return label sets [k, classes] bool for probabilities [k, classes]."""
         return self.calibrator_.sets(probability[:, None], coverage=coverage)[:, 0]
 
     def score(self, graph: GraphLike | None = None, y: Any = None) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -113,20 +116,23 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
 
     @property
     def outputs(self) -> int:
-        """Number of classes."""
+        """Number of classes, which is the number of outputs of the network for a node."""
         return len(self.classes_)
 
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Record the classes, and encode the labels as :meth:`encode_labels` does."""
+        """Store the classes of the labels, and return the labels as :meth:`encode_labels` does."""
         self.classes_ = find_classes(values, where)
         return self.encode_labels(values, where)
 
     def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Encode labels as [n] float64, NaN where unknown; errors name indices by ``where``."""
+        """Return the index of each label in ``classes_``, [n] float64; NaN for a missing label."""
         return encode_classes(values, self.classes_)
 
     def check_split(self, y: Tensor, split: Split) -> list[str]:
-        """Describe the classes that parts lack: :func:`gattn.nodes.splits.missing_classes`."""
+        """Return notes on classes without a node in a part of the split.
+
+        See :func:`gattn.nodes.splits.missing_classes`.
+        """
         return missing_classes(y, split, self.classes_.tolist())
 
     def _calibrate(self, y: Tensor, output: Tensor) -> None:
@@ -189,7 +195,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         return self.calibrator_.interval(mean, torch.ones_like(mean), coverage=coverage)
 
     def score(self, graph: GraphLike | None = None, y: Any = None) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return R² on the labelled nodes that :meth:`NodeClassifier.score` would choose."""
+        """Return R² on labelled nodes, which are chosen as in :meth:`NodeClassifier.score`."""
         read, truth = self._held_out(graph, y)
         mask = truth.isfinite()
         guess = self.predictor_.predict(read)[:, 0]
@@ -201,18 +207,21 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         return 1
 
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Record the classes, and encode the labels as :meth:`encode_labels` does."""
+        """Check that the labels differ, and return them as :meth:`encode_labels` does."""
         y = self.encode_labels(values, where)
         if len(y[y.isfinite()].unique()) < 2:
             raise GraphError("labels must be at least two different numbers")
         return y
 
     def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Encode labels as [n] float64, NaN where unknown; errors name indices by ``where``."""
+        """Return labels as [n] float64, NaN for nodes without a label.
+
+        Error messages use ``where`` to describe the position of a node.
+        """
         return encode_numbers(values, where)
 
     def check_split(self, y: Tensor, split: Split) -> list[str]:
-        """Check the labels of the training part, as :func:`gattn.nodes.splits.check_numbers`."""
+        """Raise an error if all labels of the training part are equal; return no notes."""
         check_numbers(y, split)
         return []
 

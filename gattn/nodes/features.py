@@ -1,4 +1,4 @@
-"""Features of nodes: encoded attributes, or the structure of the graph where there are none."""
+"""Features of nodes: encoded attributes, or degrees and random walks if there are none."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from gattn.structure import return_probabilities
 __all__ = ["EncodedGraph", "FeatureEncoder", "encode_graph", "name_words"]
 
 DENSE = 0.25
-"""Features with a larger share of non-zero entries are stored as a dense matrix."""
+"""If a larger share of the features is not zero, they are stored as a dense matrix."""
 NAMES = "(name)"
-"""Column of the words of the nodes' names."""
+"""Name of the column that holds the words of the nodes' names."""
 WALKS = 2e7
-"""Most pairs of consecutive edges for which return probabilities are computed."""
+"""Maximum number of pairs of consecutive edges of a graph for which the return probabilities of
+random walks are features. The time to compute them is proportional to this number."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,11 @@ class FeatureEncoder:
     """Encoder of the nodes of a graph as a feature matrix.
 
     Attributes:
-        columns: encoders of attributes; none for given features or for structure.
+        columns: encoders of attributes; empty if ``source`` is not ``"columns"``.
         width: number of features.
-        walk_steps: steps of the random walks of structure; 0 without walks.
-        source: ``"x"`` for given features, ``"columns"``, or ``"structure"``.
+        walk_steps: number of steps of random walks for ``"structure"``; 0 for no walks.
+        source: ``"x"`` for the features ``x`` of the graph, ``"columns"`` for encoded attributes,
+            or ``"structure"`` for degrees and random walks.
     """
 
     columns: tuple[Column, ...]
@@ -60,14 +62,15 @@ class FeatureEncoder:
             graph: a graph with all its nodes, labelled or not.
             names: attributes to use; None for the features ``x`` of the graph, or all attributes.
             leave: attributes that are not features, such as labels and masks.
-            node_names: True to read the words of the nodes' names as well; features ``x`` are
-                read alone.
+            node_names: True to encode the words of the nodes' names, too; ignored if the features
+                ``x`` are used.
 
         Returns:
-            The encoder, and notes.
+            The encoder, and notes for the user.
 
         Raises:
-            GraphError: a named attribute is missing, repeated, or the label; a number is infinite.
+            GraphError: an attribute of ``names`` is missing, repeated, or the label, or a number is
+                infinite.
         """
         if graph.x is not None and names is None:
             return cls((), graph.x.shape[1], 0, "x"), []
@@ -101,10 +104,10 @@ class FeatureEncoder:
         return cls((), 3 + steps, steps, "structure"), [*notes, note]
 
     def features(self, graph: AttributedGraph) -> Tensor:
-        """Encode the nodes of a graph: [n, width] float32, dense or ``torch.sparse_csr``.
+        """Return the features of a graph's nodes: [n, width] float32, dense or CSR.
 
         Raises:
-            GraphError: the graph has no such features.
+            GraphError: the graph lacks an attribute or features ``x`` that the encoder reads.
         """
         if self.source == "structure":
             return _structure(graph, self.walk_steps)
@@ -124,13 +127,17 @@ class FeatureEncoder:
         return _as_tensor(matrix, self.width)
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
-        """Describe the values of another graph that have no feature, a sentence per column."""
+        """Return a note for each column with values that were not in training and have no feature.
+
+        Args:
+            graph: another graph than that of :meth:`fit`.
+        """
         present = [column for column in self.columns if column.name in graph.table.columns]
         notes = (column.unknown(graph.column(column.name)) for column in present)
         return [note for note in notes if note]
 
     def state(self) -> dict[str, Any]:
-        """Return the state for :meth:`from_state`, as JSON takes it."""
+        """Return the state for :meth:`from_state`, which JSON can store."""
         return {**vars(self), "columns": [column.state() for column in self.columns]}
 
     @classmethod
@@ -147,7 +154,7 @@ class EncodedGraph:
         graph: the nodes and edges.
         encoder: the encoder of the features.
         x: [n, d] float32, dense or ``torch.sparse_csr``.
-        notes: decisions in reading and encoding the graph, a sentence each.
+        notes: sentences about decisions made when the graph was read and encoded.
     """
 
     graph: AttributedGraph
@@ -156,9 +163,9 @@ class EncodedGraph:
     notes: tuple[str, ...]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for other processes, with sparse features as their components.
+        """Return the state for pickling, with sparse features split into dense tensors.
 
-        Torch's own pickling of sparse CSR tensors prints a beta warning in every process.
+        If torch pickles a sparse CSR tensor, every process prints a warning that CSR is in beta.
         """
         if self.x.layout == torch.strided:
             return self.__dict__
@@ -166,7 +173,7 @@ class EncodedGraph:
         return self.__dict__ | {"x": (*parts, tuple(self.x.shape))}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the state of :meth:`__getstate__`."""
+        """Restore the graph from the state that :meth:`__getstate__` returned."""
         sparse = isinstance(state["x"], tuple)
         self.__dict__.update(state | {"x": csr_tensor(*state["x"]) if sparse else state["x"]})
 
@@ -182,7 +189,7 @@ def name_words(name: Hashable) -> str:
 
 
 def _with_names(graph: AttributedGraph) -> pd.DataFrame:
-    """Return the attributes with the words of the names as another column."""
+    """Return the table of attributes with a further column, the words of the nodes' names."""
     texts = pd.Series([name_words(name) for name in graph.names], dtype=object)
     return graph.table.assign(**{NAMES: texts})
 
@@ -194,13 +201,13 @@ def encode_graph(
     *,
     node_names: bool = False,
 ) -> EncodedGraph:
-    """Fit a :class:`FeatureEncoder` to a graph, and encode the graph."""
+    """Return a graph with features, encoded by a :class:`FeatureEncoder` fitted to the graph."""
     encoder, notes = FeatureEncoder.fit(graph, names, leave, node_names=node_names)
     return EncodedGraph(graph, encoder, encoder.features(graph), (*graph.notes, *notes))
 
 
 def _as_columns(graph: AttributedGraph, names: Sequence[str]) -> list[str]:
-    """Names of the columns of attributes; a list of numbers has ``x.0``, ``x.1``, ..."""
+    """Return the columns of attributes: for a list of numbers ``x`` the columns ``x.0``, ..."""
     columns = [str(column) for column in graph.table.columns]
     expanded: list[str] = []
     for name in names:
@@ -222,13 +229,16 @@ def _degrees(graph: AttributedGraph) -> tuple[Tensor, Tensor]:
 
 
 def _two_steps(graph: AttributedGraph) -> int:
-    """Number of walks of two edges, a bound on the entries of the matrix of random walks."""
+    """Return the number of walks of two edges, which bounds the work of return probabilities."""
     into, out = _degrees(graph)
     return int((into.long() * out.long()).sum())
 
 
 def _structure(graph: AttributedGraph, steps: int) -> Tensor:
-    """Logarithms of in- and out-degrees, ones, and return probabilities: [n, 3 + steps]."""
+    """Return [n, 3 + steps] features of a graph without attributes.
+
+    These are the logarithms of in- and out-degrees, ones, and return probabilities.
+    """
     into, out = (degree.float().log1p() for degree in _degrees(graph))
     columns = [into[:, None], out[:, None], torch.ones(len(graph), 1)]
     if steps:

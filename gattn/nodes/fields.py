@@ -18,9 +18,10 @@ class Field:
     """The edges that each layer of a network needs for the outputs of some nodes.
 
     Attributes:
-        nodes: [m] int64, the nodes whose features are read, those of the outputs first; None for
-            all nodes as they are.
-        layers: the edges of each layer, and the number of first rows that the next layer reads.
+        nodes: [m] int64, the nodes whose features are read, beginning with the nodes of the
+            outputs; None for all nodes in their order.
+        layers: for each layer its edges, and the number of leading rows of its result that the
+            next layer reads.
     """
 
     nodes: Tensor | None
@@ -29,11 +30,11 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class FieldInput:
-    """The input of a network of nodes: features, and the receptive field that reads them.
+    """The input of a network of nodes: a receptive field, and the features of its nodes.
 
     Attributes:
         x: [m, d] float32 features of the field's nodes, dense or ``torch.sparse_csr``.
-        field: the field.
+        field: the receptive field.
     """
 
     x: Tensor
@@ -41,19 +42,19 @@ class FieldInput:
 
 
 def whole_graph(edge_index: Tensor, nodes: int, layers: int) -> Field:
-    """The field of all nodes: every layer reads every edge."""
+    """Return the receptive field of all nodes, in which every layer reads every edge."""
     graph = Graph(edge_index, nodes)
     return Field(None, ((graph, nodes),) * layers)
 
 
 def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) -> Field:
-    r"""Find what the outputs of some nodes depend on, one step along the edges for each layer.
+    r"""Return the nodes and edges on which the outputs of some nodes depend.
 
     .. math:: S_L = \text{seeds}, \qquad S_{l-1} = S_l \cup \{j : j \to i,\; i \in S_l\}
 
-    Layer l computes the nodes of S_l from those of S_{l-1}. The outputs of the seeds and their
-    gradients are those of the whole graph, for every layer that reads neighbours alone. Of a
-    citation network with 20 labelled papers a class that is a small part.
+    Layer l computes the nodes of S_l from those of S_{l-1}. The seeds' outputs and their gradients
+    equal those on the whole graph if every layer reads only neighbours. In a citation network with
+    20 labelled papers per class, the field is a small part of the network.
 
     Args:
         edge_index: [2, e] int64 from source to destination.
@@ -62,7 +63,7 @@ def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) 
         layers: number of layers.
 
     Returns:
-        The field, in whose outputs the seeds are the first rows, in order.
+        The receptive field. The first rows of its outputs are the seeds, in order.
 
     Example:
         >>> chain = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])
@@ -89,20 +90,22 @@ def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) 
 
 
 def read_features(x: Tensor, nodes: Tensor | None) -> Tensor:
-    """The rows of some nodes of dense or sparse features; all of them for None."""
+    """Return the rows ``nodes`` of dense or sparse features, or all rows if ``nodes`` is None."""
     if nodes is None:
         return x
     if x.layout == torch.strided:
         return x[nodes]
     start, counts = x.crow_indices()[nodes], x.crow_indices().diff()[nodes]
     ends = counts.cumsum(0)
-    at = torch.arange(int(counts.sum())) + torch.repeat_interleave(start - (ends - counts), counts)
+    offsets = torch.repeat_interleave(start - (ends - counts), counts)
+    entries = torch.arange(int(counts.sum())) + offsets
     pointers = torch.cat([counts.new_zeros(1), ends])
-    return csr_tensor(pointers, x.col_indices()[at], x.values()[at], (len(nodes), x.shape[1]))
+    columns, values = x.col_indices()[entries], x.values()[entries]
+    return csr_tensor(pointers, columns, values, (len(nodes), x.shape[1]))
 
 
 def csr_tensor(pointers: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
-    """Make a sparse CSR matrix without torch's warning that the layout is in beta."""
+    """Return a sparse CSR matrix, without torch's warning that the layout is in beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(pointers, columns, values, size, check_invariants=False)

@@ -1,4 +1,4 @@
-"""Graphs in files: GraphML, GML, GEXF, edge lists, CSV and Parquet."""
+"""Read graphs from files: GraphML, GML, GEXF, edge lists, CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -43,29 +43,28 @@ def read_graph_file(
     Args:
         path: ``cora``, ``citeseer`` or ``pubmed``; a file that ends in ``.graphml``, ``.gml`` or
             ``.gexf``; a table of edges, ``.csv``, ``.tsv`` or ``.parquet``; or a list of edges,
-            ``.edgelist``, ``.edges`` or ``.txt``: two names a line, with one separator in the whole
-            file, and comments behind ``#`` or ``%`` and a space at the start of a line (see
-            :func:`gattn.nodes.lists.read_list`).
-        nodes: a table of nodes, ``.csv``, ``.tsv`` or ``.parquet``, beside a table or a list. The
-            nodes of a GML file are named by their labels, or by their ids where two labels are the
-            same.
+            ``.edgelist``, ``.edges`` or ``.txt``, with two names in each line, one separator in the
+            whole file, and comments in lines that begin with ``#`` or ``%`` and a space (see
+            :func:`gattn.nodes.lists.read_list`). The nodes of a GML file are named by their
+            labels, or by their ids if two labels are equal.
+        nodes: a table of nodes, ``.csv``, ``.tsv`` or ``.parquet``, if ``path`` is a table or list
+            of edges.
         directed: see :func:`gattn.nodes.reading.read_graph`.
-        encoding: of the text in tables and lists; otherwise what the byte order mark says, and
-            UTF-8 without one.
-        decimal: the decimal sign of numbers in texts, ``"."`` or ``","``. None for a point, but for
-            a comma in the columns of a table separated by semicolons that have one.
-        thousands: the separator between groups of three digits, ``","``, ``"."``, ``" "`` or
-            ``"'"``; empty for none.
+        encoding: encoding of tables and lists; None for that of the byte order mark, else UTF-8.
+        decimal: decimal sign of numbers in texts, ``"."`` or ``","``. None for a point, or for a
+            comma in columns of decimal commas of a table that is separated by semicolons.
+        thousands: separator between groups of three digits, ``","``, ``"."``, ``" "`` or ``"'"``;
+            empty for none.
         missing: words that stand for a missing attribute in every column, besides empty cells.
 
     Returns:
         The graph.
 
     Raises:
-        FileNotFoundError: no such file.
-        ImportError: networkx is not installed.
-        GraphError: an ending of no such file, a file that cannot be read, or an empty one.
-        ValueError: a decimal sign or a separator that there is not.
+        FileNotFoundError: the file does not exist.
+        ImportError: the file requires networkx, which is not installed.
+        GraphError: the file has another extension, is empty, or cannot be read.
+        ValueError: the decimal sign or the separator is not one of those above.
     """
     style = None
     if decimal is not None or thousands:
@@ -88,7 +87,7 @@ def read_graph_file(
 def _read(
     path: Path, nodes: str | Path | None, directed: bool | None, encoding: str | None
 ) -> tuple[AttributedGraph, bool]:
-    """The graph, and whether semicolons separate its table of nodes."""
+    """Return the graph, and True if its table of nodes is separated by semicolons."""
     ending = path.suffix.lower()
     if ending in MARKUP:
         if nodes is not None:
@@ -127,29 +126,32 @@ def _marked_up(path: Path) -> networkx.Graph:
     try:
         if path.suffix.lower() == ".gml":
             text = path.read_text("utf-8-sig")
-            label: Any = None  # networkx takes it, and says that it does not
+            label: Any = None  # allowed by networkx, but not by its type annotation
             return _named_by_label(networkx.parse_gml(text, label=label))
         if path.suffix.lower() == ".gexf":
             return _without_names(networkx.read_gexf(path))
         return networkx.read_graphml(path)
-    except Exception as error:  # of XML, of text, of numbers: each reader has its own
+    except Exception as error:  # each reader raises other exceptions for bad files
         raise GraphError(f"it cannot be read as {path.suffix[1:]}: {error}") from error
 
 
 def _named_by_label(graph: networkx.Graph) -> networkx.Graph:
-    """The nodes of a GML file by their labels, where all have one and no two the same."""
+    """Rename the nodes of a GML file to their labels, if all nodes have different labels."""
     import networkx
 
     labels = networkx.get_node_attributes(graph, "label")
     if len(set(labels.values())) < len(graph):
-        return graph  # by their ids
+        return graph  # its nodes are named by their ids
     for _, attributes in graph.nodes(data=True):
         del attributes["label"]
     return networkx.relabel_nodes(graph, labels)
 
 
 def _without_names(graph: networkx.Graph) -> networkx.Graph:
-    """A graph of a GEXF file without labels that repeat names, as networkx writes where none is."""
+    """Remove the labels of a GEXF file's nodes if each repeats the node's name.
+
+    networkx writes such labels for nodes without a label.
+    """
     if all(attributes.get("label") == str(node) for node, attributes in graph.nodes(data=True)):
         for _, attributes in graph.nodes(data=True):
             del attributes["label"]
@@ -157,9 +159,11 @@ def _without_names(graph: networkx.Graph) -> networkx.Graph:
 
 
 def _read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int], str]:
-    """A table of texts, or of what Parquet holds; its lines; and its separator, if any.
+    """Read a CSV or Parquet table.
 
-    Missing cells are None.
+    Returns:
+        The table, with None for an empty CSV cell; the line of each row in the file; and the
+        separator, empty for Parquet.
     """
     if path.suffix.lower() == ".parquet":
         import pyarrow

@@ -35,14 +35,14 @@ __all__ = [
 Labels: TypeAlias = Sequence[object] | Tensor | Mapping[Hashable, object]
 USUAL = ("y", "label")
 UNLABELLED = -1
-"""The class of a node without a label in tensors, as PyG's data sets have it."""
+"""Value that marks a node without a label in a tensor of classes, as in PyG's data sets."""
 EMPTY = "write numbers there, or leave these cells empty, so that the nodes have no label"
 MANY = 20
-"""Most different numbers that are taken for classes."""
+"""Maximum number of different numbers that are read as classes and not as numbers."""
 
 
 def usual_labels(graph: AttributedGraph) -> list[str]:
-    """Attributes with a usual name of labels, ``y`` or ``label``."""
+    """Return the attributes that are probably labels, as they are called ``y`` or ``label``."""
     return [name for name in USUAL if name in graph.table.columns or name in graph.unreadable]
 
 
@@ -58,18 +58,19 @@ def read_labels(
     Args:
         graph: the graph.
         label: the attribute that holds the labels; None for ``y`` or ``label``.
-        y: labels in the order of the nodes, or by name of the node, instead of an attribute.
+        y: labels in the order of the nodes, or a mapping from nodes' names to labels; None to read
+            an attribute.
         classes: True if the labels are classes, where -1 in a tensor of whole numbers marks a node
             without a label.
 
     Returns:
-        The labels, None where missing, in a series named after their attribute; and notes on the
-        decisions, a sentence each.
+        The labels, None where missing, in a series with the name of their attribute; and sentences
+        about the decisions that were made.
 
     Raises:
-        GraphError: there are no labels, their number differs from that of the nodes, two attributes
-            may be the label, ``y`` may be a coordinate beside ``x``, or a tensor of classes holds a
-            number below -1.
+        GraphError: there are no labels, their number differs from that of the nodes, both ``y`` and
+            ``label`` exist, ``y`` may be a coordinate because there is also ``x``, or a tensor of
+            classes holds a number below -1.
     """
     notes, is_tensor = [], isinstance(y, Tensor)
     if y is not None:
@@ -88,7 +89,7 @@ def read_labels(
 
 
 def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.Series, list[str]]:
-    """Replace -1 by None in the labels of a tensor, unless there are fractions."""
+    """Replace -1 by None in the classes of a tensor; labels with fractions are not changed."""
     numbers = as_numbers(values)
     if (numbers[np.isfinite(numbers)] % 1 != 0).any():
         return values, []
@@ -106,7 +107,7 @@ def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.S
 
 
 def _missing_notes(values: pd.Series) -> list[str]:
-    """Notes on missing labels, and on words that may stand for a missing label."""
+    """Return notes on missing labels and on words, such as ``NA``, that may mean a missing one."""
     missing, empty = is_missing(values), is_empty(values)
     words = ", ".join(f"{word!r} ({count:,})" for word, count in gap_words(values).items())
     title = "The label" if values.name is None else f"Label {values.name!r}"
@@ -126,9 +127,9 @@ def _missing_notes(values: pd.Series) -> list[str]:
 
 
 def _negative_notes(values: pd.Series) -> list[str]:
-    """Note on the only negative number among the labels, which may stand for a missing label.
+    """Return a note if one negative number occurs among the labels: it may mark missing labels.
 
-    There is no note if several numbers are negative, or if fewer than two other labels remain.
+    There is no note if different numbers are negative, or if there are fewer than two other labels.
     """
     if any(isinstance(value, LISTS) for value in values):
         return []
@@ -152,14 +153,14 @@ def _negative_notes(values: pd.Series) -> list[str]:
 
 
 def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
-    """Return the different labels, sorted; as texts if one of them is a text.
+    """Return the different labels, sorted; all are converted to texts if one of them is a text.
 
     Args:
         values: the labels of n nodes.
         where: describes the position of a node.
 
     Raises:
-        GraphError: there are fewer than two classes, or too many to be classes.
+        GraphError: there are fewer than two different labels, or too many to be classes.
     """
     present = _stripped(values).loc[~is_missing(values)]
     lists = [value for value in present if isinstance(value, LISTS)]
@@ -182,11 +183,12 @@ def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
         )
     classes = np.array(sorted(kinds))
     is_count = classes.dtype.kind == "f" and (classes % 1 == 0).all()
-    return classes.astype(np.int64) if is_count else classes  # 1.0 is 1 beside a gap
+    # pandas stores whole numbers as floats if a label is missing.
+    return classes.astype(np.int64) if is_count else classes
 
 
 def encode_classes(values: pd.Series, classes: np.ndarray) -> Tensor:
-    """Convert labels to positions among the classes: [n] float64, NaN where missing.
+    """Return the index of each label among the classes: [n] float64, NaN where missing.
 
     Raises:
         GraphError: a label is not among the classes.
@@ -203,7 +205,7 @@ def encode_classes(values: pd.Series, classes: np.ndarray) -> Tensor:
 
 
 def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
-    """Convert labels to numbers: [n] float64, NaN where missing.
+    """Return labels as numbers: [n] float64, NaN where missing.
 
     Args:
         values: the labels of n nodes.
@@ -225,7 +227,7 @@ def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
 
 
 def _choose(graph: AttributedGraph) -> str:
-    """Choose the attribute of the labels if it is not named: ``y`` or ``label``."""
+    """Return the attribute that holds the labels, ``y`` or ``label``, if the user names none."""
     names = usual_labels(graph)
     message = "labels are wanted: y, or the name of an attribute (label, --label)"
     if not names:
@@ -241,7 +243,8 @@ def _choose(graph: AttributedGraph) -> str:
 def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
     """Return the labels ``y`` in the order of the n nodes, None where missing.
 
-    Names in tables are texts: the keys of a mapping may also be the numbers that they write.
+    Names of nodes in tables are texts. The keys of a mapping may also be numbers: 7 stands for
+    the name "7".
     """
     if not isinstance(y, Mapping):
         if isinstance(y, Tensor | np.ndarray | pd.DataFrame):
@@ -266,11 +269,11 @@ def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
 
 
 def _stripped(values: pd.Series) -> pd.Series:
-    """Remove the white space around texts."""
+    """Return the values with the white space around texts removed."""
     texts = [value.strip() if isinstance(value, str) else value for value in values.tolist()]
     return pd.Series(texts, dtype=object, name=values.name)
 
 
 def _of(values: pd.Series) -> str:
-    """Name the attribute of the labels; empty if they come from none."""
+    """Return the name of the labels' attribute for a message; empty if they have no name."""
     return "" if values.name is None else f" ({values.name!r})"

@@ -1,4 +1,4 @@
-"""Lists of edges in text files: two names a line, with one separator in the whole file."""
+"""Read lists of edges: text files with two names in each line, and one separator."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["read_list"]
 COMMENT = re.compile(r"(#+|%+)(\s|$)")
 MATRIX_MARKET = "%%matrixmarket"
 ATTRIBUTES = re.compile(r"(?<=[\s,;|])\{.*\}\s*$")
-"""The dictionary that networkx writes behind the names."""
+"""Pattern of the dictionary of attributes that networkx writes after the two names of an edge."""
 WORDS = re.compile(r'\s*("(?:[^"]|"")*"(?=\s|$)|\S+)')
 SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars", "": "spaces"}
-"""In the order in which they are tried; the empty one stands for white space."""
+"""Separators and their names, in the order in which they are tried; "" means white space."""
 DECIMALS = NumberFormat(decimal=",")
 
 
 class _Line(NamedTuple):
-    """A line that names two nodes, without the attributes behind them.
+    """A line of an edge list, without attributes in braces at its end.
 
     Attributes:
-        number: its number in the file, from 1.
-        text: its text.
-        attributed: whether networkx wrote attributes behind the names.
+        number: number of the line in the file, from 1.
+        text: text of the line, without attributes.
+        attributed: True if attributes in braces followed the names, as networkx writes them.
     """
 
     number: int
@@ -42,24 +42,24 @@ class _Line(NamedTuple):
 
 
 def read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int], list[str]]:
-    """Read a list of edges: the first two names of every line.
+    """Read a list of edges, which are the first two names of every line.
 
-    Of tabs, semicolons, commas and bars the first is taken that separates two names in every line,
-    else white space; a decimal comma is none. Names in double quotes may hold separators. Lines
-    that begin with ``#`` or ``%`` and white space are comments, and so is the header of a
-    MatrixMarket file. A first line that names its columns is a header.
+    The separator is the first of tab, semicolon, comma and bar that separates two names in every
+    line, else white space. A decimal comma is not a separator. Names in double quotes may contain
+    separators. Lines that begin with ``#`` or ``%`` and white space are comments, and so is the
+    header of a MatrixMarket file. The first line may be a header with the names of the columns.
 
     Args:
         path: the file.
-        encoding: of the text; otherwise what the byte order mark says, and UTF-8 without one.
+        encoding: encoding of the file; None for that of the byte order mark, else UTF-8.
 
     Returns:
-        A table of the columns source and target; the line of each row, from 1; and what was
-        decided, in a sentence each.
+        A table of the columns source and target; the line of each row, from 1; and sentences about
+        the decisions that were made.
 
     Raises:
-        GraphError: the file is no text in that encoding, a line names fewer than two nodes, or two
-            lines are separated differently.
+        GraphError: the file is not a text in that encoding, a line names fewer than two nodes, or
+            lines have different separators.
     """
     try:
         text = read_text(path, encoding)
@@ -92,7 +92,7 @@ def read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int]
 
 
 def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
-    """The lines that name nodes, and a note on those that do not."""
+    """Return the lines that name nodes, and a note on the number of comments."""
     lines: list[_Line] = []
     comments, size = 0, False
     for number, text in enumerate(map(str.strip, texts), 1):
@@ -103,7 +103,7 @@ def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
         elif text[0] in "#%" and COMMENT.match(text):
             comments += 1
         elif size:
-            comments, size = comments + 1, False  # rows, columns and entries of the matrix
+            comments, size = comments + 1, False  # a MatrixMarket line with the matrix's size
         else:
             match = ATTRIBUTES.search(text) if "{" in text else None
             names = text[: match.start()] if match else text
@@ -119,7 +119,11 @@ def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
 
 
 def _separator(lines: Sequence[_Line]) -> str:
-    """The one separator of a file, empty for white space."""
+    """Return the separator of a file, "" for white space.
+
+    Raises:
+        GraphError: some lines have a separator that other lines do not have.
+    """
     for separator in SEPARATORS:
         if separator and all(separator in line.text for line in lines):
             rows = [_cells(line, separator) for line in lines]
@@ -142,16 +146,16 @@ def _separator(lines: Sequence[_Line]) -> str:
 
 
 def _stands_in_names(lines: Sequence[_Line], separator: str) -> bool:
-    """Whether a character separates nothing: decimal commas, and bars within two words."""
+    """Return True if all commas are decimal signs, or all bars are inside names."""
     if separator == ",":
         return all(_is_decimal(line) for line in lines)
-    if separator == "|":  # as in the names of proteins: sp|P69905|HBA_HUMAN
+    if separator == "|":  # names of proteins contain bars: sp|P69905|HBA_HUMAN
         return all(sum("|" in word for word in _words(line)[:2]) == 2 for line in lines)
     return False
 
 
 def _is_decimal(line: _Line) -> bool:
-    """Whether the commas of a line stand in numbers behind two names without a comma."""
+    """Return True if two names without commas are followed by numbers with decimal commas."""
     words = _words(line)
     behind = [word for word in words[2:] if "," in word]
     return (
@@ -162,7 +166,7 @@ def _is_decimal(line: _Line) -> bool:
 
 
 def _split(line: _Line, separator: str) -> list[str]:
-    """The names in a line, and what follows them."""
+    """Return the two names of a line and the fields after them."""
     words = _cells(line, separator) if separator else _words(line)
     while words and not words[-1]:
         words.pop()
@@ -170,7 +174,7 @@ def _split(line: _Line, separator: str) -> list[str]:
 
 
 def _cells(line: _Line, separator: str) -> list[str]:
-    """The fields between separators; none if quotes and separators do not fit."""
+    """Return the fields of a line between separators; an empty list if its quotes are invalid."""
     reader = csv.reader([line.text], delimiter=separator, skipinitialspace=True, strict=True)
     try:
         return [cell.strip() for cell in next(reader)]
@@ -179,7 +183,7 @@ def _cells(line: _Line, separator: str) -> list[str]:
 
 
 def _words(line: _Line) -> list[str]:
-    """The fields between white space."""
+    """Return the fields of a line between white space; a quoted name is one field."""
     if '"' not in line.text:
         return line.text.split()
     return [
@@ -189,7 +193,7 @@ def _words(line: _Line) -> list[str]:
 
 
 def _check(line: _Line, words: Sequence[str], separator: str) -> None:
-    """Raise where a line does not name two nodes."""
+    """Raise a GraphError if a line does not name two nodes."""
     if len(words) < 2 or not all(words[:2]):
         raise GraphError(f"line {line.number} must name two nodes; it holds {line.text!r}")
     if separator:
@@ -208,7 +212,7 @@ def _check(line: _Line, words: Sequence[str], separator: str) -> None:
 
 
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first line names the columns of the others."""
+    """Return True if the first line is a header with the names of the columns."""
     if len(rows) < 2:
         return False
     first, others = rows[0], rows[1:]

@@ -17,18 +17,19 @@ __all__ = ["AttentionNetwork", "GPSNetwork", "make_network"]
 
 
 class NodeGATConv(GATConv):
-    """GATConv with dropout of the values, for destinations that are the first of the sources.
+    """GATConv that also applies dropout to the projected features.
 
-    The paper describes dropout of the input features and of the edge weights; the code of its
-    authors drops entries of the projected features, too, after scoring them.
+    The GAT paper describes dropout of the input features and of the attention weights. Its authors'
+    code also drops entries of the projected features after the scores are computed. The
+    destinations of the edges must be the first of the sources.
     """
 
     def _project(self, x_src: Tensor, x_dst: Tensor) -> Any:
-        nodes: Any = super()._project(x_src, x_src)  # one product serves both ends
+        nodes: Any = super()._project(x_src, x_src)  # one product for sources and destinations
         return nodes._replace(query=nodes.query[: len(x_dst)], value_dst=nodes.value[: len(x_dst)])
 
     def attend(self, nodes: Any, *args: Any, **options: Any) -> Any:
-        """Attend along the edges; in training, drop entries of the values first."""
+        """Return the attention's result; in training, apply dropout to the values first."""
         if self.training:
             nodes = nodes._replace(value=dropout(nodes.value, self.dropout))
         return super().attend(nodes, *args, **options)
@@ -50,7 +51,7 @@ class AttentionNetwork(nn.Module):
     The last layer has one output per class, or number, and averages its heads.
 
     Args:
-        settings: model and sizes.
+        settings: settings that choose the convolution and its sizes.
         features: number of features.
         outputs: number of classes; 1 for numbers.
 
@@ -69,7 +70,8 @@ class AttentionNetwork(nn.Module):
         self.out = kind(widths[-1], outputs, settings.output_heads, concat=False, dropout=p)
         self.dropout = SparseDropout(p)
         for weight in self.layers[0].parameters():
-            if weight.dim() == 2:  # column-major, as the product with sparse features reads it
+            if weight.dim() == 2:
+                # Sparse features multiply the weight's columns, so each is stored contiguously.
                 weight.data = weight.data.t().contiguous().t()
 
     @property
@@ -78,12 +80,12 @@ class AttentionNetwork(nn.Module):
         return [*self.hidden, self.out]
 
     def forward(self, inputs: FieldInput) -> Tensor:
-        """Compute the outputs of the nodes of the field: [k, outputs]."""
+        """Return the outputs [k, outputs] of the k nodes whose receptive field is the input."""
         graph, rows = inputs.field.layers[-1]
         return self.out(self.dropout(self.embed(inputs)), graph)[:rows]
 
     def embed(self, inputs: FieldInput) -> Tensor:
-        """Compute the inputs of the last layer: [m, width], or x if it is the only layer."""
+        """Return the inputs of the last layer, [m, width]; x if it is the only layer."""
         x = inputs.x
         for layer, (graph, rows) in zip(self.hidden, inputs.field.layers):
             x = F.elu(layer(self.dropout(x), graph)[:rows])
@@ -104,7 +106,7 @@ class GPSNetwork(nn.Module):
     """Layers of attention along the edges and among all nodes.
 
     Args:
-        settings: sizes.
+        settings: settings that choose the sizes.
         features: number of features.
         outputs: number of classes; 1 for numbers.
 
@@ -127,11 +129,11 @@ class GPSNetwork(nn.Module):
         self.out, self.dropout = nn.Linear(width, outputs), SparseDropout(p)
 
     def forward(self, inputs: FieldInput) -> Tensor:
-        """Compute the outputs of all nodes: [n, outputs]."""
+        """Return the outputs of all nodes, [n, outputs]."""
         return self.out(self.embed(inputs))
 
     def embed(self, inputs: FieldInput) -> Tensor:
-        """Compute the inputs of the output layer: [n, width]."""
+        """Return the inputs of the output layer, [n, width]."""
         x = self.read(self.dropout(inputs.x))
         for layer, (graph, _) in zip(self.layers, inputs.field.layers):
             x = layer(x, graph)
@@ -152,7 +154,7 @@ class GPSNetwork(nn.Module):
 def make_network(
     settings: NodeSettings, features: int, outputs: int
 ) -> AttentionNetwork | GPSNetwork:
-    """Create a network with weights from the seed of the settings, apart from the caller's."""
+    """Return a network with weights drawn by ``settings.seed``; torch's generator is unchanged."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         kind = GPSNetwork if settings.model == "gps" else AttentionNetwork

@@ -1,4 +1,4 @@
-"""Read columns of numbers in texts, with decimal commas and thousands separators."""
+"""Convert texts to numbers, also with decimal commas and thousands separators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gattn.nodes.values import as_texts
 __all__ = ["describe_patterns", "looks_numeric", "with_numbers"]
 
 OPTIONS = ("thousands", "decimal", "comma", "point")
-"""Patterns of numbers that an option of the commands reads."""
+"""Kinds of number patterns for which the commands have an option."""
 SAMPLE = 500
 POINTED = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 
@@ -31,12 +31,13 @@ POINTED = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 def with_numbers(
     graph: AttributedGraph, style: NumberFormat | None = None, *, commas: bool = False
 ) -> AttributedGraph:
-    """Convert the columns in which every text is a number.
+    """Return the graph with the columns of texts that are all numbers converted to numbers.
 
     Args:
         graph: the graph.
-        style: format of the numbers; None for numbers with a point, which are left as they are.
-        commas: convert columns of decimal commas without a style, as in tables with semicolons.
+        style: format of the numbers; None to leave numbers with a decimal point as texts.
+        commas: True to convert columns of decimal commas if ``style`` is None, as for a table that
+            is separated by semicolons.
 
     Returns:
         The graph, with a note for each column that was converted.
@@ -110,15 +111,16 @@ def looks_numeric(texts: Sequence[str]) -> bool:
 
 
 def describe_patterns(patterns: Iterable[Pattern], where: Where, remedy: str = "") -> str:
-    """Describe the patterns of cells that are not numbers, and how to read them.
+    """Return a description of the cells that are not numbers, and of the option that reads them.
 
     Args:
         patterns: patterns of the cells.
         where: describes the position of a node.
-        remedy: advice on cells that no option reads; empty for no advice.
+        remedy: advice on cells for which there is no option; empty for no advice.
 
     Returns:
-        The patterns with the option that reads each, and the remedy if a pattern has no option.
+        For each pattern an example and the option that reads it; at the end the remedy, if a
+        pattern has no option.
 
     >>> describe_patterns(read_numbers(["1", "0,5"]).patterns, "at node {}".format, "write numbers")
     "1 cell looks like a number with a decimal comma, as '0,5' at node 1 \
@@ -140,7 +142,7 @@ def _option(name: str, value: str) -> str:
 
 
 def _with_comma(column: NumberColumn) -> NumberFormat | None:
-    """Return the format with a decimal comma that reads a column, or None."""
+    """Return the number format with a decimal comma that reads a column; None if there is none."""
     ways = [dict(way) for pattern in column.patterns for way in pattern.settings]
     for way in ways:
         if way.get("decimal") == ",":
@@ -149,7 +151,7 @@ def _with_comma(column: NumberColumn) -> NumberFormat | None:
 
 
 def _words(style: NumberFormat) -> str:
-    """Describe the signs of a format by options and arguments."""
+    """Return the options and arguments that set the decimal sign and separator of a format."""
     signs = [("decimal", style.decimal)] * (style.decimal != "." or not style.thousands)
     signs += [("thousands", style.thousands)] * bool(style.thousands)
     return " ".join(_option(*sign) for sign in signs)

@@ -1,4 +1,4 @@
-"""A network with the encoder of its features: training, prediction, saving and loading."""
+"""Model of nodes: a network and the encoder of its features, with training and prediction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gattn.training.types import EpochRecord, History
 __all__ = ["NodePredictor", "NodeProblem", "graph_elements"]
 
 GPS_NODES = 20_000
-"""Most nodes of a graph for GPS, whose attention among all nodes is quadratic."""
+"""Maximum number of nodes for GPS, whose attention needs time for the square of this number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class NodeProblem:
     Attributes:
         graph: the nodes and edges.
         x: [n, d] features, dense or ``torch.sparse_csr``.
-        y: [n] float64, classes from 0 or numbers, NaN where unknown.
+        y: [n] float64, numbers of classes from 0 or numbers to predict; NaN for missing labels.
         outputs: number of classes; 1 for numbers.
         train: [k] int64 nodes to train on.
         val: [k] int64 nodes that choose the epoch.
@@ -74,7 +74,7 @@ class NodePredictor:
     def __init__(
         self, settings: NodeSettings, task: NodeTask, encoder: FeatureEncoder, outputs: int
     ) -> None:
-        """Initialise the weights."""
+        """Create the model with initial weights, before training."""
         self.task: NodeTask = task
         self.settings, self.encoder = settings, encoder
         self.outputs = outputs
@@ -102,7 +102,7 @@ class NodePredictor:
             settings: settings of each model, which differ in their seeds only.
             on_epoch: called after every epoch.
             threads: number of threads inside an operator; 0 to choose it by the size of the
-                network. The former number is restored.
+                network. The previous number of threads is restored at the end.
 
         Returns:
             The trained models.
@@ -141,9 +141,9 @@ class NodePredictor:
         return predictors
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[FieldInput]:
-        """Receptive field of the nodes, with their labels."""
+        """Return the training input for some nodes: their receptive field and their labels."""
         edges, n, layers = problem.graph.edge_index, len(problem.graph), self.settings.layers
-        if self.settings.model == "gps":  # every node attends to every other
+        if self.settings.model == "gps":  # gps attends among all nodes, so it reads the whole graph
             target = torch.full((n, 1), torch.nan, dtype=torch.float32)
             target[nodes, 0] = y[nodes].float()
             return FullBatch(FieldInput(problem.x, whole_graph(edges, n, layers)), target)
@@ -158,14 +158,14 @@ class NodePredictor:
 
     @torch.no_grad()
     def predict(self, graph: AttributedGraph) -> Tensor:
-        """Predict probabilities [n, classes], or numbers [n, 1] in the labels' unit: float64."""
+        """Return probabilities [n, classes], or numbers [n, 1] in the labels' unit: float64."""
         with limited_threads(graph_elements(graph, self.settings), self.threads):
             out = self.network(self._whole(graph)).double()
             return out.softmax(1) if self.task == "classification" else out * self.std + self.mean
 
     @torch.no_grad()
     def embed(self, graph: AttributedGraph) -> Tensor:
-        """Embed every node by the inputs of the last layer: [n, width] float32."""
+        """Return the inputs of the last layer for every node, [n, width] float32."""
         with limited_threads(graph_elements(graph, self.settings), self.threads):
             embedding = self.network.embed(self._whole(graph))
             return embedding if embedding.layout == torch.strided else embedding.to_dense()
@@ -177,17 +177,18 @@ class NodePredictor:
 
     def _whole(self, graph: AttributedGraph) -> FieldInput:
         _check_size(self.settings, len(graph))
-        if self._read is None or self._read[0] is not graph:  # encoding texts is slow
+        # Encoding texts is slow, so the features of the last graph are stored.
+        if self._read is None or self._read[0] is not graph:
             self._read = graph, self.encoder.features(graph)
         field = whole_graph(graph.edge_index, len(graph), self.settings.layers)
         return FieldInput(self._read[1], field)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the last graph, which the other process has."""
+        """Return the state for pickling, without the last graph: the other process has it."""
         return {**self.__dict__, "_read": None}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors and the state for :meth:`from_state`, as JSON takes it."""
+        """Return tensors, and values that JSON can store, for :meth:`from_state`."""
         return dict(self.network.state_dict()), {
             "settings": to_table(self.settings), "task": self.task, "outputs": self.outputs,
             "encoder": self.encoder.state(), "mean": self.mean, "std": self.std,
@@ -195,7 +196,7 @@ class NodePredictor:
 
     @classmethod
     def from_state(cls, tensors: dict[str, Tensor], state: Mapping[str, Any]) -> NodePredictor:
-        """Restore a model from its :meth:`state`.
+        """Restore a model from the result of :meth:`state`.
 
         Raises:
             KeyError: an entry of the state is missing.
@@ -229,10 +230,10 @@ def _check_size(settings: NodeSettings, nodes: int) -> None:
 
 
 def _class_loss(output: Tensor, target: Tensor) -> Tensor:
-    """Cross-entropy of each node: [k, 1]."""
+    """Return the cross-entropy of each node, [k, 1]."""
     return F.cross_entropy(output, target[:, 0].long(), reduction="none")[:, None]
 
 
 def _is_right(output: Tensor, target: Tensor) -> Tensor:
-    """Accuracy of each node, 1 or 0: [k, 1]."""
+    """Return 1 for each node whose class is predicted correctly and 0 for the others: [k, 1]."""
     return (output.argmax(1, keepdim=True) == target).float()

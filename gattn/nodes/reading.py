@@ -1,4 +1,4 @@
-"""Conversion of networkx graphs, PyG's ``Data`` and tables of edges and nodes."""
+"""Convert networkx graphs, PyG's ``Data``, and tables of edges and nodes to one form."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedG
     Args:
         graph: a networkx graph, PyG's ``Data``, a table of edges, or a pair of tables (edges,
             nodes).
-        directed: whether messages follow the edges' direction alone. None has them go both ways,
-            as the citation networks of the papers do, and says so where the graph is directed;
-            but the edges of ``Data`` are taken as they are, as PyG's layers take them.
+        directed: True if messages follow the direction of edges only, False if they go both ways.
+            None means both ways, as in the citation networks of the papers, with a note if the
+            graph is directed. For ``Data``, None means that the edges are used unchanged, as by
+            PyG's layers.
 
     Returns:
-        The graph, checked.
+        The graph, after its edges and names were checked.
 
     Raises:
-        TypeError: something else.
-        GraphError: it has no nodes, doubled names, or no columns of edges.
+        TypeError: ``graph`` has another type.
+        GraphError: the graph has no nodes, two nodes with the same name, or no columns of edges.
     """
     if isinstance(graph, AttributedGraph):
         return graph
@@ -67,15 +68,15 @@ def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedG
 
 
 def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> AttributedGraph:
-    """Read a networkx graph: the attributes of its nodes become columns.
+    """Read a networkx graph, whose node attributes become columns.
 
     Args:
-        graph: of any kind; attributes of edges are not read.
+        graph: a networkx graph of any class; attributes of edges are not read.
         directed: see :func:`read_graph`.
 
     Returns:
-        The graph, its nodes in the order of ``graph.nodes``. An attribute that holds as many
-        numbers for every node becomes as many columns, ``x.0``, ``x.1``, ...
+        The graph, with its nodes in the order of ``graph.nodes``. An attribute that is a list of k
+        numbers for every node becomes k columns, ``x.0``, ``x.1``, ...
     """
     names = list(graph.nodes)
     table = pd.DataFrame(
@@ -86,7 +87,8 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
     table, notes, unreadable = flat_table(table, names)
     edge_attributes = (attributes for *_, attributes in graph.edges(data=True))
     unused = dict.fromkeys(name for attributes in edge_attributes for name in attributes)
-    notes = [*not_read(name for name in unused if name != "id"), *notes]  # GEXF numbers edges
+    # GEXF numbers the edges in an attribute "id", which is not worth a note.
+    notes = [*not_read(name for name in unused if name != "id"), *notes]
     if graph.is_directed() and directed is None:
         notes = [BOTH_WAYS, *notes]
     elif directed and not graph.is_directed():
@@ -99,19 +101,20 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
 
 
 def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
-    """Read PyG's ``Data``: ``x``, ``edge_index``, and ``y`` and the masks as columns.
+    """Read PyG's ``Data``; ``y`` and the masks become columns.
 
     Args:
-        data: homogeneous, with ``edge_index`` and either ``x`` or a number of nodes. ``y`` and the
-            masks may be tensors, arrays or lists.
+        data: a homogeneous graph with ``edge_index`` and either ``x`` or a number of nodes. ``y``
+            and the masks may be tensors, arrays or lists.
         directed: False to add the opposite of every edge.
 
     Returns:
-        The graph, its nodes named 0, 1, ... A ``y`` or a mask of another shape than [n] or [n, 1]
-        is an error only where it is needed.
+        The graph, with nodes named 0, 1, ... If ``y`` or a mask has another shape than [n] or
+        [n, 1], an error is raised only when it is used.
 
     Raises:
-        GraphError: no ``edge_index`` or number of nodes, or an ``x`` that is no finite [n, d].
+        GraphError: ``data`` has no ``edge_index`` or number of nodes, or ``x`` is not [n, d] of
+            finite numbers.
     """
     nodes = data.num_nodes
     if nodes is None or data.edge_index is None:

@@ -33,34 +33,34 @@ PARTS = {
     "val": ("val_mask", "valid_mask", "validation_mask"),
     "test": ("test_mask",),
 }
-"""Names of the mask of each part, of which the first one that the nodes have is used."""
+"""Names of the mask of each part; the first name that is an attribute of the nodes is used."""
 MASKS = tuple(name for names in PARTS.values() for name in names)
 MASK_TITLE = re.compile(
     r"((is|in|mask)[ _.-]?)?(?P<part>train(ing)?|val(id(ation)?)?|dev|test(ing)?)"
     r"([ _.-]?(mask|set|part|split|flag))?",
     re.IGNORECASE,
 )
-"""Name of a column of true and false that may be a mask."""
+"""Pattern of the name of a column that may be a mask if its values are true and false."""
 PART_TITLES = (
     *("split", "splits", "part", "parts", "partition", "fold", "set", "subset", "data_split"),
     *("dataset", "phase", "role"),
 )
-"""Names of columns that may hold the part of each node, and other words."""
+"""Names of columns that may hold the part of a node, even if they hold other words, too."""
 VALIDATION = 0.2
-"""Share of the training part that becomes the validation part where none is given."""
-TRAIN, VAL = 20, 30  # nodes of a class
+"""Share of the training part that becomes the validation part if a split has no validation part."""
+TRAIN, VAL = 20, 30  # number of nodes per class in the training and the validation part
 SHOWN = 10
-"""Most classes that a message names."""
+"""Maximum number of classes that a message lists."""
 LACKING = {
     "train": ("training", "the model does not learn to predict {it}"),
     "val": ("validation", "the choice of the epoch does not depend on {it}"),
     "test": ("test", "the scores of the test part say nothing about {it}"),
 }
-"""Title of each part, and the effect of a class that is missing in it."""
+"""Title of each part, and the effect if a class has no node in it."""
 
 
 def mask_columns(graph: AttributedGraph) -> dict[str, str]:
-    """Name of the mask of each part, without the parts that have no mask.
+    """Return the attribute that is the mask of each part; parts without a mask are left out.
 
     >>> import pandas as pd
     >>> from gattn.nodes.reading import read_graph
@@ -75,14 +75,14 @@ def mask_columns(graph: AttributedGraph) -> dict[str, str]:
 
 
 def split_column_notes(graph: AttributedGraph) -> dict[Hashable, str]:
-    """Describe the columns, other than masks, that hold the parts of nodes, and how to use them.
+    """Return notes on columns, other than masks, that seem to hold the part of each node.
 
-    Such a column holds words for at least two parts and nothing else, or is called ``split`` or the
-    like and holds one such word; or it is called ``train``, ``is_test`` or the like, and holds true
-    and false.
+    There are three kinds of such columns: one that holds only names of parts, of at least two; one
+    with a name like ``split`` that holds the name of a part; and one with a name like ``train`` or
+    ``is_test`` that holds true and false.
 
     Returns:
-        A sentence for each such column, by its name.
+        A note for each such column, with the ways to use the column, by its name.
 
     >>> import pandas as pd
     >>> from gattn.nodes.reading import read_graph
@@ -137,26 +137,26 @@ def masked_split(
 ) -> tuple[Split, list[str]]:
     """Read the split from the masks of the graph, and fill in the parts without a mask.
 
-    A mask holds true and false, also as texts or 1 and 0; a node with an empty cell is in no part.
-    Without a validation mask, validation is drawn from the training mask. Without a training mask,
-    the labelled nodes outside of the other masks are trained on. Without a test mask, the labelled
-    nodes outside of the other masks are the test part, if there is a training mask. A mask of
-    validation or test that marks no node counts as none.
+    A mask holds true and false, also as texts or as 1 and 0; an empty cell counts as false. If
+    there is no validation mask, the validation part is drawn from the training mask. If there is no
+    training mask, the training part is all labelled nodes outside the other masks. If there is a
+    training mask but no test mask, the test part is all labelled nodes outside the other masks. A
+    validation or test mask without a true value is ignored.
 
     Args:
         graph: a graph with at least one mask.
-        y: [n] labels, NaN where unknown. Masks may mark nodes without a label, which are neither
-            trained on nor evaluated.
-        seed: seed of a validation part that is drawn.
-        fraction: share of the training part to draw for validation where it has no mask.
-        by_class: draw from each class separately.
+        y: [n] labels, NaN for nodes without a label. Such nodes are neither trained on nor
+            evaluated, even if a mask marks them.
+        seed: seed with which a validation part is drawn.
+        fraction: share of the training part that is drawn if there is no validation mask.
+        by_class: True to draw from each class separately.
 
     Returns:
-        The split, and notes on the decisions, a sentence each.
+        The split, and sentences about the decisions that were made.
 
     Raises:
-        GraphError: there is no mask, one holds something else, two masks share a node, or a mask
-            marks no node with a label.
+        GraphError: there is no mask, a mask holds other values, two masks share a node, or a mask
+            marks only nodes without a label.
     """
     columns = mask_columns(graph)
     if not columns:
@@ -198,7 +198,7 @@ def _complete(
     by_class: bool,
     protocol: str,
 ) -> tuple[Split, list[str]]:
-    """Complete a split of masks [n] bool, of which some may be missing: see masked_split."""
+    """Return the split of masks [n] bool, and fill in missing parts as :func:`masked_split`."""
     labelled, notes = y.isfinite(), []
     for part, mask in marks.items():
         total, without = int(mask.sum()), int((mask & ~labelled).sum())
@@ -257,7 +257,7 @@ def _complete(
 
 
 def _marked(marks: Mapping[str, Tensor], part: str) -> Tensor | None:
-    """Mask [n] of a part; None if it marks no node."""
+    """Return the mask [n] of a part; None if there is none or if it marks no node."""
     mask = marks.get(part)
     return None if mask is None or not mask.any() else mask
 
@@ -270,7 +270,7 @@ TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0"
 
 
 def _mask(graph: AttributedGraph, name: str) -> Tensor:
-    """Read an attribute of true and false as a mask [n] bool."""
+    """Return an attribute that holds true and false as a mask [n] bool."""
     words = [text.strip().lower() for text in as_texts(graph.column(name), gaps=True)]
     for row, word in enumerate(words):
         if word and word not in TRUTH:
@@ -289,21 +289,23 @@ def column_split(
     *,
     by_class: bool,
 ) -> tuple[Split, list[str]]:
-    """Read the split from a column of train, val and test; a node with an empty cell is in no part.
+    """Read the split from a column that holds train, val, test or an empty cell for each node.
+
+    A node with an empty cell is in no part.
 
     Args:
         graph: the graph.
-        column: the column.
-        y: as in :func:`masked_split`, like the arguments that follow.
-        seed: seed of a validation part that is drawn.
-        fraction: share of the training part to draw for validation where the column has none.
-        by_class: draw from each class separately.
+        column: name of the column.
+        y: [n] labels, NaN for nodes without a label.
+        seed: seed with which a validation part is drawn.
+        fraction: share of the training part that is drawn if the column names no validation part.
+        by_class: True to draw from each class separately.
 
     Returns:
-        The split, and notes on the decisions, a sentence each.
+        The split, and sentences about the decisions that were made.
 
     Raises:
-        GraphError: no such attribute, another name, or a part without a label.
+        GraphError: the column does not exist or holds another word, or a part has no labelled node.
     """
     names = [text.strip().lower() for text in as_texts(graph.column(column), gaps=True)]
     for row, name in enumerate(names):
@@ -321,10 +323,11 @@ def column_split(
 def per_class_split(y: Tensor, seed: int) -> Split:
     """Draw 20 nodes of each class for training, 30 for validation, and the others for testing.
 
-    Two fifths and three tenths of a class of fewer than 50 nodes are drawn.
+    From a class of fewer than 50 nodes, two fifths are drawn for training and three tenths for
+    validation.
 
     Args:
-        y: [n] classes from 0, NaN where unknown.
+        y: [n] numbers of classes from 0, NaN for nodes without a label.
         seed: seed of the draw.
 
     Returns:
@@ -348,10 +351,10 @@ def random_node_split(
     """Draw a random split of the labelled nodes.
 
     Args:
-        y: [n] labels, NaN where unknown.
+        y: [n] labels, NaN for nodes without a label.
         seed: seed of the draw.
         fractions: shares of the training, validation and test part, which add up to 1.
-        by_class: draw from each class separately, so that each part has its share of it.
+        by_class: True to draw these shares from each class separately.
 
     Returns:
         The split.
@@ -370,20 +373,19 @@ def random_node_split(
 
 
 def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[str]:
-    """Name the classes that are missing in a part of a split.
+    """Return notes on classes that have no node in a part of a split.
 
     Args:
-        y: [n] classes from 0, NaN where unknown.
-        split: the parts, drawn or read.
+        y: [n] numbers of classes from 0, NaN for nodes without a label.
+        split: the training, validation and test part.
         classes: the name of each class.
 
     Returns:
-        A sentence for each part that has labelled nodes and in which a class of the data is
-        missing.
+        A sentence for each part that has labelled nodes, but none of some class.
 
     Raises:
-        GraphError: the labelled nodes of the training part are of one class, and the data hold
-            several.
+        GraphError: the data have several classes, but all labelled nodes of the training part are
+            of one class.
 
     >>> y, (train, val) = torch.tensor([0.0, 0, 1, 1, 2]), torch.arange(5).split([4, 1])
     >>> split = Split(train, val, torch.tensor([], dtype=torch.int64), "public")
@@ -417,11 +419,11 @@ not learn to predict it."
 
 
 def check_numbers(y: Tensor, split: Split) -> None:
-    """Check that labels that are numbers differ in the training part.
+    """Raise an error if all labels of the training part are the same number.
 
     Args:
-        y: [n] numbers, NaN where unknown.
-        split: the parts, drawn or read.
+        y: [n] numbers, NaN for nodes without a label.
+        split: the training, validation and test part.
 
     Raises:
         GraphError: the labelled nodes of the training part all have the same number.
@@ -436,12 +438,12 @@ def check_numbers(y: Tensor, split: Split) -> None:
 
 
 def _class_counts(y: Tensor, classes: int) -> Tensor:
-    """The number of labelled nodes of each class: [c] int64."""
+    """Return the number of labelled nodes of each class, [c] int64."""
     return torch.bincount(y[y.isfinite()].long(), minlength=classes)
 
 
 def _named_classes(classes: Sequence[object], counts: Tensor, which: Tensor) -> str:
-    """Name classes, with the number of labelled nodes of each in the data."""
+    """Return the names of classes for a message, each with its number of labelled nodes."""
     places = which.nonzero().flatten().tolist()
     shown = ", ".join(f"{classes[i]!r} ({int(counts[i]):,})" for i in places[:SHOWN])
     if len(places) == 1:

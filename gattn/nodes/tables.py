@@ -1,4 +1,4 @@
-"""Tables of edges and nodes: which columns name the ends of edges and the nodes."""
+"""Read tables of edges and nodes, and find the columns that name nodes."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ DESTINATIONS = (
 )
 IDS = ("id", "node", "node_id", "name", "paper", "paper_id")
 UNNAMED = re.compile(r"(unnamed: \d+(\.\d+)?(_level_\d+)?)?", re.IGNORECASE)
-"""The name of a column of row numbers: pandas and R write it empty, pandas reads it so."""
+"""Pattern of the name of a column of row numbers. pandas and R write such a column without a name,
+and pandas reads it as ``Unnamed: 0``."""
 RESET = ("index", "level_0")
-"""The name of a column of row numbers after ``reset_index`` of pandas."""
+"""Names that ``reset_index`` of pandas gives to a column of row numbers."""
 EXAMPLES = 3
 
 
@@ -49,30 +50,34 @@ def from_tables(
     node_lines: Sequence[int] = (),
     notes: Sequence[str] = (),
 ) -> AttributedGraph:
-    """Read a table of edges and, where there is one, a table of nodes.
+    """Read a table of edges and, optionally, a table of nodes.
 
-    The ends of an edge are the columns ``source`` and ``target`` (or ``src`` and ``dst``, ``from``
-    and ``to``), else the first two. The name of a node is the column ``id`` (or ``node``,
-    ``name``), else the table's index where that has a name, else the first column. A column of row
-    numbers, as ``to_csv`` of pandas writes first, is neither: one without a name (or ``Unnamed:
-    0``) of different whole numbers, or one called ``index`` or ``level_0`` that counts 0, 1, 2, ...
-    It names the nodes only where it names more of the edges' ends than the column beside it. Edges
-    to nodes that the table does not have are left out.
+    The ends of an edge are in the columns ``source`` and ``target`` (or ``src`` and ``dst``,
+    ``from`` and ``to``), else in the first two columns. The name of a node is in the column ``id``
+    (or ``node``, ``name``), else in the table's index if the index has a name, else in the first
+    column.
+
+    A column of row numbers, which ``to_csv`` of pandas writes first, is skipped: a column of
+    different whole numbers without a name (or called ``Unnamed: 0``), or a column called ``index``
+    or ``level_0`` that counts 0, 1, 2, ... It is used as the names of the nodes only if it
+    contains more of the names that the edges use than the next column does.
+
+    Edges to nodes that are not in the table of nodes are left out.
 
     Args:
-        edges: a row an edge.
-        nodes: a row a node, in order; without it the nodes are those of the edges.
-        directed: whether messages follow the edges' direction alone.
-        lines: of the edges in their file.
-        node_lines: of the nodes in their file; empty where there are no lines.
-        notes: what was decided before.
+        edges: table with a row for each edge.
+        nodes: table with a row for each node, in order; None if the nodes are the ends of edges.
+        directed: True if messages follow the direction of edges only.
+        lines: lines of the edges in their file.
+        node_lines: lines of the nodes in their file; empty if they were not read from a file.
+        notes: sentences about decisions that were already made.
 
     Returns:
         The graph.
 
     Raises:
-        GraphError: fewer than two columns of edges, a header that is an edge, a name that is
-            missing or doubled, or no edge that joins two nodes of the table.
+        GraphError: the table of edges has fewer than two columns, its header is an edge, the name
+            of a node is missing or occurs twice, or no edge joins two nodes of the table.
     """
     ends, decisions = _ends(edges)
     way = "follow them" if directed else "go both ways"
@@ -106,13 +111,13 @@ def from_tables(
 
 
 def not_read(attributes: Iterable[Hashable]) -> list[str]:
-    """A note on what edges hold, where they hold something."""
+    """Return a note that these attributes of edges are not read; an empty list without any."""
     names = ", ".join(map(repr, attributes))
     return [f"Not read of the edges: {names}."] if names else []
 
 
 def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The two columns of the ends, and what was decided."""
+    """Return the columns of the sources and destinations, and notes on the decisions."""
     if edges.shape[1] < 2:
         raise GraphError(f"a table of edges needs two columns; got {list(edges.columns)}")
     places = range(edges.shape[1])
@@ -120,7 +125,7 @@ def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     left = [i for i in places if not is_index[i]]
     if len(left) < 2:
         left, is_index = list(places), [False] * edges.shape[1]
-    last = _place(edges, left, DESTINATIONS, None)  # where only this one has a usual name
+    last = _place(edges, left, DESTINATIONS, None)  # it may be the only column with a usual name
     first = _place(edges, left, SOURCES, next(i for i in left if i != last))
     others = [i for i in left if i != first]
     second = _place(edges, others, DESTINATIONS, others[0])
@@ -139,7 +144,7 @@ def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -> None:
-    """Raise where the header of a table of edges is an edge."""
+    """Raise an error if the first line of a table of edges seems to be an edge, not a header."""
     usual = {*SOURCES, *DESTINATIONS} & {str(end).strip().lower() for end in (first, second)}
     if usual:
         return
@@ -161,9 +166,9 @@ class _Names:
     """A column that may name the nodes.
 
     Attributes:
-        title: the column, in words.
-        place: its position in the table; None for the index of a data frame.
-        values: n names.
+        title: description of the column for messages.
+        place: position of the column in the table; None for the index of a data frame.
+        values: the n values of the column, as names.
     """
 
     title: str
@@ -171,7 +176,10 @@ class _Names:
     values: pd.Series
 
     def share(self, ends: NDArray) -> int:
-        """Count the names in the edges that the column holds; 0 if it cannot name nodes."""
+        """Return the number of names in ``ends`` that are in the column.
+
+        It is 0 if the column has missing or repeated values, and so cannot name nodes.
+        """
         if self.values.isna().any() or self.values.duplicated().any():
             return 0
         return int(np.isin(ends.astype(str), self.values.to_numpy(str)).sum())
@@ -180,7 +188,7 @@ class _Names:
 def _named_nodes(
     nodes: pd.DataFrame, ends: NDArray, lines: Sequence[int]
 ) -> tuple[list[Hashable], pd.DataFrame, list[str], dict[Hashable, str]]:
-    """The names of nodes, their other attributes, what was decided, and unreadable attributes."""
+    """Return the nodes' names, their other attributes, notes, and unreadable attributes."""
     if nodes.index.name is not None and nodes.index.name not in nodes.columns:
         nodes = nodes.reset_index()
     if not nodes.shape[1]:
@@ -230,7 +238,10 @@ def _check_names(
 def _choose_names(
     nodes: pd.DataFrame, others: Sequence[int], numbering: Sequence[int], ends: NDArray
 ) -> tuple[int | None, list[str]]:
-    """The column that names the nodes where none is called so, None for the data frame's index."""
+    """Return the position of the column that names the nodes, if no column is called ``id``.
+
+    It is None for the index of the data frame. The second result is a note on the choice.
+    """
     columns = list(nodes.columns)
     if not others:
         return numbering[0], [f"Nodes are named by column {columns[numbering[0]]!r}."]
@@ -240,7 +251,9 @@ def _choose_names(
     ] or [_Names("the index of the table", None, _as_names(nodes.index.to_series()))]
     count = usual.share(ends)
     best = max(rows, key=lambda row: row.share(ends))
-    least = len(ends) if best.place is None else count + 1  # a file has no index beside its columns
+    # The index of a table that was read from a file only counts the rows. So an index names the
+    # nodes only if it contains all names that the edges use.
+    least = len(ends) if best.place is None else count + 1
     if best.share(ends) < max(least, count + 1):
         return usual.place, [f"Nodes are named by {usual.title}."]
     return best.place, [
@@ -250,7 +263,7 @@ def _choose_names(
 
 
 def _counts_rows(name: Hashable, column: pd.Series) -> bool:
-    """Whether a column numbers the rows of its table: see :func:`from_tables`."""
+    """Return True if a column holds the row numbers of its table; see :func:`from_tables`."""
     title = "" if name is None else str(name).strip()
     is_unnamed, is_reset = bool(UNNAMED.fullmatch(title)), title.lower() in RESET
     if not (is_unnamed or is_reset) or not len(column):
@@ -264,7 +277,7 @@ def _counts_rows(name: Hashable, column: pd.Series) -> bool:
 
 
 def _is_moved_index(name: Hashable, column: pd.Series) -> bool:
-    """Whether a column holds row numbers in another order, as after sorting and reset_index."""
+    """Return True if a column holds row numbers in any order, as after sorting a table."""
     if str(name).strip().lower() not in RESET or not len(column):
         return False
     numbers = as_numbers(column)
@@ -273,14 +286,14 @@ def _is_moved_index(name: Hashable, column: pd.Series) -> bool:
 
 
 def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
-    """Say which attributes hold row numbers: they are called ``index`` or ``level_0``.
+    """Return notes on attributes that hold row numbers, called ``index`` or ``level_0``.
 
     Args:
         graph: the graph.
 
     Returns:
-        A sentence for each attribute of different whole numbers from 0 on, by its name; empty where
-        there is none.
+        By the name of the attribute, a sentence for each one whose values are different whole
+        numbers from 0 on.
     """
     return {
         name: f"Column {name!r} of the nodes holds a different whole number for every node, as "
@@ -292,7 +305,7 @@ def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
 
 
 def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
-    """A note on edges that were left out."""
+    """Return a note on the number of edges that were left out, with the first as an example."""
     why = "whose ends are not in the table of nodes" if absent else "which do not name two nodes"
     note = (
         f"{len(left_out):,} edge{'s' * (len(left_out) > 1)} left out of {edges:,}, {why}; the "
@@ -302,9 +315,10 @@ def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
 
 
 def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> str:
-    """A hint at the same names written differently, or at a column with most of the absent names.
+    """Return a hint why the edges use names that are not in the table of nodes.
 
-    A column with an empty cell or with equal cells cannot name the nodes.
+    Either the names are written differently, or another column holds most of the absent names. A
+    column with an empty cell or with equal cells cannot name the nodes.
     """
     if alike := _alike(ends, names):
         return alike
@@ -322,7 +336,7 @@ def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> st
 
 
 def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
-    """A sentence on names that the edges and the table of nodes write differently; else empty."""
+    """Return a sentence on names that edges and nodes write differently; "" if there are none."""
     node_names = set(names)
     absent = [str(end) for end in ends.tolist() if end not in node_names]
     for form, reason in (
@@ -343,7 +357,7 @@ def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
 
 
 def _number_form(name: str) -> str:
-    """One text for all ways to write a finite number; empty for a name that is no number."""
+    """Return the same text for every way to write a finite number; "" for other names."""
     try:
         number = Decimal(name)
     except InvalidOperation:
@@ -358,7 +372,7 @@ def _number_form(name: str) -> str:
 
 
 def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
-    """A sentence on the names that edges use and the table of nodes does not have."""
+    """Return a sentence on names that edges use but that are not in the table of nodes."""
     node_names = set(names)
     strange = [name for name in ends.tolist() if name not in node_names]
     if not strange:
@@ -374,7 +388,10 @@ def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
 def _place(
     table: pd.DataFrame, places: Sequence[int], usual: Sequence[str], otherwise: int | None
 ) -> int:
-    """The position of the column that has one of some names, among some positions."""
+    """Return the position, among ``places``, of the first column with a name of ``usual``.
+
+    If there is no such column, return ``otherwise``.
+    """
     lower = {str(table.columns[i]).strip().lower(): i for i in reversed(places)}
     return next((lower[name] for name in usual if name in lower), otherwise)  # pyright: ignore[reportReturnType]
 
@@ -388,7 +405,7 @@ def _is_number(text: str) -> bool:
 
 
 def _as_names(column: pd.Series) -> pd.Series:
-    """Names as text, as two files have them alike: 7, 7.0 of a column with gaps, and "7"."""
+    """Return names as texts, so that those of two files can be compared: 7 and 7.0 become "7"."""
     column = column.reset_index(drop=True)
     if pd.api.types.is_float_dtype(column) and (column.dropna() % 1 == 0).all():
         column = column.astype("Int64")

@@ -1,4 +1,4 @@
-"""Values of attributes as arrays: numbers, texts, masks of missing values, and flattened lists.
+"""Convert values of attributes to numbers, texts, masks of missing values, and flat columns.
 
 An empty cell is missing: None, NaN, or a text of white space. Words such as ``NA``, ``NaN``,
 ``None`` and ``null``, in upper or lower case, are missing in a column whose other cells are
@@ -42,18 +42,18 @@ PLAIN = NumberFormat()
 
 
 def is_empty(values: pd.Series) -> NDArray[np.bool_]:
-    """Mask [n] of the values that are None, NaN, or a text of white space."""
+    """Return a mask [n] of the values that are None, NaN, or a text of white space."""
     blank = [isinstance(value, str) and not value.strip() for value in values.tolist()]
     return np.asarray(values.isna(), dtype=bool) | np.array(blank, dtype=bool)
 
 
 def is_missing(values: pd.Series, *, numbers: bool | None = None) -> NDArray[np.bool_]:
-    """Mask [n] of the missing values.
+    """Return a mask [n] of the missing values.
 
     Args:
         values: n values.
-        numbers: True if words such as ``NA`` are missing values, as in a column of numbers; None to
-            treat them so if all other values are numbers.
+        numbers: True if words such as ``NA`` are missing values, as in a column of numbers; False
+            if they are not; None if they are missing values when all other values are numbers.
 
     >>> is_missing(pd.Series(["1.5", "NA", ""])), is_missing(pd.Series(["none", "mild", ""]))
     (array([False,  True,  True]), array([False, False,  True]))
@@ -68,7 +68,7 @@ def is_missing(values: pd.Series, *, numbers: bool | None = None) -> NDArray[np.
 
 
 def gap_words(values: pd.Series) -> Counter[str]:
-    """Count the words that may stand for a missing value, such as ``NA``.
+    """Return the number of occurrences of each word, such as ``NA``, that may mean a missing value.
 
     >>> gap_words(pd.Series(["NA", "DE", "none", "NA"]))
     Counter({'NA': 2, 'none': 1})
@@ -120,7 +120,8 @@ def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.flo
         )
     converted = pd.Series(pd.to_numeric(values, errors="coerce"))
     numbers = np.array(converted.to_numpy(dtype=np.float64, na_value=np.nan))
-    numbers[np.asarray(values.isna(), dtype=bool)] = np.nan  # a missing date converts to a number
+    # pandas.to_numeric converts a missing date to a number.
+    numbers[np.asarray(values.isna(), dtype=bool)] = np.nan
     return numbers
 
 
@@ -133,7 +134,9 @@ def is_complex(values: pd.Series) -> bool:
 
 
 def time_words(values: pd.Series) -> str:
-    """Describe the dates, times and durations of a column, other than texts; empty for none.
+    """Return a description of the dates, times and durations of a column; empty if it has none.
+
+    Texts that look like dates are not counted.
 
     >>> time_words(pd.Series(pd.to_datetime(["2020-01-31", None])))
     "1 cell is a date or a time, as '2020-01-31'"
@@ -152,15 +155,15 @@ def time_words(values: pd.Series) -> str:
 
 
 def _as_text(value: object) -> str:
-    """Convert a value to text; a time stamp at midnight becomes its date, as in written tables."""
+    """Return a value as text; a time stamp at midnight becomes its date, as in CSV files."""
     text = str(value)
     return text.removesuffix(" 00:00:00") if isinstance(value, date) else text
 
 
 def _may_be_number(text: str) -> bool:
-    """Return True if a text begins like a number; other texts need no parsing."""
+    """Return True if a text begins like a number; parsing other texts would waste time."""
     start = text.lstrip()[:1]
-    return not start.isalpha() or start in "iI"  # infinity
+    return not start.isalpha() or start in "iI"  # "infinity" is a number
 
 
 def as_texts(values: pd.Series, *, gaps: bool = False) -> list[str]:
@@ -168,7 +171,7 @@ def as_texts(values: pd.Series, *, gaps: bool = False) -> list[str]:
 
     Args:
         values: n values.
-        gaps: treat words such as ``NA`` as missing values, as in masks.
+        gaps: True to treat words such as ``NA`` as missing values in a column of texts, too.
     """
     missing = is_missing(values, numbers=gaps or None)
     return ["" if gone else _as_text(value) for value, gone in zip(values.tolist(), missing)]
@@ -184,7 +187,7 @@ def _is_gap(value: object) -> bool:
 
 
 def shape_fault(name: str, shape: tuple[int, ...], nodes: int) -> str:
-    """Explain why an array does not hold one value per node; empty if it is [n] or [n, 1].
+    """Return an error message if an array is neither [n] nor [n, 1]; empty if it is.
 
     >>> shape_fault("train_mask", (3, 1), 5)
     'train_mask must have one value for each of 5 nodes; it is (3, 1)'
@@ -213,8 +216,8 @@ def flat_table(
         names: names of the n nodes; None to number them from 0.
 
     Returns:
-        The table; notes on the decisions, a sentence each; and the attributes that cannot be read,
-        with the reason: two columns of one name, lists of other values or of different lengths.
+        The table; sentences about decisions; and for each attribute that cannot be read the reason:
+        two columns have its name, or its lists have different lengths or other values.
 
     Example:
         >>> table = pd.DataFrame({"at": [[0, 1], None], "tags": [["old", "red"], []]})
@@ -242,7 +245,7 @@ def flat_table(
             except GraphError as error:
                 unreadable[name] = str(error)
     flat = pd.concat(parts, axis=1) if parts else pd.DataFrame(index=table.index)
-    again = flat.columns.duplicated(keep=False)  # "x.0" beside a list "x"
+    again = flat.columns.duplicated(keep=False)  # a column "x.0", and a list "x" that becomes "x.0"
     unreadable |= {name: _several(name) for name in flat.columns[again]}
     return flat.loc[:, ~again], notes, unreadable
 
@@ -257,13 +260,13 @@ def _is_texts(values: pd.Series) -> bool:
 
 
 def _joined(values: pd.Series) -> pd.Series:
-    """Join each list to a text; leave other values as they are."""
+    """Return the values with each list of texts joined to one text."""
     texts = [" ".join(map(str, value)) if isinstance(value, LISTS) else value for value in values]
     return pd.Series(texts, values.index, dtype=object, name=values.name)
 
 
 def _numbers(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
-    """Convert lists of numbers to a column per position; NaN where a node has no list."""
+    """Return lists of numbers as a column for each position; NaN for a node without a list."""
     lists = [
         None if gone else _list_of_numbers(value, values.name)
         for value, gone in zip(values, is_missing(values))

@@ -1,1 +1,1 @@
-"""The commands of molecules, one module each. Nothing is imported here."""
+"""The commands of ``gattn molecules``, one module each; this module imports none of them."""

@@ -42,9 +42,9 @@ def prediction_columns(estimator: MoleculeModel) -> list[str]:
 def prediction_cells(
     estimator: MoleculeModel, predicted: Prediction, coverage: float
 ) -> list[list[str]]:
-    """Write the cells of k predictions under :func:`prediction_columns`, with 6 digits or more.
+    """Return the cells of k predictions in the order of :func:`prediction_columns`.
 
-    A predicted number has enough digits to show four digits of its standard deviation.
+    A number has at least six digits, and enough digits to show four of its standard deviation.
     """
     mean, std, columns = predicted.mean, predicted.std, []
     if isinstance(estimator, RegressionModel):
@@ -72,8 +72,8 @@ def prediction_table(
     """Yield a header, then a row for each molecule: its origin, labels and prediction.
 
     Args:
-        estimator: the estimator that made the predictions.
-        source: the rows that the molecules came from.
+        estimator: the estimator that predicted the molecules.
+        source: the table from which the molecules were read.
         parts: molecules by the name of their part.
         predictions: predictions of each part.
         coverage: coverage of the intervals.
@@ -103,7 +103,7 @@ def _numbers(column: Tensor) -> list[str]:
 
 
 def _precise(column: Tensor, std: Tensor) -> list[str]:
-    """Write numbers with enough digits for their standard deviations."""
+    """Return numbers as texts with enough digits to show four of their standard deviations."""
     pairs = zip(column.tolist(), std.tolist())
     return [with_precision(value, error, digits=6, error_digits=4) for value, error in pairs]
 

@@ -32,7 +32,7 @@ SEARCH: dict[str, tuple[float, ...]] = {
     "dropout": (0.0, 0.3),
     "learning_rate": (3e-4, 3e-3),
 }
-"""Settings that ``tune`` searches: the widths to choose from, and the ranges of the others."""
+"""Settings that ``tune`` searches: all widths to try, and the ranges of the other settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +78,11 @@ class NumberSettings(Settings):
         return NumberFormat(*(getattr(self, f.name) for f in fields(NumberSettings)))
 
     def check(self) -> None:
-        """Check that the signs differ and that the unit is one."""
+        """Check that the decimal sign, the separator and the unit can be told apart in a number."""
         super().check()
         if self.thousands or self.decimal == "," or self.unit:
-            _ = self.style  # importing it takes long: it is checked only where it is needed
+            # The parser checks the signs. It is imported only if needed: the import is slow.
+            _ = self.style
 
 
 @document
@@ -154,7 +155,7 @@ class RunSettings(NumberSettings):
     model: MoleculeSettings = field(default_factory=MoleculeSettings)
 
     def check(self) -> None:
-        """Check the split, the targets and the start of a search."""
+        """Check the split, the targets, and the settings from which a search starts."""
         super().check()
         column = self.split.removeprefix("column:")
         is_file = column.lower().endswith(".json")
@@ -170,7 +171,7 @@ class RunSettings(NumberSettings):
             self._check_search()
 
     def _check_search(self) -> None:
-        """Check that a search can start from these settings."""
+        """Check that these settings are in the ranges that a search tries."""
         for name, values in SEARCH.items():
             value = getattr(self.model, name)
             if name == "width" and value not in values:
@@ -191,7 +192,7 @@ class RunSettings(NumberSettings):
 
 
 def override(config: str | Path | None, changes: Mapping[str, object]) -> RunSettings:
-    """Read the settings of a config file and replace those given on the command line.
+    """Return the settings of a config file, with the changes from the command line.
 
     Args:
         config: a file that :func:`gattn.training.settings.write_toml` wrote; None for the
@@ -202,7 +203,7 @@ def override(config: str | Path | None, changes: Mapping[str, object]) -> RunSet
         The settings.
 
     Raises:
-        ValueError: a setting is unknown or out of its range; the file is no such config.
+        ValueError: a setting is unknown or out of its range, or the file is not a config file.
 
     >>> override(None, {"epochs": 5, "split": "scaffold"}).model.epochs
     5

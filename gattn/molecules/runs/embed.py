@@ -39,14 +39,14 @@ def embed_table(
             features of an ensemble's networks are concatenated. A row that cannot be read holds
             NaN in the array and nulls in the table.
         smiles: the column of SMILES; by default the one that the model was trained on.
-        encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
+        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
         workers: number of processes that share the work.
         threads: number of threads inside one operator if one process works; 0 to choose it by
             the size.
         on_progress: called with the number of rows in each piece that was written.
 
     Returns:
-        The number of rows, and of those without an embedding.
+        The number of rows, and the number of rows without an embedding.
 
     Raises:
         RunError: the folder holds no model that can be read.
@@ -75,9 +75,9 @@ def embed_table(
 
 
 class _ArrayWriter:
-    """Writer of [n, d] float32 in NumPy's format.
+    """Writer of an array [n, d] float32 in NumPy's format.
 
-    It uses no memory map: when the disk is full, a memory map kills the process.
+    It does not use a memory map, because writing to one on a full disk kills the process.
     """
 
     def __init__(self, path: Path, rows: int, size: int) -> None:
@@ -86,16 +86,16 @@ class _ArrayWriter:
         np.lib.format.write_array_header_1_0(self.file, header)
 
     def write(self, texts: Sequence[str], errors: Sequence[str], vectors: np.ndarray) -> None:
-        """Add the rows of a piece."""
+        """Write the embeddings [k, d] of the next k rows; the array holds no texts or errors."""
         self.file.write(vectors.astype("<f4").tobytes())
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of the array."""
         self.file.close()
 
 
 class _ParquetWriter:
-    """Writer of SMILES, errors and a column for each feature of the embedding."""
+    """Writer of a Parquet table of SMILES, errors, and a column for each embedding feature."""
 
     def __init__(self, path: Path, rows: int, size: int) -> None:
         numbers = [(f"e{i}", pyarrow.float32()) for i in range(size)]
@@ -104,11 +104,12 @@ class _ParquetWriter:
         self.file = pyarrow.parquet.ParquetWriter(path, self.schema)
 
     def write(self, texts: Sequence[str], errors: Sequence[str], vectors: np.ndarray) -> None:
-        """Add the rows of a piece."""
-        bad = np.array([bool(error) for error in errors], bool)  # of none, too
+        """Write SMILES, errors and embeddings [k, d] of the next k rows."""
+        # The dtype is set because NumPy makes an empty list a float64 array, not a mask.
+        bad = np.array([bool(error) for error in errors], bool)
         numbers = [pyarrow.array(column, mask=bad) for column in vectors.T]
         self.file.write(pyarrow.record_batch([list(texts), list(errors), *numbers], self.schema))
 
     def close(self) -> None:
-        """Write the end of the file."""
+        """Write the footer of the Parquet file and close it."""
         self.file.close()

@@ -1,4 +1,4 @@
-"""Evaluation of a model on labelled molecules that it was not trained on."""
+"""Evaluate a model on labelled molecules that it was not trained on."""
 
 from __future__ import annotations
 
@@ -49,31 +49,31 @@ def evaluate_table(
 ) -> dict[str, Any]:
     """Evaluate a model on a CSV file of labelled molecules.
 
-    Molecules that were in the training or the validation part are left out: those of the same
-    identity (:func:`gattn.data.molecule_identities`), however they are written.
+    Molecules that were in the training or the validation part are left out, even if their SMILES
+    are written differently: :func:`gattn.data.molecule_identities` compares them.
 
     Args:
         run: the folder of a trained model.
         path: the file.
-        out: a new folder for ``metrics.json``, ``predictions.csv`` and plots; nothing is written
-            without it.
+        out: a new folder for ``metrics.json``, ``predictions.csv`` and plots; None to write no
+            files.
         smiles: the column of SMILES; by default the one that the model was trained on.
-        targets: the columns of labels, in the order of the model's; by default those that it was
-            trained on.
-        encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
+        targets: the columns of labels, in the order of the model's targets; by default the columns
+            that it was trained on.
+        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
         numbers: settings of :class:`gattn.data.tables.numbers.NumberFormat` by name; by default
             those that the model was trained with.
         skip_bad: leave out every label that cannot be read, however many there are.
         coverage: coverage of the intervals, above 0 and below 1.
-        workers: number of processes that read SMILES.
+        workers: number of processes that parse SMILES.
         threads: number of threads inside one operator; 0 to choose it by the size.
         log: called with each line that the user should read.
 
     Returns:
-        ``task``, ``test`` (the metrics), ``targets`` (those of each), ``intervals``, ``labels``
-        (their number for each target), why metrics are ``undefined``, the number of
-        ``molecules``, ``overlaps`` with the molecules that the model was trained or validated on
-        (``"learned/test"``), and ``conflicts`` between labels
+        ``task``, ``test`` (the metrics), ``targets`` (the metrics of each target), ``intervals``,
+        ``labels`` (the number of labels of each target), ``undefined`` (the reasons why metrics
+        are undefined), ``molecules`` (their numbers), ``overlaps`` with the molecules that the
+        model was trained or validated on (``"learned/test"``), and ``conflicts`` between labels
         (:func:`gattn.molecules.runs.overlaps.conflicts`).
 
     Raises:
@@ -104,7 +104,8 @@ def evaluate_table(
     for note in (*source.labels.notes, *label_notes(estimator, {"test": test.y})):
         log(note)
     predicted = estimator.predictor_.predict(test.inputs)
-    counts = list(source.labels.counts.values())  # its columns may have other names
+    # The columns of this table may have other names than the targets, so they match by position.
+    counts = list(source.labels.counts.values())
     intervals = measure_intervals(estimator, test.y, predicted, coverage)
     metrics = {
         "task": estimator.task,
@@ -138,7 +139,7 @@ def evaluate_table(
 
 
 def _summary(source: Source, molecules: LabelledMolecules, repeats: Mapping[str, Any]) -> str:
-    """Describe the data in a line."""
+    """Return a line that counts the labelled molecules and the rows that were left out."""
     clauses = [f"{source.name}: {plural(len(molecules), 'labelled molecule')}"]
     bad = sorted({row.row: row for row in (*molecules.bad, *source.bad)}.items())
     if bad:

@@ -45,20 +45,20 @@ def explain_table(
             model supports.
         target: the name of the target; optional for a model of one target.
         smiles: the column of SMILES; by default the one that the model was trained on.
-        encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
-        workers: number of processes that read SMILES.
+        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
+        workers: number of processes that parse SMILES.
         threads: number of threads inside one operator; 0 to choose it by the size.
         pictures: number of molecules to draw, from the first; the tables contain all.
         log: called with each line that the user should read.
 
     Returns:
-        The number of rows, and of those that could not be read.
+        The number of rows, and the number of rows that could not be read.
 
     Raises:
         RunError: the folder holds no model that can be read.
         FileExistsError: ``out`` exists.
-        ValueError: the file or its column cannot be used, no such method or target,
-            or no molecule that can be read.
+        ValueError: the file or its column cannot be used, the method or target does not exist,
+            or the file has no valid molecule.
     """
     if pictures < 0:
         raise ValueError(f"pictures must be at least 0; got {pictures}")
@@ -92,13 +92,13 @@ def explain_table(
 
 
 def _titles(table: Table, rows: Sequence[TableRow], indices: Sequence[int]) -> list[str] | None:
-    """Return the names of some rows from the first column "name"; None without such a column."""
+    """Return the cells of the first column "name" at ``indices``; None without such a column."""
     named = [i for i, column in enumerate(table.columns) if column.lower() == "name"]
     return [rows[index].cells[named[0]].strip() for index in indices] if named else None
 
 
 def _methods(estimator: MoleculeModel) -> list[str]:
-    """Return the methods that a model supports: attention needs learned queries."""
+    """Return the attribution methods of a model; "attention" needs a network with queries."""
     networks = estimator.predictor_.networks
     attends = any(isinstance(network, MoleculeNetwork) for network in networks)
     return [method for method in METHODS if attends or method != "attention"]

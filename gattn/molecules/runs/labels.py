@@ -26,21 +26,22 @@ from gattn.pipeline.text import plural
 __all__ = ["Labels", "LostLabel", "read_labels"]
 
 SHARE = 0.05
-"""Maximum share of a target's labels that may be texts unless the user allows more."""
+"""Maximum share of a target's labels that may be texts, unless ``--skip-bad-labels`` is set."""
 FEW = 5
-"""Maximum number of different whole numbers that may be classes."""
+"""If a target's labels are at most this many different whole numbers, a note says that they are
+read as numbers and not as classes."""
 SKIP = "--skip-bad-labels"
 
 
 class LostLabel(NamedTuple):
-    """A cell that is not empty and holds no valid label.
+    """A cell that is not empty but is not a valid label.
 
     Attributes:
-        row: its row, from 0.
-        line: the line of that row in the file.
-        target: its column.
-        text: the cell.
-        reason: why it is no valid label.
+        row: row of the cell, from 0.
+        line: line of the row in the file.
+        target: name of the cell's column.
+        text: content of the cell.
+        reason: the reason why the cell is not a valid label.
     """
 
     row: int
@@ -55,11 +56,12 @@ class Labels:
     """The labels of k rows.
 
     Attributes:
-        task: their task.
+        task: regression for numbers, classification for classes.
         y: [k, t] float64, NaN where nothing was measured; for classification [k, t] objects,
             unchanged texts or whole numbers, None where nothing was measured.
-        problems: k texts, empty where the row has a label or only empty cells.
-        lost: the cells that are not empty and hold no valid label, also in rows that have a label
+        problems: k texts, the reason why a row has no label; empty if it has a label or if all its
+            cells are empty.
+        lost: the cells that are not empty but are not valid labels, also in rows that have a label
             of another target.
         counts: for each target the numbers of cells that were ``read``, are ``missing``, were
             ``left_out``, or are ``censored`` and were treated as missing.
@@ -75,7 +77,7 @@ class Labels:
 
 
 class _Column(NamedTuple):
-    """Labels of a target, None or NaN where missing, and the cells that are no valid label."""
+    """Labels of one target, None or NaN where missing, and the rows of its invalid cells."""
 
     values: Sequence[float | str | int | None]
     unread: Sequence[int]
@@ -94,32 +96,32 @@ def read_labels(
     style: NumberFormat | None = None,
     skip_bad: bool = False,
 ) -> Labels:
-    """Read the target cells of a table.
+    """Return the labels in the target cells of a table.
 
-    ``"auto"`` treats a column as classes if all its cells are 0 or 1, or if none of them is a
-    number and they are of two kinds; every other column holds numbers.
+    ``"auto"`` treats a column as classes if all its cells are 0 or 1, or if it has two different
+    texts and no number; every other column holds numbers.
 
-    A cell without a valid label is left out, and its row too if it has no other label. It is an
-    error if leaving it out would select labels by their value (``>10``, ``1,008``). Texts in more
-    than 5 % of a target's labels are an error, too, except one text whose rows all have a label of
-    another target.
+    A cell that is not a valid label is left out, and its row too if it has no other label. A
+    pattern such as ``>10`` or ``1,008`` is an error instead, because leaving such cells out would
+    select labels by their value. It is also an error if more than 5 % of a target's labels are
+    texts, unless they are all the same text and their rows all have a label of another target.
 
     Args:
         cells: k rows of t texts.
         targets: the t names of the columns.
         task: task of the labels.
         lines: line of each row in the file, for error messages; by default counted from 1.
-        learnable: a column of one class or of one number is an error.
-        style: how numbers are written; None for plain ones.
-        skip_bad: leave out every cell that is no label, however many there are.
+        learnable: whether a column of one class or of one number is an error.
+        style: format of the numbers; None for plain numbers.
+        skip_bad: whether to leave out all invalid cells, however many there are.
 
     Returns:
         The labels.
 
     Raises:
-        ValueError: a column without any label, of one class only, of more than two classes, of
-            one number only, of no numbers; a number that is not finite; columns of two tasks; 0
-            and 1 among texts without a task; cells that are no numbers, as above.
+        ValueError: a column has no label, a single class or number, more than two classes, or no
+            numbers; a number is not finite; the columns have different tasks; a column holds 0, 1
+            and texts, and ``task`` is "auto"; or cells are not numbers, as described above.
 
     >>> read_labels([["0.5"], ["1.5"], ["NA"], ["high"]], ["logS"]).problems
     ['', '', '', "logS must be a number or empty; it is 'high'"]
@@ -228,7 +230,10 @@ def _numbers(
     skip_bad: bool,
     guessed: bool,
 ) -> _Column:
-    """Read numbers; a pattern whose omission would select labels by value is an error."""
+    """Return a column's numbers; patterns such as ``>10`` or ``1,008`` are errors.
+
+    Leaving such cells out would select labels by their value.
+    """
     read = read_numbers(column, style)
     values, unread = read.values, set(read.unread)
     large = np.flatnonzero(np.abs(np.nan_to_num(values)) > LARGEST)
@@ -253,7 +258,7 @@ def _numbers(
 
 
 def _advice(patterns: Sequence[Pattern], read: NumberColumn) -> str:
-    """Advise how to read labels whose patterns the current options do not read."""
+    """Return advice for labels with patterns, such as ``>10``, that no chosen option reads."""
     readable = all(pattern.settings for pattern in patterns)
     if np.isfinite(read.values).any():
         selected = "Leaving out labels by their format would select labels by value"
@@ -272,7 +277,7 @@ def _notes(
     style: NumberFormat,
     guessed: bool,
 ) -> Iterator[str]:
-    """Yield notes on numbers of a column that may be something else."""
+    """Yield notes on a column of numbers that may be classes, row numbers, dates or bounds."""
     for doubt in read.doubts:
         yield doubt.sentence(_at(lines), command_option, "label") + "."
     if read.dropped:
@@ -305,13 +310,13 @@ def _notes(
 
 
 def _is_day(value: float) -> bool:
-    """Return True if a number is a date as YYYYMMDD."""
+    """Return True if a number is a date in the form YYYYMMDD."""
     year, rest = divmod(int(value), 10_000)
     return 1900 <= year <= 2100 and 1 <= rest // 100 <= 12 and 1 <= rest % 100 <= 31
 
 
 def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:
-    """Explain that a column of texts cannot be read as numbers."""
+    """Return the error message for a column without a number."""
     kinds = list(dict.fromkeys(cell for cell in column if not is_missing(cell)))
     shown = ", ".join(map(repr, kinds[:5])) + ", ..." * (len(kinds) > 5)
     if read.dropped and not read.unread:
@@ -327,9 +332,9 @@ def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:
 def _classes(
     column: Sequence[str], target: str, lines: Sequence[int], learnable: bool, skip_bad: bool
 ) -> _Column:
-    """Return whole numbers if every cell is one, else texts.
+    """Return the classes of a column: whole numbers if every cell is one, else texts.
 
-    If there are two whole numbers among texts, the texts are no labels.
+    If the column has two different whole numbers and texts besides, the texts are invalid labels.
     """
     style = NumberFormat()
     numbers = {cell: style.parse(cell) for cell in column if not is_missing(cell)}
@@ -369,7 +374,10 @@ def _check_texts(
     read: _Column,
     without: np.ndarray,
 ) -> None:
-    """Raise an error for more than a few texts, except one text that costs no row."""
+    """Raise an error if more than 5 % of a target's labels are texts.
+
+    There is no error if they are all the same text and their rows have labels of other targets.
+    """
     labelled = len(column) - read.missing
     if len(read.unread) <= max(1, SHARE * labelled):
         return
@@ -387,7 +395,7 @@ def _check_texts(
 def _column_notes(
     column: Sequence[str], target: str, lines: Sequence[int], read: _Column, expected: str
 ) -> Iterator[str]:
-    """Yield notes on the cells of a target that are no labels, and on its column."""
+    """Yield a note that counts the invalid cells of a target, then the notes on its column."""
     if read.unread:
         first, count = read.unread[0], len(read.unread)
         yield (
@@ -406,7 +414,7 @@ def _are(count: int) -> str:
 
 
 def _missing_words(column: Sequence[str]) -> Counter[str]:
-    """Count the non-empty texts that are read as missing."""
+    """Return the texts, such as ``NA``, that are read as missing labels, with their counts."""
     return Counter(cell for cell in column if cell and is_missing(cell))
 
 

@@ -1,4 +1,4 @@
-"""Metrics of molecules for several targets with missing labels, and label counts."""
+"""Compute metrics for targets with missing labels, and count the labels of each part."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 def measure_targets(
     estimator: MoleculeEstimator, y: Tensor, mean: Tensor
 ) -> dict[str, dict[str, float]]:
-    """Compute the metrics of each target, by its name."""
+    """Return the metrics of each target, by the target's name."""
     return {
         target: measure(estimator.task, y[:, i], mean[:, i])
         for i, target in enumerate(estimator.targets_)
@@ -44,14 +44,14 @@ def measure_targets(
 def count_labels(
     estimator: MoleculeEstimator, parts: Mapping[str, Tensor]
 ) -> dict[str, dict[str, int | dict[str, int]]]:
-    """Count the labels of each target in each part; for classes, of each class.
+    """Count the labels of each target in each part; for classes, the labels of each class.
 
     Args:
         estimator: estimator with the targets and their classes.
-        parts: [k, t] labels by the name of the part, NaN where there is none.
+        parts: labels [k, t] by the name of the part, NaN for a missing label.
 
     Returns:
-        By target and part a number, or a number by class; 0 for a part without rows.
+        For each target and part a count, or a count for each class; 0 for a part without rows.
     """
     return {
         target: {part: _count(estimator, i, y[:, i]) for part, y in parts.items()}
@@ -60,14 +60,14 @@ def count_labels(
 
 
 def label_notes(estimator: MoleculeEstimator, parts: Mapping[str, Tensor]) -> list[str]:
-    """Describe which part lacks the labels, or one class, of which target.
+    """Return notes on parts that have no label of a target, or none of one of its classes.
 
     Args:
         estimator: estimator with the targets and their classes.
-        parts: [k, t] labels by the name of the part, NaN where there is none.
+        parts: labels [k, t] by the name of the part, NaN for a missing label.
 
     Returns:
-        A sentence for each target and part that lacks labels; empty if none does.
+        A sentence for each such part and target; empty if every part has all labels.
     """
     notes = []
     for target, counts in count_labels(estimator, parts).items():
@@ -93,7 +93,7 @@ def _count(estimator: MoleculeEstimator, target: int, y: Tensor) -> int | dict[s
 
 
 def _effect(part: str, by_class: Mapping[str, int] | None = None) -> str:
-    """Describe the effect of labels, or of one class, that a part lacks."""
+    """Return the effect of a part that has no labels of a target, or none of one class."""
     if part == "test":
         return "its ROC AUC and PR AUC are not defined" if by_class else "it has no test metrics"
     return "that class is in every set" if by_class else "its intervals or sets are unbounded"
@@ -102,7 +102,7 @@ def _effect(part: str, by_class: Mapping[str, int] | None = None) -> str:
 def measure_baselines(
     task: Task, train: LabelledMolecules, test: LabelledMolecules, seed: int
 ) -> dict[str, dict[str, float]]:
-    """Compute the metrics of each baseline, trained on one part, on another."""
+    """Return the metrics on ``test`` of each baseline trained on ``train``."""
     predicted = baseline_predictions(train.inputs, train.y, test.inputs, task, seed=seed)
     return {name: measure(task, test.y, mean) for name, mean in predicted.items()}
 
@@ -110,16 +110,16 @@ def measure_baselines(
 def undefined(
     estimator: MoleculeEstimator, parts: Mapping[str, Tensor], intervals: Mapping[str, float]
 ) -> dict[str, dict[str, str]]:
-    """Explain why metrics are undefined, or are means that leave out targets.
+    """Return the reasons why metrics are undefined, or are means that leave out targets.
 
     Args:
         estimator: a fitted estimator.
-        parts: [k, t] labels of each measured part, NaN where there is none.
+        parts: labels [k, t] of each measured part, NaN for a missing label.
         intervals: results of :func:`measure_intervals` and :func:`constant_width`.
 
     Returns:
-        For each part, and for ``"intervals"``, a reason for each such metric; no entry for a part
-        whose metrics are all defined for all targets.
+        For each part, and for ``"intervals"``, a reason for each such metric. A part has no entry
+        if all its metrics are defined for all targets.
     """
     targets, classes = list(map(str, estimator.targets_)), []
     if isinstance(estimator, MoleculeClassifier):
@@ -160,12 +160,13 @@ def measure_intervals(
 
     Args:
         estimator: a fitted estimator.
-        y: [k, t] labels, NaN where there is none.
+        y: [k, t] labels, NaN for a missing label.
         predicted: predictions of the k molecules.
         coverage: the requested coverage.
 
     Returns:
-        As :func:`gattn.pipeline.measure.interval_metrics`, or ``set_metrics`` for classes.
+        The result of :func:`gattn.pipeline.measure.interval_metrics`, or of ``set_metrics`` for
+        classes.
     """
     if isinstance(estimator, MoleculeRegressor):
         mean, std = predicted.mean, predicted.std
@@ -186,7 +187,7 @@ def constant_width(
     Args:
         estimator: a fitted estimator.
         y: [k, t] labels of the validation part.
-        mean: [k, t] their predictions.
+        mean: [k, t] predictions of the validation part.
         coverage: the requested coverage.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Molecules that are in two parts of a run, and molecules whose labels contradict each other."""
+"""Find molecules that are in two parts of a run, or whose labels contradict each other."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ __all__ = ["conflict_notes", "conflicts", "duplicate_facts", "duplicate_notes", 
 PARTS = {"train": "training", "val": "validation", "test": "test"}
 """Names of the parts in notes."""
 TOLERANCE = 0.5
-"""Labels of one molecule contradict each other beyond this many standard deviations."""
+"""Labels of one molecule contradict each other if they differ by more than this multiple of the
+target's standard deviation."""
 TARGETS = 3
-"""Maximum number of targets whose conflicts are described; metrics.json has all."""
+"""Maximum number of targets whose conflicts the notes describe; ``metrics.json`` has all."""
 HARM = {
     "train/val": "the validation part chooses the model and the width of intervals, and such "
     "molecules make it look too good",
@@ -36,12 +37,12 @@ HARM = {
 def duplicate_facts(
     split: Split, molecules: LabelledMolecules, source: Source, task: Task
 ) -> dict[str, Any]:
-    """Count what two parts share, and the labels that contradict each other.
+    """Count the molecules that two parts share, and the molecules with contradicting labels.
 
     Args:
         split: positions in ``molecules``.
         molecules: the labelled molecules.
-        source: the rows that they came from.
+        source: the table from which they were read.
         task: task of the labels.
 
     Returns:
@@ -66,7 +67,10 @@ def _overlap(
     molecules: LabelledMolecules, source: Source, parts: Mapping[str, Sequence[int]],
     key: Callable[[str], str], *, forms: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """Count the keys that two parts share; with ``forms`` those of several identities only."""
+    """Count the molecules with equal ``key`` that two parts share.
+
+    With ``forms``, a key counts only if its molecules have different identities.
+    """
     keys = {text: key(text) for text in dict.fromkeys(molecules.canonical)}
     places: dict[str, dict[str, list[int]]] = {}
     for part, positions in parts.items():
@@ -98,7 +102,7 @@ def _several(molecules: LabelledMolecules, positions: Sequence[int]) -> bool:
 def _two(
     molecules: LabelledMolecules, some: Sequence[int], others: Sequence[int]
 ) -> tuple[int, int]:
-    """Return the positions of two different molecules, one of each part."""
+    """Return the positions of two different molecules, one of ``some`` and one of ``others``."""
     return next(
         (i, j) for i in some for j in others if molecules.canonical[i] != molecules.canonical[j]
     )
@@ -112,18 +116,18 @@ def _row(molecules: LabelledMolecules, source: Source, position: int) -> dict[st
 def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[str, Any]:
     """Find molecules with several labels of one target that contradict each other.
 
-    Classes contradict each other where they differ, and numbers where they differ by more than
+    Classes contradict each other if they differ, and numbers if they differ by more than
     :data:`TOLERANCE` standard deviations of the target's labels.
 
     Args:
         molecules: the labelled molecules.
-        source: the rows that they came from.
+        source: the table from which they were read.
         task: task of the labels.
 
     Returns:
         For each target that has such molecules: the number of ``molecules``, their ``rows``, and an
         ``example`` with two labels and their lines; for numbers also the ``tolerance`` in the
-        target's unit and the ``largest`` difference, which is the example's.
+        target's unit and the ``largest`` difference, that of the example.
     """
     groups: dict[str, list[int]] = {}
     for i, text in enumerate(molecules.canonical):
@@ -170,7 +174,7 @@ def _conflict(
 
 
 def duplicate_notes(facts: Mapping[str, Any]) -> list[str]:
-    """Describe the counts of :func:`duplicate_facts` in sentences; none for zero counts."""
+    """Return sentences that describe the counts of :func:`duplicate_facts` above zero."""
     notes = []
     for pair, entry in facts["overlaps"].items():
         a, b = pair.split("/")
@@ -203,14 +207,14 @@ def _form_notes(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _both(example: Mapping[str, Any]) -> str:
-    """Return the SMILES of an example in both parts, the later part first."""
+    """Return the SMILES and lines of an example in both parts, with the later part first."""
     return " and ".join(
         f"{row['smiles']} in line {row['line']}" for row in reversed(list(example.values()))
     )
 
 
 def conflict_notes(facts_by_target: Mapping[str, Any]) -> list[str]:
-    """Describe the result of :func:`conflicts` in a sentence for each of the first targets."""
+    """Return a sentence on the result of :func:`conflicts` for each of the first targets."""
     notes = []
     for target, facts in list(facts_by_target.items())[:TARGETS]:
         n, example = facts["molecules"], facts["example"]
@@ -247,8 +251,8 @@ def training_overlap(molecules: LabelledMolecules, new: Tensor, source: Source) 
 
     Args:
         molecules: the labelled molecules of the table.
-        new: [k] bool, whether the model has not been trained or validated on each.
-        source: the rows that they came from.
+        new: [k] bool, False for a molecule that the model was trained or validated on.
+        source: the table from which the molecules were read.
 
     Returns:
         ``molecules``, ``rows`` and an ``example`` or None.

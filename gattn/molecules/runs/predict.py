@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Counts:
-    """Number of rows of a table, and of those that could not be read."""
+    """Number of rows of a table, and number of rows that could not be read."""
 
     rows: int
     bad: int
@@ -42,16 +42,16 @@ def predict_table(
 ) -> Counts:
     """Predict every row of a CSV file.
 
-    The output has a row for each input row, in order: its columns, those of
-    :func:`gattn.molecules.runs.columns.prediction_columns`, and ``error``, the reason why a row
-    has no prediction. Rows are read, predicted and written piece by piece.
+    The output has a row for each input row, in order. Its columns are the input's columns, those
+    of :func:`gattn.molecules.runs.columns.prediction_columns`, and ``error``, the reason why a
+    row has no prediction. Rows are read, predicted and written piece by piece.
 
     Args:
         run: the folder of a trained model.
         path: the file; bytes that are not UTF-8 are copied unchanged.
-        out: the file to write, which must not exist; it appears when it is complete.
+        out: the file to write, which must not exist; it is created when all rows are predicted.
         smiles: the column of SMILES; by default the one that the model was trained on.
-        encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
+        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
         coverage: coverage of the intervals, above 0 and below 1.
         workers: number of processes.
         threads: number of threads inside one operator if one process predicts; 0 to choose it by
@@ -59,7 +59,7 @@ def predict_table(
         on_progress: called with the number of rows in each piece that was written.
 
     Returns:
-        The number of rows, and of those without a prediction.
+        The number of rows, and the number of rows without a prediction.
 
     Raises:
         RunError: the folder holds no model that can be read.
@@ -88,11 +88,15 @@ def predict_table(
 
 
 def row_smiles(table: Table, column: str) -> Callable[[TableRow], str]:
-    """Return a function that gives the SMILES of a row; "" for one that does not fit the header."""
+    """Return the function that reads the SMILES of a table row.
+
+    It returns "" for a row with more or fewer cells than the header, whose cells may be in wrong
+    columns.
+    """
     position = table.place(column)
     return lambda row: "" if row.problem else row.cells[position]
 
 
 def row_errors(piece: Piece[TableRow, T]) -> Iterator[tuple[TableRow, str]]:
-    """Yield each row of a piece with the reason why it could not be read, "" for one that was."""
+    """Yield each row of a piece with the reason why it could not be read, or "" if it was read."""
     return ((row, row.problem or error) for row, error in zip(piece.items, piece.errors))

@@ -41,22 +41,22 @@ if TYPE_CHECKING:
 __all__ = ["evaluation_figures", "molecule_report", "run_facts"]
 
 WORST = 12
-"""Number of molecules to draw."""
+"""Number of molecules with the largest errors that the report shows."""
 DRAWN = 100
 """Maximum number of atoms of a molecule that is drawn; a larger picture is unreadable."""
 SIZE = 320, 240
-"""Pixels of one picture."""
+"""Width and height of the picture of a molecule, in pixels."""
 METHOD = DEFAULT_METHOD.replace("_", " ")
 
 
 def molecule_report(run: MoleculeRun) -> Report:
-    """Return the content of the report page, and its plots by file name without ending."""
+    """Return the content of the report page, and its plots by file name without extension."""
     worst = _worst_molecules(run.estimator, run.part("test"), run.predictions["test"])
     return run_report(run_facts(run), [worst])
 
 
 def run_facts(run: MoleculeRun) -> RunFacts:
-    """Collect the facts that the report page shows."""
+    """Return the metrics, settings and predictions of a run that the report page shows."""
     test, predicted, metrics = run.part("test"), run.predictions["test"], run.metrics
     estimator, source = run.estimator, run.source
     names = ", ".join(estimator.targets_)
@@ -87,7 +87,7 @@ def run_facts(run: MoleculeRun) -> RunFacts:
 
 
 def _shares(weights: Mapping[str, float]) -> list[str]:
-    """Describe the weight of each component of the model, if there are several."""
+    """Return a sentence on the weight of each component of the model, if there are several."""
     if len(weights) < 2:
         return []
     named = {"attention": "attention", "gp": "a Gaussian process on fingerprints and descriptors"}
@@ -96,14 +96,14 @@ def _shares(weights: Mapping[str, float]) -> list[str]:
 
 
 def _class_names(estimator: MoleculeEstimator) -> list[str]:
-    """Name class 1 of several targets if it is not called 1."""
+    """Return a sentence that names class 1 of each target, if there are several targets."""
     named = _named_classes(estimator)
     clauses = [f"class 1 of {t} is “{name}”" for t, name in named.items()]
     return [f"Here {'; '.join(clauses)}."] if clauses and len(estimator.targets_) > 1 else []
 
 
 def _words(estimator: MoleculeEstimator) -> Words:
-    """Return the words of the plots: a single target's class 1 is called by its name."""
+    """Return the words of the plots, which use the name of class 1 of a single target."""
     named = _named_classes(estimator)
     if len(estimator.targets_) > 1 or not named:
         return TARGETS
@@ -122,7 +122,7 @@ def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
 def evaluation_figures(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> dict[str, Figure]:
-    """Draw the plots of a part by file name: predictions beside labels, and calibration."""
+    """Return the plots of a part by file name: predictions against labels, and calibration."""
     return part_figures(
         estimator.task, molecules.y, predicted.mean, predicted.std, estimator.targets_,
         reliability(estimator, molecules, predicted), words=_words(estimator),
@@ -132,7 +132,7 @@ def evaluation_figures(
 def reliability(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> Reliability:
-    """Compare intervals, or probabilities, with the labels of molecules."""
+    """Return the calibration of intervals, or of probabilities, on the labels of molecules."""
     if isinstance(estimator, MoleculeRegressor):
         mean, std = predicted.mean, predicted.std
         return interval_reliability(molecules.y, mean, std, estimator.calibrator_)
@@ -145,12 +145,12 @@ def _worst_molecules(
     """Draw the molecules of a part with the largest errors, the largest first.
 
     Args:
-        estimator: the estimator that made the predictions.
+        estimator: the estimator that predicted the molecules.
         molecules: the molecules of the part.
         predicted: their predictions.
 
     Returns:
-        A section of a report, its pictures on one scale. With several targets the errors are in
+        A section of the report with pictures on one scale. With several targets the errors are in
         units of each target's standard deviation in the part, and a molecule is shown for its
         target with the largest error.
     """
@@ -186,7 +186,7 @@ def _worst_molecules(
 
 
 def _worst_rows(molecules: LabelledMolecules, predicted: Prediction) -> tuple[list[int], list[int]]:
-    """Return the rows of the largest errors that can be drawn, and the target of each."""
+    """Return the drawable molecules with the largest errors, and the target of each error."""
     spread = (molecules.y - molecules.y.nanmean(0)).square().nanmean(0).sqrt()
     error = (predicted.mean - molecules.y).abs() / torch.where(spread > 0, spread, 1.0)
     largest, target = error.nan_to_num(nan=-1.0).max(1)
@@ -204,7 +204,7 @@ def _caption(
     row: int,
     target: int,
 ) -> str:
-    """Describe the label, the prediction and the nearest molecule of the other parts."""
+    """Return a picture's caption: label, prediction, similarity to the nearest known molecule."""
     y, mean, std = (
         float(values[row, target]) for values in (molecules.y, predicted.mean, predicted.std)
     )

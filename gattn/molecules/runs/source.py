@@ -1,4 +1,4 @@
-"""The rows that a model is trained or evaluated on: SMILES, labels, and parts."""
+"""Read the table that a model is trained or evaluated on: SMILES, labels and parts."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Source:
     Attributes:
         name: name of the file or data set.
         sha256: checksum of its content.
-        smiles: n texts.
-        targets: t names.
-        labels: of the n rows.
+        smiles: SMILES of the n rows.
+        targets: names of the t targets.
+        labels: labels of the n rows.
         lines: the line of each row in the file.
-        parts: the value of each row in the split column; None without one.
-        bad: rows that do not fit the header or hold no number where one should be; their SMILES
-            are empty and their labels missing, so that rows keep their numbers.
+        parts: the value of each row in the split column; None without such a column.
+        bad: rows with a wrong number of cells or with an invalid label. They stay in the lists,
+            with an empty SMILES and missing labels, so that row numbers do not change.
     """
 
     name: str
@@ -68,17 +68,17 @@ def read_source(
         smiles: its column of SMILES.
         targets: its columns of labels.
         task: task of the labels.
-        part_column: the column that says train, val or test.
-        encoding: encoding of the file; by default what its byte order mark says, else UTF-8.
-        learnable: a column of one class or of one number is an error.
-        style: how numbers are written; None for plain ones.
-        skip_bad: leave out every label and every row that cannot be read, however many.
+        part_column: the column that assigns each row to train, val or test.
+        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
+        learnable: whether a column of one class or of one number is an error.
+        style: format of the numbers; None for plain numbers.
+        skip_bad: whether to leave out all labels and rows that cannot be read, however many.
 
     Returns:
-        Every row of the file in order, also those that are bad.
+        All rows of the file in order, including the bad ones.
 
     Raises:
-        FileNotFoundError: no such file.
+        FileNotFoundError: the file does not exist.
         ValueError: the file, a column or a label cannot be used.
     """
     names = [smiles, *targets, *([part_column] if part_column else [])]
@@ -93,12 +93,14 @@ def read_source(
     faults: list[str] = []
     lines = array("q")
     first: TableRow | None = None
-    for row in table.rows():  # the cells of other columns are not stored
-        # The cells of a row that does not fit the header may be in wrong columns.
+    # Only the cells of the columns that are used are stored, to save memory.
+    for row in table.rows():
+        # If a row has more or fewer cells than the header, its cells may be in wrong columns.
         fits = not row.problem
         texts.append(row.cells[text_place])
         cells.append(tuple(row.cells[p] if fits else "" for p in places))
-        if parts is not None:  # a row that does not fit the header is in no part
+        if parts is not None:
+            # A row with a wrong number of cells has no label, so its part is never used.
             parts.append(intern(row.cells[part_place]) if fits else "train")
         if not fits and not skip_bad:
             _check_split_number(table, row, places)
@@ -136,7 +138,10 @@ def read_source(
 
 
 def _check_split_number(table: Table, row: TableRow, places: Sequence[int]) -> None:
-    """Raise an error if the separator split a label, such as 1,008 without quotes."""
+    """Raise an error if a row has an extra cell because a label contains the separator.
+
+    An example is the number 1,008, without quotes, in a table separated by commas.
+    """
     parts = [*row.cells[:-1], *row.cells[-1].split(table.separator)]
     if len(parts) != len(table.columns) + 1:
         return

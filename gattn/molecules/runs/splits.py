@@ -1,4 +1,4 @@
-"""Division of the molecules of a run into a training, a validation and a test part."""
+"""Split the molecules of a run into a training, a validation and a test part."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from gattn.training.model_io import Json
 __all__ = ["check_train", "choose_parts", "splits_record", "validation_groups"]
 
 LEAST = 10
-"""Minimum number of molecules for a division 8:1:1."""
+"""Minimum number of molecules, so that a split 8:1:1 has a molecule in every part."""
 
 
 def choose_parts(
     spec: str, molecules: LabelledMolecules, source: Source, seed: int
 ) -> tuple[Split, list[str]]:
-    """Divide molecules according to ``--split``.
+    """Split molecules according to the option ``--split``.
 
-    By ``random`` and ``scaffold`` all rows of one molecule (as
-    :func:`gattn.data.molecule_identities` decides) are in one part; a column or a file is used
-    unchanged.
+    ``random`` and ``scaffold`` assign all rows of one molecule (see
+    :func:`gattn.data.molecule_identities`) to the same part. The parts of a column or a file are
+    used unchanged.
 
     Args:
         spec: ``random``, ``scaffold``, ``column:NAME`` or ``FILE.json``.
         molecules: the labelled molecules.
-        source: the rows that they came from, with the split column.
+        source: the table from which they were read, with the split column.
         seed: seed of the random split.
 
     Returns:
         Positions in ``molecules``, and a note if a file was written for other data.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: too few molecules, a part without any, or a column or file that is no split.
+        FileNotFoundError: the file of the split does not exist.
+        ValueError: there are too few molecules, a part has none, or the column or file does not
+            hold a split.
     """
     notes: list[str] = []
     if len(molecules) < LEAST:
@@ -74,10 +75,10 @@ def choose_parts(
 
 
 def validation_groups(spec: str, val: LabelledMolecules) -> list[str] | None:
-    """Name the group of each validation molecule: its scaffold in a split by scaffold.
+    """Return the group of each validation molecule: its scaffold, if the split is by scaffold.
 
-    The test part of such a split has scaffolds that the model was not trained on. So the Gaussian
-    process predicts a validation molecule without all others of its scaffold, too.
+    The test part of such a split has scaffolds that the model was not trained on. To imitate this,
+    the Gaussian process predicts a validation molecule without all molecules of its scaffold.
 
     Args:
         spec: value of ``--split``.

@@ -1,4 +1,4 @@
-"""Stages of a training run of molecules."""
+"""The stages of ``gattn molecules train``, from reading the table to the report."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ CACHE = ".gattn"
 
 @dataclass(frozen=True, eq=False)
 class MoleculeData:
-    """The data of a run.
+    """The data of a training run.
 
     Attributes:
-        source: the rows.
+        source: all rows of the table.
         molecules: the labelled molecules.
-        estimator: not fitted; holds the names and classes of the targets.
+        estimator: the estimator before training; it has the names and classes of the targets.
     """
 
     source: Source
@@ -61,7 +61,7 @@ class MoleculeData:
 
 @dataclass(frozen=True, eq=False)
 class MoleculeParts(Parts):
-    """The parts of a run.
+    """The training, validation and test part of a run.
 
     Attributes:
         split: positions of the molecules in the three parts.
@@ -80,10 +80,10 @@ class MoleculeRun(TrainedRun):
 
     Attributes:
         estimator: the fitted model.
-        settings: of the run.
-        source: the rows.
+        settings: settings of the run.
+        source: all rows of the table.
         molecules: the labelled molecules.
-        predictions: of the validation and the test part.
+        predictions: predictions of the validation and the test part.
         notes: sentences for the report.
     """
 
@@ -112,7 +112,7 @@ def train_run(
     ``settings.cache``, by their content and the versions of the parsers, for the next run.
 
     Args:
-        settings: of the run.
+        settings: settings of the run.
         out: folder of the run, created if it is missing.
         progress: show a bar with the time left.
         log: called with each line that the user should read.
@@ -122,14 +122,14 @@ def train_run(
 
     Raises:
         RunError: the folder holds another run, or other files.
-        ValueError: settings or data that cannot be trained on.
-        OSError: a file cannot be read or written; the last checkpoint is still there.
+        ValueError: a model cannot be trained with these settings or on these data.
+        OSError: a file cannot be read or written; the last checkpoint is not deleted.
     """
     return pipeline.train_run(MoleculeProduct(settings, out, log, progress=progress))
 
 
 class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, MoleculeRun]):
-    """The stages of a run of molecules."""
+    """Implementation of the stages of a training run for molecules."""
 
     settings: RunSettings
 
@@ -156,7 +156,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         return MoleculeData(source, molecules, estimator)
 
     def split(self, data: MoleculeData) -> MoleculeParts:
-        """Divide the molecules, and look for the same molecule in two parts."""
+        """Split the molecules into parts, and count the molecules that two parts share."""
         source, molecules, estimator = data.source, data.molecules, data.estimator
         model = self.settings.model
         split, notes = choose_parts(self.settings.split, molecules, source, model.seed)
@@ -181,7 +181,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         return MoleculeParts(record, _left_out(source, molecules), split, duplicates, notes)
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
-        """Train, after a search for settings if one is requested."""
+        """Search for the best settings if ``tune`` is above 0, and train the model."""
         estimator, settings = data.estimator, self.settings
         train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
         groups = validation_groups(settings.split, val)
@@ -202,7 +202,8 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         settings, source, molecules, split = self.settings, data.source, data.molecules, parts.split
         task, test, y_val = model.task, molecules[split.test], molecules.y[split.val]
         predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
-        train = molecules[torch.cat([split.train, split.val])]  # the final fit has both
+        # The baselines read both parts, as the model's Gaussian process does.
+        train = molecules[torch.cat([split.train, split.val])]
         intervals = measure_intervals(model, test.y, predicted, settings.coverage)
         intervals |= constant_width(model, y_val, validation.mean, settings.coverage)
         label_counts = count_labels(model, {p: molecules.y[getattr(split, p)] for p in PARTS})
@@ -233,13 +234,13 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         )
 
     def report(self, run: MoleculeRun) -> Report:
-        """Return the report page, with the worst predicted molecules."""
+        """Return the report page, with pictures of the molecules that have the largest errors."""
         from gattn.molecules.runs.report import molecule_report
 
         return molecule_report(run)
 
     def card(self, run: MoleculeRun) -> Mapping[str, Any]:
-        """Return the column of SMILES, the units, the number format and the data."""
+        """Return entries of the model card: SMILES column, units, number format and data."""
         unit = self.settings.unit
         return {
             "smiles": self.settings.smiles,
@@ -278,7 +279,7 @@ def _read_source(settings: RunSettings) -> Source:
 
 
 def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> LabelledMolecules:
-    """Return the labelled molecules, with all rows that were left out, also those of the table."""
+    """Return the labelled molecules, and in ``bad`` all invalid SMILES and rows of the table."""
     path = cache / f"{cache_key(source.smiles, estimator.max_atoms)[:32]}.safetensors"
     y = pd.DataFrame(source.labels.y, columns=list(source.targets))
     y = y[source.targets[0]] if len(source.targets) == 1 else y
@@ -289,7 +290,7 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
 
 
 def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEstimator) -> str:
-    """Describe the data in a line."""
+    """Return a line that counts the molecules and the rows without a SMILES or label."""
     unlabelled = len(source.smiles) - len(molecules.bad) - len(molecules)
     clauses = [f"{source.name}: {len(molecules):,} molecules for {estimator.task}"]
     if molecules.bad:
@@ -302,7 +303,7 @@ def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEs
 
 
 def _left_out(source: Source, molecules: LabelledMolecules) -> Iterator[Sequence[object]]:
-    """Yield a header, the rows that were left out, and the lost labels of all other rows."""
+    """Yield the lines of ``left_out.csv``: rows that were left out, and invalid single labels."""
     bad = {row.row for row in molecules.bad}
     cells = [
         (label.row, label.line, source.smiles[label.row], f"this label alone: {label.reason}")

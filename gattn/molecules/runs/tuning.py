@@ -1,4 +1,4 @@
-"""A search for settings by Optuna, on the training and validation parts only."""
+"""Search for settings with Optuna, using the training and validation parts only."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def tune(
         model.fit_labelled(train, val, groups=groups)
         return measure(model.task, val.y, model.predictor_.validation.mean)[metric]
 
-    # A trial that was killed does not count.
+    # A trial of an interrupted search is not complete and is run again.
     completed = sum(trial.state.name == "COMPLETE" for trial in study.trials)
     for number in range(completed, trials):
         if not number:
@@ -90,7 +90,7 @@ def tune(
 
 
 def _study(estimator: MoleculeEstimator, out: Path) -> Study:
-    """Open the search in a folder, or start a new one."""
+    """Return the Optuna study stored in a folder, or a new one if the folder has none."""
     try:
         import optuna
         from optuna.storages import JournalStorage
@@ -112,7 +112,7 @@ def _study(estimator: MoleculeEstimator, out: Path) -> Study:
 
 
 def _draw(trial: Trial) -> dict[str, Any]:
-    """Draw settings to try; the widths are multiples of the usual numbers of heads."""
+    """Return settings for a trial, drawn from the ranges of SEARCH."""
     return {
         "width": trial.suggest_categorical("width", SEARCH["width"]),
         "layers": trial.suggest_int("layers", *map(int, SEARCH["layers"])),

@@ -1,1 +1,1 @@
-"""The commands of nodes, one module each. Nothing is imported here."""
+"""The commands of ``gattn nodes``, one module each; this module imports none of them."""

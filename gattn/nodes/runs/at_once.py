@@ -1,4 +1,4 @@
-"""Predict the nodes of a graph without training, by models in closed form."""
+"""Predict the nodes of a graph with models in closed form, which take seconds to fit."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from gattn.training.scaling import moments
 __all__ = ["predict_at_once"]
 
 LEAST = 2
-"""Fewest labelled nodes to predict from."""
+"""Minimum number of labelled nodes from which the other nodes can be predicted."""
 
 
 def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_log) -> int:
-    """Predict every node from the labelled ones by :class:`ClosedForm`, in seconds.
+    """Fit a :class:`ClosedForm` to the labelled nodes, and write predictions of all nodes.
 
-    If the graph has masks, or ``split`` names a split, the training part alone is fitted, and the
-    log has the metrics of the test part. Otherwise all labelled nodes are fitted, and the log has
-    the metrics of predictions of each without its own label. Sets of classes and intervals are
-    calibrated on such predictions.
+    If the graph has masks, or if ``split`` is set, the model is fitted to the training part only,
+    and the log reports the metrics of the test part. Otherwise it is fitted to all labelled nodes,
+    and the log reports metrics of leave-one-out predictions: each node is predicted without its
+    label. Such predictions also calibrate the label sets and intervals.
 
     Args:
         settings: the graph, how to read and split it, and the coverage; ``model.seed`` is the seed
             of the folds.
-        out: the CSV file to write, as :func:`gattn.nodes.runs.predict.predict_graph` does.
+        out: the CSV file to write; see :func:`gattn.nodes.runs.predict.predict_graph`.
         log: called with each line that the user should read.
 
     Returns:
@@ -97,7 +97,7 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
 
 
 def _labels(estimator: NodeEstimator, y: Tensor) -> np.ndarray:
-    """Return one-hot classes or numbers: [k, c] float32."""
+    """Return labels as [k, c] float32: one-hot classes, or one column of numbers."""
     if isinstance(estimator, NodeClassifier):
         return np.eye(estimator.outputs, dtype=np.float32)[y.long().numpy()]
     return y[:, None].float().numpy()

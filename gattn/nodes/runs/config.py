@@ -127,10 +127,11 @@ class NodeRunSettings(Settings):
     model: NodeSettings = field(default_factory=NodeSettings)
 
     def check(self) -> None:
-        """Check the split and the signs of numbers."""
+        """Check the name of the split, the decimal sign and the thousands separator."""
         super().check()
         if self.thousands:
-            from gattn.data.tables.numbers import NumberFormat  # importing it takes long
+            # Imported only if it is needed, because the import is slow.
+            from gattn.data.tables.numbers import NumberFormat
 
             NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)
         if self.split not in SPLITS and not self.split.startswith("column:"):
@@ -141,12 +142,12 @@ class NodeRunSettings(Settings):
 def override(
     config: str | Path | None, preset: str | None, changes: Mapping[str, object]
 ) -> NodeRunSettings:
-    """Read the settings of a config file and replace those given on the command line.
+    """Return the settings of a config file, with the changes from the command line.
 
     Args:
         config: the config.toml of a run; None for the defaults.
-        preset: a name in :data:`gattn.nodes.PRESETS`; by default that of the data set, if it has
-            one. A config excludes it.
+        preset: a name in :data:`gattn.nodes.PRESETS`; by default the preset of the data set, if
+            there is one. It cannot be combined with ``config``.
         changes: settings of the run and of its model by name; ``data`` is required without a
             config.
 
@@ -154,8 +155,8 @@ def override(
         The settings.
 
     Raises:
-        ValueError: a setting is unknown or out of its range; there is no graph; the file is no
-            such config.
+        ValueError: a setting is unknown or out of its range, no graph is named, or the file is not
+            a config file.
 
     >>> override(None, None, {"data": "pubmed", "runs": 3}).model.output_heads
     8

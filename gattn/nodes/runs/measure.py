@@ -1,4 +1,4 @@
-"""Metrics that are special to nodes: many classes, and scores of each class."""
+"""Compute metrics of predictions of nodes, also for each class, and say why some are undefined."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = [
 
 
 def measure(task: NodeTask, y: Tensor, predicted: Tensor) -> dict[str, float]:
-    """Compute the metrics of a task.
+    """Return the metrics of predictions, by name.
 
     Args:
-        task: classes or numbers.
-        y: [k] labels, none missing.
+        task: classification for classes, regression for numbers.
+        y: [k] labels without NaN.
         predicted: [k, classes] probabilities, or [k, 1] numbers.
     """
     if task == "classification":
@@ -38,11 +38,11 @@ def measure(task: NodeTask, y: Tensor, predicted: Tensor) -> dict[str, float]:
 
 
 def undefined(estimator: NodeEstimator, y: Tensor) -> dict[str, str]:
-    """Explain why metrics of a part are undefined, or are means that leave out classes.
+    """Return the reasons why metrics of a part are undefined, or are means that leave out classes.
 
     Args:
-        estimator: a fitted one.
-        y: [k] labels of the part, none missing.
+        estimator: a fitted estimator.
+        y: [k] labels of the part, without NaN.
 
     Returns:
         A reason for each such metric; empty if all are defined for all classes.
@@ -53,7 +53,7 @@ def undefined(estimator: NodeEstimator, y: Tensor) -> dict[str, str]:
 
 
 def confusion(y: Tensor, predicted: Tensor) -> Tensor:
-    """Count the nodes of each class (rows) predicted as each class (columns), [c, c] int64."""
+    """Return the confusion matrix [c, c] int64: rows are true classes, columns predicted ones."""
     classes = predicted.shape[1]
     return torch.bincount(
         y.long() * classes + predicted.argmax(1), minlength=classes * classes
@@ -61,7 +61,9 @@ def confusion(y: Tensor, predicted: Tensor) -> Tensor:
 
 
 def class_scores(counts: Tensor) -> list[dict[str, float]]:
-    """Precision, recall, F1 and the number of nodes of every class, from :func:`confusion`.
+    """Return precision, recall, F1 and number of nodes of every class from a confusion matrix.
+
+    A score is NaN if it is undefined.
 
     >>> class_scores(torch.tensor([[3, 1], [0, 4]]))[0]
     {'precision': 1.0, 'recall': 0.75, 'f1': 0.8571428571428571, 'nodes': 4}
@@ -80,7 +82,7 @@ def class_scores(counts: Tensor) -> list[dict[str, float]]:
 
 
 def undefined_scores(counts: Tensor, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Explain which scores of :func:`class_scores` are undefined, by the name of the class.
+    """Return the reasons why scores of :func:`class_scores` are undefined, by class and score.
 
     >>> undefined_scores(torch.tensor([[3, 0], [1, 0]]), ["a", "b"])
     {'b': {'precision': 'undefined: no node is predicted to have this class'}}
@@ -102,7 +104,7 @@ def is_noise(metrics: Mapping[str, float], constant: Mapping[str, float], nodes:
     Args:
         metrics: metrics of the model.
         constant: metrics of the most frequent class, or of the mean.
-        nodes: number of nodes of both.
+        nodes: number of nodes on which both were measured.
 
     >>> is_noise({"accuracy": 0.52}, {"accuracy": 0.5}, 400)
     True
@@ -120,13 +122,14 @@ def measure_intervals(
     """Compare the coverage of intervals, or of label sets, with the requested one.
 
     Args:
-        estimator: a fitted one.
-        y: [k] labels, none missing.
+        estimator: a fitted estimator.
+        y: [k] labels without NaN.
         predicted: [k, outputs] predictions.
         coverage: the requested coverage.
 
     Returns:
-        As :func:`gattn.pipeline.measure.interval_metrics`, or ``set_metrics`` for classes.
+        The result of :func:`gattn.pipeline.measure.interval_metrics`, or of ``set_metrics`` for
+        classes.
     """
     if isinstance(estimator, NodeRegressor):
         lower, upper = estimator.intervals(predicted, coverage)

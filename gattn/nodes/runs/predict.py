@@ -29,7 +29,7 @@ __all__ = [
 
 
 def load_estimator(run: str | Path) -> NodeEstimator:
-    """Load the classifier or the regressor of a folder, whichever it holds.
+    """Return the classifier or the regressor that is stored in a folder.
 
     Raises:
         RunError: a file is missing, truncated or changed, or holds another kind of model.
@@ -53,16 +53,16 @@ def predict_graph(
     threads: int = 0,
     log: Log = no_log,
 ) -> int:
-    """Predict every node of a graph, also one that the model has not seen.
+    """Predict every node of a graph, which may be another graph than the model was trained on.
 
     Args:
         run: the folder of a trained model.
         path: the graph, as :func:`gattn.nodes.files.read_graph_file` takes it.
-        out: the CSV file to write, which must not exist; it appears when it is complete.
-        nodes: a table of its nodes.
-        encoding: encoding of tables and lists of edges; by default what their byte order marks
-            say, else UTF-8.
-        decimal: see :func:`gattn.nodes.files.read_graph_file`, as for the next two.
+        out: the CSV file to write, which must not exist; it is created when it is complete.
+        nodes: a table of the graph's nodes.
+        encoding: encoding of tables and lists of edges; None for that of the byte order mark, else
+            UTF-8.
+        decimal: decimal sign; see :func:`gattn.nodes.files.read_graph_file`.
         thousands: the separator between groups of three digits.
         missing: words that stand for a missing attribute.
         coverage: coverage of the label sets or intervals.
@@ -105,12 +105,12 @@ def embed_graph(
     Args:
         run: the folder of a trained model.
         path: the graph, as :func:`gattn.nodes.files.read_graph_file` takes it.
-        out: what to write, which must not exist: ``.npy`` for an array [n, width] float32, or
+        out: file to write, which must not exist: ``.npy`` for an array [n, width] float32, or
             ``.parquet`` for a table of columns ``node``, ``e0``, ``e1``, ...
-        nodes: a table of its nodes.
-        encoding: encoding of tables and lists of edges; by default what their byte order marks
-            say, else UTF-8.
-        decimal: see :func:`gattn.nodes.files.read_graph_file`, as for the next two.
+        nodes: a table of the graph's nodes.
+        encoding: encoding of tables and lists of edges; None for that of the byte order mark, else
+            UTF-8.
+        decimal: decimal sign; see :func:`gattn.nodes.files.read_graph_file`.
         thousands: the separator between groups of three digits.
         missing: words that stand for a missing attribute.
         threads: number of threads inside one operator; 0 to choose it by the size of the graph.
@@ -123,7 +123,7 @@ def embed_graph(
         RunError: the folder holds no model that can be read.
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
         FileExistsError: ``out`` exists.
-        ValueError: ``out`` has another ending.
+        ValueError: ``out`` has another extension.
     """
     ending = Path(out).suffix
     if ending not in (".npy", ".parquet"):
@@ -145,7 +145,7 @@ def _read_graph(
     estimator: NodeEstimator, path: str | Path, nodes: str | Path | None, encoding: str | None,
     decimal: str | None, thousands: str, missing: Sequence[str], log: Log,
 ) -> AttributedGraph:  # fmt: skip
-    """Read the graph, and log the decisions made in reading it and what the model cannot use."""
+    """Read the graph; log decisions made in reading it, and values that the model cannot use."""
     graph = read_graph_file(
         path, nodes, directed=estimator.directed, encoding=encoding, decimal=decimal,
         thousands=thousands, missing=missing,
@@ -166,12 +166,13 @@ def prediction_columns(estimator: NodeEstimator) -> list[str]:
 def prediction_cells(
     estimator: NodeEstimator, predicted: Tensor, coverage: float
 ) -> Iterator[Sequence[object]]:
-    """Yield for each node its class, the set of possible classes and the probabilities.
+    """Yield a row of cells for each node, in the order of :func:`prediction_columns`.
 
-    For numbers: the predicted number and the ends of its interval.
+    For classes these are the predicted class, the label set and the probabilities; for numbers the
+    predicted number and the ends of its interval.
 
     Args:
-        estimator: a fitted one.
+        estimator: a fitted estimator.
         predicted: [n, outputs] predictions.
         coverage: coverage of the sets or intervals.
     """

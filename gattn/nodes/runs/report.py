@@ -45,7 +45,7 @@ PICTURED = 250
 
 
 def node_report(run: NodeRun) -> Report:
-    """Return the content of the report page, and its plots by file name without ending."""
+    """Return the content of the report page, and its plots by file name without extension."""
     weights = run.estimator.predictor_.attention(run.encoded.graph)
     figures = {"network": _picture(run, weights)}
     sections = [_trials(run)]
@@ -60,7 +60,7 @@ def node_report(run: NodeRun) -> Report:
 
 
 def _facts(run: NodeRun) -> RunFacts:
-    """Collect the facts that the report page shows."""
+    """Return the metrics, settings and predictions of a run that the report page shows."""
     estimator, settings, test = run.estimator, run.settings, run.split.test
     y, predicted, counts = run.y[test], run.predicted[test], run.metrics["nodes"]
     data = Path(settings.data).name
@@ -101,7 +101,7 @@ def _facts(run: NodeRun) -> RunFacts:
 
 
 def _reliability(run: NodeRun, y: Tensor, predicted: Tensor) -> Reliability:
-    """Compare the probability of the predicted class, or the intervals, with the labels."""
+    """Return how often the predicted class, or the interval, is right for each probability."""
     if isinstance(run.estimator, NodeRegressor):
         return interval_reliability(
             y[:, None], predicted, torch.ones_like(predicted), run.estimator.calibrator_
@@ -111,7 +111,7 @@ def _reliability(run: NodeRun, y: Tensor, predicted: Tensor) -> Reliability:
 
 
 def _trials(run: NodeRun) -> Section:
-    """Mean and variation of the metrics over the trials."""
+    """Return the section of the report on mean and variation of the metrics over trials."""
     if len(run.trials) < 2:
         text = "One training: --runs 10 would tell how much the numbers depend on chance."
         return Section("Runs", (text,))
@@ -137,7 +137,7 @@ def _trials(run: NodeRun) -> Section:
 
 
 def _components(run: NodeRun) -> Section:
-    """Weights and metrics of the components of a stack."""
+    """Return the section of the report on weights and metrics of a stack's components."""
     components = run.metrics["components"]
     metrics = list(run.metrics["test"])
     rows = [
@@ -182,7 +182,7 @@ def _confusion(run: NodeRun, estimator: NodeClassifier) -> Figure:
 
 
 def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
-    """Draw some connected nodes by prediction, and the last layer's attention."""
+    """Return a picture of connected nodes with predictions and the last layer's attention."""
     edges, alpha = weights[-1]
     if isinstance(run.estimator, NodeClassifier):
         colour = run.predicted.argmax(1)

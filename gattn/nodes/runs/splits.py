@@ -1,4 +1,4 @@
-"""Division of the labelled nodes of a run into a training, a validation and a test part."""
+"""Split the labelled nodes of a run into a training, a validation and a test part."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ SHARES = (0.6, 0.2, 0.2)
 
 
 def split_column(settings: NodeRunSettings) -> str:
-    """Return the attribute that names the parts; empty without one."""
+    """Return the attribute that holds the part of each node; "" if the split has none."""
     name = settings.split.removeprefix("column:")
     return name if name != settings.split else ""
 
 
 def is_drawn(settings: NodeRunSettings, graph: AttributedGraph) -> bool:
-    """Return True if the parts are drawn at random, and may be drawn again."""
+    """Return True if the parts are drawn at random, so that each trial can have other parts."""
     return _kind(settings, graph).startswith("random")
 
 
 def make_split(
     settings: NodeRunSettings, graph: AttributedGraph, y: Tensor, task: NodeTask, number: int
 ) -> tuple[Split, list[str]]:
-    """Divide the labelled nodes; parts that are drawn are drawn by the seed and a number.
+    """Split the labelled nodes as the settings say.
 
     Args:
-        settings: of the run.
+        settings: settings of the run.
         graph: the graph.
-        y: [n] labels, NaN where unknown.
-        task: classes or numbers.
-        number: number of the draw, from 0.
+        y: [n] labels, NaN for nodes without a label.
+        task: classification for classes, regression for numbers.
+        number: number of the draw, from 0; it is added to the seed of random parts.
 
     Returns:
         The split, and notes on the choice of the parts.
 
     Raises:
-        GraphError: the graph does not name such parts, they do not fit the labels, or one has no
-            label.
+        GraphError: the graph has no such parts, the split needs classes and the labels are numbers,
+            or a part has no labelled node.
     """
     kind, seed = _kind(settings, graph), settings.model.seed + number
     is_class = task == "classification"

@@ -1,4 +1,4 @@
-"""The stages of a training run that are special to nodes."""
+"""The stages of ``gattn nodes train``, from reading the graph to the report."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ from gattn.training.types import EpochRecord
 __all__ = ["NodeProduct", "NodeRun", "train_run"]
 
 MAX_CLASSES = 20
-"""Labels with more distinct numbers than this are numbers, not classes."""
+"""Labels that are numbers are read as classes if there are at most this many different ones."""
 
 
 @dataclass(frozen=True, eq=False)
 class NodeData:
-    """The data of a run.
+    """The data of a training run.
 
     Attributes:
         graph: the graph.
-        y: [n] labels, NaN where unknown.
-        estimator: not fitted; has the classes of the labels.
+        y: [n] labels, NaN for nodes without a label.
+        estimator: the estimator before training; it has the classes of the labels.
     """
 
     graph: AttributedGraph
@@ -72,11 +72,11 @@ class NodeData:
 
 @dataclass(frozen=True, eq=False)
 class NodeParts(Parts):
-    """The parts of a run.
+    """The splits, the planned trials and the encoded features of a run.
 
     Attributes:
-        splits: the parts that the plans refer to.
-        plans: the trials.
+        splits: the splits, to which ``plans`` refer by index.
+        plans: the plan of each trial.
         encoded: the graph with its features.
     """
 
@@ -91,9 +91,9 @@ class NodeRun(TrainedRun):
 
     Attributes:
         estimator: the fitted model of the best trial.
-        settings: of the run.
+        settings: settings of the run.
         encoded: the graph with its features.
-        y: [n] labels.
+        y: [n] labels, NaN for nodes without a label.
         predicted: [n, outputs], predictions of the best trial.
         trials: all trials.
     """
@@ -123,7 +123,7 @@ def train_run(
     run, nothing is done.
 
     Args:
-        settings: of the run.
+        settings: settings of the run.
         out: folder of the run, created if it is missing.
         on_epoch: called after each epoch of the trials in this process.
         on_run_end: called after each trial.
@@ -134,8 +134,8 @@ def train_run(
 
     Raises:
         RunError: the folder holds another run, or other files.
-        GraphError: a graph or labels that cannot be trained on.
-        ValueError: settings that do not fit.
+        GraphError: a model cannot be trained on the graph or its labels.
+        ValueError: settings contradict each other or the data.
         OSError: a file cannot be read or written.
     """
     product = NodeProduct(settings, out, log, on_epoch=on_epoch, on_run_end=on_run_end)
@@ -143,7 +143,7 @@ def train_run(
 
 
 class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
-    """The stages of a run of nodes."""
+    """Implementation of the stages of a training run for nodes."""
 
     settings: NodeRunSettings
 
@@ -183,7 +183,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         return NodeData(graph.with_notes(*notes), y, estimator)
 
     def split(self, data: NodeData) -> NodeParts:
-        """Divide the labelled nodes, once or for every few trials, and encode the features."""
+        """Split the labelled nodes, plan the trials, and encode the features."""
         settings, graph, y, estimator = self.settings, data.graph, data.y, data.estimator
         plans = plan_trials(settings.runs, settings.model.seed, drawn=is_drawn(settings, graph))
         drawn = [
@@ -202,7 +202,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         return NodeParts(record, [("line", "edge", "reason"), *left_out], splits, plans, encoded)
 
     def fit(self, data: NodeData, parts: NodeParts) -> list[Trial]:
-        """Run all trials."""
+        """Run all trials of the plan and return them in order."""
         trainer = Trainer(data.estimator, parts.encoded, data.y, parts.splits)
         return run_trials(
             trainer, parts.plans, workers=self.settings.workers,
@@ -210,7 +210,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         )  # fmt: skip
 
     def evaluate(self, data: NodeData, parts: NodeParts, model: list[Trial]) -> NodeRun:
-        """Choose the best trial, and measure it and the baselines."""
+        """Choose the trial with the lowest validation loss; measure it and the baselines."""
         trials, settings, encoded, y = model, self.settings, parts.encoded, data.y
         best = best_trial(trials)
         estimator, predicted, split = best.estimator, best.predicted, best.estimator.split_
@@ -249,17 +249,17 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         return NodeRun(estimator, split, metrics, settings, encoded, y, predicted, trials)
 
     def report(self, run: NodeRun) -> Report:
-        """Return the report page, with the trials, the classes and the network."""
+        """Return the report page with sections on the trials, the classes and the network."""
         from gattn.nodes.runs.report import node_report
 
         return node_report(run)
 
     def card(self, run: NodeRun) -> Mapping[str, Any]:
-        """Return the name of the data."""
+        """Return the entry of the model card: the file or data set of the graph."""
         return {"data": self.settings.data}
 
     def tables(self, run: NodeRun) -> Mapping[str, Iterator[Sequence[object]]]:
-        """Return the predictions of all nodes, and the metrics of all trials."""
+        """Return the tables of the run: predictions of all nodes, and metrics of all trials."""
         return {"predictions.csv": _predictions(run), "runs.csv": _trials(run)}
 
 
@@ -288,7 +288,7 @@ def _task(values: pd.Series) -> str:
 def _summary(
     settings: NodeRunSettings, estimator: NodeEstimator, encoded: EncodedGraph, y: Tensor
 ) -> str:
-    """Describe the data in a line."""
+    """Return a line with the numbers of nodes, labels, edges and features."""
     graph = encoded.graph
     edges = "directed edges" if graph.directed else "edges in both directions"
     is_class = isinstance(estimator, NodeClassifier)

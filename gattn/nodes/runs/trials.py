@@ -1,4 +1,4 @@
-"""Repeated training on one graph: with other first weights, and where parts are drawn, other parts.
+"""Train repeatedly on one graph, with different seeds and, for random splits, different parts.
 
 A *trial* is one training.
 """
@@ -37,16 +37,16 @@ __all__ = [
 ]
 
 MIN_PARALLEL = 4
-"""Minimum number of trials worth starting worker processes for, if several are trained in one step;
-larger networks are worth it from two trials on."""
+"""Minimum number of trials for which worker processes are started if a process trains several
+networks in one step. Otherwise they are started from two trials on."""
 
 
 class TrialPlan(NamedTuple):
-    """The parts and the seed of a trial.
+    """The split and the seed of a trial.
 
     Attributes:
-        split: index of its parts among the splits of the run.
-        seed: seed of first weights and dropout.
+        split: index of the trial's split among the splits of the run.
+        seed: seed of initial weights and dropout.
     """
 
     split: int
@@ -58,8 +58,8 @@ class Trial:
     """A trained model and its metrics.
 
     Attributes:
-        plan: the parts and the seed.
-        estimator: fitted, without its graph.
+        plan: the split and the seed.
+        estimator: the fitted estimator, without its graph.
         predicted: [n, outputs] predictions of all nodes.
         val: metrics of the validation part.
         test: metrics of the test part.
@@ -73,7 +73,7 @@ class Trial:
 
     @property
     def history(self) -> History:
-        """The epochs of the training."""
+        """Training history: the records of the epochs."""
         return self.estimator.history_[0]
 
     @property
@@ -86,10 +86,11 @@ class VarianceComponents(NamedTuple):
     """Mean and variation of a metric over trials.
 
     Attributes:
-        mean: over all.
-        std: standard deviation over all, NaN of one.
-        of_weights: standard deviation over first weights, within the same parts.
-        of_parts: standard deviation due to the parts, in addition to that of the weights.
+        mean: mean over all trials.
+        std: standard deviation over all trials; NaN for a single trial.
+        of_weights: standard deviation that is due to initial weights: that over trials with the
+            same split.
+        of_parts: standard deviation that is due to the split, in addition to ``of_weights``.
     """
 
     mean: float
@@ -103,10 +104,10 @@ class Trainer:
     """The inputs that all trials share, sent to each process once.
 
     Attributes:
-        estimator: has the classes of the labels; not fitted.
-        encoded: the graph.
-        y: [n] labels.
-        splits: the parts that the plans refer to.
+        estimator: the estimator before training; it has the classes of the labels.
+        encoded: the graph with its features.
+        y: [n] labels, NaN for nodes without a label.
+        splits: the splits, to which plans refer by index.
     """
 
     estimator: NodeEstimator
@@ -119,7 +120,7 @@ class Trainer:
         plans: Sequence[TrialPlan],
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     ) -> list[Trial]:
-        """Train models with the same parts together, and measure them."""
+        """Train the models of plans with the same split together, and return them with metrics."""
         estimators = [copy.copy(self.estimator).set_params(seed=plan.seed) for plan in plans]
         fit_together(
             estimators, self.encoded, self.y, self.splits[plans[0].split], on_epoch=on_epoch
@@ -132,18 +133,19 @@ class Trainer:
             measure(estimator.task, self.y[part], predicted[part])
             for part in (estimator.split_.val, estimator.split_.test)
         )
-        del estimator.graph_  # the process that receives the estimator has it
+        del estimator.graph_  # the process that receives the trial has the graph
         return Trial(plan, estimator, predicted, val, test)
 
 
 def plan_trials(runs: int, seed: int, *, drawn: bool) -> list[TrialPlan]:
-    """Choose the parts and the seeds of the trials.
+    """Return the split and the seed of each trial.
 
     Args:
         runs: number of trials.
-        seed: the first seed.
-        drawn: True if parts are drawn at random: then about the root of ``runs`` trials share one
-            draw, so that the variation over parts can be separated from that over weights.
+        seed: seed of the first trial.
+        drawn: True if splits are drawn at random. Then the square root of ``runs``, rounded down,
+            is the number of trials that share a split, so that the variation over splits can be
+            separated from that over initial weights.
 
     >>> [tuple(plan) for plan in plan_trials(5, 0, drawn=True)]
     [(0, 0), (0, 1), (1, 2), (1, 3), (2, 4)]
@@ -153,7 +155,7 @@ def plan_trials(runs: int, seed: int, *, drawn: bool) -> list[TrialPlan]:
 
 
 def group_trials(plans: Sequence[TrialPlan], size: int) -> list[list[TrialPlan]]:
-    """Group consecutive trials of one split, at most ``size``, which are trained together.
+    """Return groups of at most ``size`` consecutive trials with one split, to train together.
 
     >>> [len(group) for group in group_trials(plan_trials(16, 0, drawn=True), 3)]
     [3, 1, 3, 1, 3, 1, 3, 1]
@@ -172,8 +174,9 @@ def run_trials(
 ) -> list[Trial]:
     """Run the trials, in several processes of one thread each.
 
-    Steps on a small graph are too short for the threads of one training to share, and for Python
-    to keep up with: there a process trains several networks in one step, if the model can.
+    On a small graph a training step is too short to be shared among threads, and starting its
+    operators takes most of the time. So a process trains several networks in one step if the model
+    supports it.
 
     Args:
         trainer: the inputs that all trials share.
@@ -205,13 +208,13 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
 
 
 def undefined_in_trials(trials: Sequence[Trial]) -> dict[str, str]:
-    """Explain for each metric in how many trials it is undefined.
+    """Return a note for each metric that is undefined in some trials, with their number.
 
     Args:
-        trials: at least one.
+        trials: one or more trials.
 
     Returns:
-        A reason by the name of the metric; empty if every trial has all metrics.
+        A note by the name of the metric; empty if every trial has all metrics.
     """
     counts = {
         metric: sum(math.isnan(trial.test[metric]) for trial in trials) for metric in trials[0].test
@@ -224,18 +227,18 @@ def undefined_in_trials(trials: Sequence[Trial]) -> dict[str, str]:
 
 
 def variance_components(trials: Sequence[Trial], metric: str) -> VarianceComponents:
-    """Separate the variation over first weights from that over parts.
+    """Separate the variation of a metric over initial weights from that over splits.
 
-    One-way analysis of variance: of groups of k trials with the same parts, the variance within
-    is that of the weights; the variance of the groups' means beyond a k-th of it is that of the
-    parts.
+    This is a one-way analysis of variance of groups of k trials with the same split. The variance
+    within groups, v, is due to the weights. The variance of the groups' means, minus v / k, is due
+    to the splits.
 
     Args:
-        trials: at least one.
-        metric: its name.
+        trials: one or more trials.
+        metric: name of the metric.
 
     Returns:
-        The standard deviations; NaN where there are too few trials to estimate one.
+        The mean and the standard deviations, with NaN for those that need more trials.
     """
     values = torch.tensor([trial.test[metric] for trial in trials], dtype=torch.float64)
     part = torch.tensor([trial.plan.split for trial in trials])

@@ -1,1 +1,1 @@
-"""Components of a stacked model of nodes, and the weights that combine them."""
+"""Stacked model of nodes: the component models, and the weights that combine them."""

@@ -1,4 +1,4 @@
-"""Blocks of features that the models of a stack read: own columns, means over neighbours."""
+"""Features that the models of a stack read: those of a node, and means over its neighbours."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from gattn.nodes.stack.propagation import Neighbours
 __all__ = ["Blocks", "Reduction", "as_matrix"]
 
 STORED = 20_000_000
-"""Most entries of means over two steps; beyond it, features are reduced first."""
+"""Maximum number of non-zero entries of the means over two steps along edges. If there would be
+more, the features are reduced first."""
 REDUCED = 128
 """Number of features after the reduction."""
 WIDE = 512
-"""Features up to this number are not reduced."""
+"""Features are reduced only if there are more than this many."""
 
 Matrix = Any
-"""A sparse matrix of SciPy, whose types are incomplete."""
+"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 def as_matrix(x: Tensor) -> Matrix:
-    """Convert features [n, d], dense or ``torch.sparse_csr``, to a sparse matrix of SciPy."""
+    """Return features [n, d], dense or ``torch.sparse_csr``, as a sparse matrix of SciPy."""
     if x.layout == torch.strided:
         return sp.csr_matrix(x.float().numpy())
     parts = x.values().float().numpy(), x.col_indices().numpy(), x.crow_indices().numpy()
@@ -36,29 +37,32 @@ def as_matrix(x: Tensor) -> Matrix:
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """Projection of wide features to a few.
+    """Linear projection of many features to few.
 
     Attributes:
-        axes: [d, k] float32; empty without a projection.
+        axes: [d, k] float32, the matrix of the projection; empty if features are not reduced.
     """
 
     axes: NDArray[np.float32]
 
     @classmethod
     def fit(cls, x: Matrix, seed: int) -> Reduction:
-        """Compute the first right singular vectors of features [n, d] by random projections."""
+        """Fit the projection: the first right singular vectors of features [n, d].
+
+        They are computed by a randomised algorithm. At most ``WIDE`` features are not reduced.
+        """
         n, d = x.shape
         if d <= WIDE:
             return cls(np.zeros((0, 0), np.float32))
         from sklearn.utils.extmath import randomized_svd
 
         size = min(REDUCED, n, d)
-        # Fixed iterations: the automatic choice takes more time for the same accuracy.
+        # The default number of iterations takes more time for the same accuracy.
         options: dict[str, Any] = {"n_iter": 2, "random_state": seed}
         return cls(randomized_svd(x, size, **options)[2].T.astype(np.float32))
 
     def apply(self, x: Matrix) -> NDArray[np.float32]:
-        """Project features [n, d] to [n, k]."""
+        """Return the projection [n, k] of features [n, d], or dense features [n, d]."""
         return np.asarray(x @ self.axes if self.axes.size else x.toarray(), np.float32)
 
 
@@ -71,8 +75,8 @@ class Blocks:
         reduction: projection of wide features.
 
     Attributes:
-        own: [n, d] sparse.
-        reduced: [n, k] dense.
+        own: [n, d] sparse, the features of each node.
+        reduced: [n, k] dense, the features after the reduction.
         neighbours: the graph.
     """
 
@@ -81,10 +85,10 @@ class Blocks:
         self.reduced = reduction.apply(x)
 
     def hops(self) -> list[Matrix]:
-        """Return the own features, means over one and two steps, and degrees.
+        """Return the nodes' features, their means over one and two steps, and the degrees.
 
-        The means over two steps are those of the reduced features if they would have too many
-        entries.
+        The means over two steps are computed from the reduced features if those of all features
+        would have too many entries.
         """
         means, own = self.neighbours.means, self.own
         first = [one @ own for one in self.neighbours.one_hop()]

@@ -1,4 +1,4 @@
-"""A model without training: ridge regression on filtered features, combined on left-out nodes."""
+"""Model of nodes in closed form: a combination of ridge regressions on filtered features."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from gattn.nodes.stack.weights import fit_weights, pool, temperature
 __all__ = ["ClosedForm"]
 
 Matrix = Any
-"""A sparse matrix of SciPy, whose types are incomplete."""
+"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClosedForm:
-    r"""Ridge regressions of the labels on features that pass filters of the graph.
+    r"""Combination of ridge regressions on filtered features, and of propagated labels.
 
     .. math:: X, \quad A X, \quad A^2 X, \quad (I - A) X, \quad (I - A)^2 X
 
-    Each regression has an exact prediction of every training node without itself. These choose the
-    penalties, the factors that make probabilities of the scores, and the weights with which the
-    regressions and propagated labels are combined. There are no steps of an optimiser.
+    A ridge regression has a closed form for its leave-one-out predictions, which predict each
+    training node by a model that was fitted to the others. These predictions choose the penalties,
+    the factors that turn scores into probabilities, and the weights of the combination. So the
+    model is fitted without gradient descent.
 
     Attributes:
-        weights: [d, c] coefficients of each regression, with a row of constants at the end.
-        factors: factor of the scores of each regression; 1 for numbers.
-        shares: [6] weight of each regression, and of propagated labels at last.
-        is_class: True for probabilities.
+        weights: coefficients [d, c] of each regression; the last row is the constant.
+        factors: factor of the scores of each regression before the softmax; 1 for numbers.
+        shares: [6], the weights of the five regressions and of propagated labels.
+        is_class: True if the labels are classes, so that probabilities are predicted.
 
     References:
         Zhao et al., "GraphAny: fully-inductive node classification on arbitrary graphs" (ICLR
@@ -53,13 +54,13 @@ class ClosedForm:
 
         Args:
             blocks: features of all nodes.
-            labels: [k, c].
-            train: [k] nodes with these labels.
+            labels: [k, c] one-hot classes, or standardised numbers.
+            train: [k], the nodes that have these labels.
             seed: seed of the folds of propagated labels.
             is_class: True for one-hot classes.
 
         Returns:
-            The model, and its prediction [k, c] of each node without its label.
+            The model, and its leave-one-out predictions [k, c] of the training nodes.
         """
         truth = labels.argmax(1) if is_class else labels[:, 0]
         weights, factors, outputs = [], [], []
@@ -77,12 +78,12 @@ class ClosedForm:
         return model, pool(outputs, shares, is_class=is_class)
 
     def predict(self, blocks: Blocks, labels: NDArray, train: NDArray) -> NDArray[np.float64]:
-        """Predict probabilities or standardised numbers: [n, c].
+        """Return probabilities or standardised numbers, [n, c], for all nodes.
 
         Args:
             blocks: features of all nodes.
             labels: [k, c], as in :meth:`fit`.
-            train: [k] nodes with these labels.
+            train: [k], the nodes that have these labels.
         """
         filtered = _filtered(blocks, len(train))
         outputs = [
@@ -94,7 +95,7 @@ class ClosedForm:
 
 
 def _filtered(blocks: Blocks, rows: int) -> list[Matrix]:
-    """Return the features after each filter, with a constant: [n, d + 1] each."""
+    """Return the features after each filter of the graph, with a constant column: [n, d + 1]."""
     import scipy.sparse as sp
 
     means = blocks.neighbours.means

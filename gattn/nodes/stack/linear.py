@@ -1,4 +1,4 @@
-"""Linear models on blocks of features: logistic regression, and ridge regression in closed form."""
+"""Linear models of nodes: logistic regression and ridge regression on blocks of features."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ from numpy.typing import NDArray
 __all__ = ["Linear", "Scaler", "fit_linear", "leave_one_out"]
 
 STRENGTHS = (1.0, 10.0, 100.0)
-"""Inverse penalties of logistic regression, weakest model first."""
+"""Inverse penalties of logistic regression, in the order of fitting: strongest penalty first."""
 ITERATIONS = 40
-"""Steps of L-BFGS for each of them, which starts from the previous one."""
+"""Maximum number of L-BFGS steps for each penalty; each fit starts from the result of the last."""
 PENALTIES = 10.0 ** np.arange(-4, 5)
 """Penalties of ridge regression, relative to the mean of the kernel's diagonal."""
 LARGE = 3000
-"""Rows above which ridge regression solves for features rather than for rows."""
+"""With more rows than this, ridge regression decomposes the matrix of features by features instead
+of that of rows by rows."""
 
 Matrix = Any
-"""A sparse matrix of SciPy, whose types are incomplete."""
+"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scaler:
-    """Factors that give each block of features rows of norm 1 on average.
+    """Factors that scale each block of features so that the mean squared norm of its rows is 1.
 
     Attributes:
-        factors: one for each block; 0 for a block of zeros.
+        factors: the factor of each block; 0 for a block of zeros.
     """
 
     factors: tuple[float, ...]
 
     @classmethod
     def fit(cls, blocks: Sequence[Matrix]) -> Scaler:
-        """Measure blocks [n, d], sparse or dense."""
+        """Compute the factors of blocks [n, d], which are sparse or dense."""
         squares = [_squares(block) / max(block.shape[0], 1) for block in blocks]
         return cls(tuple(float(s**-0.5) if s > 0 else 0.0 for s in squares))
 
     def join(self, blocks: Sequence[Matrix]) -> Matrix:
-        """Scale the blocks and put them side by side: [n, d] float32, sparse CSR."""
+        """Return the scaled blocks, concatenated to one sparse matrix [n, d] float32 (CSR)."""
         scaled = [sp.csr_matrix(b) * np.float32(f) for b, f in zip(blocks, self.factors)]
         return sp.csr_matrix(sp.hstack(scaled, format="csr", dtype=np.float32))
 
@@ -60,8 +61,8 @@ class Linear:
     Attributes:
         weight: [d, c] float32.
         bias: [c] float64; minus infinity for a class without a training node.
-        classes: True for probabilities.
-        penalty: the chosen strength of the penalty.
+        classes: True if the model predicts probabilities of classes.
+        penalty: the chosen inverse penalty; 0 if all training nodes are of one class.
     """
 
     weight: NDArray[np.float32]
@@ -70,7 +71,7 @@ class Linear:
     penalty: float
 
     def predict(self, x: Matrix) -> NDArray[np.float64]:
-        """Predict probabilities or numbers [n, c] from features [n, d]."""
+        """Return probabilities or numbers [n, c] for features [n, d]."""
         out = np.asarray(x @ self.weight, np.float64) + self.bias
         if not self.classes:
             return out
@@ -81,13 +82,13 @@ class Linear:
 def fit_linear(
     x: Matrix, y: NDArray, train: NDArray, val: NDArray, classes: int, *, is_class: bool
 ) -> Linear:
-    """Fit a linear model, with the penalty that predicts the validation part best.
+    """Fit a linear model, with the penalty that has the lowest loss on the validation part.
 
     Args:
         x: [n, d] sparse features of all nodes.
-        y: [n] classes from 0, or numbers.
-        train: nodes to fit.
-        val: nodes that choose the penalty.
+        y: [n] numbers of classes from 0, or numbers to predict.
+        train: indices of the training nodes.
+        val: indices of the nodes that choose the penalty.
         classes: number of classes; 1 for numbers.
         is_class: True for logistic regression, False for ridge regression.
 
@@ -123,12 +124,12 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
     rows, model = x[train], LogisticRegression(max_iter=ITERATIONS, tol=1e-3, warm_start=True)
     for strength in STRENGTHS:
         with warnings.catch_warnings():
-            # Steps are limited on purpose: the validation part compares the results.
+            # The fit need not converge, because the validation part compares the results.
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.set_params(C=strength).fit(rows, labels)
         weight = np.zeros((x.shape[1], classes), np.float32)
         intercept: Any = model.intercept_
-        one_sided = len(kinds) == 2  # scikit-learn has the logit of the second class alone
+        one_sided = len(kinds) == 2  # scikit-learn has only the second class's logit
         coefficients = np.vstack([0 * model.coef_, model.coef_]) if one_sided else model.coef_
         weight[:, kinds] = coefficients.T
         bias[kinds] = [0, intercept[0]] if one_sided else intercept
@@ -147,21 +148,22 @@ def _ridge(x: Matrix, y: NDArray, train: NDArray) -> Any:
 def leave_one_out(
     x: Matrix, labels: NDArray, penalties: NDArray = PENALTIES
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:
-    r"""Fit ridge regression in closed form, and predict each row without itself.
+    r"""Fit ridge regression in closed form, and return its leave-one-out predictions.
 
     .. math::
         w = X^\top \alpha, \quad \alpha = (X X^\top + \lambda I)^{-1} Y, \qquad
         y_i - \hat y_{-i} = \frac{\alpha_i}{\bigl((X X^\top + \lambda I)^{-1}\bigr)_{ii}}
 
-    The penalty has the smallest mean squared error of these predictions.
+    The chosen penalty has the smallest mean squared error of the leave-one-out predictions.
 
     Args:
         x: [k, d] features, sparse or dense, with a constant if the model needs a bias.
-        labels: [k, c].
+        labels: [k, c] numbers to predict.
         penalties: penalties to try, relative to the mean of :math:`x_i^2`.
 
     Returns:
-        Weights [d, c]; the fit [k, c]; predictions without the row itself [k, c]; the penalty.
+        Weights [d, c]; predictions of the fitted model [k, c]; leave-one-out predictions [k, c],
+        each by a model that was fitted to the other rows; and the chosen penalty.
 
     Reference:
         Hastie, Tibshirani and Friedman, "The elements of statistical learning", section 7.10.
@@ -176,7 +178,7 @@ def leave_one_out(
         gram = x @ x.T
         gram = np.asarray(gram.toarray() if sp.issparse(gram) else gram, np.float64)
         values, vectors = np.linalg.eigh(gram)
-        basis = vectors  # of the space of rows
+        basis = vectors  # an orthonormal basis of the space of rows
     else:
         dense = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)
         values, axes = np.linalg.eigh(dense.T @ dense)
@@ -189,7 +191,8 @@ def leave_one_out(
     best: tuple[float, float, NDArray, NDArray] | None = None
     for relative in penalties:
         penalty = relative * unit
-        # Residual operator λ (K + λ I)⁻¹; outside the basis it is the identity.
+        # The fit is K (K + λ I)⁻¹ y: it shrinks y along each vector of the basis and is zero
+        # outside of it.
         shrunk = values / (values + penalty)
         fitted = basis @ (shrunk[:, None] * inside)
         leverage = (squares @ shrunk).clip(max=1 - 1e-9)[:, None]

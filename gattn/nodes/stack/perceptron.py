@@ -1,4 +1,4 @@
-"""A network of two layers on features that were averaged over neighbours beforehand."""
+"""Perceptron of two layers on features and their means over neighbours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Perceptron"]
 WIDTH, EPOCHS, BATCH, LEARNING_RATE, WEIGHT_DECAY = 192, 12, 512, 4e-3, 1e-2
 DROPOUT = 0.4
 PIECE = 8192
-"""Rows that are predicted at once."""
+"""Number of nodes that are predicted at once, which bounds the memory."""
 
 
 class Perceptron(nn.Module):
@@ -26,7 +26,7 @@ class Perceptron(nn.Module):
     Args:
         features: number of features.
         outputs: number of classes; 1 for numbers.
-        is_class: True for probabilities.
+        is_class: True if the labels are classes, so that probabilities are predicted.
 
     Reference:
         Frasca et al., "SIGN: scalable inception graph neural networks" (2020).
@@ -44,7 +44,7 @@ class Perceptron(nn.Module):
         self.register_buffer("scale", torch.ones(features))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute logits or numbers [k, outputs] from features [k, d]."""
+        """Return logits or standardised numbers [k, outputs] for features [k, d]."""
         x = ((x - self.center) / self.scale).clamp(-10, 10)
         x = self.hidden(F.dropout(x, 0.1, self.training))
         return self.out(F.dropout(self.norm(x).relu(), DROPOUT, self.training))
@@ -60,12 +60,12 @@ class Perceptron(nn.Module):
         *,
         is_class: bool,
     ) -> Perceptron:
-        """Train on some nodes with a one-cycle schedule of twelve epochs.
+        """Train a perceptron for twelve epochs with a one-cycle learning rate.
 
         Args:
             blocks: features [n, ...] of all nodes.
-            y: [n] classes, or standardised numbers.
-            train: [k] nodes.
+            y: [n] numbers of classes from 0, or standardised numbers.
+            train: [k] indices of the training nodes.
             outputs: number of classes; 1 for numbers.
             seed: seed of weights, order and dropout.
             is_class: True for classes.
@@ -102,7 +102,7 @@ class Perceptron(nn.Module):
 
     @torch.no_grad()
     def predict(self, blocks: Sequence[NDArray]) -> NDArray[np.float64]:
-        """Predict probabilities or standardised numbers [n, outputs] of all nodes."""
+        """Return probabilities or standardised numbers [n, outputs] for all nodes."""
         pieces = torch.from_numpy(np.hstack(blocks)).split(PIECE)
         out = torch.cat([self(piece) for piece in pieces]).double()
         return (out.softmax(1) if self.is_class else out).numpy()

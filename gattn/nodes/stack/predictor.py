@@ -1,4 +1,4 @@
-"""A stack of models of nodes: attention beside models of columns, means and labels."""
+"""Stacked model of nodes: an attention network combined with simpler models."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ __all__ = ["StackedPredictor"]
 
 NETWORK = "gat"
 """Name of the attention network among the components."""
-WORK = 5e9
-"""Products that the attention network computes in training, at most, beyond the fewest epochs."""
+MAX_PRODUCTS = 5e9
+"""Maximum number of multiplications with which the attention network is trained. On a large graph
+it limits the number of epochs, but not below ``FEWEST_EPOCHS``."""
 FEWEST_EPOCHS = 20
 PREFIX = "components."
 
@@ -37,19 +38,20 @@ class StackedPredictor:
     """Several models of nodes, combined by weights that the validation part chooses.
 
     The components are those of :class:`gattn.nodes.stack.components.Components` and the attention
-    network. Components that read labels predict only the graph they were fitted to; another graph
-    is predicted by the others, with weights of their own.
+    network. Components that read labels can predict only the graph that they were fitted to. For
+    another graph, the remaining components are combined by a second set of weights.
 
     Attributes:
         settings: settings of the model and of its training.
         task: ``"regression"`` or ``"classification"``.
         encoder: encoder of the features.
         network: the attention network.
-        weights: weight of each component by name.
-        other_weights: weights on another graph.
-        validation: [m, outputs] predictions of the validation part, each by weights that were
-            chosen without it; empty after :meth:`from_state`.
-        validation_loss: their cross-entropy or squared error; NaN after :meth:`from_state`.
+        weights: weight of each component by name, for the graph of :meth:`fit`.
+        other_weights: weight by name of each component that does not read labels, for other graphs.
+        validation: [m, outputs] cross-fitted predictions of the validation part: each node is
+            predicted with weights that were chosen without it. Empty after :meth:`from_state`.
+        validation_loss: cross-entropy or squared error of ``validation``; NaN after
+            :meth:`from_state`.
     """
 
     def __init__(
@@ -80,7 +82,10 @@ class StackedPredictor:
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
     ) -> list[StackedPredictor]:
-        """Train stacks with the arguments of :meth:`NodePredictor.fit`; only networks differ."""
+        """Train a stack for each of the settings; see :meth:`NodePredictor.fit` for arguments.
+
+        The stacks have different attention networks, and share the other components.
+        """
         graph, is_class, first = problem.graph, task == "classification", settings[0]
         network_settings = [_network_settings(one, problem) for one in settings]
         networks = NodePredictor.fit(problem, encoder, task, network_settings, on_epoch, threads)
@@ -93,15 +98,18 @@ class StackedPredictor:
         )  # fmt: skip
         predictions = {name: p * std + mean for name, p in predictions.items()}
         truth, stacks = problem.y.numpy()[val], []
-        for one, network in zip(settings, networks):
-            every = predictions | {NETWORK: network.predict(graph).numpy()}
-            parts = {name: p[val] for name, p in every.items()}
+        for stack_settings, network in zip(settings, networks):
+            outputs = predictions | {NETWORK: network.predict(graph).numpy()}
+            parts = {name: p[val] for name, p in outputs.items()}
             weights = _weights(parts, truth, is_class=is_class)
-            free = {name: parts[name] for name in (*LABEL_FREE, NETWORK)}
-            others = _weights(free, truth, is_class=is_class)
-            stack = cls(one, network, components, weights, others, _fingerprint(graph))
-            stack._last = graph, every
-            combined = cross_fit(list(parts.values()), truth, one.seed, is_class=is_class)
+            label_free = {name: parts[name] for name in (*LABEL_FREE, NETWORK)}
+            other_weights = _weights(label_free, truth, is_class=is_class)
+            stack = cls(
+                stack_settings, network, components, weights, other_weights, _fingerprint(graph)
+            )
+            stack._last = graph, outputs
+            seed = stack_settings.seed
+            combined = cross_fit(list(parts.values()), truth, seed, is_class=is_class)
             stack.validation = torch.from_numpy(combined)
             stack.validation_loss = _loss(combined, truth, is_class=is_class)
             stacks.append(stack)
@@ -122,7 +130,7 @@ class StackedPredictor:
         self.network.threads = threads
 
     def predict(self, graph: AttributedGraph) -> Tensor:
-        """Predict probabilities [n, classes], or numbers [n, 1] in the labels' unit: float64."""
+        """Return probabilities [n, classes], or numbers [n, 1] in the labels' unit: float64."""
         parts = self.component_predictions(graph)
         weights = self.weights if set(parts) == set(self.weights) else self.other_weights
         predictions = [parts[name].numpy() for name in weights]
@@ -132,26 +140,26 @@ class StackedPredictor:
         return torch.from_numpy(combined)
 
     def component_predictions(self, graph: AttributedGraph) -> dict[str, Tensor]:
-        """Predict by each component: [n, outputs] by name, float64.
+        """Return the predictions of each component, [n, outputs] float64, by its name.
 
-        A graph with other nodes or edges than that of :meth:`fit` has no predictions of the
-        components that read labels.
+        Components that read labels are left out if the graph has other nodes or edges than the
+        graph of :meth:`fit`.
         """
         if self._last is None or self._last[0] is not graph:
             predicted = self._components.predict(
                 self.encoder.features(graph), _neighbours(graph), with_labels=self.knows(graph)
             )
             mean, std = self.network.mean, self.network.std
-            every = {name: p * std + mean for name, p in predicted.items()}
-            self._last = graph, every | {NETWORK: self.network.predict(graph).numpy()}
+            outputs = {name: p * std + mean for name, p in predicted.items()}
+            self._last = graph, outputs | {NETWORK: self.network.predict(graph).numpy()}
         return {name: torch.from_numpy(p) for name, p in self._last[1].items()}
 
     def knows(self, graph: AttributedGraph) -> bool:
-        """Return True if a graph has the nodes and edges of that of :meth:`fit`."""
+        """Return True if a graph has the same nodes and edges as the graph of :meth:`fit`."""
         return _fingerprint(graph) == self._fingerprint
 
     def embed(self, graph: AttributedGraph) -> Tensor:
-        """Embed every node by the inputs of the last attention layer: [n, width] float32."""
+        """Return the inputs of the last attention layer for every node, [n, width] float32."""
         return self.network.embed(graph)
 
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
@@ -159,11 +167,11 @@ class StackedPredictor:
         return self.network.attention(graph)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the last graph, which the other process has."""
+        """Return the state for pickling, without the last graph: the other process has it."""
         return {**self.__dict__, "_last": None}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors and the state for :meth:`from_state`, as JSON takes it."""
+        """Return tensors, and values that JSON can store, for :meth:`from_state`."""
         tensors, network = self.network.state()
         arrays, components = self._components.state()
         return tensors | {PREFIX + name: tensor for name, tensor in arrays.items()}, {
@@ -174,7 +182,7 @@ class StackedPredictor:
 
     @classmethod
     def from_state(cls, tensors: dict[str, Tensor], state: Mapping[str, Any]) -> StackedPredictor:
-        """Restore a model from its :meth:`state`.
+        """Restore a model from the result of :meth:`state`.
 
         Raises:
             KeyError: an entry of the state is missing.
@@ -190,9 +198,9 @@ class StackedPredictor:
 
 
 def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSettings:
-    """Limit the epochs of the attention network on a large graph, and take larger steps instead.
+    """Return the settings of the attention network: on a large graph, fewer and larger steps.
 
-    The receptive field of the labelled nodes determines the time of an epoch.
+    The size of the receptive field of the labelled nodes determines the time of an epoch.
     """
     nodes = torch.cat([problem.train, problem.val])
     graph = problem.graph
@@ -200,7 +208,7 @@ def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSetti
     x = read_features(problem.x, field.nodes)
     stored = x.numel() if x.layout == torch.strided else x.values().numel()
     size = settings.width * (stored + sum(layer.num_edges for layer, _ in field.layers))
-    epochs = min(settings.epochs, max(FEWEST_EPOCHS, int(WORK / max(size, 1))))
+    epochs = min(settings.epochs, max(FEWEST_EPOCHS, int(MAX_PRODUCTS / max(size, 1))))
     rate = settings.learning_rate * (settings.epochs / epochs) ** 0.5
     return replace(settings, model=NETWORK, epochs=epochs, learning_rate=rate)
 
@@ -211,7 +219,7 @@ def _neighbours(graph: AttributedGraph) -> Neighbours:
 
 
 def _fingerprint(graph: AttributedGraph) -> str:
-    """SHA-256 of the names of the nodes and of the edges."""
+    """Return the SHA-256 hash of a graph's node names and edges."""
     names = "\0".join(map(str, graph.names)).encode()
     return hashlib.sha256(names + graph.edge_index.numpy().tobytes()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Means of features and of labels over neighbours, for models that do not read the graph."""
+"""Compute means of features and labels over neighbours, as inputs of models without edges."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from torch import Tensor
 __all__ = ["Neighbours", "label_features", "propagate"]
 
 FOLDS = 5
-"""Parts of the training nodes, whose labels are hidden in turn."""
+"""Number of folds of the training nodes. Labels of a fold are hidden to compute its features."""
 STEPS = 15
 RESTART = 0.15
-"""Steps and restart probability of propagation along the edges."""
+"""Probability of a restart in each of the ``STEPS`` steps of label propagation."""
 
 Matrix = Any
-"""A sparse matrix of SciPy, whose types are incomplete."""
+"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 class Neighbours:
-    r"""Matrices whose products are means over the neighbours of each node.
+    r"""Matrices A whose product A x is the mean of x over the neighbours of each node.
 
     .. math:: (A x)_i = \frac{1}{|N(i)|} \sum_{j \in N(i)} x_j
 
     Args:
-        edge_index: [2, e] int64, the edges as they are in the data; self-loops are left out.
-        nodes: n.
-        directed: True if only the sources of a node's edges are its neighbours.
+        edge_index: [2, e] int64, the edges in the directions of the data; self-loops are ignored.
+        nodes: number n of nodes.
+        directed: True if the neighbours of a node are only the sources of the edges into it.
 
     Attributes:
-        means: the matrix over all neighbours [n, n].
-        along: matrices over the sources of the edges into a node and over the destinations of the
-            edges out of it; empty if every edge has its opposite, or messages have one direction.
-        degrees: [n, 2], logarithms of the numbers of both.
+        means: the matrix [n, n] of means over all neighbours.
+        along: two matrices, of means over the sources of the edges into a node, and over the
+            destinations of the edges out of it. It is empty if ``directed`` is True or if every
+            edge has an opposite edge.
+        degrees: [n, 2], logarithms of the numbers of edges into and out of a node, plus one.
 
     Example:
         >>> import torch
@@ -45,11 +46,11 @@ class Neighbours:
     """
 
     def __init__(self, edge_index: Tensor, nodes: int, *, directed: bool = False) -> None:
-        # A loop would give a node its own label.
+        # With a self-loop, a node's own label would be among its features.
         source, destination = edge_index[:, edge_index[0] != edge_index[1]].numpy()
         ones = np.ones(len(source), np.float32)
         into: Matrix = sp.csr_matrix((ones, (destination, source)), (nodes, nodes))
-        into.data[:] = 1  # SciPy adds the values of repeated edges
+        into.data[:] = 1  # repeated edges, which SciPy sums, count once
         out: Matrix = into.T.tocsr()
         both: Matrix = into.maximum(out).tocsr()
         symmetric = both.nnz == into.nnz
@@ -59,7 +60,7 @@ class Neighbours:
         self.degrees = np.log1p(np.stack(counts, 1)).astype(np.float32)
 
     def one_hop(self) -> list[Matrix]:
-        """Return the matrices of one step: along both directions apart, if they differ."""
+        """Return the matrices of means over one step, one for each direction if they differ."""
         return self.along or [self.means]
 
 
@@ -76,11 +77,11 @@ def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.floa
     Args:
         means: [n, n] means over neighbours.
         labels: [k, c], one-hot classes or numbers.
-        train: [k] nodes with these labels.
+        train: [k], the nodes that have these labels.
 
     Returns:
-        [n, c + 1]: the mean of the labels that reach a node, and the amount that does. A node that
-        no label reaches has the mean of all labels.
+        [n, c + 1]: the weighted mean of the labels that reach a node, and in the last column the
+        sum of the weights. A node that no label reaches has the mean of all labels.
 
     Reference:
         Klicpera et al., "Predict then propagate" (ICLR 2019).
@@ -99,23 +100,23 @@ def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.floa
 def label_features(
     neighbours: Neighbours, labels: NDArray, train: NDArray, guess: NDArray, seed: int
 ) -> list[NDArray[np.float32]]:
-    r"""Describe each node by the labels around it, without its own.
+    r"""Return features of each node computed from the labels of other nodes.
 
-    Unlabelled nodes count with a guess. Means over one step contain no label of the node; those
-    over two steps are taken without the walks back to it. Propagated labels of a training node
-    come from those of the other folds.
+    A predicted label stands for that of a node without a label. Means over one step do not contain
+    a node's own label. From means over two steps, the walks back to the node are subtracted. To a
+    training node, only the labels of the other folds are propagated.
 
     .. math:: A \tilde Y, \qquad A A \tilde Y - \mathrm{diag}(A A) \tilde Y
 
     Args:
         neighbours: the graph.
         labels: [k, c], one-hot classes or numbers.
-        train: [k] nodes with these labels.
-        guess: [n, c] of a model that reads no labels of neighbours.
+        train: [k], the nodes that have these labels.
+        guess: [n, c], predictions of a model that does not read the labels of neighbours.
         seed: seed of the folds.
 
     Returns:
-        Blocks [n, ...]. A block's row of a training node does not change with its label.
+        Blocks of features [n, ...]. The features of a training node do not depend on its label.
     """
     complete = guess.astype(np.float32)
     complete[train] = labels
