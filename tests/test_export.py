@@ -337,7 +337,7 @@ def test_an_export_that_is_not_possible_says_what_to_do(name):
 
 @pytest.mark.parametrize("name", ["LinearAttention", "SGFormer", "LearnedQueryReadout"])
 def test_an_export_without_the_number_of_graphs_says_which_argument_to_give(name):
-    with pytest.raises(ValueError, match="give the number of graphs, as dim_size of a readout or"):
+    with pytest.raises(ValueError, match="pass dim_size to a readout or batch_size"):
         export(BY_NAME[name], BY_NAME[name].called(6, 3))
 
 

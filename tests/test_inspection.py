@@ -153,7 +153,7 @@ def test_copies_of_strided_rows_on_a_gpu(monkeypatch):
     record = only(explain_path(Strided(), torch.randn(NODES, 8), graph))
     assert (record.path, record.backend) == ("fused", "triton")
     assert "dot_product_attention copies value [30, 2, 4]" in record.reason
-    assert "hand over contiguous tensors" in record.reason
+    assert "pass contiguous tensors" in record.reason
 
 
 def test_layers_of_pyg_and_layers_that_are_not_called():

@@ -76,7 +76,7 @@ def read_graph_file(
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}; nor is it one of {', '.join(CITATION)}")
     if not path.stat().st_size:
-        raise GraphError(f"{path} is empty; wanted a graph")
+        raise GraphError(f"{path} is empty; expected a graph")
     try:
         graph, semicolons = _read(path, nodes, directed, encoding)
     except GraphError as error:

@@ -229,7 +229,7 @@ def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
 def _choose(graph: AttributedGraph) -> str:
     """Return the attribute that holds the labels, ``y`` or ``label``, if the user names none."""
     names = usual_labels(graph)
-    message = "labels are wanted: y, or the name of an attribute (label, --label)"
+    message = "labels are required: y, or the name of an attribute (label, --label)"
     if not names:
         attributes = ", ".join(map(repr, graph.table.columns[:20])) or "none"
         raise GraphError(f"{message} among {attributes}")

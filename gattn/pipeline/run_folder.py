@@ -58,7 +58,7 @@ def finished_metrics(
         RunError: the folder contains another run, or other files.
     """
     if out.exists() and not out.is_dir():
-        raise RunError(f"{out} is a file; wanted the folder of a run")
+        raise RunError(f"{out} is a file; expected the folder of a run")
     if (out / CONFIG).exists():
         try:
             before = read_toml(type(settings), out / CONFIG)

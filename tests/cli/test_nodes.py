@@ -216,7 +216,7 @@ def test_a_table_of_another_encoding(folder, gattn, tmp_path):
     ("options", "message"),
     [
         (["--label", "nothing"], "the nodes have no attribute 'nothing'; they have 'about'"),
-        ([], "labels are wanted: y, or the name of an attribute (label, --label) among 'about'"),
+        ([], "labels are required: y, or the name of an attribute (label, --label) among 'about'"),
         (["--label", "group", "--split", "half"], "split must be auto, public, random"),
         (["--label", "group", "--split", "public"], "no attribute 'train_mask'"),
         (["--label", "group", "--decimal", ",", "--thousands", ","], "must be different signs"),
@@ -328,7 +328,7 @@ def test_presets_are_the_papers():
     assert override(None, None, {"data": "pubmed"}).model.output_heads == 8
     assert override(None, "pubmed", {"data": "mine.csv", "heads": 4}).model.heads == 4
     assert override(None, None, {"data": "mine.csv"}).model.weight_decay == 5e-4
-    with pytest.raises(ValueError, match="a graph is wanted"):
+    with pytest.raises(ValueError, match="a graph is required"):
         override(None, None, {})
 
 

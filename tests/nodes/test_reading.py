@@ -166,7 +166,7 @@ def test_edges_to_nodes_that_there_are_not_are_left_out_and_told(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "nodes", "message"),
     [
-        ("e.csv", "", None, "is empty; wanted a graph"),
+        ("e.csv", "", None, "is empty; expected a graph"),
         ("e.csv", "source,target\n", None, "it has no edges"),
         ("e.csv", "source\na\n", None, "needs two columns"),
         ("e.csv", "source,target\na,b\nc\n", None, "line 3: 1 cell where the header has 2"),

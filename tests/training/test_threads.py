@@ -183,7 +183,8 @@ def test_estimators_of_nodes_restore_the_threads(kind: type, setting: int) -> No
     y = np.arange(8) % 2 if kind is NodeClassifier else np.arange(8) / 8.0
     nodes = pd.DataFrame({"id": range(8), "size": np.arange(8.0)})
     graph = (pd.DataFrame(EDGES.T, columns=["source", "target"]), nodes)
-    model = kind(epochs=2, width=8, heads=2, threads=setting, validation_fraction=0.5)
+    settings = {"model": "gat", "threads": setting, "validation_fraction": 0.5}
+    model = kind(epochs=2, width=8, heads=2, **settings)
     fitted = model.fit(graph, y, on_epoch=lambda record: numbers.append(torch.get_num_threads()))
     assert torch.get_num_threads() == 3
     hook = lambda *_: numbers.append(torch.get_num_threads())  # noqa: E731

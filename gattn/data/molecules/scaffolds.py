@@ -62,7 +62,7 @@ def scaffold_split(
     if train_room + val_room < most < len(smiles):
         warnings.warn(
             f"{most:,} of {len(smiles):,} molecules have one scaffold, or none, and are the test "
-            "part, as they fit into no other: a random split tells more of them",
+            "part, because they fit into no other part: use a random split for such a table",
             stacklevel=2,
         )
     for group in sorted(groups, key=lambda group: (len(group), group[0]), reverse=True):

@@ -183,7 +183,7 @@ def open_table(
     """
     path = Path(path)
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; wanted a CSV file")
+        raise ValueError(f"{path} is a folder; expected a CSV file")
     # This call also raises an error if the file is known not to be text, for any encoding.
     marked = marked_encoding(path)
     encoding = encoding or marked
@@ -224,7 +224,7 @@ def as_number(cell: str) -> float | None:
 def _with_header(table: Table) -> Table:
     _, header = next(_records(table, strict=False), (0, []))
     if not header:
-        raise ValueError(f"{table.path} is empty; wanted a header line")
+        raise ValueError(f"{table.path} is empty; expected a header line")
     return replace(table, columns=tuple(name.strip() for name in header))
 
 

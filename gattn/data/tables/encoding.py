@@ -70,7 +70,7 @@ def marked_encoding(path: Path) -> str:
         start = file.read(16)
     if format := NO_TABLE.get(path.suffix.lower()):
         kind, way = format
-        message = f"{path} is {kind}; wanted a CSV file, with SMILES where molecules are"
+        message = f"{path} is {kind}; expected a CSV file, with SMILES if it contains molecules"
         raise ValueError(f"{message}: {way}" if way else message)
     for mark, (kind, way) in NO_TEXT.items():
         if start.startswith(mark):

@@ -166,7 +166,7 @@ def override(
             raise ValueError("a config has its settings itself; take either it or a preset")
         return updated(read_toml(NodeRunSettings, config), changes)
     if "data" not in changes:
-        raise ValueError(f"a graph is wanted: a file, or one of {', '.join(PRESETS)}")
+        raise ValueError(f"a graph is required: a file, or one of {', '.join(PRESETS)}")
     if preset is not None and preset not in PRESETS:
         raise SettingsError(f"preset must be one of {', '.join(PRESETS)}; got {preset!r}")
     model = PRESETS.get(preset or str(changes["data"]).lower(), NodeSettings())

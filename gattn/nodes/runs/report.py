@@ -125,9 +125,9 @@ def _trials(run: NodeRun) -> Section:
     text = (
         f"{len(run.trials)} trainings: {METRICS[main]} {number(first['mean'])} ± "
         f"{number(first['std'])} on the test part. The spread over first weights is that within "
-        "the same split; that over splits is what the splits' means vary beyond it.",
-        "The model that was kept, of which the rest of this page tells, is that of the lowest "
-        "validation loss; the test part had no say.",
+        "the same split; the spread over splits is the additional variation of the splits' means.",
+        "The rest of this page describes the saved model, the one with the lowest "
+        "validation loss; the test part did not influence this choice.",
     )
     text += tuple(
         f"{METRICS[name]}: {reason}."

@@ -15,7 +15,7 @@ TINY = 1e-6
 """Added to probabilities before their logarithms are taken."""
 FOLDS = 10
 MANY = 5000
-"""Rows above which cross-fitting changes nothing: a few weights do not overfit so many."""
+"""Maximum number of validation rows that are cross-fitted: a few weights do not overfit more rows."""
 SHARPNESS = 2.0 ** np.arange(-1, 9)
 """Factors of scores that become probabilities."""
 

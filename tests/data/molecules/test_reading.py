@@ -139,8 +139,8 @@ def test_a_broken_row_is_named_with_its_line(tmp_path, text, row, line, says):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"", "is empty; wanted a header line"),
-        (b"\n\n", "is empty; wanted a header line"),
+        (b"", "is empty; expected a header line"),
+        (b"\n\n", "is empty; expected a header line"),
         (b"id;SMILES;y\n1;C;1\n", "no column 'smiles'; its columns are 'id', 'SMILES', 'y'"),
         (b"smiles\tlogS\nC\t1\n", r"no column 'y'; .*'logS' \(separated by tab\)"),
         (b"SMILES,y\nC,1\n", r"no column 'smiles'; .*\(separated by comma\); is 'SMILES' meant"),

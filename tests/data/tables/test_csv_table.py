@@ -100,7 +100,9 @@ def test_lines_are_those_that_rows_begin_on(tmp_path):
 def test_structures_are_no_table(tmp_path):
     path = tmp_path / "some.sdf"
     path.write_text("ethanol\n  RDKit\n")
-    with pytest.raises(ValueError, match="is a file of structures; wanted a CSV file, with SMILES"):
+    with pytest.raises(
+        ValueError, match="is a file of structures; expected a CSV file, with SMILES"
+    ):
         open_table(path)
 
 
@@ -141,7 +143,7 @@ def test_without_a_wanted_column_the_separator_is_that_of_most_columns(tmp_path)
 def test_what_cannot_be_a_table_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError):
         open_table(tmp_path / "none.csv")
-    with pytest.raises(ValueError, match="is a folder; wanted a CSV file"):
+    with pytest.raises(ValueError, match="is a folder; expected a CSV file"):
         open_table(tmp_path)
     path = tmp_path / "table.csv"
     for content, message in {
