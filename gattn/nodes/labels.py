@@ -227,7 +227,7 @@ def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
 def _choose(graph: AttributedGraph) -> str:
     """Choose the attribute of the labels if it is not named: ``y`` or ``label``."""
     names = usual_labels(graph)
-    message = "labels are wanted: y, or the name of an attribute (label, --label)"
+    message = "no label was selected: name an attribute (label, --label)"
     if not names:
         attributes = ", ".join(map(repr, graph.table.columns[:20])) or "none"
         raise GraphError(f"{message} among {attributes}")

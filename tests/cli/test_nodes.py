@@ -216,7 +216,7 @@ def test_a_table_of_another_encoding(folder, gattn, tmp_path):
     ("options", "message"),
     [
         (["--label", "nothing"], "the nodes have no attribute 'nothing'; they have 'about'"),
-        ([], "labels are wanted: y, or the name of an attribute (label, --label) among 'about'"),
+        ([], "no label was selected: name an attribute (label, --label) among 'about'"),
         (["--label", "group", "--split", "half"], "split must be auto, public, random"),
         (["--label", "group", "--split", "public"], "no attribute 'train_mask'"),
         (["--label", "group", "--decimal", ",", "--thousands", ","], "must be different signs"),

@@ -164,7 +164,7 @@ def test_the_same_seed_gives_the_same(fitted):
         ([None] * 4, "there is none"),
         (["a", "b"], "y must hold 4 labels, one a node; got 2"),
         ({"z": "a"}, "y has a label of 'z', which is no node"),
-        (None, "labels are wanted: y, or the name of an attribute .* among 'age'"),
+        (None, "no label was selected: name an attribute .* among 'age'"),
         (["a", None, None, "b"], "the validation part has no node with a label"),
     ],
 )

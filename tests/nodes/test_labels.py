@@ -35,8 +35,8 @@ def test_a_usual_attribute_is_the_label_and_that_is_said():
     [
         ({"x": range(4), "y": range(4)}, "since 'y' beside 'x' may be a coordinate"),
         ({"y": range(4), "label": list("abab")}, "since the nodes have both 'y' and 'label'"),
-        ({"age": range(4)}, "labels are wanted: .* among 'age'"),
-        ({}, "labels are wanted: .* among none"),
+        ({"age": range(4)}, "no label was selected: .* among 'age'"),
+        ({}, "no label was selected: .* among none"),
     ],
 )
 def test_an_attribute_that_may_be_something_else_is_not_taken(columns, message):
