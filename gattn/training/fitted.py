@@ -99,10 +99,10 @@ class FittedModel:
             RunError: the card is from another estimator or an incompatible version, or a value is
                 missing.
         """
-        cls._check_card(folder, card)
         name = cls._saved_as or cls.__name__
         if card.get("estimator") != name:
             raise RunError(f"{folder} holds a {card.get('estimator')}, not a {name}")
+        cls._check_card(folder, card)
         try:
             model = cls(**card["parameters"])
             model._load_state(tensors, card)

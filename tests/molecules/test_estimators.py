@@ -418,6 +418,9 @@ def test_a_model_of_other_features_is_refused(regressor, tmp_path):
     for older in (facts, {**facts, "featuriser": "1"}):
         with pytest.raises(RunError, match=r"version 1 .* computes version \d+: train the model"):
             MoleculeRegressor.from_state(tmp_path, tensors, {**card, "predictor": older})
+    nodes = {**card, "predictor": facts, "estimator": "NodeClassifier"}
+    with pytest.raises(RunError, match="holds a NodeClassifier, not a MoleculeRegressor"):
+        MoleculeRegressor.from_state(tmp_path, tensors, nodes)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -240,6 +240,34 @@ def test_prediction_without_training_beats_propagated_labels_and_says_so(tmp_pat
     assert sum(probability) == pytest.approx(1, abs=1e-4)
 
 
+def _log_at_once(folder, edges, nodes, **options):
+    edges.to_csv(folder / "edges.csv", index=False)
+    nodes.to_csv(folder / "nodes.csv", index=False)
+    paths = str(folder / "edges.csv"), str(folder / "nodes.csv")
+    settings = NodeRunSettings(paths[0], nodes=paths[1], label="label", **options)
+    lines = []
+    predict_at_once(settings, folder / "out.csv", lines.append)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_prediction_without_training_reports_noise(tmp_path, shuffled):
+    edges, nodes = _network()
+    if shuffled:
+        nodes["label"] = np.random.default_rng(0).permutation(nodes["label"])
+    assert ("no better than a constant" in _log_at_once(tmp_path, edges, nodes)) == shuffled
+
+
+def test_prediction_without_training_explains_undefined_metrics(tmp_path):
+    edges, nodes = _network(nodes=60)
+    nodes["part"] = ["train", "val", "test"] * 20
+    nodes.loc[nodes["part"] == "test", "label"] = "kind 0"
+    text = _log_at_once(tmp_path, edges, nodes, split="column:part")
+    assert "roc_auc -, pr_auc -" in text
+    assert "nan" not in text
+    assert "roc_auc: undefined" in text
+
+
 def test_prediction_without_training_needs_two_labels(tmp_path):
     edges, nodes = _network(nodes=10)
     nodes.loc[1:, "label"] = None

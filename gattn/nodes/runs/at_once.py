@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from math import isnan
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from gattn.nodes.base import NodeEstimator
 from gattn.nodes.baselines import propagate_labels
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.runs.config import NodeRunSettings
-from gattn.nodes.runs.measure import measure
+from gattn.nodes.runs.measure import is_noise, measure, undefined
 from gattn.nodes.runs.predict import prediction_cells, prediction_columns
 from gattn.nodes.runs.splits import make_split
 from gattn.nodes.runs.train import NodeProduct
@@ -79,17 +80,20 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
         predicted = torch.from_numpy(model.predict(blocks, labels, nodes)) * std + mean
         held_out = torch.from_numpy(left_out) * std + mean
         _calibrate(estimator, y[train, None], held_out)
+        constant = torch.from_numpy(labels.mean(0, keepdims=True)) * std + mean
+        some, guess = (test, predicted[test]) if len(test) else (train, held_out)
+        title = "test part" if len(test) else "each node without its label"
+        metrics = _log_metrics(log, estimator, title, y[some], guess)
         if len(test):
-            _log_metrics(log, estimator, "test part", y[test], predicted[test])
             one_hot = torch.from_numpy(labels) * std + mean
             spread = propagate_labels(graph.edge_index, one_hot, train, len(graph))
             _log_metrics(log, estimator, "test part, label propagation", y[test], spread[test])
-        else:
-            _log_metrics(log, estimator, "each node without its label", y[train], held_out)
-        constant = torch.from_numpy(labels.mean(0, keepdims=True)) * std + mean
-        some = test if len(test) else train
         name = "the most frequent class" if is_class else "the mean"
-        _log_metrics(log, estimator, name, y[some], constant.expand(len(some), -1))
+        base = _log_metrics(log, estimator, name, y[some], constant.expand(len(some), -1))
+        for metric, reason in undefined(estimator, y[some]).items():
+            log(f"{metric}: {reason}")
+        if is_noise(metrics, base, len(some)):
+            log("The model is no better than a constant: the data do not predict the labels.")
         cells = prediction_cells(estimator, predicted, settings.coverage)
         rows = ([name, *row] for name, row in zip(graph.names, cells))
         write_rows(temporary, chain([["node", *prediction_columns(estimator)]], rows))
@@ -112,6 +116,9 @@ def _calibrate(estimator: NodeEstimator, y: Tensor, predicted: Tensor) -> None:
 
 def _log_metrics(
     log: Log, estimator: NodeEstimator, title: str, y: Tensor, predicted: Tensor
-) -> None:
+) -> dict[str, float]:
+    """Measure predictions [k, outputs] of labels [k], and log the metrics."""
     values = measure(estimator.task, y, predicted)
-    log(f"{title}: {', '.join(f'{name} {value:.4g}' for name, value in values.items())}")
+    texts = (f"{name} {'-' if isnan(value) else f'{value:.4g}'}" for name, value in values.items())
+    log(f"{title}: {', '.join(texts)}")
+    return values
