@@ -79,7 +79,14 @@ class Linear:
 
 
 def fit_linear(
-    x: Matrix, y: NDArray, train: NDArray, val: NDArray, classes: int, *, is_class: bool
+    x: Matrix,
+    y: NDArray,
+    train: NDArray,
+    val: NDArray,
+    classes: int,
+    *,
+    is_class: bool,
+    start: Linear | None = None,
 ) -> Linear:
     """Fit a linear model, with the penalty that predicts the validation part best.
 
@@ -90,11 +97,13 @@ def fit_linear(
         val: nodes that choose the penalty.
         classes: number of classes; 1 for numbers.
         is_class: True for logistic regression, False for ridge regression.
+        start: model of the first features [n, d' <= d] with the same training nodes. Its penalty
+            is used without a search, and logistic regression starts from its coefficients.
 
     Returns:
         The model.
     """
-    fits = _logistic(x, y, train, classes) if is_class else _ridge(x, y, train)
+    fits = _logistic(x, y, train, classes, start) if is_class else _ridge(x, y, train, start)
     best, lowest = None, np.inf
     for model in fits:
         out = model.predict(x[val])
@@ -109,7 +118,7 @@ def fit_linear(
     return best
 
 
-def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
+def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int, start: Linear | None) -> Any:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -121,24 +130,31 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
         yield Linear(np.zeros((x.shape[1], classes), np.float32), bias, True, 0.0)
         return
     rows, model = x[train], LogisticRegression(max_iter=ITERATIONS, tol=1e-3, warm_start=True)
-    for strength in STRENGTHS:
+    if start is not None:
+        rest = np.zeros((x.shape[1] - len(start.weight), len(kinds)), np.float32)
+        coefficients = np.vstack([start.weight[:, kinds], rest]).T
+        intercept = start.bias[kinds]
+        if len(kinds) == 2:
+            coefficients, intercept = np.diff(coefficients, axis=0), np.diff(intercept)
+        model.coef_, model.intercept_ = coefficients, intercept
+    for strength in STRENGTHS if start is None else (start.penalty,):
         with warnings.catch_warnings():
             # Steps are limited on purpose: the validation part compares the results.
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.set_params(C=strength).fit(rows, labels)
         weight = np.zeros((x.shape[1], classes), np.float32)
-        intercept: Any = model.intercept_
+        fitted: Any = model.intercept_
         one_sided = len(kinds) == 2  # scikit-learn has the logit of the second class alone
         coefficients = np.vstack([0 * model.coef_, model.coef_]) if one_sided else model.coef_
         weight[:, kinds] = coefficients.T
-        bias[kinds] = [0, intercept[0]] if one_sided else intercept
+        bias[kinds] = [0, fitted[0]] if one_sided else fitted
         yield Linear(weight, bias.copy(), True, strength)
 
 
-def _ridge(x: Matrix, y: NDArray, train: NDArray) -> Any:
+def _ridge(x: Matrix, y: NDArray, train: NDArray, start: Linear | None) -> Any:
     from sklearn.linear_model import Ridge
 
-    for strength in (0.1, *STRENGTHS, 1000.0):
+    for strength in (0.1, *STRENGTHS, 1000.0) if start is None else (start.penalty,):
         model = Ridge(alpha=len(train) ** 0.5 / strength).fit(x[train], y[train])
         weight = np.asarray(model.coef_, np.float32).reshape(-1, 1)
         yield Linear(weight, np.array([float(model.intercept_)]), False, strength)
