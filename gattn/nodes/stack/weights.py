@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 __all__ = ["cross_fit", "fit_weights", "pool", "temperature"]
 
-PRIOR_ROWS = 16.0
+PRIOR_ROWS = 4.0
 """Strength of the penalty toward the prior weights, in pseudo-observations."""
 TINY = 1e-6
 """Added to probabilities before their logarithms are taken."""
