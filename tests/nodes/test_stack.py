@@ -95,8 +95,10 @@ def test_features_of_a_node_do_not_depend_on_its_own_label(count):
         changed = labels.copy()
         changed[row] = np.roll(changed[row], 1)
         after = np.hstack(label_features(graph, changed, train, guess, 0))
-        own = slice(None) if count > 1 else slice(-4)  # one label alone is its own mean
-        np.testing.assert_allclose(after[train[row], own], before[train[row], own], atol=1e-6)
+        columns = slice(None) if count > 1 else slice(-4)  # one label alone is its own mean
+        np.testing.assert_allclose(
+            after[train[row], columns], before[train[row], columns], atol=1e-6
+        )
 
 
 def test_propagated_labels_stay_in_their_component():
