@@ -211,7 +211,7 @@ def test_linear_models_equal_those_of_scikit_learn():
 
 
 @pytest.mark.parametrize("classes", [1, 2, 3])
-def test_linear_models_continue_from_a_model_of_the_first_features(classes):
+def test_linear_models_take_the_penalty_of_another_model(classes):
     x = DRAW.normal(size=(200, 6))
     score = x @ DRAW.normal(size=(6, max(classes, 2)))
     score += 2 * DRAW.normal(size=score.shape)

@@ -21,7 +21,7 @@ __all__ = ["LABEL_FREE", "Components"]
 LABEL_FREE = ("constant", "columns", "neighbours")
 """Components that read no labels, and so predict another graph as well."""
 MANY = 2000
-"""Training nodes from which the perceptron is fitted, and `labels` is started from `neighbours`."""
+"""Training nodes from which the perceptron is fitted, and `labels` has the penalty of others."""
 
 
 class Components:

@@ -97,8 +97,7 @@ def fit_linear(
         val: nodes that choose the penalty.
         classes: number of classes; 1 for numbers.
         is_class: True for logistic regression, False for ridge regression.
-        start: model of the first features [n, d' <= d] with the same training nodes. Its penalty
-            is used without a search, and logistic regression starts from its coefficients.
+        start: model of some of the features, whose penalty is used without a search.
 
     Returns:
         The model.
@@ -130,13 +129,6 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int, start: Linear
         yield Linear(np.zeros((x.shape[1], classes), np.float32), bias, True, 0.0)
         return
     rows, model = x[train], LogisticRegression(max_iter=ITERATIONS, tol=1e-3, warm_start=True)
-    if start is not None:
-        rest = np.zeros((x.shape[1] - len(start.weight), len(kinds)), np.float32)
-        coefficients = np.vstack([start.weight[:, kinds], rest]).T
-        intercept = start.bias[kinds]
-        if len(kinds) == 2:
-            coefficients, intercept = np.diff(coefficients, axis=0), np.diff(intercept)
-        model.coef_, model.intercept_ = coefficients, intercept
     for strength in STRENGTHS if start is None else (start.penalty,):
         with warnings.catch_warnings():
             # Steps are limited on purpose: the validation part compares the results.
