@@ -31,7 +31,7 @@ CODE = (
     "import torch",
     "import torch, rdkit",
     "import gattn",
-    "import gattn; gattn.functional.gat_attention",
+    "import gattn; gattn.functional.aggregate",
     "import torch_geometric.nn",
     "import gattn; gattn.nn.GATConv",
 )

@@ -11,9 +11,11 @@ JSON: the counts and the time in seconds.
 
 import argparse
 import ast
+import contextlib
 import csv
 import importlib.util
 import json
+import platform
 import re
 import time
 from collections import Counter
@@ -38,6 +40,16 @@ def find_modules(package: str) -> dict[str, Path]:
 def part_of(module: str) -> str:
     """Return the part of the package that contains a module: its second name."""
     return module.split(".")[1]
+
+
+def parse(modules: dict[str, Path]) -> dict[str, ast.Module]:
+    """Parse the files of modules, without those in the syntax of another Python version."""
+    trees = {}
+    for name, path in modules.items():
+        # Packages ship files for newer versions, which they import there alone.
+        with contextlib.suppress(SyntaxError):
+            trees[name] = ast.parse(path.read_bytes())
+    return trees
 
 
 def statements(node: ast.AST) -> Iterator[ast.stmt]:
@@ -83,19 +95,27 @@ def main() -> None:
     print(f"Reading the {len(modules):,} modules of {args.package}", flush=True)
     sizes = Counter(map(part_of, modules))
     modules = {name: path for name, path in modules.items() if sizes[part_of(name)] >= args.least}
+    trees = parse(modules)
+    if skipped := len(modules) - len(trees):
+        version = platform.python_version()
+        print(f"Left out {skipped:,} of them, whose syntax Python {version} cannot read")
     edges, nodes = [("source", "target")], [("id", "part", "words")]
-    for name, path in modules.items():
-        tree = ast.parse(path.read_bytes())
+    for name, tree in trees.items():
         body = list(statements(tree))
-        others = set(imports(body, name, path)) & set(modules) - {name}
+        others = set(imports(body, name, modules[name])) & set(trees) - {name}
         edges += [(name, other) for other in sorted(others)]
         nodes.append((name, part_of(name), words(tree, body)))
     args.out.mkdir(parents=True, exist_ok=True)
     for name, rows in {"imports.csv": edges, "modules.csv": nodes}.items():
         with (args.out / name).open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(rows)
-    parts = sorted(set(map(part_of, modules)))
-    count = {"modules": len(modules), "imports": len(edges) - 1, "parts": len(parts)}
+    parts = sorted(set(map(part_of, trees)))
+    count = {
+        "modules": len(trees),
+        "skipped": skipped,
+        "imports": len(edges) - 1,
+        "parts": len(parts),
+    }
     print(f"{', '.join(parts)}: {count['modules']:,} modules, {count['imports']:,} imports")
     result = {"package": args.package, "least": args.least, "out": str(args.out), **count}
     print(json.dumps({**result, "seconds": time.perf_counter() - start}))

@@ -108,6 +108,14 @@ def test_imports_are_a_network(run, package, tmp_path):
     ]  # fmt: skip
 
 
+def test_imports_leave_out_files_that_this_python_cannot_parse(run, package, tmp_path):
+    (tmp_path / "birds/land/emu.py").write_text("def quack[T = int](: ...\n")
+    arguments = ("--package", package, "--least", 2, "--out", tmp_path / "tables")
+    result, stderr, _ = run("imports", *arguments)
+    assert (result["modules"], result["skipped"], result["imports"]) == (4, 1, 2)
+    assert "Left out 1 of them, whose syntax Python" in stderr
+
+
 def test_imports_need_a_package(run, tmp_path):
     with pytest.raises(SystemExit, match="package 'nowhere' is not installed"):
         run("imports", "--package", "nowhere", "--out", tmp_path)

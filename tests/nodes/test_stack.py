@@ -139,6 +139,52 @@ def test_the_stack_is_no_worse_than_its_best_model_on_the_rows_that_chose_it():
     assert error <= np.square(parts[0][:, 0] - numbers).mean() + 1e-2
 
 
+def _probabilities(y, strength, draw):
+    scores = draw.normal(size=(len(y), 4)) + strength * np.eye(4)[y]
+    return np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("is_class", [True, False])
+def test_one_good_model_among_noise_gets_nearly_all_the_weight(is_class):
+    for seed in range(5):
+        draw = np.random.default_rng(seed)
+        if is_class:
+            y = draw.integers(4, size=200)
+            models = [_probabilities(y, strength, draw) for strength in (0, 0, 3, 0, 0, 0)]
+            models += [np.full((200, 4), 0.25)]
+        else:
+            y = draw.normal(size=200)
+            noise = draw.normal(size=(7, 200, 1))
+            models = [y[:, None] + 0.3 * e if k == 2 else e for k, e in enumerate(noise)]
+        weights = fit_weights(models, y, is_class=is_class)
+        assert weights.argmax() == 2
+        assert np.delete(weights, 2).sum() < 0.1 * weights.sum()
+
+
+@pytest.mark.parametrize("is_class", [True, False])
+def test_equally_good_models_share_the_weight(is_class):
+    draw = np.random.default_rng(1)
+    y = draw.integers(4, size=150).astype(float)
+    if is_class:
+        models = [_probabilities(y.astype(int), 2, draw) for _ in range(4)]
+    else:
+        models = [y[:, None] + draw.normal(size=(150, 1)) for _ in range(4)]
+    weights = fit_weights(models, y, is_class=is_class)
+    assert weights.min() > 0.4 * weights.mean()
+    same = fit_weights([models[0]] * 3, y, is_class=is_class)
+    np.testing.assert_allclose(same, same[0], rtol=1e-3)
+
+
+def test_weights_do_not_depend_on_the_sharpness_of_a_model():
+    draw = np.random.default_rng(2)
+    y = draw.integers(4, size=300)
+    good, other = _probabilities(y, 3, draw), _probabilities(y, 1, draw)
+    flat = good**0.5 / (good**0.5).sum(1, keepdims=True)
+    weights = fit_weights([good, other], y, is_class=True)
+    flat_weights = fit_weights([flat, other], y, is_class=True)
+    np.testing.assert_allclose(flat_weights, weights * [2, 1], rtol=0.02)
+
+
 def test_cross_fitted_predictions_do_not_depend_on_the_label_of_their_fold():
     y = DRAW.normal(size=10)
     models = [DRAW.normal(size=(10, 1)) for _ in range(3)]
@@ -162,6 +208,26 @@ def test_linear_models_equal_those_of_scikit_learn():
     np.testing.assert_allclose(model.predict(x), reference.predict_proba(x), atol=0.02)
     one_class = fit_linear(x, np.zeros(90), train, val, 3, is_class=True)
     assert one_class.predict(x[:1]).tolist() == [[1, 0, 0]]
+
+
+@pytest.mark.parametrize("classes", [1, 2, 3])
+def test_linear_models_take_the_penalty_of_another_model(classes):
+    x = DRAW.normal(size=(200, 6))
+    score = x @ DRAW.normal(size=(6, max(classes, 2)))
+    score += 2 * DRAW.normal(size=score.shape)
+    y = score.argmax(1).astype(float) if classes > 1 else score[:, 0]
+    train, val, is_class = np.arange(150), np.arange(150, 200), classes > 1
+    first = fit_linear(sp.csr_matrix(x[:, :4]), y, train, val, classes, is_class=is_class)
+    whole = sp.csr_matrix(x)
+    model = fit_linear(whole, y, train, val, classes, is_class=is_class, start=first)
+    assert model.penalty == first.penalty
+    if is_class:
+        reference = LogisticRegression(C=model.penalty, max_iter=1000, tol=1e-8)
+        expected = reference.fit(x[train], y[train]).predict_proba(x)
+        np.testing.assert_allclose(model.predict(whole), expected, atol=0.02)
+    else:
+        reference = Ridge(alpha=150**0.5 / model.penalty).fit(x[train], y[train])
+        np.testing.assert_allclose(model.predict(whole)[:, 0], reference.predict(x), atol=1e-3)
 
 
 def test_scaled_blocks_have_rows_of_norm_one_and_zeros_stay_zeros():

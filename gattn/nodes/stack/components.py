@@ -21,7 +21,7 @@ __all__ = ["LABEL_FREE", "Components"]
 LABEL_FREE = ("constant", "columns", "neighbours")
 """Components that read no labels, and so predict another graph as well."""
 MANY = 2000
-"""Training nodes from which the perceptron is worth its time."""
+"""Training nodes from which the perceptron is fitted, and `labels` has the penalty of others."""
 
 
 class Components:
@@ -100,17 +100,19 @@ class Components:
         linear: dict[str, tuple[Scaler, Linear]] = {}
         predictions: dict[str, NDArray[np.float64]] = {}
 
-        def fit_one(name: str, some: Sequence[Any]) -> None:
+        def fit_one(name: str, some: Sequence[Any], start: Linear | None = None) -> None:
             scaler = Scaler.fit(some)
             joined = scaler.join(some)
-            model = fit_linear(joined, y, train, val, outputs, is_class=is_class)
+            model = fit_linear(joined, y, train, val, outputs, is_class=is_class, start=start)
             linear[name] = scaler, model
             predictions[name] = model.predict(joined)
 
         fit_one("columns", hops[:1])
         fit_one("neighbours", hops)
         around = label_features(neighbours, labels, train, predictions["neighbours"], seed)
-        fit_one("labels", [*hops, *around])
+        # A search for the penalty would take most of the time of a large graph.
+        start = linear["neighbours"][1] if len(train) >= MANY else None
+        fit_one("labels", [*hops, *around], start)
         form, _ = ClosedForm.fit(blocks, labels, train, seed, is_class=is_class)
         perceptron = None
         if len(train) >= MANY:

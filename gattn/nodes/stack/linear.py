@@ -80,7 +80,14 @@ class Linear:
 
 
 def fit_linear(
-    x: Matrix, y: NDArray, train: NDArray, val: NDArray, classes: int, *, is_class: bool
+    x: Matrix,
+    y: NDArray,
+    train: NDArray,
+    val: NDArray,
+    classes: int,
+    *,
+    is_class: bool,
+    start: Linear | None = None,
 ) -> Linear:
     """Fit a linear model, with the penalty that has the lowest loss on the validation part.
 
@@ -91,11 +98,12 @@ def fit_linear(
         val: indices of the nodes that choose the penalty.
         classes: number of classes; 1 for numbers.
         is_class: True for logistic regression, False for ridge regression.
+        start: model of some of the features, whose penalty is used without a search.
 
     Returns:
         The model.
     """
-    fits = _logistic(x, y, train, classes) if is_class else _ridge(x, y, train)
+    fits = _logistic(x, y, train, classes, start) if is_class else _ridge(x, y, train, start)
     best, lowest = None, np.inf
     for model in fits:
         out = model.predict(x[val])
@@ -110,7 +118,7 @@ def fit_linear(
     return best
 
 
-def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
+def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int, start: Linear | None) -> Any:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -122,7 +130,7 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
         yield Linear(np.zeros((x.shape[1], classes), np.float32), bias, True, 0.0)
         return
     rows, model = x[train], LogisticRegression(max_iter=ITERATIONS, tol=1e-3, warm_start=True)
-    for strength in STRENGTHS:
+    for strength in STRENGTHS if start is None else (start.penalty,):
         with warnings.catch_warnings():
             # The fit need not converge, because the validation part compares the results.
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -136,10 +144,10 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
         yield Linear(weight, bias.copy(), True, strength)
 
 
-def _ridge(x: Matrix, y: NDArray, train: NDArray) -> Any:
+def _ridge(x: Matrix, y: NDArray, train: NDArray, start: Linear | None) -> Any:
     from sklearn.linear_model import Ridge
 
-    for strength in (0.1, *STRENGTHS, 1000.0):
+    for strength in (0.1, *STRENGTHS, 1000.0) if start is None else (start.penalty,):
         model = Ridge(alpha=len(train) ** 0.5 / strength).fit(x[train], y[train])
         weight = np.asarray(model.coef_, np.float32).reshape(-1, 1)
         yield Linear(weight, np.array([float(model.intercept_)]), False, strength)

@@ -9,15 +9,17 @@ from numpy.typing import NDArray
 
 __all__ = ["cross_fit", "fit_weights", "pool", "temperature"]
 
-EQUAL_ROWS = 4.0
-"""Strength of the penalty toward equal weights, in pseudo-observations."""
+PRIOR_ROWS = 4.0
+"""Strength of the penalty toward the prior weights, in pseudo-observations."""
 TINY = 1e-6
 """Added to probabilities before their logarithms are taken."""
 FOLDS = 10
 MANY = 5000
-"""Maximum number of validation rows that are cross-fitted: a few weights do not overfit more rows."""
+"""Maximum number of cross-fitted validation rows: a few weights do not overfit more rows."""
 SHARPNESS = 2.0 ** np.arange(-1, 9)
 """Factors of scores that become probabilities."""
+EXPONENTS = 2.0 ** np.arange(-2, 3.5, 0.5)
+"""Exponents that calibrate the probabilities of a model."""
 
 
 def pool(
@@ -57,11 +59,16 @@ def fit_weights(
 ) -> NDArray[np.float64]:
     r"""Choose weights on nodes that none of the models was trained on.
 
-    Classes minimise the cross-entropy of :func:`pool` over weights that are not negative. Numbers
-    minimise the squared error over weights that also sum to 1. Both have a penalty toward equal
-    weights, so that a few nodes change them little.
+    Classes minimise the cross-entropy of :func:`pool` over weights that are not negative, after an
+    exponent :math:`t_k` has calibrated each model. Numbers minimise the squared error over weights
+    that also sum to 1. Both have a penalty toward prior weights. A model's prior weight decreases
+    with the distance of its mean loss to the lowest, in standard errors of their paired difference.
+    So a few nodes do not take the weight from a model that is clearly the best, and models that
+    cannot be distinguished share it.
 
-    .. math:: \min_{w \ge 0} \; \sum_i L_i(w) + \frac{\lambda}{2} \lVert w - \tfrac1K \rVert^2
+    .. math::
+        \min_{w \ge 0} \; \sum_i L_i(w) + \frac{\lambda}{2} \lVert w - \pi \rVert^2, \qquad
+        \pi_k \propto \exp\Bigl(-\frac{(\bar L_k - \bar L_*)^2}{2 s_k^2}\Bigr)
 
     Args:
         predictions: K arrays [m, c].
@@ -82,14 +89,18 @@ def fit_weights(
     from scipy.optimize import minimize
 
     count = len(predictions)
-    equal = np.full(count, 1 / count)
     if count == 1 or not len(y):
-        return equal
+        return np.full(count, 1 / count)
     if not is_class:
-        return _regression_weights(np.stack([p[:, 0] for p in predictions], 1), y, equal)
+        numbers = np.stack([p[:, 0] for p in predictions], 1)
+        return _regression_weights(numbers, y, _prior(np.square(numbers - y[:, None])))
     logs = np.log(np.stack(predictions, 1) + TINY)  # [m, K, c]
-    rows = np.arange(len(y))
-    truth = logs[rows, :, y.astype(int)]
+    exponents = np.array([temperature(logs[:, k], y, EXPONENTS) for k in range(count)])
+    logs *= exponents[:, None]
+    logs -= logs.max(2, keepdims=True)
+    logs -= np.log(np.exp(logs).sum(2, keepdims=True))
+    truth = logs[np.arange(len(y)), :, y.astype(int)]
+    prior = _prior(-truth)
 
     def loss(weights: NDArray) -> tuple[float, NDArray]:
         total = np.einsum("mkc,k->mc", logs, weights)
@@ -98,22 +109,32 @@ def fit_weights(
         norm = odds.sum(1, keepdims=True)
         value = (np.log(norm[:, 0]) + top[:, 0] - truth @ weights).sum()
         slope = np.einsum("mkc,mc->k", logs, odds / norm) - truth.sum(0)
-        apart = EQUAL_ROWS * (weights - equal)
-        return float(value + 0.5 * apart @ (weights - equal)), slope + apart
+        apart = PRIOR_ROWS * (weights - prior)
+        return float(value + 0.5 * apart @ (weights - prior)), slope + apart
 
-    result = minimize(loss, equal, jac=True, method="L-BFGS-B", bounds=[(0, None)] * count)
-    return np.where(result.x < 1e-3, 0.0, result.x)
+    result = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=[(0, None)] * count)
+    return np.where(result.x < 1e-3, 0.0, result.x) * exponents
 
 
-def _regression_weights(predicted: NDArray, y: NDArray, equal: NDArray) -> NDArray[np.float64]:
+def _prior(losses: NDArray) -> NDArray[np.float64]:
+    """Return prior weights [K] from the losses [m, K] of the models on each node."""
+    apart = losses - losses[:, [losses.mean(0).argmin()]]
+    mean = apart.mean(0)
+    error = apart.std(0) / len(losses) ** 0.5
+    distance = np.where(mean > 0, mean / np.where(error > 0, error, 1e-12), 0)
+    weights = np.exp(-0.5 * np.square(distance))
+    return weights / weights.sum()
+
+
+def _regression_weights(predicted: NDArray, y: NDArray, prior: NDArray) -> NDArray[np.float64]:
     """Minimise a quadratic function on the simplex by trying all subsets of the models."""
     center = y.mean()
     unit = float(np.square(y - center).mean()) or 1.0
     x, target = (predicted - center) / unit**0.5, (y - center) / unit**0.5
-    count = len(equal)
-    gram = x.T @ x + EQUAL_ROWS * np.eye(count)
-    right = x.T @ target + EQUAL_ROWS * equal
-    best, lowest = equal, np.inf
+    count = len(prior)
+    gram = x.T @ x + PRIOR_ROWS * np.eye(count)
+    right = x.T @ target + PRIOR_ROWS * prior
+    best, lowest = prior, np.inf
     for code in range(1, 2**count):
         chosen = np.flatnonzero([code >> k & 1 for k in range(count)])
         size = len(chosen)
@@ -156,13 +177,13 @@ def cross_fit(
     return combined
 
 
-def temperature(scores: NDArray, y: NDArray) -> float:
+def temperature(scores: NDArray, y: NDArray, factors: NDArray = SHARPNESS) -> float:
     """Return the factor with which the softmax of scores [m, c] predicts classes [m] best."""
     rows, labels = np.arange(len(y)), y.astype(int)
     losses = []
-    for factor in SHARPNESS:
+    for factor in factors:
         scaled = factor * scores
         top = scaled.max(1)
         norm = np.log(np.exp(scaled - top[:, None]).sum(1)) + top
         losses.append(float((norm - scaled[rows, labels]).mean()))
-    return float(SHARPNESS[int(np.argmin(losses))])
+    return float(factors[int(np.argmin(losses))])
