@@ -75,13 +75,13 @@ class Blocks:
         reduction: projection of wide features.
 
     Attributes:
-        own: [n, d] sparse, the features of each node.
+        x: [n, d] sparse, the features of each node.
         reduced: [n, k] dense, the features after the reduction.
         neighbours: the graph.
     """
 
     def __init__(self, x: Matrix, neighbours: Neighbours, reduction: Reduction) -> None:
-        self.own, self.neighbours = x, neighbours
+        self.x, self.neighbours = x, neighbours
         self.reduced = reduction.apply(x)
 
     def hops(self) -> list[Matrix]:
@@ -90,13 +90,13 @@ class Blocks:
         The means over two steps are computed from the reduced features if those of all features
         would have too many entries.
         """
-        means, own = self.neighbours.means, self.own
-        first = [one @ own for one in self.neighbours.one_hop()]
-        near = means @ own if self.neighbours.along else first[0]
+        means, x = self.neighbours.means, self.x
+        first = [one @ x for one in self.neighbours.one_hop()]
+        near = means @ x if self.neighbours.along else first[0]
         entries = float(means.getnnz(1) @ np.ones(means.shape[0])) / max(means.shape[0], 1)
         small = entries * near.nnz <= STORED
         second = means @ near if small else means @ (means @ self.reduced)
-        return [own, *first, second, self.neighbours.degrees]
+        return [x, *first, second, self.neighbours.degrees]
 
     def dense_hops(self) -> list[NDArray[np.float32]]:
         """Return the reduced features and their means over one and two steps, and degrees."""

@@ -70,7 +70,7 @@ class ClosedForm:
             weights.append(weight.astype(np.float32))
             factors.append(factor)
             outputs.append(_output(left_out, factor, is_class=is_class))
-        guess = np.zeros((blocks.own.shape[0], labels.shape[1]), np.float32)
+        guess = np.zeros((blocks.x.shape[0], labels.shape[1]), np.float32)
         spread = label_features(blocks.neighbours, labels, train, guess, seed)[-1]
         outputs.append(spread[train, :-1].astype(np.float64))
         shares = fit_weights(outputs, truth, is_class=is_class)
@@ -99,8 +99,8 @@ def _filtered(blocks: Blocks, rows: int) -> list[Matrix]:
     import scipy.sparse as sp
 
     means = blocks.neighbours.means
-    wide = blocks.own.shape[1] > blocks.reduced.shape[1]
-    x = blocks.own if rows <= LARGE and wide else blocks.reduced
+    wide = blocks.x.shape[1] > blocks.reduced.shape[1]
+    x = blocks.x if rows <= LARGE and wide else blocks.reduced
     near = means @ x
     far = means @ near
     high = x - near

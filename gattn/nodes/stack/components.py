@@ -153,7 +153,7 @@ class Components:
         """Predict by the components that are not linear models."""
         spread = propagate(blocks.neighbours.means, self.labels, self.train)
         predictions = {
-            "constant": self._constant(blocks.own.shape[0]),
+            "constant": self._constant(blocks.x.shape[0]),
             "propagation": spread[:, :-1].astype(np.float64),
             "closed_form": self.closed_form.predict(blocks, self.labels, self.train),
         }

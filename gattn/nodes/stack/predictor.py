@@ -189,9 +189,11 @@ class StackedPredictor:
             ValueError: a tensor is missing or has another shape.
         """
         settings = from_table(NodeSettings, state["settings"])
-        own = {name: t for name, t in tensors.items() if not name.startswith(PREFIX)}
-        network = NodePredictor.from_state(own, {**state, "settings": state["network"]})
-        arrays = {name.removeprefix(PREFIX): t for name, t in tensors.items() if name not in own}
+        of_network = {name: t for name, t in tensors.items() if not name.startswith(PREFIX)}
+        network = NodePredictor.from_state(of_network, {**state, "settings": state["network"]})
+        arrays = {
+            name.removeprefix(PREFIX): t for name, t in tensors.items() if name.startswith(PREFIX)
+        }
         components = Components.from_state(arrays, state["components"])
         weights = state["weights"], state["other_weights"]
         return cls(settings, network, components, *weights, state["fingerprint"])
