@@ -20,6 +20,13 @@ from gattn.nodes.stack.propagation import Neighbours, label_features, propagate
 from gattn.nodes.stack.weights import cross_fit, fit_weights, pool, temperature
 
 DRAW = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order_of_tests() -> None:
+    DRAW.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
 EPOCHS = 5
 
 

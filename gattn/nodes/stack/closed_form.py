@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gattn.nodes.stack.blocks import Blocks
 from gattn.nodes.stack.linear import LARGE, leave_one_out
 from gattn.nodes.stack.propagation import label_features, propagate
-from gattn.nodes.stack.weights import fit_weights, pool, temperature
+from gattn.nodes.stack.weights import cross_fit, fit_weights, pool, temperature
 
 __all__ = ["ClosedForm"]
 
@@ -60,7 +60,8 @@ class ClosedForm:
             is_class: True for one-hot classes.
 
         Returns:
-            The model, and its leave-one-out predictions [k, c] of the training nodes.
+            The model, and predictions [k, c] of the training nodes, each without its own label:
+            leave-one-out predictions of the filters, combined by weights of the other nodes.
         """
         truth = labels.argmax(1) if is_class else labels[:, 0]
         weights, factors, outputs = [], [], []
@@ -75,7 +76,7 @@ class ClosedForm:
         outputs.append(spread[train, :-1].astype(np.float64))
         shares = fit_weights(outputs, truth, is_class=is_class)
         model = cls(tuple(weights), tuple(factors), shares, is_class)
-        return model, pool(outputs, shares, is_class=is_class)
+        return model, cross_fit(outputs, truth, seed, is_class=is_class)
 
     def predict(self, blocks: Blocks, labels: NDArray, train: NDArray) -> NDArray[np.float64]:
         """Return probabilities or standardised numbers, [n, c], for all nodes.
