@@ -21,7 +21,7 @@ __all__ = ["LABEL_FREE", "Components"]
 LABEL_FREE = ("constant", "columns", "neighbours")
 """Components that read no labels, and so predict another graph as well."""
 MANY = 2000
-"""Training nodes from which the perceptron is fitted, and `labels` has the penalty of others."""
+"""Training nodes from which the perceptron is fitted instead of the linear model `labels`."""
 
 
 class Components:
@@ -31,7 +31,7 @@ class Components:
     ``constant``       share of each class, or the mean
     ``columns``        linear model on a node's features
     ``neighbours``     linear model, also on means over one and two steps and on degrees
-    ``labels``         linear model, also on the labels around a node
+    ``labels``         linear model, also on the labels around a node; with few training nodes
     ``propagation``    labels spread along the edges
     ``closed_form``    :class:`gattn.nodes.stack.closed_form.ClosedForm`
     ``perceptron``     two layers on means of features and labels, with 2,000 training nodes
@@ -100,19 +100,19 @@ class Components:
         linear: dict[str, tuple[Scaler, Linear]] = {}
         predictions: dict[str, NDArray[np.float64]] = {}
 
-        def fit_one(name: str, some: Sequence[Any], start: Linear | None = None) -> None:
+        def fit_one(name: str, some: Sequence[Any]) -> None:
             scaler = Scaler.fit(some)
             joined = scaler.join(some)
-            model = fit_linear(joined, y, train, val, outputs, is_class=is_class, start=start)
+            model = fit_linear(joined, y, train, val, outputs, is_class=is_class)
             linear[name] = scaler, model
             predictions[name] = model.predict(joined)
 
         fit_one("columns", hops[:1])
         fit_one("neighbours", hops)
         around = label_features(neighbours, labels, train, predictions["neighbours"], seed)
-        # A search for the penalty would take most of the time of a large graph.
-        start = linear["neighbours"][1] if len(train) >= MANY else None
-        fit_one("labels", [*hops, *around], start)
+        # On a large graph this model takes most of the time, and the perceptron reads the labels.
+        if len(train) < MANY:
+            fit_one("labels", [*hops, *around])
         form, _ = ClosedForm.fit(blocks, labels, train, seed, is_class=is_class)
         perceptron = None
         if len(train) >= MANY:
@@ -146,7 +146,8 @@ class Components:
             return predictions | {"constant": self._constant(x.shape[0])}
         guess = predictions["neighbours"]
         around = label_features(neighbours, self.labels, self.train, guess, self.seed)
-        predictions["labels"] = ask("labels", [*hops, *around])
+        if "labels" in self.linear:
+            predictions["labels"] = ask("labels", [*hops, *around])
         return predictions | self._rest(blocks, around)
 
     def _rest(self, blocks: Blocks, around: Sequence[NDArray]) -> dict[str, NDArray[np.float64]]:

@@ -80,14 +80,7 @@ class Linear:
 
 
 def fit_linear(
-    x: Matrix,
-    y: NDArray,
-    train: NDArray,
-    val: NDArray,
-    classes: int,
-    *,
-    is_class: bool,
-    start: Linear | None = None,
+    x: Matrix, y: NDArray, train: NDArray, val: NDArray, classes: int, *, is_class: bool
 ) -> Linear:
     """Fit a linear model, with the penalty that has the lowest loss on the validation part.
 
@@ -98,12 +91,11 @@ def fit_linear(
         val: indices of the nodes that choose the penalty.
         classes: number of classes; 1 for numbers.
         is_class: True for logistic regression, False for ridge regression.
-        start: model of some of the features, whose penalty is used without a search.
 
     Returns:
         The model.
     """
-    fits = _logistic(x, y, train, classes, start) if is_class else _ridge(x, y, train, start)
+    fits = _logistic(x, y, train, classes) if is_class else _ridge(x, y, train)
     best, lowest = None, np.inf
     for model in fits:
         out = model.predict(x[val])
@@ -118,7 +110,7 @@ def fit_linear(
     return best
 
 
-def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int, start: Linear | None) -> Any:
+def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -130,7 +122,7 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int, start: Linear
         yield Linear(np.zeros((x.shape[1], classes), np.float32), bias, True, 0.0)
         return
     rows, model = x[train], LogisticRegression(max_iter=ITERATIONS, tol=1e-3, warm_start=True)
-    for strength in STRENGTHS if start is None else (start.penalty,):
+    for strength in STRENGTHS:
         with warnings.catch_warnings():
             # The fit need not converge, because the validation part compares the results.
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -144,10 +136,10 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int, start: Linear
         yield Linear(weight, bias.copy(), True, strength)
 
 
-def _ridge(x: Matrix, y: NDArray, train: NDArray, start: Linear | None) -> Any:
+def _ridge(x: Matrix, y: NDArray, train: NDArray) -> Any:
     from sklearn.linear_model import Ridge
 
-    for strength in (0.1, *STRENGTHS, 1000.0) if start is None else (start.penalty,):
+    for strength in (0.1, *STRENGTHS, 1000.0):
         model = Ridge(alpha=len(train) ** 0.5 / strength).fit(x[train], y[train])
         weight = np.asarray(model.coef_, np.float32).reshape(-1, 1)
         yield Linear(weight, np.array([float(model.intercept_)]), False, strength)
