@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import varied
 from gattn.training.losses import class_weights, cross_entropy, squared_error
 from gattn.training.processes import in_order
+from gattn.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
@@ -144,12 +145,11 @@ class _MemberTraining:
 
         settings, train = self.settings, self.train
         network = make_network(settings, train.y.shape[1], seed=settings.seed + member)
+        shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
+        shared["seed"] = settings.seed + member
         loop = LoopSettings(
-            epochs=settings.epochs, batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate, weight_decay=settings.weight_decay,
-            warmup=WARMUP, gradient_clip=CLIP, average=AVERAGE, seed=settings.seed + member,
-            precision=settings.precision, accelerator=settings.accelerator,
-            devices=settings.devices, recorded_outputs=RECORDED_OUTPUTS,
+            **shared, warmup=WARMUP, gradient_clip=CLIP, average=AVERAGE,
+            recorded_outputs=RECORDED_OUTPUTS,
         )  # fmt: skip
         where = self.folder / f"member-{member}" if self.folder is not None else None
         loss = _loss(self.task, settings, train.y)
