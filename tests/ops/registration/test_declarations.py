@@ -9,7 +9,6 @@ import torch
 
 from gattn.kernels import cpu, reference
 from gattn.ops.attention.dot_product import DOT_PRODUCT
-from gattn.ops.attention.gat import GAT
 from gattn.ops.registration import shapes
 from gattn.ops.registration.operator import OPERATORS, Operator
 
@@ -79,12 +78,10 @@ def test_a_letter_without_a_length_is_refused():
 
 
 def test_the_schema_of_a_family():
-    assert str(GAT.forward.overload._schema) == (
-        "gattn::gat_forward(Tensor query_score, Tensor key_score, Tensor value, "
-        "Tensor? edge_score, Tensor? attn_bias, Tensor? edge_weight, Tensor[] layout, "
-        "Tensor? seed, "
-        "float negative_slope, float dropout, bool save_positive_part, bool needs_backward, "
-        "str backend) "
+    assert str(DOT_PRODUCT.forward.overload._schema) == (
+        "gattn::dot_product_forward(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, "
+        "Tensor? edge_attr, Tensor? edge_proj, Tensor? edge_weight, Tensor[] layout, Tensor? seed, "
+        "float scale, float dropout, bool needs_backward, str backend) "
         "-> (Tensor, Tensor, Tensor, Tensor, Tensor)"
     )
     assert str(DOT_PRODUCT.backward.overload._schema) == (
