@@ -44,7 +44,7 @@ INITIAL_VALUES = ("_init_t",)
 """Attributes in which layers store an initial value for ``reset_parameters``."""
 
 BOUND = ("propagate", "edge_updater")
-"""Methods that ``MessagePassing`` generates for its subclasses and binds to some instances."""
+"""Names of the methods that ``MessagePassing`` generates for a subclass or for one instance."""
 
 EQUATIONS = (
     "edge_update",

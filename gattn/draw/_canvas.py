@@ -45,7 +45,7 @@ class _Text:
 
 @dataclass(eq=False)
 class Canvas:
-    """Picture whose lengths are measured in pixels of an SVG.
+    """SVG picture; all coordinates and lengths are in pixels.
 
     Attributes:
         width: width of the picture.

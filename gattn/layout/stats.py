@@ -1,4 +1,4 @@
-"""Statistics of a layout beyond its sizes: a few integers on the CPU, stored with the layout.
+"""Statistics of a layout, for example its largest degree, as a few integers on the CPU.
 
 They choose between kernels and set the number of programs of a launch, so they must never be read
 back from a device. The layout of a Graph has SIZE of them; each is UNKNOWN until it is measured and

@@ -93,7 +93,8 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
         ``cache`` is a file that stores the parsed molecules; see
         :func:`gattn.molecules.inputs.featurise`.
         """
-        settings_of(MoleculeParameters, self)  # rejects invalid parameters before parsing
+        # An invalid parameter raises its error here, before the SMILES are parsed.
+        settings_of(MoleculeParameters, self)
         texts = as_texts(smiles)
         table = as_table(y, len(texts))
         self.targets_, self.single_target_ = column_names(y), np.ndim(y) == 1

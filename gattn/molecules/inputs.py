@@ -285,7 +285,7 @@ def _share(
     items: Iterable[Item], smiles: Callable[[Item], str] | None,
     chunk: int, max_atoms: int, workers: int,
 ) -> Iterator[tuple[list[Item], Result]]:  # fmt: skip
-    """Return every ``chunk`` items with the result of ``work`` for their SMILES.
+    """Yield the items in chunks of ``chunk``, each with the result of ``work`` for its SMILES.
 
     Many items are shared among processes. If there are no items, one empty piece is returned,
     whose result has the dimensions of any other.

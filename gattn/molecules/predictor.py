@@ -411,7 +411,7 @@ class MoleculePredictor:
         if len(parts) > 1:
             sources.append((parts[0] - parts[1]).square())
         if len(members) > 1:
-            # This is Tensor.var, which would warn for an empty batch.
+            # Tensor.var computes the same, but warns if the batch is empty.
             deviations = members - members.mean(0)
             sources.append(deviations.square().sum(0) / (len(members) - 1))
         return torch.stack(sources)

@@ -41,9 +41,10 @@ class MoleculeSettings(TrainingSettings):
     model: Annotated[
         ModelName,
         Meta(
-            description="Model to train: attention and attentive_fp are networks, gp is an exact "
-            "Gaussian process on fingerprints and descriptors, stacked weights attention and gp "
-            "by their errors on the validation part. gp alone is the fastest."
+            description="Model to train. attention and attentive_fp: graph networks; gp: an exact "
+            "Gaussian process on fingerprints and descriptors, the fastest; stacked: a weighted "
+            "mean of attention and gp, whose weights follow from their errors on the validation "
+            "part."
         ),
     ] = "stacked"
     ensemble: Annotated[

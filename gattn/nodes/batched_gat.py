@@ -64,7 +64,8 @@ class BatchedGAT:
     def __init__(self, network: AttentionNetwork | GPSNetwork) -> None:
         self.layers = [copy.deepcopy(cast("GATConv", layer)) for layer in network.layers]
         for layer in self.layers:
-            layer.add_module("lin", nn.Identity())  # _project projects the input instead
+            # The input is projected by _project, for all networks at once.
+            layer.add_module("lin", nn.Identity())
 
     def __call__(
         self, networks: Sequence[AttentionNetwork | GPSNetwork], inputs: FieldInput

@@ -255,7 +255,7 @@ def _counts(words: Mapping[str, int]) -> str:
 def _is_category(counts: Counter[str]) -> bool:
     """Return True if a text column looks categorical, given the counts of its values."""
     different, total = len(counts), counts.total()
-    # Half of the texts or more have several words.
+    # If at least half of the distinct texts have several words, a category must repeat more often.
     if sum(len(text.split()) > 1 for text in counts) >= 0.5 * different:
         return different <= min(CATEGORIES, total / 2)
     return different < total and different <= max(CATEGORIES, total / 10)

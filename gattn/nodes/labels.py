@@ -89,7 +89,7 @@ def read_labels(
 
 
 def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.Series, list[str]]:
-    """Replace -1 by None in the classes of a tensor; labels with fractions are not changed."""
+    """Replace the integer label -1, which marks an unlabelled node, by None."""
     numbers = as_numbers(values)
     if (numbers[np.isfinite(numbers)] % 1 != 0).any():
         return values, []

@@ -45,9 +45,10 @@ class NodeSettings(Settings):
     model: Annotated[
         NodeModel,
         Meta(
-            description="Model to train: stacked combines gat with linear models, propagated "
-            "labels and a perceptron. gat, gatv2 and transformer attend along edges, gps among all "
-            "nodes too, in time that grows with the square of their number."
+            description="Model to train. stacked: a combination of gat with linear models, "
+            "propagated labels and a perceptron; gat, gatv2 and transformer: networks that attend "
+            "along edges; gps: a network that also attends among all nodes, in time that grows "
+            "with the square of their number."
         ),
     ] = "stacked"
     epochs: Annotated[

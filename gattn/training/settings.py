@@ -439,7 +439,7 @@ Coverage: TypeAlias = Annotated[
         gt=0,
         lt=1,
         description="Share of true values that the prediction intervals, or sets of classes, must "
-        "contain, as 0.9 for 90 %. Raise it for safer and wider intervals.",
+        "contain, for example 0.9 for 90 %. Raise it for safer and wider intervals.",
     ),
 ]
 

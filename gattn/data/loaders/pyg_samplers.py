@@ -107,7 +107,7 @@ def add_sample(batch: Any, sample: Sample | TypedSample) -> None:
 
 
 def _graph(store: Any, size: tuple[int, int]) -> Graph:
-    """Return the graph of a store's ``edge_index`` or ``adj_t``; it is cached with the tensor."""
+    """Return the graph of a PyG storage's ``edge_index`` or ``adj_t``, built once per tensor."""
     if isinstance(store.get("adj_t"), Tensor):
         raise ValueError(
             "adj_t must be a torch_sparse.SparseTensor, of which PyG's loaders make batches; got "

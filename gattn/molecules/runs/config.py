@@ -47,7 +47,9 @@ class NumberSettings(Settings):
     ] = "."
     thousands: Annotated[
         Literal["", ",", ".", " ", "'"],
-        Meta(description="Separator between groups of three digits, as in 1,008."),
+        Meta(
+            description="Separator between groups of three digits, for example the comma in 1,008."
+        ),
     ] = ""
     censored: Annotated[
         Literal["refuse", "drop", "bound"],
@@ -66,7 +68,8 @@ class NumberSettings(Settings):
     unit: Annotated[
         str,
         Meta(
-            description="Unit that may stand behind a number, as nM or %; values are not converted."
+            description="Unit that may follow a number, for example nM or %; values are not "
+            "converted."
         ),
     ] = ""
 
@@ -81,7 +84,8 @@ class NumberSettings(Settings):
         """Check that the decimal sign, the separator and the unit can be told apart in a number."""
         super().check()
         if self.thousands or self.decimal == "," or self.unit:
-            # The parser checks the signs. It is imported only if needed: the import is slow.
+            # The number parser checks that the signs differ. Its module is imported only if one of
+            # them is set, because the import is slow.
             _ = self.style
 
 
@@ -115,15 +119,17 @@ class RunSettings(NumberSettings):
     split: Annotated[
         str,
         Meta(
-            description="Split into training, validation and test part: random, scaffold (no "
-            "scaffold in two parts: a harder test), column:NAME for a column that says train, val "
-            "or test, or FILE.json as the splits.json of another run."
+            description="Rule that divides the table into training, validation and test part. "
+            "random; scaffold (a harder test, because no scaffold is in two parts); column:NAME, "
+            "a column that contains train, val or test; or FILE.json, the splits.json of another "
+            "run."
         ),
     ] = "random"
     encoding: Annotated[
         str | None,
         Meta(
-            description="Text encoding of the table, as latin-1. Set it if the table is not UTF-8.",
+            description="Text encoding of the table, for example latin-1. Set it if the table is "
+            "not UTF-8.",
             extra={"default": "the byte order mark, else UTF-8"},
         ),
     ] = None

@@ -72,10 +72,11 @@ class NodeRunSettings(Settings):
     split: Annotated[
         str,
         Meta(
-            description="Split into training, validation and test part: public for the parts of a "
-            "data set, random for 6:2:2 of every class, random-per-class for 20 nodes of a class "
-            "to train and 30 to validate, column:NAME for an attribute that says train, val or "
-            "test; auto is public if there is such a split, else random."
+            description="Rule that divides the labelled nodes into training, validation and test "
+            "part. public: the parts that the data set defines; random: 60, 20 and 20 % of each "
+            "class; random-per-class: 20 nodes of each class for training and 30 for validation; "
+            "column:NAME: an attribute that contains train, val or test; auto: public if the data "
+            "set defines parts, else random."
         ),
     ] = "auto"
     directed: Annotated[
@@ -88,8 +89,8 @@ class NodeRunSettings(Settings):
     encoding: Annotated[
         str | None,
         Meta(
-            description="Text encoding of tables and lists, as latin-1. Set it if they are not "
-            "UTF-8.",
+            description="Text encoding of tables and lists, for example latin-1. Set it if they "
+            "are not UTF-8.",
             extra={"default": "the byte order mark, else UTF-8"},
         ),
     ] = None
@@ -102,12 +103,16 @@ class NodeRunSettings(Settings):
     ] = None
     thousands: Annotated[
         Literal["", ",", ".", " ", "'"],
-        Meta(description="Separator between groups of three digits in tables, as in 1,008."),
+        Meta(
+            description="Separator between groups of three digits in tables, for example the "
+            "comma in 1,008."
+        ),
     ] = ""
     missing: Annotated[
         tuple[str, ...],
         Meta(
-            description="Word for a missing attribute, as NA; repeat it for several.",
+            description="Text that marks a missing attribute, for example NA. Repeat the option "
+            "for several.",
             extra={"default": "empty cells, and NA and the like in columns of numbers"},
         ),
     ] = ()

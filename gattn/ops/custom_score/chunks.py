@@ -55,7 +55,7 @@ class Chunk:
     edge_slice: slice
     """Range of the chunk's b edges among the sorted edges."""
     node_slice: slice
-    """Range of nodes that contains the node of every edge, at the end by which edges are sorted."""
+    """Range of the nodes at which the chunk's edges end, or begin if they are sorted by source."""
     size: int
     """Number of edges of each chunk except the last."""
     derived: dict[Any, Any] = field(default_factory=dict)

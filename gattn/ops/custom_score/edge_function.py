@@ -35,7 +35,7 @@ def flat_tensors(argument: Tensors) -> list[Tensor]:
 
 
 class ArgumentSpec(NamedTuple):
-    """Structure of an argument, from which :meth:`build` restores it from a list of tensors."""
+    """Nested structure of an argument without its tensors; :meth:`build` puts tensors back."""
 
     names: tuple[str, ...] | None
     is_single: bool

@@ -70,7 +70,7 @@ def _find_default(device_type: str) -> tuple[str, str]:
 
 
 def reference_reason(device_type: str) -> str:
-    """Say why the reference serves this type of device, and what to change."""
+    """Return why the slow reference runs on this type of device, and what the user can change."""
     if os.environ.get("GATTN_BACKEND") == "reference":
         return "GATTN_BACKEND=reference forces plain PyTorch: unset it"
     reason = _find_default(device_type)[1]
