@@ -1,5 +1,9 @@
-"""Functions that compute attention over the edges of a :class:`gattn.Graph`."""
+"""Functions that compute attention over the edges of a :class:`gattn.Graph`.
 
+The import of this module registers all operators of gattn with torch.
+"""
+
+import gattn.ops.nodes  # noqa: F401  # registers operators that only layers call
 from gattn.ops.attention.dot_product import dot_product_attention, dot_product_attention_weights
 from gattn.ops.attention.gat import gat_attention, gat_attention_weights
 from gattn.ops.attention.gatv2 import gatv2_attention, gatv2_attention_weights

@@ -107,6 +107,8 @@ def launchers() -> ModuleType:
 
 def operators() -> dict[str, Any]:
     """Every operator as it is declared, by name."""
+    import gattn.functional  # noqa: F401  # declares the operators
+
     return _operator().OPERATORS
 
 

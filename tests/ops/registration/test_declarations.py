@@ -3,19 +3,41 @@
 import functools
 import importlib
 import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+import gattn.functional  # noqa: F401  # declares the operators
 from gattn.kernels import cpu, reference
 from gattn.ops.attention.dot_product import DOT_PRODUCT
-from gattn.ops.registration import shapes
+from gattn.ops.registration import checks, shapes
 from gattn.ops.registration.operator import OPERATORS, Operator
 
 built = pytest.mark.skipif(
     not cpu.serves(torch.device("cpu")), reason="the C++ extension is not built"
 )
+FOLDER = Path(inspect.getfile(checks)).parents[1]
+SOURCES = "".join(path.read_text("utf-8") for path in FOLDER.rglob("*.py"))
+PARTS = ("forward", "backward")
 EVERY = pytest.mark.parametrize("operator", OPERATORS.values(), ids=lambda o: o.name)
+
+
+def test_functional_declares_every_operator():
+    """A program with an operator can be loaded when this module has been imported."""
+    declared = re.findall(r"Operator\(\s*\"(\w+)\"|Family\(\s*\"(\w+)\"", SOURCES)
+    names = {plain for plain, _ in declared if plain}
+    names |= {f"{family}_{part}" for _, family in declared if family for part in PARTS}
+    assert len(names) == 14
+    code = "import gattn.functional; from gattn.ops.registration.operator import OPERATORS"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; print(*OPERATORS)"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert set(done.stdout.split()) == names
 
 
 @EVERY
