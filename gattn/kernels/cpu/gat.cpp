@@ -25,7 +25,7 @@ namespace gattn::GATTN_ISA {
 namespace {
 
 // clang-format off
-#define ADDITIVE_FIELDS(FIELD)                                                         \
+#define GAT_FIELDS(FIELD)                                                         \
   FIELD(Dtype, dtype)                                                                  \
   GATTN_LAYOUT_FIELDS(FIELD)                                                           \
   GATTN_TERMS_FIELDS(FIELD)                                                            \
@@ -39,7 +39,7 @@ namespace {
   FIELD(void*, grad_query_score) FIELD(void*, grad_key_score) FIELD(void*, grad_value) \
   FIELD(void*, grad_edge_score)
 // clang-format on
-GATTN_ARGS(GATArgs, ADDITIVE_FIELDS);
+GATTN_ARGS(GATArgs, GAT_FIELDS);
 
 // Test of whether a row is processed as one of few edges. With edge terms, no row is.
 template <class I> struct ShortRows {
