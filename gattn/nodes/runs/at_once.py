@@ -24,6 +24,7 @@ from gattn.nodes.splits import mask_columns
 from gattn.nodes.stack.blocks import Blocks, Reduction, as_matrix
 from gattn.nodes.stack.closed_form import ClosedForm
 from gattn.nodes.stack.propagation import Neighbours
+from gattn.nodes.stack.weights import cross_fit
 from gattn.pipeline.product import Log, no_log
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
 from gattn.training.scaling import moments
@@ -71,13 +72,14 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
             log(note)
         mean, std = (0.0, 1.0) if is_class else tuple(map(float, moments(y[train, None])))
         labels = _labels(estimator, (y[train] - mean) / std)
-        arcs = graph.edge_index if graph.directed else graph.arcs
-        neighbours = Neighbours(arcs, len(graph), directed=graph.directed)
+        neighbours = Neighbours(graph.arcs, len(graph), directed=graph.directed)
         matrix, seed = as_matrix(encoded.x), settings.model.seed
         blocks = Blocks(matrix, neighbours, Reduction.fit(matrix, seed))
         nodes = train.numpy()
-        model, left_out = ClosedForm.fit(blocks, labels, nodes, seed, is_class=is_class)
+        model, outputs = ClosedForm.fit(blocks, labels, nodes, seed, is_class=is_class)
         predicted = torch.from_numpy(model.predict(blocks, labels, nodes)) * std + mean
+        truth = labels.argmax(1) if is_class else labels[:, 0]
+        left_out = cross_fit(outputs, truth, seed, is_class=is_class)
         held_out = torch.from_numpy(left_out) * std + mean
         _calibrate(estimator, y[train, None], held_out)
         constant = torch.from_numpy(labels.mean(0, keepdims=True)) * std + mean

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from gattn.nodes.stack.blocks import Blocks
 from gattn.nodes.stack.linear import LARGE, leave_one_out
-from gattn.nodes.stack.propagation import label_features, propagate
-from gattn.nodes.stack.weights import cross_fit, fit_weights, pool, temperature
+from gattn.nodes.stack.propagation import propagate, propagate_folds
+from gattn.nodes.stack.weights import fit_weights, pool, temperature
 
 __all__ = ["ClosedForm"]
 
@@ -49,7 +49,7 @@ class ClosedForm:
     @classmethod
     def fit(
         cls, blocks: Blocks, labels: NDArray, train: NDArray, seed: int, *, is_class: bool
-    ) -> tuple[ClosedForm, NDArray[np.float64]]:
+    ) -> tuple[ClosedForm, list[NDArray[np.float64]]]:
         """Fit the regressions to one-hot classes or standardised numbers.
 
         Args:
@@ -60,8 +60,8 @@ class ClosedForm:
             is_class: True for one-hot classes.
 
         Returns:
-            The model, and predictions [k, c] of the training nodes, each without its own label:
-            leave-one-out predictions of the filters, combined by weights of the other nodes.
+            The model, and predictions [k, c] of the training nodes by each filter and by propagated
+            labels, which do not depend on the node's own label.
         """
         truth = labels.argmax(1) if is_class else labels[:, 0]
         weights, factors, outputs = [], [], []
@@ -71,12 +71,11 @@ class ClosedForm:
             weights.append(weight.astype(np.float32))
             factors.append(factor)
             outputs.append(_output(left_out, factor, is_class=is_class))
-        guess = np.zeros((blocks.x.shape[0], labels.shape[1]), np.float32)
-        spread = label_features(blocks.neighbours, labels, train, guess, seed)[-1]
+        spread = propagate_folds(blocks.neighbours.means, labels, train, seed)
         outputs.append(spread[train, :-1].astype(np.float64))
         shares = fit_weights(outputs, truth, is_class=is_class)
         model = cls(tuple(weights), tuple(factors), shares, is_class)
-        return model, cross_fit(outputs, truth, seed, is_class=is_class)
+        return model, outputs
 
     def predict(self, blocks: Blocks, labels: NDArray, train: NDArray) -> NDArray[np.float64]:
         """Return probabilities or standardised numbers, [n, c], for all nodes.

@@ -92,8 +92,9 @@ class StackedPredictor:
         mean, std = networks[0].mean, networks[0].std
         y = ((problem.y - mean) / std).numpy()
         train, val = problem.train.numpy(), problem.val.numpy()
+        neighbours = Neighbours(graph.arcs, len(graph), directed=graph.directed)
         components, predictions = Components.fit(
-            problem.x, _neighbours(graph), y, train, val, problem.outputs, first.seed,
+            problem.x, neighbours, y, train, val, problem.outputs, first.seed,
             is_class=is_class,
         )  # fmt: skip
         predictions = {name: p * std + mean for name, p in predictions.items()}
@@ -146,8 +147,9 @@ class StackedPredictor:
         graph of :meth:`fit`.
         """
         if self._last is None or self._last[0] is not graph:
+            neighbours = Neighbours(graph.arcs, len(graph), directed=graph.directed)
             predicted = self._components.predict(
-                self.encoder.features(graph), _neighbours(graph), with_labels=self.knows(graph)
+                self.encoder.features(graph), neighbours, with_labels=self.knows(graph)
             )
             mean, std = self.network.mean, self.network.std
             outputs = {name: p * std + mean for name, p in predicted.items()}
@@ -213,11 +215,6 @@ def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSetti
     epochs = min(settings.epochs, max(FEWEST_EPOCHS, int(MAX_PRODUCTS / max(size, 1))))
     rate = settings.learning_rate * (settings.epochs / epochs) ** 0.5
     return replace(settings, model=NETWORK, epochs=epochs, learning_rate=rate)
-
-
-def _neighbours(graph: AttributedGraph) -> Neighbours:
-    arcs = graph.edge_index if graph.directed else graph.arcs
-    return Neighbours(arcs, len(graph), directed=graph.directed)
 
 
 def _fingerprint(graph: AttributedGraph) -> str:

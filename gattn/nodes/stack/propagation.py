@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Neighbours", "label_features", "propagate"]
+__all__ = ["Neighbours", "label_features", "propagate", "propagate_folds"]
 
 FOLDS = 5
 """Number of folds of the training nodes. Labels of a fold are hidden to compute its features."""
@@ -97,6 +97,28 @@ def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.floa
     return np.hstack([spread, amount]).astype(np.float32)
 
 
+def propagate_folds(
+    means: Matrix, labels: NDArray, train: NDArray, seed: int
+) -> NDArray[np.float32]:
+    """Spread labels as :func:`propagate` does, but to a training node only those of other folds.
+
+    Args:
+        means: [n, n] means over neighbours.
+        labels: [k, c], one-hot classes or numbers.
+        train: [k], the nodes that have these labels.
+        seed: seed of the folds.
+
+    Returns:
+        [n, c + 1]. The row of a training node does not depend on its label.
+    """
+    spread = propagate(means, labels, train)
+    fold = np.random.default_rng(seed).permutation(len(train)) % min(FOLDS, len(train))
+    for number in range(int(fold.max()) + 1 if len(train) > 1 else 0):
+        hidden = fold == number
+        spread[train[hidden]] = propagate(means, labels[~hidden], train[~hidden])[train[hidden]]
+    return spread
+
+
 def label_features(
     neighbours: Neighbours, labels: NDArray, train: NDArray, guess: NDArray, seed: int
 ) -> list[NDArray[np.float32]]:
@@ -124,9 +146,4 @@ def label_features(
     back = np.asarray(means.multiply(means.T).sum(1)).ravel()[:, None]
     blocks = [one @ complete for one in (means, *neighbours.along)]
     blocks.append(means @ blocks[0] - back * complete)
-    spread = propagate(means, labels, train)
-    fold = np.random.default_rng(seed).permutation(len(train)) % min(FOLDS, len(train))
-    for number in range(int(fold.max()) + 1 if len(train) > 1 else 0):
-        hidden = fold == number
-        spread[train[hidden]] = propagate(means, labels[~hidden], train[~hidden])[train[hidden]]
-    return [*blocks, spread]
+    return [*blocks, propagate_folds(means, labels, train, seed)]
