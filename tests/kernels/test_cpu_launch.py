@@ -75,7 +75,7 @@ def test_checksum_sees_every_element_and_its_place(size, dtype):
 STEPS = """
 import resource
 import torch
-import gattn
+import gattn.kernels.cpu
 
 def step():
     return [torch.ones(1 << 20) for _ in range(12)]
