@@ -139,7 +139,7 @@ def test_copies_of_strided_rows_on_a_gpu(monkeypatch):
     class Strided(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.lin = nn.GraphAttention(8, heads=2)  # a layer, so that it has a row
+            self.lin = nn.GraphAttention(8, heads=2)  # the report has a row for this layer
             self.lin.lin_value = Transposed()
 
         def forward(self, x, graph):

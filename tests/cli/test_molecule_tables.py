@@ -53,7 +53,8 @@ def test_thousands_separators_are_named_and_then_read(train):
     }  # fmt: skip
     table = pd.read_csv(folder / "predictions.csv")
     assert table.measured.tolist() == [48 * (row + 1) for row in table.row]
-    code, output = train.run("evaluate", folder, folder.parent / "data.csv")  # as trained
+    # Without options, evaluate uses the columns of the training run.
+    code, output = train.run("evaluate", folder, folder.parent / "data.csv")
     assert code == 0, output
     code, output = train.run("evaluate", folder, folder.parent / "data.csv", "--thousands", " ")
     assert code == 2

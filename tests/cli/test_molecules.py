@@ -22,13 +22,15 @@ def test_a_run_holds_what_it_should(folder):
     plots = {path.stem for path in (folder / "numbers" / "plots").iterdir()}
     assert plots == {"parity", "residuals", "calibration", "learning-curve"}
     classes = {path.stem for path in (folder / "classes" / "plots").iterdir()}
-    assert classes == {"roc", "precision-recall", "calibration"}  # a ridge has no epochs
+    # No learning curve, because the Gaussian process is not trained in epochs.
+    assert classes == {"roc", "precision-recall", "calibration"}
     page = (folder / "classes" / "report.html").read_text("utf-8")
     assert "measured active" in page or "measured idle" in page
     assert "The dashed line is the share of “idle”" in page
     assert "chose the epoch" not in page
     assert "2 classes have fewer than the 9 validation molecules" in page
-    assert "A prediction is" not in page  # of one part
+    # The model has a single component, so the page lists no weights of components.
+    assert "A prediction is" not in page
     stacked = (folder / "numbers" / "report.html").read_text("utf-8")
     assert "chose the epoch" in stacked
     assert "% attention and" in stacked
@@ -200,7 +202,7 @@ def test_small_labels_have_the_metrics_of_their_predictions(tmp_path, gattn):
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     test = pd.read_csv(tmp_path / "run" / "predictions.csv").query("part == 'test'")
     r2 = r2_score(test.measured, test.prediction)
-    assert r2 < 0.5  # the labels are noise
+    assert r2 < 0.5  # the labels are random, so no model can predict them well
     assert metrics["test"]["r2"] == pytest.approx(r2, rel=1e-4)
     assert -2 < metrics["baselines"]["mean"]["r2"] <= 0
     assert f"{metrics['test']['r2']:.4g}" in output

@@ -237,7 +237,7 @@ def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path, 
     leave_blank(monkeypatch)
     names = [f"n{node}" for node in range(60)]
     edges = pd.DataFrame({"a": names, "b": names[2:] + names[:2]})
-    edges.to_csv(tmp_path / "edges.csv")  # with its index
+    edges.to_csv(tmp_path / "edges.csv")  # pandas also writes the index of the table as a column
     nodes = pd.DataFrame(
         {
             "id": names,

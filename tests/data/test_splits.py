@@ -59,7 +59,8 @@ def test_a_scaffold_is_in_one_part_only():
     assert all(len(parts) == 1 for parts in where.values())
     everything = torch.cat([split.train, split.val, split.test])
     assert everything.sort().values.tolist() == list(range(len(SMILES)))
-    # Benzene's three fill most of the training part: no pair fits whole, a single one does.
+    # The three molecules with benzene's scaffold fill most of the training part. No scaffold with
+    # two molecules fits in the rest, but one with a single molecule does.
     assert split.train.tolist() == [1, 2, 3, 8]
     assert split.val.tolist() == [5, 6]
     assert split.protocol == "scaffold 5:2.5:2.5"

@@ -173,9 +173,9 @@ def test_both_ways_of_loading_give_the_same_part():
 def test_bytes_are_halo_rows_times_width():
     edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
     widths = {
-        "GATConv, plain": 3 + 1,  # values and a score for each head
-        "GATv2Conv": 2 * 4,  # keys are the values
-        "TransformerConv": 2 * 2 * 4,  # keys and values
+        "GATConv, plain": 3 + 1,  # the values, and one score for each head
+        "GATv2Conv": 2 * 4,  # the keys are also the values, so they are sent once
+        "TransformerConv": 2 * 2 * 4,  # the keys and the values
     }
     for name, width in widths.items():
 
@@ -189,7 +189,8 @@ def test_bytes_are_halo_rows_times_width():
             read = graph.halo.num_rows - graph.num_dst
             assert read == len(set(edge_index[0, graph.edges].tolist()) - set(graph.nodes.tolist()))
             requested = sum(other.halo.recv_counts[rank] for other in parts)
-            # Forward sends what others read; backward, the gradients of what was read.
+            # The forward pass sends the rows that other processes read. The backward pass sends the
+            # gradients of the rows that this process has read.
             assert graph.comm_stats.bytes_sent == (requested + read) * width * 4
             assert graph.comm_stats.bytes_received == (requested + read) * width * 4
             assert graph.comm_stats.exchanges == 2

@@ -246,7 +246,8 @@ def test_million_tokens_are_laid_out_without_sorting():
     assert graph.num_edges == 5 * 10**6 - 6
     assert graph.layout.col.dtype == torch.int32
     rows = graph.layout.row.view(torch.int32)
-    assert torch.equal(rows, graph.layout.col)  # a symmetric graph
+    # The graph is symmetric, so each edge also exists in the other direction.
+    assert torch.equal(rows, graph.layout.col)
 
 
 NO_WIDTH, POINTS, INDEX = torch.zeros(3, 0), torch.zeros(3, 2), torch.tensor([0, 0, 1])

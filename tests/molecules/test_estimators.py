@@ -50,7 +50,8 @@ def test_every_setting_is_an_argument_with_the_same_default(kind):
     assert kind(**TINY).settings() == MoleculeSettings(**TINY)
 
 
-# scikit-learn runs no check by itself on an estimator that takes texts. These need no X of numbers.
+# scikit-learn skips its checks if an estimator takes texts. The following checks need no numeric X,
+# so they are called here.
 APPLICABLE = (
     "check_estimator_cloneable",
     "check_estimator_tags_renamed",
@@ -71,9 +72,9 @@ def test_scikit_learn_checks_that_need_no_numbers(kind, check):
     getattr(estimator_checks, check)(kind.__name__, kind(**TINY))
 
 
-# The checks that fit draw X as an array of numbers. They are let through with every row of numbers
-# written as a SMILES, the only step that texts need. What remains asks for numbers as such: the
-# number of features, NaN, sparse, complex and strided arrays, scores on blobs in the plane.
+# These checks call fit with random numbers as X. Each row of numbers is converted to a SMILES, so
+# that the estimator accepts it. All other checks of scikit-learn need a numeric X: they test the
+# number of features, NaN, sparse, complex and strided arrays, and scores on points in the plane.
 FITTED = (
     "check_fit_score_takes_y",
     "check_estimators_overwrite_params",
@@ -103,7 +104,8 @@ def _written(X):
 @pytest.mark.parametrize("check", FITTED)
 def test_scikit_learn_checks_that_fit(kind, check, monkeypatch):
     monkeypatch.setattr("gattn.molecules.base.as_texts", lambda X: as_texts(_written(X)))
-    estimator = kind(**TINY, model="gp")  # the quickest model; the protocol is the same
+    # Model "gp" is the fastest, and all models have the same interface.
+    estimator = kind(**TINY, model="gp")
     getattr(estimator_checks, check)(kind.__name__, estimator)
 
 
@@ -168,7 +170,8 @@ def test_predictions_of_numbers(regressor):
     for coverage in (0, 1, 1.5, -1, float("nan")):
         with pytest.raises(ValueError, match="coverage"):
             regressor.predict_interval(["C"], coverage=coverage)
-    # Nine molecules in ten of three cannot be promised anything.
+    # Three validation molecules are not enough for intervals with a coverage of 90 %, so the
+    # intervals are infinite.
     assert np.isinf(regressor.predict_interval(["C"], coverage=0.9)).all()
 
 
@@ -362,7 +365,8 @@ def test_labels_that_are_not_two_classes(y, message):
     [({"epochs": 0}, "epochs"), ({"model": "gnn"}, "model"), ({"validation_fraction": 1.0}, "val")],
 )
 def test_a_wrong_setting_is_told_by_fit(setting, message):
-    model = MoleculeRegressor(**setting)  # scikit-learn: nothing is checked before fit
+    # By scikit-learn's rules, the constructor does not check parameters.
+    model = MoleculeRegressor(**setting)
     with pytest.raises(ValueError, match=message):
         model.fit(SMILES, LENGTH)
 

@@ -184,7 +184,8 @@ def test_a_text_that_costs_no_row_is_left_out_whatever_its_share():
     }
     with pytest.raises(ValueError, match="column 'b': 10 of 40 labels are texts"):
         read_labels([[b] for _, b in cells], ["b"])
-    cells[0][1] = "other"  # several texts are no mark of one kind
+    # A column with several different texts is an error, because they do not mark one kind of row.
+    cells[0][1] = "other"
     with pytest.raises(ValueError, match="column 'b': 10 of 40 labels are texts"):
         read_labels(cells, ["a", "b"])
 
@@ -284,7 +285,7 @@ def test_targets_of_two_tasks():
     [
         ("CCF,1,008,2", "'1,008' in column 'a' looks like one number"),
         ("CCF,3,1,25", "looks like one number"),
-        ("CCF,1,2,note", ""),  # two labels and a filled cell too many
+        ("CCF,1,2,note", ""),  # this row has two labels and one cell too many
         ("CCF,1,2,3,4", ""),
     ],
 )
@@ -356,7 +357,7 @@ def test_a_search_goes_on_where_it_was_left(tmp_path):
     with pytest.raises(RunError, match=r"tuning\.log is damaged .*: remove it"):
         tune(estimator, train, val, 3, whole)
     first = json.loads((parted / "tuning.log").read_text().splitlines()[0])
-    assert first["study_name"] == "gattn"  # plain JSON, a line a step
+    assert first["study_name"] == "gattn"  # the log contains one line of plain JSON for each step
 
 
 @pytest.mark.parametrize("cell", ["(0.3)", "$1.0", "1_006", "1e 3", "1.2D-3", "10\u00b3"])

@@ -275,7 +275,8 @@ def test_ignored_edge_features_are_told_once():
         assert torch.equal(ours(X, EDGES, WIDE), out)
         nn.GATConv(6, 4)(X, EDGES)
     with pytest.raises(ValueError, match="was made without edge_dim and takes no edge_attr"):
-        nn.GATv2Conv(6, 4)(X, EDGES, WIDE)  # PyG's fails, too
+        # PyG's GATv2Conv also raises an error for these edge features.
+        nn.GATv2Conv(6, 4)(X, EDGES, WIDE)
 
 
 def _on_message(layer):

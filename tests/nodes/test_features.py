@@ -45,7 +45,7 @@ def test_text_is_tf_idf():
     column, matrix, _ = _dense(texts)
     assert column.kind == "text"
     theirs = TfidfVectorizer(min_df=2).fit_transform(texts).toarray()
-    assert matrix.shape == theirs.shape  # no two words share a hash here
+    assert matrix.shape == theirs.shape  # no two words have the same hash in these texts
     assert np.allclose(np.sort(matrix, 1), np.sort(theirs, 1), atol=1e-6)
     assert np.allclose(matrix @ matrix.T, theirs @ theirs.T, atol=1e-6)
 
@@ -108,7 +108,8 @@ def test_without_features_the_place_in_the_graph_is_read():
     x = encoder.features(star)
     assert x.shape == (4, encoder.width) == (4, 7)
     assert torch.allclose(x[:, 0].expm1(), torch.tensor([3.0, 1.0, 1.0, 1.0]))
-    assert torch.allclose(x[:, 4], torch.tensor([1.0, 1 / 3, 1 / 3, 1 / 3]))  # back in two steps
+    # The probability that a random walk returns after two steps.
+    assert torch.allclose(x[:, 4], torch.tensor([1.0, 1 / 3, 1 / 3, 1 / 3]))
     assert "no features" in notes[-1]
 
 

@@ -68,7 +68,8 @@ def test_names_of_tables_may_be_given_as_numbers():
         read_labels(graph, y={1: "a", "1": "b"})
     with pytest.raises(GraphError, match="y has a label of 9, which is no node"):
         read_labels(graph, y={9: "a"})
-    named = read_graph(networkx.path_graph(3))  # whose names are numbers
+    # Networkx numbers the nodes, so their names are integers.
+    named = read_graph(networkx.path_graph(3))
     assert read_labels(named, y={2: "a"})[0].tolist() == [None, None, "a"]
 
 
@@ -124,7 +125,7 @@ NEGATIVE = (
         ([-999, 2, 3], "has the class -999 (10 nodes). " + NEGATIVE.format("-999")),
         (["-1", "a", "b"], "has the class -1 (10 nodes). " + NEGATIVE.format("-1")),
         ([-1, 0.5, 1.5], "has the number -1 (10 nodes). " + NEGATIVE.format("-1")),
-        ([-1, 1, 1], None),  # without -1 one class would be left
+        ([-1, 1, 1], None),  # if -1 meant a missing label, only one class would remain
         ([-2, -1, 3], None),
         ([0, 1, 2], None),
         (["-a", "b", "c"], None),

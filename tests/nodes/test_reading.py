@@ -91,7 +91,7 @@ def test_gml_is_named_by_labels_where_they_differ(tmp_path):
 
 def test_what_gexf_says_of_every_node_is_no_attribute(tmp_path):
     source = networkx.Graph([("a", "b")])
-    for node in source:  # as Gephi writes: where a node is drawn
+    for node in source:  # Gephi writes the position of each node in the drawing
         source.nodes[node]["viz"] = {"position": {"x": 1.0, "y": 2.0, "z": 0.0}}
     networkx.write_gexf(source, tmp_path / "graph.gexf")
     graph = read_graph_file(tmp_path / "graph.gexf")
@@ -110,7 +110,8 @@ def test_a_table_without_edges_has_the_nodes_of_its_table(tmp_path):
 def test_the_index_of_a_table_may_name_its_nodes():
     graph = read_graph((EDGES, NODES.set_index("id")))
     assert graph.names == ["a", "b", "c", "d"]
-    words = pd.DataFrame({"from": ["to", "from"], "to": ["from", "us"]})  # nodes with such names
+    # Nodes may have the names of the columns.
+    words = pd.DataFrame({"from": ["to", "from"], "to": ["from", "us"]})
     assert sorted(read_graph(words).names) == ["from", "to", "us"]
 
 

@@ -268,7 +268,8 @@ def test_minus_one_in_a_tensor_beside_the_graph_is_no_class():
     model = NodeClassifier(**SMALL).fit(_data(), y)
     assert model.classes_.tolist() == [0, 1]
     assert np.isfinite(model.score(_data(), y))
-    listed = NodeClassifier(**SMALL).fit(_data(), y.tolist())  # a list has None for it
+    # In a list, -1 is a class, because None marks a missing label.
+    listed = NodeClassifier(**SMALL).fit(_data(), y.tolist())
     assert listed.classes_.tolist() == [-1, 0, 1]
     column = NodeClassifier(label="y", **SMALL).fit(_table(y=y.numpy()))
     assert column.classes_.tolist() == [-1, 0, 1]
@@ -357,7 +358,8 @@ def test_columns_of_parts_are_no_features_and_that_is_said(name, cells, message)
     (note,) = (note for note in notes if f"Column {name!r}" in note)
     assert message in note
     assert f"--features {name}" in note
-    several = len({cell for cell in cells if cell is not None}) > 1  # a constant says nothing
+    # A column with a single value is not a feature.
+    several = len({cell for cell in cells if cell is not None}) > 1
     expected = ["size", name] if several else ["size"]
     assert _features(graph, features=["size", name])[0] == expected
 

@@ -137,7 +137,8 @@ def test_a_column_is_hinted_at_only_where_it_holds_most_absent_names(tmp_path):
     most = "id,x,code\na,21,p\nb,22,q\nc,23,r\nd,8,s\n"
     with pytest.raises(GraphError, match="Column 'x' holds 3 of the 4 absent names: call it 'id'"):
         _read(tmp_path, ends, most)
-    twice = "id,x\na,21\nb,22\nc,23\nd,24\ne,24\n"  # a column with equal cells names no nodes
+    # A column with repeated cells cannot name the nodes.
+    twice = "id,x\na,21\nb,22\nc,23\nd,24\ne,24\n"
     with pytest.raises(GraphError, match="no edge joins two nodes") as caught:
         _read(tmp_path, ends, twice)
     assert "call it 'id'" not in str(caught.value)
@@ -161,7 +162,7 @@ def test_columns_of_one_name_are_an_error_where_they_are_needed(tmp_path):
         _read(tmp_path, "source,target\n7,8\n", "id,id\n7,8\n")
 
 
-# What is missing.
+# Tests of missing values.
 
 
 @pytest.mark.parametrize("word", ["NA", "none", "null", "nan", "None", "N/A", "NULL"])
@@ -212,7 +213,7 @@ def test_a_category_that_looks_like_a_gap_has_a_feature_and_is_said():
     ]
 
 
-# How numbers are written.
+# Tests of number formats.
 
 COMMAS = [f"{i / 7:.2f}".replace(".", ",") for i in range(40)]
 

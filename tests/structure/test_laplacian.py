@@ -94,7 +94,7 @@ def test_small_graphs_are_padded():
     assert vectors.shape == (5, 6)
     assert vectors[:3, :2].abs().sum() > 0
     assert torch.equal(vectors[:3, 2:], torch.zeros(3, 4))
-    assert torch.equal(vectors[3:], torch.zeros(2, 6))  # nodes without edges
+    assert torch.equal(vectors[3:], torch.zeros(2, 6))  # nodes 3 and 4 have no edges
     assert laplacian_eigenvectors(torch.empty(2, 0).long(), 0, k=2).shape == (0, 2)
 
 

@@ -40,7 +40,7 @@ def test_of_a_node_and_itself_they_are_those_of_return():
     assert actual[:, 0].tolist() == [1] * 5
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")  # PyG's matrix
+@pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")  # PyG creates a sparse CSR matrix
 def test_pyg_agrees():
     expected = AddRandomWalkPE(7)(Data(edge_index=EDGES, num_nodes=5)).random_walk_pe
     torch.testing.assert_close(return_probabilities(EDGES, 5, steps=7), expected)

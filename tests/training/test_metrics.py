@@ -56,7 +56,8 @@ def test_regression_is_that_of_scikit_learn_at_any_scale(scale, offset, targets)
     assert scores["r2"] == pytest.approx(
         np.mean([metrics.r2_score(a, b) for a, b in each]), rel=1e-9
     )
-    assert -3 < scores["r2"] < 0.9  # and not that of equal numbers
+    # The labels are not equal: an R² of equal labels would be outside these bounds.
+    assert -3 < scores["r2"] < 0.9
     assert scores["rmse"] == pytest.approx(
         np.mean([metrics.root_mean_squared_error(a, b) for a, b in each]), rel=1e-9, abs=0
     )
@@ -79,7 +80,7 @@ def test_r2_has_the_same_bits_in_every_unit(power) -> None:
 def test_scores_of_classes_are_those_of_scikit_learn_at_any_scale(scale, targets) -> None:
     y, p = draw(7, targets or 1, rows=60)
     y = torch.where(y.isnan(), y, (y > 0.3).double())
-    p = scale * (torch.sigmoid(p) * 20).round() / 20  # with ties
+    p = scale * (torch.sigmoid(p) * 20).round() / 20  # rounding makes several probabilities equal
     if targets is None:
         y, p = y[:, 0], p[:, 0]
     columns = zip(y.reshape(len(y), -1).T, p.reshape(len(p), -1).T)
@@ -100,7 +101,7 @@ def test_scores_of_several_classes_are_those_of_scikit_learn(seed, classes) -> N
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(0, classes, (50,), generator=generator)
     p = torch.randn(50, classes, generator=generator, dtype=torch.float64)
-    p[:, -1] -= 3  # a class that is predicted nowhere, or nearly
+    p[:, -1] -= 3  # the last class is predicted rarely or never
     y[:classes] = torch.arange(classes)
     p = p.softmax(1)
     truth = torch.nn.functional.one_hot(y, classes).numpy()
@@ -126,7 +127,7 @@ def test_f1_leaves_out_a_class_that_no_row_has_and_none_is_predicted_to_have() -
 def test_classification_is_that_of_scikit_learn(seed, targets, levels) -> None:
     y, p = draw(seed, targets)
     y = torch.where(y.isnan(), y, (y > 0.3).double())
-    p = (torch.sigmoid(p) * levels).round() / levels  # with ties
+    p = (torch.sigmoid(p) * levels).round() / levels  # rounding makes several probabilities equal
     result = classification_metrics(y, p)
     columns = [(a[~a.isnan()], b[~a.isnan()]) for a, b in zip(y.T, p.T)]
     both = [(a, b) for a, b in columns if len(a.unique()) == 2]

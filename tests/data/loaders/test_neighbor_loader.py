@@ -93,7 +93,7 @@ def test_torch_governs_the_samples(data):
 
     first, again, other = epochs(0), epochs(0), epochs(1)
     assert all(map(torch.equal, first, again))
-    assert not torch.equal(first[0], first[2])  # a new sample in each epoch
+    assert not torch.equal(first[0], first[2])  # the loader draws a new sample in each epoch
     assert not torch.equal(first[0], other[0])
 
 

@@ -173,7 +173,8 @@ def test_chembl2321810_is_whole():
     assert molecules.y.shape == (1017, 1)
     assert molecules.y.isfinite().all()
     assert molecules.y.mean().item() == pytest.approx(7.03, abs=2)
-    # The first line of each file of the pair: compound 1520012 and its activity.
+    # Both files of the data set begin with the compound 1520012: one has its SMILES, the other its
+    # activity.
     assert molecules.smiles[0] == "O=S(=O)(Nc1cccs1)c2ccc(Oc3ccccc3c4ccccc4)c(c2)C#N"
     assert molecules.y[0, 0].item() == pytest.approx(5.48)
 

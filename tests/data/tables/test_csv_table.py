@@ -37,7 +37,7 @@ def test_what_csv_writes_is_read_back(
     writer = csv.writer(text, delimiter=separator, lineterminator=newline, quoting=csv.QUOTE_ALL)
     writer.writerow(["smiles", "b", "c"])
     for row in rows:
-        text.write(newline)  # a blank line is no row
+        text.write(newline)  # a reader must skip blank lines
         writer.writerow(row)
     content = text.getvalue() if last_newline else text.getvalue().removesuffix(newline)
     path = _written(tmp_path_factory, content.encode(encoding))
@@ -76,7 +76,7 @@ def test_bytes_that_are_no_text_are_written_as_they_came(tmp_path_factory, conte
     table = open_table(path, ["smiles"], on_bad_bytes="surrogateescape")
     try:
         rows = list(table.rows())
-    except ValueError:  # a quote that is not closed
+    except ValueError:  # the text contains an opening quote without a closing quote
         assume(False)
     with table.writer(out, ["error"]) as writer:
         for row in rows:
@@ -155,7 +155,8 @@ def test_what_cannot_be_a_table_is_refused(tmp_path):
         with pytest.raises(ValueError, match=message):
             open_table(path, ["smiles"])
     path.write_text("smiles,error\nC,1\n")
-    with pytest.raises(ValueError, match="there is no encoding 'base64'"):  # it is none of text
+    with pytest.raises(ValueError, match="there is no encoding 'base64'"):
+        # Base64 is a codec of bytes, not a text encoding.
         open_table(path, encoding="base64")
     with (
         pytest.raises(ValueError, match="has a column 'error' already"),
@@ -205,7 +206,8 @@ def test_a_separator_that_is_declared_is_not_guessed(tmp_path):
     path.write_text("sep=^\nsmiles^y\n")
     with pytest.raises(ValueError, match=r"names the separator '\^' in line 1; cells may be"):
         open_table(path, ["smiles"])
-    path.write_text("sep=;,y\nCO,1\n")  # a column of that name
+    # "sep=;" is the name of a column here, because the line has another cell.
+    path.write_text("sep=;,y\nCO,1\n")
     assert open_table(path).columns == ("sep=;", "y")
 
 
@@ -213,7 +215,7 @@ def test_lines_of_spaces_are_no_rows(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("smiles,y\nCO,1\n   \nCN,2\n\t\n")
     assert [(row.line, row.problem) for row in open_table(path, ["y"]).rows()] == [(2, ""), (4, "")]
-    path.write_text("smiles\nCO\n \n")  # of one column a space is a cell
+    path.write_text("smiles\nCO\n \n")  # in a table with one column, a line with a space is a row
     assert open_table(path, ["smiles"]).count() == 2
 
 

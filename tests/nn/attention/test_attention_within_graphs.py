@@ -80,7 +80,8 @@ def test_weights_are_told(beside_pyg, pair):
         layer(x, index=index)
     (record,) = records
     source, destination = record.edge_index
-    assert record.weights.shape == (26, layer.heads)  # 1 + 9 + 16 pairs
+    # Graphs of 1, 3 and 4 nodes have 1 + 9 + 16 pairs.
+    assert record.weights.shape == (26, layer.heads)
     assert torch.equal(index[source], index[destination])
     sums = torch.zeros(8, layer.heads).index_add(0, destination, record.weights)
     torch.testing.assert_close(sums, torch.ones_like(sums))

@@ -75,7 +75,8 @@ def test_gradients():
     assert torch.autograd.gradcheck(lambda x: layer(x, edges, batch), (x.requires_grad_(),))
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's
+# Torch raises this warning.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("name", ["full", "linear"])
 def test_compiles_in_one_graph(name):
     torch._dynamo.reset()

@@ -45,7 +45,7 @@ def test_is_pyg_on_bipartite_graphs(beside_pyg, dtype, in_channels, loops):
     for case in beside_pyg.graphs(bipartite=True):
         m, n = case.size
         if loops and n > m:
-            continue  # PyG reads out of bounds
+            continue  # PyG would read out of bounds if there are fewer sources than destinations
         x = beside_pyg.draw(m, 6, dtype=dtype), beside_pyg.draw(n, 5, dtype=dtype)
         edge_attr = beside_pyg.draw(case.edge_index.shape[1], 3, dtype=dtype)
         first = (x, case.edge_index, edge_attr) if in_channels == (-1, -1) else None

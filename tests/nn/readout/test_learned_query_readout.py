@@ -250,7 +250,7 @@ def test_pyg_takes_it_as_an_aggregation():
     expected = readout(x[edge_index[0]], edge_index[1], dim_size=4)
     torch.testing.assert_close(layer(x, edge_index), expected)
     assert SAGEConv(6, 5, aggr=LearnedQueryReadout(6, 6))(x, edge_index).shape == (4, 5)
-    assert expected[3].eq(0).all()  # no edge leads there
+    assert expected[3].eq(0).all()  # node 3 has no incoming edge
     both = aggr.MultiAggregation(["sum", readout], mode="cat")
     index = torch.tensor([0, 1, 1, 0])
     torch.testing.assert_close(both(x, index)[:, 6:], readout(x, index, dim_size=2))

@@ -109,7 +109,8 @@ def test_random_score_is_an_error_if_backward_recomputes_it(
         return (query * key).sum(-1) * torch.rand(len(query), HEADS, generator=generator)
 
     out = attention(score, *ends, hub).sum()
-    if size > hub.num_edges:  # backward differentiates the recorded operations
+    if size > hub.num_edges:
+        # Backward uses the operations that autograd recorded and does not call the score again.
         first, second = (torch.autograd.grad(out, ends, retain_graph=True) for _ in range(2))
         assert all(map(torch.equal, first, second))
         return
