@@ -248,7 +248,8 @@ def conversion_report(model: Module) -> ConversionReport:
         else:
             seen[kind.__name__] += 1
             continue
-        # Of a GPSConv, only the global attention is a part; its local layer has an entry, too.
+        # Inside a GPSConv, only the global attention is a part without an entry of its own. The
+        # local layer has an entry in the report.
         part_path = "attn" if isinstance(module, _GPS) else ""
         wholes.append(f"{path}.{part_path}" if path else part_path)
     report.seen.update(seen)
@@ -318,12 +319,13 @@ def _adopt(theirs: Module, kind: type[Module]) -> Module:
         absent = {key: None for key, value in state[name].items() if value is None}
         state[name] = {**absent, **source[name]}
         for key in source[name]:
-            state.pop(key, None)  # a plain attribute would hide the registered parameter
+            # A plain attribute of the same name would hide the registered parameter.
+            state.pop(key, None)
     state["_non_persistent_buffers_set"] = source["_non_persistent_buffers_set"]
     copied = (*_COPIED_SETTINGS, *pyg_internals.INITIAL_VALUES)
     state.update({key: source[key] for key in copied if key in source})
     of_pyg = (*pyg_internals.CLASS_STATE, *pyg_internals.BOUND)
-    for key, value in source.items():  # keep attributes that the user added
+    for key, value in source.items():  # copy attributes that the user added to the layer
         if not key.startswith("_") and key not in of_pyg and not hasattr(twin, key):
             state[key] = value
     _share_hooks(theirs, twin)
@@ -348,7 +350,8 @@ def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
         edge = max(getattr(theirs.lin1, "in_features", source) - source, 0)
         settings.update(in_channels=source, out_channels=out, edge_dim=edge)
     elif kind is gattn.nn.GPSConv:
-        settings.update(conv=None, norm=None)  # these children are copied from PyG's layer
+        # The local layer and the norms are copied from PyG's layer afterwards.
+        settings.update(conv=None, norm=None)
     elif kind is gattn.nn.GeneralConv:
         settings.update(
             l2_normalize=theirs.normalize_l2, bias=getattr(theirs.lin_msg, "bias", None) is not None
@@ -413,7 +416,8 @@ def _overrides(kind: type, known_base: type) -> str:
     overridden: dict[str, None] = {}
     for base in kind.__mro__[: kind.__mro__.index(known_base)]:
         for name, value in vars(base).items():
-            # PyG adds generated methods, such as propagate, to every subclass.
+            # PyG generates some methods, such as propagate, for every subclass, so only methods
+            # with this class in their qualified name were written by the user.
             is_written_here = getattr(value, "__qualname__", "") == f"{base.__qualname__}.{name}"
             if is_written_here and hasattr(known_base, name):
                 overridden[name] = None
@@ -432,7 +436,8 @@ def _unusual(module: Any) -> str:
     ]
     if replaced:
         return f"its {', '.join(replaced)} was replaced on the instance"
-    if type(module) in SAME_ATTRIBUTES:  # replaced only if all of its submodules are
+    if type(module) in SAME_ATTRIBUTES:
+        # These classes are replaced only if all of their submodules are replaced.
         for path, part in module.named_modules():
             if part is not module and (reason := _why_not(part)):
                 return f"its {path} is not replaced: {reason}"

@@ -132,7 +132,8 @@ def explain_path(model: Module, *inputs: Any, **kwargs: Any) -> PathReport:
         if is_lazy(parameter):
             raise ValueError(f"{name} has no shape yet: call the model once, then explain its path")
     layers = {name: module for name, module in model.named_modules() if _is_layer(module)}
-    # The reasons are read before hooks are registered, because hooks may change them.
+    # The reasons are read before hooks are registered, because a hook is itself a reason for the
+    # slow path.
     settings = {name: getattr(layer, "slow_path_reason", "") for name, layer in layers.items()}
     calls = _dry_run(model, layers, inputs, kwargs)
     records = {}
@@ -241,7 +242,8 @@ def _hooked(
 
     def end(module: Module, inputs: Any, output: Any) -> None:
         flush()
-        # Without an output, the layer raised an exception, and the message needs its name.
+        # If there is no output, the layer raised an exception, and the error message needs its
+        # name.
         if output is not None:
             running.pop()
 

@@ -56,7 +56,7 @@ def attach(
     def load(name: str) -> object:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if modules[name] == package:  # a module of the package
+        if modules[name] == package:  # the requested name is a submodule of the package
             return import_module(f"{package}.{name}")
         try:
             value = getattr(import_module(modules[name]), name)
@@ -66,7 +66,8 @@ def attach(
             message = f'{package} needs {error.name}: pip install "gattn[{extra}]"'
             raise ImportError(message) from error
         prepare(value)
-        setattr(sys.modules[package], name, value)  # __getattr__ is not called again
+        # Store the value in the module, so that Python does not call __getattr__ again.
+        setattr(sys.modules[package], name, value)
         return value
 
     return load, lambda: sorted({*vars(sys.modules[package]), *names}), names

@@ -22,7 +22,7 @@ WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 def main() -> None:
     """Run the command in ``sys.argv`` and exit."""
     if sys.argv[1:] == ["--version"]:
-        # The version is printed here, because importing Typer would take most of the time.
+        # The version is printed without Typer, because importing Typer would take most of the time.
         print(f"gattn {__version__}")
         sys.exit(0)
     try:
@@ -32,12 +32,12 @@ def main() -> None:
 
             app(prog_name="gattn")
     except KeyboardInterrupt:
-        # An interrupt while modules are imported is not handled by Typer.
+        # Typer handles interrupts only while a command runs, not while its modules are imported.
         _fail(WORDS[INTERRUPTED], INTERRUPTED)
     except SystemExit as end:
         if end.code not in WORDS:
             raise
-        # Typer exits after a signal without printing a message.
+        # Typer prints no message when a signal ends the command.
         _fail(WORDS[end.code], end.code)
     except ModuleNotFoundError as error:
         if (error.name or "gattn").startswith("gattn"):

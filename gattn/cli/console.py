@@ -27,7 +27,7 @@ PAUSE = 10.0
 """Minimum time in seconds between two progress lines if stderr is not a terminal."""
 MAX_TARGET_LINES = 5
 """Maximum number of targets for which a separate line is printed."""
-# If torchrun starts several processes, only the first one prints.
+# If torchrun starts several processes, only the first process prints messages.
 QUIET = not is_first_process()
 NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
 RESULTS = Console(soft_wrap=True, quiet=QUIET)
@@ -98,7 +98,8 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     """Print a table of the metrics of a run or an evaluation and of the baselines."""
-    from gattn.training.conformal import too_few  # here, because it imports torch, which is slow
+    # Imported here, because this module imports torch, which is slow.
+    from gattn.training.conformal import too_few
 
     columns = {"test": metrics["test"], **metrics.get("baselines", {})}
     table = Table(title=f"{metrics['task']}, {metrics[item]['test']:,} {item}")

@@ -119,7 +119,8 @@ def dispatch_mode_active() -> bool:
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the original function or module from the result of torch.compile."""
-    if getattr(function, "_torchdynamo_disable", False):  # keep the wrapper of compiler.disable
+    if getattr(function, "_torchdynamo_disable", False):
+        # torch.compiler.disable also returns a wrapper, which must stay.
         return function
     for name in ("_torchdynamo_orig_callable", "_orig_mod"):
         function = getattr(function, name, function)

@@ -38,7 +38,8 @@ def write_arrays(
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     checksums = {name: _checksum(array) for name, array in arrays.items()}
     texts = json.dumps({**metadata, "crc32": checksums})
-    # The header has one entry, because the order of several entries in the file would be random.
+    # The header of a safetensors file has a single entry, because several entries would be written
+    # in random order.
     save_file(arrays, path, {ENTRY: texts})
 
 

@@ -139,7 +139,7 @@ def number_groups(groups: Iterable[Hashable] | None, count: int) -> Tensor:
     if groups is None:
         return torch.arange(count)
     numbers: dict[Hashable, int] = {}
-    # np.fromiter needs no list of Python integers, which would take several times the memory.
+    # np.fromiter creates no list of Python integers, which would take several times the memory.
     numbered = np.fromiter((numbers.setdefault(group, len(numbers)) for group in groups), np.int64)
     if len(numbered) != count:
         raise ValueError(f"groups must hold {count} values, one an item; got {len(numbered)}")
@@ -210,7 +210,8 @@ def read_positions(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     try:
         content = json.loads(Path(path).read_text("utf-8"))
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+    except (ValueError, RecursionError) as error:
+        # This also catches UnicodeDecodeError, a subclass of ValueError.
         raise ValueError(f"{path} is not JSON: {error}") from None
     if isinstance(content, list) and len(content) == 1:
         content = content[0]

@@ -98,7 +98,8 @@ class Halo:
         sent = torch.cat([part[self.send_index] for part in flat], 1)
         pending = self.peers.all_to_all(sent, self.send_counts, self.recv_counts)
         gathered = [part.new_empty(self.num_rows, *part.shape[1:]) for part in rows]
-        for target, local in zip(gathered, rows):  # copy local rows while the exchange runs
+        for target, local in zip(gathered, rows):
+            # Copy the local rows while the rows of other processes are being received.
             self._local(target).copy_(local)
         received = pending()
         self.comm_stats.count(sent, received)

@@ -50,7 +50,8 @@ class Peers:
             received, sent, list(recv_counts), list(send_counts), group=self.group, async_op=True
         )
 
-        def wait(sent: Tensor = sent) -> Tensor:  # the default keeps the send buffer alive
+        def wait(sent: Tensor = sent) -> Tensor:
+            # The default argument keeps the send buffer alive until the end of the exchange.
             assert work is not None
             work.wait()
             return received.view(rows.dtype)

@@ -98,9 +98,10 @@ def init_processes(backend: str | None = None, *, timeout: float = TIMEOUT) -> I
             yield Processes(rank, size, device)
             dist.barrier()
             watch.end(LEFT)
-            dist.barrier()  # the host of the store must leave after the others wrote their status
+            # The process that hosts the store must wait until all others have written their status.
+            dist.barrier()
         except (RuntimeError, Terminated) as error:
-            # The usual reason for an error in a collective is that another process died.
+            # If a collective operation fails, the usual reason is that another process died.
             _ignore_sigterm()
             failure = watch.find_failure()
             _leave(watch, LEFT if failure else _final_status(error))

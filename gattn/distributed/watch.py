@@ -49,14 +49,15 @@ class Watch:
             beat += 1
             try:
                 self.store.set(f"status{self.rank}", str(beat))
-            except RuntimeError:  # find_failure reports that the store is gone
+            except RuntimeError:  # find_failure reports that the store is not reachable
                 return
 
     def end(self, status: str) -> None:
         """Stop the heartbeats and write a final status for the others."""
         self._ended.set()
         self._thread.join()
-        with contextlib.suppress(RuntimeError):  # the store is gone, so nobody can read a status
+        with contextlib.suppress(RuntimeError):
+            # If the store is not reachable, no process can read the status.
             self.store.set(f"status{self.rank}", status)
 
     def wait_for_others(self) -> None:

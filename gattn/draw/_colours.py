@@ -55,7 +55,7 @@ LIGHT = Palette(
     outline=(0.06, 0.25, 0.53),
 )
 DARK = Palette(
-    ground=(0.106, 0.125, 0.153),  # the background of a card on a dark report page
+    ground=(0.106, 0.125, 0.153),  # background colour of the report's boxes in dark mode
     ink=(0.92, 0.93, 0.95),
     positive=(0.66, 0.33, 0.02),
     negative=(0.10, 0.38, 0.66),

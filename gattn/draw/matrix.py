@@ -113,7 +113,7 @@ def draw_matrix(
         axes.set_title(line(title))
         axes.figure.colorbar(image, ax=axes, shrink=0.7)
 
-    # The matrix takes 3/4 of the width; the names and the title take 0.8 inches of the height.
+    # The matrix takes 3/4 of the plot's width. Names and title take 0.8 inches of its height.
     tall = 0.75 * WIDTH * size[1] / max(size[0], 1) + 0.8
     return render(draw, dark=dark, height=min(max(tall, 2.2), 2 * WIDTH))
 

@@ -253,7 +253,8 @@ def _separate_components(mol: Mol) -> None:
         if x and x + size[0] > widest:
             x, y, height = 0.0, y - height, 0.0
         low, high = positions[atoms].min(0), positions[atoms].max(0)
-        # y is the top of the row. A component of less height than its row is centred vertically.
+        # The variable y is the upper edge of a row of components. A component that is lower than
+        # its row is centred vertically.
         down = (max(height, size[1]) - size[1]) / 2
         move = np.array([x, y - down]) - np.array([low[0], high[1]])
         for atom in atoms:
@@ -274,7 +275,8 @@ def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray, signed: bool) -> No
     """Draw a molecule into its panel, with weights as multiples of the scale."""
     shown = {i: w for i, w in enumerate(weights.tolist()) if abs(w) >= _SMALLEST_SHARE}
     options = canvas.drawer.drawOptions()
-    options.setAtomPalette({-1: canvas.palette.ink})  # all elements black: colours show weights
+    # Draw all elements in black, because colours show the weights.
+    options.setAtomPalette({-1: canvas.palette.ink})
     options.prepareMolsBeforeDrawing = False
     options.atomHighlightsAreCircles = True
     options.fixedBondLength = _ANGSTROM * canvas.zoom

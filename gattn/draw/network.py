@@ -186,7 +186,8 @@ def _draw_edges(
 ) -> None:
     from matplotlib.collections import LineCollection
 
-    halves = np.stack([ends.mean(1), ends[:, 1]], 1)  # halves next to the destinations
+    # The half of each edge next to its destination.
+    halves = np.stack([ends.mean(1), ends[:, 1]], 1)
     for drawn, widths in ((ends, THIN), (halves, THIN + 2.5 * np.clip(strength, 0, 1))):
         lines = LineCollection(list(drawn), linewidths=widths, colors=theme.muted)
         lines.set_alpha(0.6)

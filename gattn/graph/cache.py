@@ -52,7 +52,8 @@ def cached(owner: Tensor | CacheOwner | None, key: object, build: Callable[[], _
     if key in entries:
         return entries[key]
     result = outside_transforms(build)()
-    if not torch_internals.dispatch_mode_active():  # else the result may hold fake tensors
+    if not torch_internals.dispatch_mode_active():
+        # Under a dispatch mode the result may contain fake tensors, which must not be cached.
         entries[key] = result
     return result
 

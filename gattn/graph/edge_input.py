@@ -25,7 +25,8 @@ def read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, 
         source, destination, stored_size = _from_scipy(edges)
     elif is_networkx(edges):
         source, destination, stored_size = _from_networkx(edges)
-    elif hasattr(edges, "coo") and hasattr(edges, "sparse_sizes"):  # a torch_sparse.SparseTensor
+    elif hasattr(edges, "coo") and hasattr(edges, "sparse_sizes"):
+        # torch_sparse.SparseTensor has these methods.
         (destination, source, _), (rows, cols) = edges.coo(), edges.sparse_sizes()
         stored_size = cols, rows
     else:
@@ -63,7 +64,7 @@ def _from_pairs(edges: Tensor) -> tuple[Tensor, Tensor, tuple[int, int] | None]:
         raise TypeError(f"edge_index must be int32 or int64; got {edges.dtype}")
     stored_size = None
     sparse_size: Any = getattr(edges, "sparse_size", None)
-    if sparse_size is not None:  # an EdgeIndex: rows are sources
+    if sparse_size is not None:  # only PyG's EdgeIndex has this method; its rows are sources
         rows, cols = sparse_size()
         stored_size = (rows, cols) if rows is not None and cols is not None else None
         edges = edges.as_tensor()  # type: ignore[attr-defined]
@@ -101,7 +102,8 @@ def _from_networkx(graph: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
     rows = networkx_rows(graph)
     ends = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)[rows]
     is_reverse = torch.zeros_like(rows, dtype=torch.bool)
-    is_reverse[1:] = rows[1:] == rows[:-1]  # the second entry of an undirected edge
+    # An undirected edge has two entries; the second is reversed.
+    is_reverse[1:] = rows[1:] == rows[:-1]
     source, destination = torch.where(is_reverse[:, None], ends.flip(1), ends).t().contiguous()
     return source, destination, (len(index), len(index))
 

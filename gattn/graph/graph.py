@@ -151,7 +151,7 @@ class Graph:
     @outside_transforms
     def _lay_out(self) -> Layout:
         """Build and store the layout of a graph of blocks."""
-        assert self.blocks is not None  # any other graph is created with its layout
+        assert self.blocks is not None  # only a graph of blocks is created without a layout
         layout = self.blocks.layout(self.device)
         if torch.compiler.is_compiling() or not torch_internals.dispatch_mode_active():
             self.__dict__["_layout"] = layout
@@ -221,7 +221,8 @@ class Graph:
 
     def to(self, device: Any, non_blocking: bool = False) -> Graph:
         """Return the graph on a device; the same object if it is already there."""
-        device = torch.empty(0, device=device).device  # adds the index to a device such as "cuda"
+        # Replaces "cuda" by the current device, for example "cuda:0".
+        device = torch.empty(0, device=device).device
         if device == self.device:
             return self
         if self.blocks is not None:
@@ -235,7 +236,8 @@ class Graph:
     @outside_transforms
     def _map(self, function: Callable[[Tensor], Tensor]) -> Graph:
         layout = self.layout
-        for transposed in (False, True):  # measure degrees before the layout leaves the CPU
+        for transposed in (False, True):
+            # Maximum degrees are computed before the copy, where the CPU can read them quickly.
             stats.max_degree(layout, transposed)
         moved = [*map(function, layout[:6]), layout.stats, function(layout.graph_ptr)]
         kept_edges = None if self.kept_edges is None else function(self.kept_edges)
@@ -301,7 +303,7 @@ class Graph:
         _check_same_size(self, other.size)
         pairs, layout = other.edge_index, self.layout
         other_keys = pairs[1] * self.num_src + pairs[0]
-        keys = layout.destinations() * self.num_src + layout.col  # ascending
+        keys = layout.destinations() * self.num_src + layout.col  # the keys are in ascending order
         index = torch.searchsorted(keys, other_keys).clamp(max=max(self.num_edges - 1, 0))
         if self.num_edges:
             is_new = keys[index] != other_keys
@@ -405,7 +407,8 @@ def as_graph(
     """
     if isinstance(edges, Graph):
         _check_same_size(edges, size)
-        if self_loops and "loops" not in edges.derived:  # compiled code reads this entry
+        if self_loops and "loops" not in edges.derived:
+            # Code that torch.compile traced reads this cache entry.
             edges.derived["loops"] = edges.with_self_loops()
         return edges.derived["loops"] if self_loops else edges
 

@@ -21,7 +21,8 @@ def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> 
     layout = sort(source, destination, num_src, num_dst)
     if cpu.serves(source.device) and not onnx.exporting():
         return layout
-    # The range is checked after sorting, in one read together with the degrees.
+    # The range of the indices is checked after sorting, together with the degrees, so that the
+    # device is read only once.
     if source.numel() == 0:
         return layout
     return _check_and_measure(source, destination, layout, num_src, num_dst)
@@ -112,7 +113,8 @@ def _no_stats(source: Tensor) -> tuple[Tensor, Tensor]:
 
 def check_range(index: Tensor, size: int, role: str) -> None:
     """Raise unless every index is in [0, size); the error names the first invalid edge."""
-    index = index.long()  # the size may exceed the range of a smaller dtype
+    # Converted to int64, because the size may exceed the range of a smaller dtype.
+    index = index.long()
     outside = ((index < 0) | (index >= size)).nonzero()
     if outside.numel() == 0:
         return

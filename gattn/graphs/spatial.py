@@ -53,8 +53,8 @@ def knn(
         if not self_loops:
             is_self = near == torch.arange(len(points))[:, None]
             valid &= ~is_self
-            # If several points coincide, a point may not be among its own k + 1 nearest points.
-            # Then these are all other points, and the last of them is removed.
+            # If more than k + 1 points coincide, a point may not be among its own k + 1 nearest
+            # points. In this case the last of these points is removed.
             valid[:, -1] &= is_self.any(1)
         destination, rank = valid.nonzero().unbind(1)
         pairs.append(torch.stack([points[near[destination, rank]], points[destination]]))

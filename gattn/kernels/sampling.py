@@ -85,7 +85,8 @@ def reference_hop(
     row = owners(offsets, total)
     position = begin[row] + _positions(degree, offsets, row, draw)
     source = layout.col[position].long()
-    discovered = source[batch_index[source] < 0]  # a source may occur several times
+    # New sources; a source occurs once for each of its edges.
+    discovered = source[batch_index[source] < 0]
     count = discovered.numel()
     first = discovered.new_full((num_rows(layout.colptr),), count)
     first.scatter_reduce_(0, discovered, torch.arange(count), "amin")
@@ -117,7 +118,8 @@ def _positions(degree: Tensor, offsets: Tensor, row: Tensor, draw: Draw) -> Tens
     drawn = philox(torch.tensor(draw.seed), edge + draw.edge_offset)
     if draw.replace:
         return (drawn * degree[row]) >> 32
-    # Floyd's algorithm, for all destinations that have more edges than are drawn.
+    # Floyd's algorithm draws without replacement. It is needed only for destinations that have more
+    # edges than are drawn.
     sampled = (degree > draw.num_neighbors).nonzero().squeeze(1)
     chosen = degree.new_full((sampled.numel(), draw.num_neighbors), -1)
     for y in range(draw.num_neighbors):

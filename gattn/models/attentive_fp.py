@@ -99,7 +99,8 @@ class AttentiveFP(Module):
             self.atom_convs.append(attention())
             self.atom_grus.append(GRUCell(hidden_channels, hidden_channels))
         self.mol_conv = attention()
-        self.mol_conv.explain = False  # explanations refer to bonds, not to the readout
+        # An explanation weights the bonds, not the edges of the readout.
+        self.mol_conv.explain = False
         self.mol_gru = GRUCell(hidden_channels, hidden_channels)
         self.lin2 = Linear(hidden_channels, out_channels)
         self.reset_parameters()

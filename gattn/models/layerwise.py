@@ -92,7 +92,7 @@ def layerwise_inference(
             last = number == len(layers) - 1
             file = None if folder is None or last else Path(folder, str(number))
             x = _run(layer, x, graph, edge_attr, batch_edges, file, out if last else None)
-    assert isinstance(x, Tensor)  # there is at least one layer
+    assert isinstance(x, Tensor)  # a model has at least one layer, so x is a tensor here
     return x
 
 
@@ -124,7 +124,7 @@ def _run(
                 f"out must be {rows.dtype} of shape {shape}; got {target.dtype}, {(*target.shape,)}"
             )
         target[start:stop] = rows
-    assert target is not None  # there is at least one range
+    assert target is not None  # a graph has at least one range of nodes, so the loop has set target
     return target
 
 
@@ -134,7 +134,7 @@ def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
     A node with more edges is a range by itself. A graph without nodes has one empty range.
     """
     nodes = torch.arange(graph.num_dst + 1, device=graph.device)
-    cumulative, start = graph.layout.rowptr + nodes, 0  # edges plus nodes before each node
+    cumulative, start = graph.layout.rowptr + nodes, 0  # number of edges and nodes before each node
     while True:
         end = torch.searchsorted(cumulative, cumulative[start] + batch_edges, right=True)
         stop = min(max(int(end) - 1, start + 1), graph.num_dst)
@@ -146,7 +146,8 @@ def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
 
 def _rows(x: Tensor | np.ndarray, index: Tensor) -> Tensor:
     """Return rows of an array on the device of the index."""
-    if isinstance(x, np.ndarray):  # copied by numpy, because torch warns about read-only arrays
+    if isinstance(x, np.ndarray):
+        # NumPy copies the rows, because torch.from_numpy warns about read-only arrays.
         return torch.from_numpy(np.asarray(x[index.cpu().numpy()])).to(index.device)
     return x.index_select(0, index.to(x.device)).to(index.device)
 

@@ -47,7 +47,7 @@ def as_table(y: Any, rows: int) -> np.ndarray:
     if y is None:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
     table = np.asarray(y, dtype=object)
-    if isinstance(y, np.ma.MaskedArray):  # a masked value is a missing label
+    if isinstance(y, np.ma.MaskedArray):  # a masked entry of the array is a missing label
         table = table.copy()
         table[np.ma.getmaskarray(y)] = None
     if getattr(getattr(y, "dtype", None), "kind", "") in ("M", "m"):
@@ -59,7 +59,7 @@ def as_table(y: Any, rows: int) -> np.ndarray:
     if len(table) != rows:
         raise ValueError(f"y must hold {rows} rows, one a molecule; got {len(table)}")
     table = (table if table.ndim == 2 else table[:, None]).copy()
-    table[isna(table)] = None  # replaces pandas.NA, which cannot be compared with a class
+    table[isna(table)] = None  # pandas.NA cannot be compared with a class, so it becomes None
     return table
 
 

@@ -93,7 +93,7 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
         ``cache`` is a file that stores the parsed molecules; see
         :func:`gattn.molecules.inputs.featurise`.
         """
-        # An invalid parameter raises its error here, before the SMILES are parsed.
+        # An invalid parameter raises an error before the SMILES are parsed, which may take long.
         settings_of(MoleculeParameters, self)
         texts = as_texts(smiles)
         table = as_table(y, len(texts))

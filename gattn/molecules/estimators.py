@@ -167,7 +167,7 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
         second = self._decide(self._predict(X)[0])
         columns = [_labels(pair, column) for pair, column in zip(self.classes_by_target, second.T)]
         kinds = {column.dtype.kind for column in columns}
-        if "U" in kinds and len(kinds) > 1:  # np.stack would convert numbers to texts
+        if "U" in kinds and len(kinds) > 1:  # np.stack would convert numbers to strings
             columns = [column.astype(object) for column in columns]
         return self._shaped(np.stack(columns, axis=1))
 

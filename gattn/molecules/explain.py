@@ -154,7 +154,8 @@ def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
 def _faithfulness(top: Tensor, mean: Tensor) -> Faithfulness:
     drops = mean[0] - mean[1:]
     random = drops[1:]
-    std = (random - random[0]).std()  # the subtraction gives exactly 0 if all are equal
+    # After this subtraction, the deviation of equal numbers is exactly 0.
+    std = (random - random[0]).std()
     return Faithfulness(tuple(top.tolist()), float(drops[0]), float(random.mean()), float(std))
 
 

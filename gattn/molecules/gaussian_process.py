@@ -82,7 +82,7 @@ def _shared(a: Tensor, b: Tensor) -> Tensor:
     if not len(rows):
         return torch.zeros(len(a), len(b))
     pairs, place = (columns * 256 + a[rows, columns]).unique(return_inverse=True)
-    # Gathering rows of the transpose takes half of the time of gathering columns.
+    # Gathering rows of the transposed matrix takes half of the time of gathering columns.
     gathered = b.t().contiguous()[pairs // 256]
     least = torch.minimum(gathered, (pairs % 256).to(torch.uint8)[:, None]).float()
     starts = torch.searchsorted(rows, torch.arange(len(a)))
@@ -245,7 +245,7 @@ class GaussianProcess:
             expected = y[rows, target][labelled]
             for number, fold in enumerate([torch.zeros_like(labelled), *excluded]):
                 out, rest = fold[labelled].nonzero().flatten(), ~fold[labelled]
-                # The Schur complement removes the fold from the inverse and from K^-1 y.
+                # The Schur complement gives the inverse and K^-1 y without the rows of the fold.
                 solved = torch.linalg.solve(inverse[out][:, out], inverse[out][:, rest])
                 residual, variance = _residuals(
                     inverse[rest][:, rest] - inverse[rest][:, out] @ solved,
@@ -255,7 +255,7 @@ class GaussianProcess:
                 places_of_rest = labelled.nonzero().flatten()[rest]
                 predictions[number, 0, places_of_rest, target] = expected[rest] - residual
                 predictions[number, 1, places_of_rest, target] = variance
-        self._factors = factors  # stored, because predict needs the same factors
+        self._factors = factors  # the method predict needs these factors of the kernel matrix
         return [self._in_units(mean, variance) for mean, variance in predictions]
 
     def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
@@ -400,7 +400,8 @@ def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:
     kernel = scales[1] * parts[0]
     groups = scales[len(START) :].view(-1, len(START_OF_GROUP))
     for squares, product, (matern, inverse, linear) in zip(parts[1::2], parts[2::2], groups):
-        far = (3 * inverse * squares + 1e-12).sqrt()  # sqrt has no derivative at 0
+        # The small constant is added, because the square root has no derivative at 0.
+        far = (3 * inverse * squares + 1e-12).sqrt()
         kernel = kernel + matern * (1 + far) * (-far).exp() + linear * product
     return kernel
 
@@ -509,7 +510,7 @@ def _posterior(
     weight = torch.cholesky_solve(y[:, None], lower)
     fit = 0.5 * y @ weight[:, 0] + lower.diagonal().log().sum()
     deviation = (theta - start) / SPREAD
-    # by_kernel is twice the derivative of the loss with respect to the kernel matrix.
+    # The variable by_kernel is twice the derivative of the loss with respect to the kernel matrix.
     by_kernel = torch.cholesky_inverse(lower).addmm_(weight, weight.t(), alpha=-1)
     inner = torch.stack([by_kernel.trace(), *(by_kernel.flatten() @ s.flatten() for s in slopes)])
     factors = [*scales[:2]]

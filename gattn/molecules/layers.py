@@ -94,8 +94,8 @@ class BondAttention(nn.Module):
         self.lin_edge = _GlorotLinear(edge_dim, width, bias=False)
         self.att_edge = Parameter(torch.empty(1, heads, out_channels))
         self.bias = Parameter(torch.zeros(width))
-        # GATConv draws the weights of its linear maps twice. They are drawn twice here, too, so
-        # that the same seed gives the same parameters.
+        # GATConv initialises its weights twice. This layer does the same, so that a seed gives the
+        # same parameters in both.
         parameters = self.lin.weight, self.lin_edge.weight, self.att_src, self.att_dst
         for parameter in (*parameters, self.att_edge):
             _draw_glorot(parameter)
@@ -156,7 +156,8 @@ class QueryReadout(nn.Module):
         self.lin_out = nn.Linear(channels, channels)
         for parameter in (self.query, self.lin_key.weight, self.lin_value.weight):
             nn.init.xavier_uniform_(parameter)
-        # LearnedQueryReadout draws these weights twice. Doing so gives the same parameters.
+        # LearnedQueryReadout initialises its weights twice. This layer does the same, so that a
+        # seed gives the same parameters in both.
         self.lin_out.reset_parameters()
 
     def forward(self, x: Tensor, ptr: Tensor) -> Tensor:

@@ -111,7 +111,8 @@ def fit_members(
     if processes == 1:
         pairs = [training.fit(member, progress=progress) for member in range(settings.ensemble)]
         return [network for network, _ in pairs], [history for _, history in pairs]
-    # This process trains the last share, which is the largest: it needs no time to start.
+    # This process trains the last share of the networks. This share is the largest, because the
+    # other processes need time to start.
     shares = [range(first, settings.ensemble, processes) for first in reversed(range(processes))]
     tasks = [(share, (share, progress and share is shares[-1])) for share in shares]
     states: dict[int, tuple[dict[str, Tensor], History]] = {}
@@ -212,11 +213,12 @@ def cross_fit_members(
         if history.outputs is None:
             continue
         losses = torch.stack([loss(each, val.y.nan_to_num(0.0)) for each in history.outputs])
-        losses = losses.where(measured, 0.0).double().sum(2)  # [epochs, m]
+        losses = losses.where(measured, 0.0).double().sum(2)  # shape [epochs, m] for m molecules
         for fold in folds.unique():
             inside = folds == fold
             if not varied(val.y[~inside]).any():
-                continue  # equal labels cannot rank the epochs; see fit_members
+                # If all other labels are equal, they cannot rank the epochs; see fit_members.
+                continue
             epoch = int(losses[:, ~inside].sum(1).argmin())
             if epoch != history.chosen:
                 outputs[member, inside] = history.outputs[epoch, inside].double()

@@ -120,7 +120,8 @@ class MoleculeNetwork(nn.Module):
         """
         x, graphs = self._atoms(batch), len(batch.ptr) - 1
         attended = self.attend(x, batch.ptr)
-        # Project the sum of the atoms: one product for each molecule instead of one for each atom.
+        # Projecting the sum of a molecule's atoms takes one product per molecule instead of one per
+        # atom.
         total, count = sum_atoms(x, batch.batch, graphs), batch.ptr.diff()[:, None]
         projected = F.linear(total, self.project.weight) + count * self.project.bias
         return torch.cat([attended, projected / ATOMS], 1)
@@ -139,8 +140,8 @@ class MoleculeNetwork(nn.Module):
     def _atoms(self, batch: MoleculeBatch) -> Tensor:
         """Return the features of the atoms after the last layer: [n, width]."""
         x = self.atoms(batch.x).relu()
-        # Add the self-loops once for all layers: the number of calls limits the speed of a small
-        # batch.
+        # The self-loops are added once for all layers, because the number of operator calls limits
+        # the speed of small batches.
         graph, bonds = with_atom_loops(batch.edge_index, batch.edge_attr, len(x))
         for norm, conv in zip(self.norms, self.convs):
             x = x + self.dropout(F.elu(conv(norm(x), graph, bonds)))
@@ -165,7 +166,7 @@ class AttentiveFPNetwork(nn.Module):
     """
 
     def __init__(self, settings: MoleculeSettings, targets: int) -> None:
-        # Imported only here: it imports PyTorch Geometric, which takes seconds.
+        # PyTorch Geometric takes seconds to import, so it is imported only for this model.
         from gattn.models import AttentiveFP
 
         super().__init__()

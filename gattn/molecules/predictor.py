@@ -102,7 +102,7 @@ class MoleculePredictor:
         ]
         self._nearest = NearestMolecules(tensors["bits"])
         kernel = _under("gp.", tensors)
-        # For classes, predict does not use the Gaussian process's variance to estimate the error.
+        # In classification, predict does not need the variance of the Gaussian process.
         self.kernel = GaussianProcess(kernel, variance=task == "regression") if kernel else None
 
     @classmethod
@@ -280,13 +280,15 @@ class MoleculePredictor:
         rows = len(self.kernel.counts) - len(kernel_index) + torch.arange(len(kernel_index))
         left_out = self.kernel.leave_out(rows, group[kernel_index], folds[kernel_index])
         plain = self.kernel.predict(val)
-        # Leaving out a fold without training molecules of the Gaussian process changes nothing.
+        # A fold may have no training molecule of the Gaussian process. Its predictions are those of
+        # the whole process.
         left_out += left_out[:1] * (int(folds.max()) + 2 - len(left_out))
         pairs = []
         for pair in left_out:
             full = tuple(each.clone() for each in plain)
             for each, out in zip(full, pair):
-                # A row without a label was not trained on, so its plain prediction is valid.
+                # A row without a label was not used in training, so the prediction of the whole
+                # process is valid for it.
                 each[kernel_index] = torch.where(out.isfinite(), out, each[kernel_index])
             pairs.append(full)
         return pairs
@@ -411,7 +413,7 @@ class MoleculePredictor:
         if len(parts) > 1:
             sources.append((parts[0] - parts[1]).square())
         if len(members) > 1:
-            # Tensor.var computes the same, but warns if the batch is empty.
+            # The variance is computed without Tensor.var, which warns if the batch is empty.
             deviations = members - members.mean(0)
             sources.append(deviations.square().sum(0) / (len(members) - 1))
         return torch.stack(sources)

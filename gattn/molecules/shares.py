@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["descriptor_shares"]
 
-# Bounds of the charge intervals for which RDKit sums the surfaces of atoms (PEOE_VSA).
+# Limits of the partial charges that define RDKit's PEOE_VSA descriptors, which sum the surface
+# areas of atoms by charge.
 _CHARGE = (-0.3, -0.25, -0.2, -0.15, -0.1, -0.05, 0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 _PATTERNS = {
@@ -65,7 +66,7 @@ def _terms(molecule: Mol) -> dict[str, np.ndarray]:
     """Return each atom's known contribution to each descriptor: [n] by the descriptor's name."""
     terms = _counts(molecule) | _rings(molecule) | _connectivity(molecule) | _surfaces(molecule)
     for name, pattern in _patterns().items():
-        # A polymer can have more than the 1,000 matches at which RDKit stops by default.
+        # A polymer can have more than 1,000 matches, which is RDKit's default limit.
         most = 4 * molecule.GetNumAtoms()
         matches = molecule.GetSubstructMatches(pattern, maxMatches=most)
         terms[name] = _spread(molecule, matches)

@@ -60,7 +60,8 @@ def _least_squares_on_simplex(gram: Tensor, right: Tensor) -> Tensor:
     """Minimise w G w / 2 - b w over w >= 0 with sum 1 by trying all subsets of components."""
     best, lowest = right, float("inf")
     for chosen in _subsets(len(right)):
-        # Minimise over the chosen components; a Lagrange multiplier makes the weights sum to 1.
+        # The error is minimised over the components in ``chosen``. A Lagrange multiplier makes
+        # their weights sum to 1.
         size = len(chosen)
         system = torch.ones(size + 1, size + 1, dtype=torch.float64)
         system[:size, :size], system[size, size] = gram[chosen][:, chosen], 0
@@ -121,8 +122,8 @@ def _fit_one(sources: Tensor, error: Tensor) -> Tensor:
     sources, squares = sources[:, measured], error[measured].square()
     if not measured.any() or not squares.sum() > 0:
         return torch.ones(len(sources), dtype=torch.float64)
-    # Divide by the mean squared error, so that the coefficients at which the optimizer stops do
-    # not depend on the unit of the target.
+    # The errors are divided by their mean square, so that the optimizer stops at the same
+    # coefficients in any unit of the target.
     unit = squares.mean()
     sources, squares = sources / unit, squares / unit
     share = sources.mean(1).clamp(min=1e-12)

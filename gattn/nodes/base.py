@@ -82,7 +82,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
             GraphError: the graph, an attribute or the labels cannot be trained on.
             ValueError: a parameter is out of its range.
         """
-        self.settings()  # rejects invalid parameters before reading the graph
+        self.settings()  # this call raises an error for invalid parameters before the graph is read
         self.checked_threads()
         read = read_graph(graph, directed=self.directed)
         values, notes = self._read_labels(read, y)

@@ -64,7 +64,8 @@ class BatchedGAT:
     def __init__(self, network: AttentionNetwork | GPSNetwork) -> None:
         self.layers = [copy.deepcopy(cast("GATConv", layer)) for layer in network.layers]
         for layer in self.layers:
-            # The input is projected by _project, for all networks at once.
+            # The method _project applies lin for all networks at once, so the layer itself has no
+            # projection.
             layer.add_module("lin", nn.Identity())
 
     def __call__(
@@ -110,8 +111,9 @@ def _project(layers: Sequence[GATConv], x: Tensor, dropout: SparseDropout) -> Te
     """Apply dropout to x [m, d] or [m, r, d] and project it by each layer: [m, r, h * c]."""
     weights: list[Tensor] = [layer.get_parameter("lin.weight") for layer in layers]
     if x.layout != torch.strided:
-        # Project for one network at a time, so that its weights stay in the processor's cache.
-        # Dropout applies to the stored entries only, because the others are zero.
+        # A sparse input is projected for one network at a time, so that the weights stay in the
+        # processor's cache. Dropout is applied to the stored entries only, because all other
+        # entries are zero.
         values, words = dropout(x.values().expand(len(layers), -1)).unsqueeze(2), as_graph(x)
         pairs = zip(values, weights)
         return torch.cat([aggregate(v, weight.t()[:, None], words) for v, weight in pairs], 1)

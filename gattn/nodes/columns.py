@@ -232,7 +232,8 @@ def _learn_numbers(
         f"Column {name!r}: {describe_patterns([doubt], where)}."
         for doubt in (read_numbers(texts).doubts if len(texts) == len(values) else ())
     ]
-    # The standard deviation of equal numbers may be above 0 by rounding, so it is not computed.
+    # If all numbers are equal, their computed standard deviation may be above 0 by rounding, so it
+    # is set to 1.
     std = float(numbers.std()) if numbers.min() < numbers.max() else 1.0
     column = Column(name, "number", float(numbers.mean()), std, bool(missing.any()), unit)
     return column, notes
@@ -255,7 +256,8 @@ def _counts(words: Mapping[str, int]) -> str:
 def _is_category(counts: Counter[str]) -> bool:
     """Return True if a text column looks categorical, given the counts of its values."""
     different, total = len(counts), counts.total()
-    # If at least half of the distinct texts have several words, a category must repeat more often.
+    # If at least half of the distinct texts have several words, the column may contain free text.
+    # In this case, categories must repeat more often.
     if sum(len(text.split()) > 1 for text in counts) >= 0.5 * different:
         return different <= min(CATEGORIES, total / 2)
     return different < total and different <= max(CATEGORIES, total / 10)

@@ -126,12 +126,12 @@ def _marked_up(path: Path) -> networkx.Graph:
     try:
         if path.suffix.lower() == ".gml":
             text = path.read_text("utf-8-sig")
-            label: Any = None  # allowed by networkx, but not by its type annotation
+            label: Any = None  # networkx accepts None, which its type annotation does not contain
             return _named_by_label(networkx.parse_gml(text, label=label))
         if path.suffix.lower() == ".gexf":
             return _without_names(networkx.read_gexf(path))
         return networkx.read_graphml(path)
-    except Exception as error:  # each reader raises other exceptions for bad files
+    except Exception as error:  # the readers raise exceptions of many types for invalid files
         raise GraphError(f"it cannot be read as {path.suffix[1:]}: {error}") from error
 
 
@@ -141,7 +141,7 @@ def _named_by_label(graph: networkx.Graph) -> networkx.Graph:
 
     labels = networkx.get_node_attributes(graph, "label")
     if len(set(labels.values())) < len(graph):
-        return graph  # its nodes are named by their ids
+        return graph  # labels are not unique, so the ids remain the names of the nodes
     for _, attributes in graph.nodes(data=True):
         del attributes["label"]
     return networkx.relabel_nodes(graph, labels)

@@ -183,7 +183,7 @@ def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
         )
     classes = np.array(sorted(kinds))
     is_count = classes.dtype.kind == "f" and (classes % 1 == 0).all()
-    # pandas stores whole numbers as floats if a label is missing.
+    # If a label is missing, pandas stores integers as floats, so convert them back.
     return classes.astype(np.int64) if is_count else classes
 
 

@@ -103,7 +103,8 @@ def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
         elif text[0] in "#%" and COMMENT.match(text):
             comments += 1
         elif size:
-            comments, size = comments + 1, False  # a MatrixMarket line with the matrix's size
+            # In a MatrixMarket file, the first line contains the size of the matrix.
+            comments, size = comments + 1, False
         else:
             match = ATTRIBUTES.search(text) if "{" in text else None
             names = text[: match.start()] if match else text
@@ -149,7 +150,8 @@ def _stands_in_names(lines: Sequence[_Line], separator: str) -> bool:
     """Return True if all commas are decimal signs, or all bars are inside names."""
     if separator == ",":
         return all(_is_decimal(line) for line in lines)
-    if separator == "|":  # names of proteins contain bars: sp|P69905|HBA_HUMAN
+    if separator == "|":
+        # A separator "|" may also be a part of a protein's name, such as sp|P69905|HBA_HUMAN.
         return all(sum("|" in word for word in _words(line)[:2]) == 2 for line in lines)
     return False
 

@@ -25,7 +25,8 @@ class NodeGATConv(GATConv):
     """
 
     def _project(self, x_src: Tensor, x_dst: Tensor) -> Any:
-        nodes: Any = super()._project(x_src, x_src)  # one product for sources and destinations
+        # Sources and destinations are projected by one matrix product.
+        nodes: Any = super()._project(x_src, x_src)
         return nodes._replace(query=nodes.query[: len(x_dst)], value_dst=nodes.value[: len(x_dst)])
 
     def attend(self, nodes: Any, *args: Any, **options: Any) -> Any:
@@ -71,7 +72,8 @@ class AttentionNetwork(nn.Module):
         self.dropout = SparseDropout(p)
         for weight in self.layers[0].parameters():
             if weight.dim() == 2:
-                # Sparse features multiply the weight's columns, so each is stored contiguously.
+                # A product with sparse features reads columns of the weight, so each column is
+                # stored contiguously.
                 weight.data = weight.data.t().contiguous().t()
 
     @property

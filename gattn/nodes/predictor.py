@@ -143,7 +143,8 @@ class NodePredictor:
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[FieldInput]:
         """Return the training input for some nodes: their receptive field and their labels."""
         edges, n, layers = problem.graph.edge_index, len(problem.graph), self.settings.layers
-        if self.settings.model == "gps":  # gps attends among all nodes, so it reads the whole graph
+        if self.settings.model == "gps":
+            # The model gps attends among all nodes, so its input is the whole graph.
             target = torch.full((n, 1), torch.nan, dtype=torch.float32)
             target[nodes, 0] = y[nodes].float()
             return FullBatch(FieldInput(problem.x, whole_graph(edges, n, layers)), target)
@@ -177,7 +178,7 @@ class NodePredictor:
 
     def _whole(self, graph: AttributedGraph) -> FieldInput:
         _check_size(self.settings, len(graph))
-        # Encoding texts is slow, so the features of the last graph are stored.
+        # The features of the last graph are cached, because encoding texts is slow.
         if self._read is None or self._read[0] is not graph:
             self._read = graph, self.encoder.features(graph)
         field = whole_graph(graph.edge_index, len(graph), self.settings.layers)

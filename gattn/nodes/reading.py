@@ -87,7 +87,7 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
     table, notes, unreadable = flat_table(table, names)
     edge_attributes = (attributes for *_, attributes in graph.edges(data=True))
     unused = dict.fromkeys(name for attributes in edge_attributes for name in attributes)
-    # GEXF numbers the edges in an attribute "id", which is not worth a note.
+    # Every GEXF file has an edge attribute "id", so no note reports that it is not read.
     notes = [*not_read(name for name in unused if name != "id"), *notes]
     if graph.is_directed() and directed is None:
         notes = [BOTH_WAYS, *notes]

@@ -125,7 +125,8 @@ def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     left = [i for i in places if not is_index[i]]
     if len(left) < 2:
         left, is_index = list(places), [False] * edges.shape[1]
-    last = _place(edges, left, DESTINATIONS, None)  # it may be the only column with a usual name
+    # The destination is chosen first, because it may be the only column with a usual name.
+    last = _place(edges, left, DESTINATIONS, None)
     first = _place(edges, left, SOURCES, next(i for i in left if i != last))
     others = [i for i in left if i != first]
     second = _place(edges, others, DESTINATIONS, others[0])
@@ -251,8 +252,8 @@ def _choose_names(
     ] or [_Names("the index of the table", None, _as_names(nodes.index.to_series()))]
     count = usual.share(ends)
     best = max(rows, key=lambda row: row.share(ends))
-    # The index of a table that was read from a file only counts the rows. So an index names the
-    # nodes only if it contains all names that the edges use.
+    # If a table was read from a file, its index only numbers the rows. Therefore an index is used
+    # as the nodes' names only if it contains all names in the edges.
     least = len(ends) if best.place is None else count + 1
     if best.share(ends) < max(least, count + 1):
         return usual.place, [f"Nodes are named by {usual.title}."]
@@ -364,7 +365,7 @@ def _number_form(name: str) -> str:
         return ""
     if not number.is_finite() or "_" in name:
         return ""
-    # Decimal.normalize rounds to 28 digits, which would make long names equal.
+    # Decimal.normalize is not used: it rounds to 28 digits, which could make two long names equal.
     sign, digits, exponent = number.as_tuple()
     whole = "".join(map(str, digits)).lstrip("0")
     short = whole.rstrip("0")

@@ -120,7 +120,7 @@ def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.flo
         )
     converted = pd.Series(pd.to_numeric(values, errors="coerce"))
     numbers = np.array(converted.to_numpy(dtype=np.float64, na_value=np.nan))
-    # pandas.to_numeric converts a missing date to a number.
+    # pandas.to_numeric converts a missing date to a number, so missing values are set to NaN here.
     numbers[np.asarray(values.isna(), dtype=bool)] = np.nan
     return numbers
 
@@ -163,7 +163,7 @@ def _as_text(value: object) -> str:
 def _may_be_number(text: str) -> bool:
     """Return True if a text begins like a number; parsing other texts would waste time."""
     start = text.lstrip()[:1]
-    return not start.isalpha() or start in "iI"  # "infinity" is a number
+    return not start.isalpha() or start in "iI"  # the text may be "infinity", which is a number
 
 
 def as_texts(values: pd.Series, *, gaps: bool = False) -> list[str]:
@@ -245,7 +245,8 @@ def flat_table(
             except GraphError as error:
                 unreadable[name] = str(error)
     flat = pd.concat(parts, axis=1) if parts else pd.DataFrame(index=table.index)
-    again = flat.columns.duplicated(keep=False)  # a column "x.0", and a list "x" that becomes "x.0"
+    # A list attribute "x" becomes the columns "x.0", "x.1", ..., which may already exist.
+    again = flat.columns.duplicated(keep=False)
     unreadable |= {name: _several(name) for name in flat.columns[again]}
     return flat.loc[:, ~again], notes, unreadable
 

@@ -170,7 +170,7 @@ def _aggregate_gradients(
     result = {}
     if "weight" in requested:
         query, key = (value, grad) if transposed else (grad, value)
-        # edge_dot accepts fewer heads of key than of query, but not the reverse.
+        # In edge_dot, key may have fewer heads than query, but not more, so the two are exchanged.
         if 0 < query.shape[1] < key.shape[1]:
             query = query.repeat(1, key.shape[1] // query.shape[1], 1)
         result["weight"] = _dot.overload(query, key, layout, backend)

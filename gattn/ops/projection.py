@@ -93,7 +93,8 @@ class _Linear(torch.autograd.Function):
         wants_x, wants_weight, wants_bias = ctx.needs_input_grad
         grad_x = grad_weight = grad_bias = None
         if wants_x:
-            if torch.is_grad_enabled():  # autograd cannot differentiate a product with out=
+            if torch.is_grad_enabled():
+                # Autograd cannot differentiate a matrix product that writes to out=.
                 grad_x = grad @ weight
             else:
                 grad_x = _product(grad, weight.t(), None, cpu.empty(grad, *x.shape))
@@ -111,7 +112,7 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Ten
     onednn = _onednn(x) if rows and fits else None
     done = 0 if onednn is None else x.shape[0] // rows * rows
     if onednn is not None and done:
-        # oneDNN does not support strided weights.
+        # The weight is made contiguous, because oneDNN does not support strides.
         weight, bias = weight.contiguous(), None if bias is None else bias.contiguous()
         for block, target in zip(x[:done].split(rows), out[:done].split(rows)):
             target.copy_(onednn(block, weight, bias))

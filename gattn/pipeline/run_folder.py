@@ -68,8 +68,8 @@ def finished_metrics(
         if (difference := _difference(before, settings)) and _has_results(out):
             raise RunError(f"{out} holds another run ({difference}): choose another folder")
         return _metrics(out, [Path(name) for name in inputs])
-    # Folders without files are accepted, because another process of the same run may already have
-    # created the folders of its checkpoints.
+    # A folder may already contain subfolders without files, because another process of the same run
+    # may have created them for its checkpoints.
     if is_first_process() and _has_files(out):
         raise RunError(f"{out} is not empty and holds no run: choose another folder")
     return None
@@ -88,7 +88,7 @@ def check_writable(out: Path) -> None:
         try:
             out.rmdir()
         except OSError:
-            # Another process may already have created its folder of checkpoints in this folder.
+            # Another process of the same run may already have created its checkpoint folder here.
             if not any(out.iterdir()):
                 raise
 

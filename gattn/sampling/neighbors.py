@@ -157,7 +157,8 @@ class TypedNeighborSampler:
             }
             batch.sample_hop(num_neighbors, self.replace, random_seed)
         sampled = batch.finish()
-        # Return the index tensors for reuse. After an error they are not reset and not reused.
+        # The index tensors are returned to the pool and used again for the next batch. After an
+        # error they are discarded, because they were not reset.
         for kind, nodes in sampled.nodes.items():
             _reset(batch_index[kind], nodes)
             self._free_indices[kind].append(batch_index[kind])

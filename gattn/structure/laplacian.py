@@ -79,7 +79,7 @@ def laplacian_eigenvectors(
     _, component, size = label[order].unique_consecutive(return_inverse=True, return_counts=True)
     node_component = torch.empty_like(component).index_copy(0, order, component)
     start = size.cumsum(0) - size
-    position = torch.empty_like(order)  # index of each node in its component
+    position = torch.empty_like(order)  # position of each node within its component
     position[order] = torch.arange(nodes) - start[component]
 
     out = torch.zeros(nodes, k, dtype=torch.float64)
@@ -97,7 +97,8 @@ def laplacian_eigenvectors(
         if same_size <= max(DENSE_LIMIT, count + 2):
             matrix = torch.zeros(len(components), same_size, same_size, dtype=torch.float64)
             matrix[edge_matrix, row, col] = entry[inside]
-            value, vector = torch.linalg.eigh(-matrix)  # the eigenvalues of L - I ascend like L's
+            # Eigenvalues in ascending order, like those of L = I + (-matrix).
+            value, vector = torch.linalg.eigh(-matrix)
             vectors = [_canonical(a, v, count) for a, v in zip(value, vector)]
         else:
             masks = [edge_matrix == index for index in range(len(components))]
@@ -162,12 +163,14 @@ def _solve_sparse(row: Tensor, col: Tensor, entry: Tensor, size: int, count: int
     matrix = coo_matrix((entry.numpy(), (row.numpy(), col.numpy())), shape=(size, size)).tocsr()
     generator = torch.Generator().manual_seed(0)
     start_vector = torch.randn(size, generator=generator, dtype=torch.float64).numpy()
-    # Compute one eigenvalue after the returned ones, to detect if the last of them equals it.
+    # One more eigenvalue than requested is computed, to find out whether it equals the last
+    # requested one.
     options = {"k": count + 2, "v0": start_vector, "return_eigenvectors": True}
     try:
         value, vector = eigsh(matrix, which="LA", maxiter=100, **options)
     except ArpackNoConvergence:
-        # In long chains the eigenvalues cluster at 1: use the shift-invert mode just above 1.
+        # In a long chain, many eigenvalues are close to 1 and ARPACK does not converge. Its
+        # shift-invert mode with a shift just above 1 does.
         shifted = matrix - (1 + 1e-6) * identity(size, format="csr")
         value, vector = eigsh(shifted.tocsc(), sigma=0.0, which="LM", **options)
         value = value + 1 + 1e-6

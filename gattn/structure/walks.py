@@ -140,7 +140,7 @@ def _one_step(graph: Graph, edge_weight: Tensor | None) -> Tensor:
 def _entries(matrix: Tensor, codes: Tensor) -> Tensor:
     """Return entries of a coalesced square matrix at codes row * size + column; 0 if absent."""
     row, col = matrix.indices()
-    present = row * matrix.shape[0] + col  # ascending
+    present = row * matrix.shape[0] + col  # the codes are in ascending order
     index = torch.searchsorted(present, codes).clamp(max=max(len(present) - 1, 0))
     if not len(present):
         return matrix.values().new_zeros(len(codes))

@@ -239,8 +239,8 @@ def quantile(ascending: Sequence[float], coverage: float) -> float:
         (4.0, inf)
     """
     check_fraction("coverage", coverage)
-    # The subtraction corrects for rounding: a product that should be an integer may be slightly
-    # larger, and its ceiling would be too large by 1.
+    # A small number is subtracted before rounding up: if the product should be an integer, rounding
+    # errors could make it slightly larger, and the rank would be too large by 1.
     rank = math.ceil((len(ascending) + 1) * coverage - 1e-9)
     return ascending[rank - 1] if rank <= len(ascending) else math.inf
 

@@ -124,7 +124,8 @@ def fit_full_batches(
                 break
             active = [run.network.train() for run in going]
             fitted = _masked_means(apply(active, train.inputs), train.target, loss)
-            # Weights of finished networks have no gradients, so Adam does not change them.
+            # The weights of networks that have finished have no gradients, so Adam does not change
+            # them.
             optimizer.zero_grad()
             fitted.sum().backward()
             optimizer.step()

@@ -180,7 +180,7 @@ class _Training:
         )
         self.steps_per_epoch = math.ceil(len(train) / settings.batch_size)
         steps, warmup = settings.epochs * self.steps_per_epoch, settings.warmup
-        if warmup * steps == 1:  # OneCycleLR would divide by zero
+        if warmup * steps == 1:  # OneCycleLR divides by zero if its warm-up has exactly one step
             warmup = math.nextafter(warmup, 1.0)
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
             self.optimizer, settings.learning_rate, steps, pct_start=warmup
@@ -310,7 +310,8 @@ class _Training:
             if recorded:
                 if not len(outputs):
                     outputs = torch.zeros(len(self.validate), *output.shape[1:])
-                share = positions[rank::size]  # empty where the process computed a spare item
+                # Empty if this process had no item of its own to validate.
+                share = positions[rank::size]
                 outputs[share] = output[: len(share)].float().cpu()
         if recorded:
             self.outputs.append(self.processes.sum(outputs).cpu())
@@ -322,7 +323,9 @@ class _Training:
         """The outputs [g, t] of this process's share, the summed loss, the number of labels."""
         share = positions[self.processes.rank :: self.processes.size]
         inputs, target = part.batch(share if len(share) else positions[:1])
-        if not len(share):  # fewer items than processes: compute one without its labels
+        if not len(share):
+            # With fewer items than processes, this process computes another item with missing
+            # labels.
             target = torch.full_like(target, math.nan)
         if self.processes.device.type != "cpu":
             inputs, target = inputs.to(self.processes.device), target.to(self.processes.device)

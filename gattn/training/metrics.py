@@ -262,7 +262,7 @@ def _errors(y: Tensor, predicted: Tensor) -> dict[str, float]:
         raise ValueError("a prediction of a measured value is not finite")
     if not len(y):
         return {"rmse": NAN, "mae": NAN, "r2": NAN}
-    # If all values are equal, y - y[0] is exactly 0, whereas y - mean(y) has rounding errors.
+    # If all values are equal, y - y[0] is exactly 0, whereas y - mean(y) may have rounding errors.
     deviation = y - y[0]
     deviation = deviation - deviation.mean()
     squares, unit = _squares(y - predicted)
@@ -296,8 +296,8 @@ def _class_scores(y: Tensor, probability: Tensor) -> dict[str, float]:
     positives = int(y.sum())
     if positives in (0, len(y)):
         return {"roc_auc": NAN, "pr_auc": NAN, "accuracy": right}
-    # Rows with equal probabilities form one point of the curves, because no threshold separates
-    # them.
+    # No threshold separates rows with equal probabilities, so they are one point of the ROC and
+    # precision-recall curves.
     _, place = probability.unique(return_inverse=True)
     rows = torch.bincount(place).flip(0).cumsum(0).double()
     hits = torch.bincount(place[y == 1], minlength=len(rows)).flip(0).cumsum(0).double()

@@ -82,14 +82,15 @@ def in_order(
     Raises:
         RuntimeError: a process was killed, for example because memory was exhausted.
     """
-    # loky is also what joblib uses, but joblib.Parallel does not bound the number of waiting
-    # results.
+    # The pool is that of loky, which joblib also uses. joblib.Parallel is not used, because it does
+    # not limit the number of results that wait to be read.
     from joblib.externals.loky import ProcessPoolExecutor
 
     tasks, others = iter(tasks), workers - 1
     filters = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), HIDDEN_WARNING]))
     initargs, env = (work, os.getpid()), {"PYTHONWARNINGS": filters, **ONE_THREAD}
-    # Creating the pool also starts a process, because its locks need loky's resource tracker.
+    # Creating the pool may start an additional process, loky's resource tracker, which the locks of
+    # the pool need.
     with _deferred_signals():
         pool = ProcessPoolExecutor(others, initializer=_prepare, initargs=initargs, env=env)
         _OPEN[pool] = frozenset(multiprocessing.active_children())
@@ -117,7 +118,7 @@ def in_order(
             yield key, future.result()
         pool.shutdown()
     except BaseException:
-        # This includes GeneratorExit, which is raised when the caller closes the iterator.
+        # This also catches GeneratorExit, which is raised when the caller closes the iterator.
         _stop(pool)
         raise
     finally:
@@ -161,15 +162,15 @@ def _stop(pool: ProcessPoolExecutor) -> None:
     before = _OPEN.pop(pool, frozenset())
     queue = getattr(pool, "_call_queue", None)
     if queue is not None:
-        # Killed processes do not read the remaining tasks from the pipe, so waiting for the
-        # queue's thread would never end.
+        # Processes that were killed do not read the remaining tasks, so waiting for the thread that
+        # sends tasks would never end.
         queue.cancel_join_thread()
-    # After an interrupt between the start of a process and its registration in the pool, the pool
-    # does not kill that process. It is killed here first, because it would print an error when
-    # its connection to the pool is closed.
+    # If an interrupt comes between the start of a process and its registration in the pool, the
+    # pool does not kill that process. It is killed before the pool is shut down, because it would
+    # print an error when its connection closes.
     _kill_strays(before, [pool, *_OPEN])
     pool.shutdown(kill_workers=True)
-    # Remaining processes are killed, because the interpreter would wait for them at exit.
+    # All remaining processes are killed, because the interpreter would wait for them at exit.
     _kill_strays(before, [*_OPEN])
 
 
@@ -182,7 +183,8 @@ def _kill_strays(before: frozenset[BaseProcess], pools: Iterable[ProcessPoolExec
         if type(process) is LokyProcess and process not in before | pooled:
             if process.pid is not None:
                 with suppress(ProcessLookupError):
-                    # The signal is sent by its number, because LokyProcess has no method kill.
+                    # The process is killed by os.kill, because loky's process class has no method
+                    # kill.
                     os.kill(process.pid, signal.SIGKILL)
             process.join()
 

@@ -114,12 +114,13 @@ def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[object, object]:
     gattn.data.datasets._pickle.PickleRefused: the name 'os system' is not allowed
     """
     try:
-        # Python warns about invalid escapes in strings; such pickles are rejected anyway.
+        # Python warns about invalid escapes in strings. The warning is hidden, because such a
+        # pickle is rejected anyway.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             _check_program(raw)
-        # The program is wrapped into a MARK and a TUPLE opcode, so that its result is a tuple of
-        # all values on the stack; a valid pickle leaves exactly one.
+        # The opcodes MARK and TUPLE are put around the pickle program, so that it returns all
+        # values on the stack. A valid pickle leaves exactly one value.
         left = _Unpickler(io.BytesIO(b"(" + raw[:-1] + b"t."), encoding="latin1").load()
     except PickleRefused:
         raise
@@ -148,7 +149,7 @@ def _check_program(raw: bytes) -> None:
         if opcode.name == "GLOBAL" and argument not in NAMES:
             raise PickleRefused(f"the name {argument!r} is not allowed")
         if opcode.name in ("BINPUT", "LONG_BINPUT"):
-            # The unpickler allocates memory up to the largest memo index, so indices must be
+            # The unpickler allocates memory up to the largest memo index, so memo indices must be
             # consecutive.
             stored += 1
             if not isinstance(argument, int) or argument > stored:

@@ -163,8 +163,8 @@ def _check_sizes(
             f"{folder}: {len(y)} training rows and {PUBLIC_VALIDATION} for validation "
             f"do not fit into the {rows_of_allx} rows of allx"
         )
-    # The indices of the test papers follow the rows of allx. In CiteSeer a few indices between
-    # them are unused, so the range may be larger than the number of test papers.
+    # The test papers have the indices after the rows of allx. In CiteSeer some of these indices are
+    # unused, so the range may be larger than the number of test papers.
     if test.min() < rows_of_allx or last - rows_of_allx >= 2 * len(test):
         raise ValueError(
             f"{folder}: test.index must number the papers that follow the {rows_of_allx} of allx; "

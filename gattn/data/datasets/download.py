@@ -34,7 +34,7 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
     if os.environ.get("GATTN_DATA"):
         return Path(os.environ["GATTN_DATA"]).expanduser()
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The XDG specification says to ignore a relative path.
+    # The XDG specification requires programs to ignore a relative path in this variable.
     return (cache if cache.is_absolute() else Path.home() / ".cache") / "gattn"
 
 

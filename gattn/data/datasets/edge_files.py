@@ -74,11 +74,11 @@ def open_edges(
 
 def _from_npy(path: Path) -> Tensor:
     try:
-        # Mode "c" is copy-on-write: torch.from_numpy warns about read-only arrays, and writes to
-        # this array change the memory but not the file.
+        # Mode "c" is copy-on-write: writes to the array change the memory but not the file. A
+        # read-only array would cause a warning in torch.from_numpy.
         edges = np.lib.format.open_memmap(path, mode="c")
     except ValueError as error:
-        # numpy raises this error for an invalid header and for a truncated file.
+        # NumPy raises a ValueError for an invalid header and for a truncated file.
         raise ValueError(f"{path} cannot be read as a .npy file: {error}") from None
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in INTEGERS:
         raise ValueError(
@@ -105,7 +105,7 @@ def _from_table(
                 row += batch.num_rows
         destinations.seek(0)
         shutil.copyfileobj(destinations, file)
-        if not row:  # an empty file cannot be mapped
+        if not row:  # an empty file cannot be mapped into memory
             return torch.empty(2, 0, dtype=torch.from_numpy(np.empty(0, dtype)).dtype)
         return torch.from_numpy(np.memmap(file, dtype, mode="r+", shape=(2, row)))
 

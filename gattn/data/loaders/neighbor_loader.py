@@ -127,13 +127,15 @@ class NeighborLoader(NodeLoader):
             generator=generator,
             **{name: value for name, value in kwargs.items() if name in _SERVED},
         )
-        # The transform is not passed to PyG, which would apply it before the graphs are added.
+        # PyG's loader does not get the transform, because it would apply it before the batch has
+        # its gattn graphs.
         self._transform = transform
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches of an epoch in order."""
         first = int(torch.empty((), dtype=torch.int64).random_(2**62, generator=self.generator))
-        # The batch sampler is None only for batch_size=None, which raises an error earlier.
+        # The batch sampler is None only if batch_size is None, for which the constructor raises an
+        # error.
         assert self.batch_sampler is not None
         # Every batch has its own random seed, so that threads can sample batches in any order.
         tasks = zip(self.batch_sampler, itertools.count(first))

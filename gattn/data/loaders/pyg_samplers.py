@@ -45,7 +45,7 @@ class PyGSampler(BaseSampler):
                 num_sampled_edges=one.num_edges,
                 metadata=(inputs.input_id, inputs.time, one),
             )
-        # PyG's loader requires a node type for the seed nodes of a HeteroData.
+        # For a HeteroData, PyG's loader always passes the node type of the seed nodes.
         assert inputs.input_type is not None
         typed = self._sampler.sample({inputs.input_type: inputs.node}, random_seed=seed)
         return HeteroSamplerOutput(

@@ -116,7 +116,8 @@ class Molecules(Dataset["Data"]):
         """
         positions = indices_of(index, len(self))
         if positions.dim() == 0:
-            from torch_geometric.data import Data  # here, because this import takes seconds
+            # Imported here, because importing PyTorch Geometric takes seconds.
+            from torch_geometric.data import Data
 
             i = int(positions)
             y = self.y[i : i + 1].clone() if self.targets else None
@@ -247,7 +248,8 @@ def batch_molecules(molecules: Molecules | Sequence[Data]) -> Data:
     >>> batch.batch, batch.ptr
     (tensor([0, 0, 1]), tensor([0, 2, 3]))
     """
-    from torch_geometric.data import Data  # here, because this import takes seconds
+    # Imported here, because importing PyTorch Geometric takes seconds.
+    from torch_geometric.data import Data
 
     if isinstance(molecules, Molecules):
         arrays, y = molecules.arrays.copy(), molecules.y.clone() if molecules.targets else None

@@ -173,8 +173,8 @@ def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarra
 def _properties_of(molecules: Sequence[Mol], properties: Properties) -> np.ndarray:
     places = range(len(properties.GetPropertyNames()))
     values = map(properties.ComputeProperties, molecules)
-    # Elements are read by index, because iteration over RDKit's vectors is slow: it takes half as
-    # long as computing the values.
+    # Elements are read by index, because iterating over RDKit's vectors would take half as long as
+    # computing the descriptors.
     return np.array([list(map(numbers.__getitem__, places)) for numbers in values])
 
 

@@ -67,8 +67,8 @@ def _gather(
 ) -> np.ndarray:
     """Hash each atom's code with the sum of its neighbours' hashed codes and bonds."""
     total = np.zeros_like(codes)
-    # The factor 3 distinguishes an atom of code 1 behind a bond of code 2 from an atom of code 2
-    # behind a bond of code 1.
+    # The factor 3 makes the hash of atom and bond asymmetric: atom code 1 with bond code 2 differs
+    # from atom code 2 with bond code 1.
     np.add.at(total, one, _mix((np.uint64(3) * _mix(seen))[other] + over))
     return _mix(np.uint64(3) * _mix(codes) + total)
 

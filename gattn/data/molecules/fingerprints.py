@@ -98,7 +98,7 @@ def count_environments(
         labels: the configurations of molecules that have any, by the index of the molecule.
     """
     lengths, columns, counts = [], [], []
-    # One call of RDKit for all molecules takes two thirds of the time of separate calls.
+    # One call of RDKit for all molecules takes two thirds of the time of one call per molecule.
     flat = morgan_counter().GetCountFingerprints(molecules, numThreads=1)
     for position, fingerprint in enumerate(flat):
         environments = fingerprint.GetNonzeroElements()
@@ -112,7 +112,7 @@ def count_environments(
         columns += environments.keys()
         counts += environments.values()
     factors = np.full(len(lengths), 2)
-    factors[list(labels)] = 1  # the loop above has added both counts of these rows
+    factors[list(labels)] = 1  # the counts of rows with labels are complete, so their factor is 1
     totals = np.array(counts, np.int64) * factors.repeat(lengths)
     return PackedCounts(
         np.array(lengths, np.int32),

@@ -100,12 +100,12 @@ class GraphReader:
         """Add an RDKit molecule and its SMILES, whose marks show which properties may occur."""
         get, invariants, rare_bond = _rdkit()
         bonds = list(map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())))
-        # Calls of RDKit for single atoms take most of the time of this method, so they are made
-        # only if the SMILES has a mark of stereo, isotopes or unusual bonds.
+        # RDKit's methods of single atoms and bonds are slow. They are called only if the SMILES
+        # contains a mark of stereochemistry, an isotope or an unusual bond.
         if CENTRED.search(smiles) or PLANAR.search(smiles):
             self._note_configurations(molecule, bonds if PLANAR.search(smiles) else [])
         if ISOTOPES.search(smiles):
-            # Isotopes are recorded, because RDKit's invariant contains only the rounded atomic
+            # Isotopes are recorded here, because RDKit's atom invariant contains only the rounded
             # mass.
             self._note_isotopes(molecule)
         if RARE.search(smiles) and molecule.HasSubstructMatch(rare_bond):
@@ -166,7 +166,8 @@ class GraphReader:
         over = ends + graphs.first_atoms()[:, None]
         _mark(atoms, self._atom_marks)
         _mark(atoms, self._aromatic_alone(orders == 1.5, over, sizes[:, 0]))
-        # The shift removes the ring bit of bonds, because the atoms' invariants contain rings.
+        # The shift removes the bit of ring membership from the bond codes, because the atoms'
+        # invariants already contain ring membership.
         keys = atom_keys(atoms, bonds >> np.uint64(1), over)
         return graphs._replace(
             atoms=ATOMS.places(keys, self._atom), bonds=BONDS.places(bonds, self._bond)

@@ -91,7 +91,8 @@ def _repair(molecule: Mol) -> str:
         plain = Chem.Mol(molecule)
         for atom in plain.GetAtoms():
             atom.SetAtomMapNum(0)
-        # Parsing the SMILES again also recomputes the stereochemistry, which may depend on maps.
+        # RDKit's stereochemistry may depend on the atom map numbers, so the SMILES without them is
+        # parsed again.
         text = Chem.MolToSmiles(plain)
         for _ in range(READINGS):
             again = Chem.MolFromSmiles(text)
@@ -111,7 +112,7 @@ def _first(text: str) -> str:
         Chem.RemoveStereochemistry(bare)
         plan = Chem.MolFromSmiles(Chem.MolToSmiles(bare))
         orders = plan.GetSubstructMatches(bare, uniquify=False, maxMatches=AUTOMORPHISMS)
-        # Each match lists, for every atom of the molecule, the index of its image in ``plan``.
+        # A match lists, for every atom of the molecule, the matching atom in ``plan``.
         renumberings = (sorted(range(len(order)), key=order.__getitem__) for order in orders)
         texts = (
             Chem.MolToSmiles(Chem.RenumberAtoms(molecule, order), canonical=False)

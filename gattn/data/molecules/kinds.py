@@ -85,7 +85,8 @@ class Table(Generic[Described, Kind]):
                     self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
                 self._rows[place] = self._describe(thing)
                 self.kinds.append(self._tell(thing))
-                # The key is added last, because other threads look up keys without the lock.
+                # The key is added after the value, because other threads look up keys without the
+                # lock.
                 self._places[key] = place
         return place
 

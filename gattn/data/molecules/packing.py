@@ -44,8 +44,8 @@ def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> Pa
         parsed = [parse_or_reason(text, max_atoms) for text in smiles]
         errors = [molecule if isinstance(molecule, str) else "" for molecule in parsed]
         read = [(row, mol) for row, mol in enumerate(parsed) if not isinstance(mol, str)]
-        # Each step runs for all molecules before the next step, so that its code and tables stay
-        # in the CPU caches.
+        # Each step processes all molecules before the next step begins, so that its code and tables
+        # stay in the CPU caches.
         builder = MoleculeBuilder()
         molecules = [plain(molecule, smiles[row]) for row, molecule in read]
         for (row, _), molecule in zip(read, molecules):

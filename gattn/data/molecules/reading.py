@@ -192,7 +192,7 @@ def load_molecules(
     record = get_dataset(name)
     if record.kind != "molecules":
         raise ValueError(f"{record.name!r} holds no molecules; load it with load_citation")
-    need_rdkit()  # raises before a download, which would be useless without RDKit
+    need_rdkit()  # check for RDKit first, because without it the download would be useless
     paths = list(raw_files(record, root, download=download, verify=verify).values())
     if record.package:
 

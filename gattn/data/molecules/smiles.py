@@ -92,8 +92,8 @@ def parse_smiles(smiles: str, max_atoms: int) -> Mol:
     text = strip_blanks(smiles)
     if not text:
         raise ValueError("the SMILES is empty")
-    # A text that is too long is rejected before parsing, because RDKit's time grows with the
-    # square of the number of rings.
+    # A SMILES that is too long is rejected before it is parsed, because the time of RDKit's parser
+    # grows with the square of the number of rings.
     if len(text) > max_atoms:
         _check_length(re.split(r"[ \t]", text, maxsplit=1)[0], max_atoms)
     with rdBase.BlockLogs():
@@ -133,7 +133,8 @@ def _parse(core: str, extension: str, text: str) -> Mol:
         if not extension or Chem.MolFromSmiles(core) is None:
             raise ValueError(_complaint(core, text))
     except RuntimeError as error:
-        # RDKit raises a RuntimeError if a check in its C++ code fails, for example of an element.
+        # RDKit raises a RuntimeError if a check in its C++ code fails, for example for an unknown
+        # element.
         raise ValueError(str(error).strip().splitlines()[0]) from error
     raise ValueError(f"RDKit cannot read the CXSMILES extension {extension!r}")
 
@@ -166,7 +167,7 @@ def _check_length(text: str, max_atoms: int) -> None:
     """Raise an error if a SMILES has more than ``max_atoms`` atoms or 20 characters per atom."""
     if len(text) > 20 * max_atoms:
         raise ValueError(f"{len(text)} characters are more than max_atoms={max_atoms} can need")
-    # Explicit hydrogens are not counted, because RDKit removes most of them.
+    # Explicit hydrogen atoms are not counted, because RDKit removes most of them.
     atoms = sum(not atom.startswith("[H") for atom in _ATOM.findall(text))
     if atoms > max_atoms:
         raise ValueError(f"{atoms} atoms are more than max_atoms={max_atoms}")
@@ -197,7 +198,8 @@ def _syntax_error(text: str) -> str:
     from rdkit import Chem, rdBase
 
     if not hasattr(rdBase, "CaptureErrorLog"):
-        # RDKit before 2026 has no CaptureErrorLog, so its reason is not available.
+        # RDKit before 2026 has no CaptureErrorLog, so the reason why it rejected a SMILES is
+        # unknown.
         return ""
     with rdBase.CaptureErrorLog() as log:
         Chem.MolFromSmiles(text, sanitize=False)

@@ -134,7 +134,7 @@ def _extension(rest: str) -> tuple[str, str]:
 def _check_name(smiles: str, word: str, parse: Parse) -> None:
     """Raise an error if the word after a SMILES is SMILES itself or continues the first one."""
     if not word.isascii() or parse(smiles) is None:
-        # If the SMILES itself is invalid, the caller raises an error with a better reason.
+        # If the first SMILES is invalid, the caller raises an error with a better explanation.
         return
     if parse(word) is not None:
         raise ValueError(

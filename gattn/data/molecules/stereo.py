@@ -152,7 +152,7 @@ def without_relative(molecule: Mol) -> Mol:
     copy = Chem.RWMol(molecule)
     for number in centres:
         copy.GetAtomWithIdx(number).SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
-    # All groups can be removed, because groups "absolute" only repeat the chiral tags.
+    # No information is lost: stereo groups of type "absolute" only repeat the chiral tags.
     copy.SetStereoGroups([])
     Chem.AssignStereochemistry(copy, cleanIt=True, force=True, flagPossibleStereoCenters=True)
     return copy.GetMol()
@@ -224,8 +224,8 @@ def _labels(
 
     if not atoms and not bonds:
         return Configurations({}, {})
-    # The labels are computed in a copy, because canonical SMILES and fingerprints use the labels
-    # that RDKit assigned when it parsed the molecule.
+    # The CIP labels are assigned to a copy of the molecule, because RDKit's canonical SMILES and
+    # fingerprints must use the labels that its parser assigned.
     copy = type(molecule)(molecule)
     for i in atoms:
         copy.GetAtomWithIdx(i).ClearProp(_CODE)
@@ -271,7 +271,8 @@ def _assign(molecule: Mol, steps: int) -> bool:
     try:
         AssignCIPLabels(molecule, maxRecursiveIterations=steps)
     except RuntimeError:
-        # RDKit raises this error if the labeller exceeds its bound or copies too many atoms.
+        # RDKit raises a RuntimeError if the CIP labeller exceeds its limit of iterations or copies
+        # too many atoms.
         return False
     return True
 

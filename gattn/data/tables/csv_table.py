@@ -138,7 +138,7 @@ class Table:
                 raise ValueError(f"{self.path} has a column {name!r} already: rename it")
         encoding = self.encoding if self.encoding == "utf-8-sig" else "utf-8"
         with path.open("w", newline="", encoding=encoding, errors=self.on_bad_bytes) as file:
-            # csv.writer quotes a cell that contains "\r" only if "\r" is in the line terminator.
+            # csv.writer quotes a cell that contains "\r" only if the line terminator contains "\r".
             out = csv.writer(file, delimiter=self.separator, lineterminator="\r\n")
             out.writerow([*self.columns, *added])
             yield out
@@ -184,12 +184,12 @@ def open_table(
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; expected a CSV file")
-    # This call also raises an error if the file is known not to be text, for any encoding.
+    # This call raises an error if the first bytes show that the file is not a text file.
     marked = marked_encoding(path)
     encoding = encoding or marked
     if is_wide(encoding):
-        # In UTF-16 and UTF-32 a single invalid byte cannot be preserved, so errors are always
-        # raised.
+        # In UTF-16 and UTF-32, single invalid bytes cannot be preserved, so they always raise an
+        # error.
         on_bad_bytes = "strict"
     declared = _declared(Table(path, (), ",", encoding, on_bad_bytes))
     tables = [
@@ -234,7 +234,8 @@ def _declared(table: Table) -> str | None:
         with table.path.open(encoding=table.encoding, errors=table.on_bad_bytes) as file:
             match = DECLARED.fullmatch(file.readline(20))
     except UnicodeError:
-        # Invalid bytes raise an error when the header is read, with the line number.
+        # If the file contains invalid bytes, reading the header raises an error with the line
+        # number.
         return None
     if match and match[1] not in SEPARATORS:
         raise ValueError(
@@ -262,7 +263,7 @@ def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
     path, line = table.path, 1
     try:
         with path.open(newline="", encoding=table.encoding, errors=table.on_bad_bytes) as file:
-            # A first line that declares the separator is skipped.
+            # If the first line only declares the separator, it is skipped.
             first = int(table.declared)
             lines = (text.replace("\0", NUL) for text in itertools.islice(file, first, None))
             reader = csv.reader(lines, delimiter=table.separator, strict=strict)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 __all__ = ["is_wide", "marked_encoding", "read_text"]
 
-MARKS = {  # UTF-32 comes before UTF-16, because its mark begins with a mark of UTF-16
+MARKS = {  # UTF-32 comes first, because its byte order mark begins with the mark of UTF-16
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -85,7 +85,8 @@ def is_wide(encoding: str) -> bool:
         ValueError: the encoding is unknown.
     """
     try:
-        # Encoding raises a LookupError for codecs that are not text encodings, such as base64.
+        # Encoding a text raises a LookupError for codecs that are not text encodings, such as
+        # base64.
         "".encode(encoding)
         return codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
     except LookupError:

@@ -413,7 +413,7 @@ def read_numbers(cells: Sequence[str], style: NumberFormat | None = None) -> Num
 settings=((('thousands', ','),),), detail=''),)
     """
     style = style or NumberFormat()
-    # The classification is cached, because the same text often occurs in many cells.
+    # The result of classify is cached, because the same text often occurs in many cells.
     look = cache(classify)
     values = np.full(len(cells), math.nan)
     unread: list[int] = []
@@ -430,8 +430,8 @@ settings=((('thousands', ','),),), detail=''),)
             missing += cell.kind == "missing"
             dropped += cell.kind != "missing" and math.isnan(value)
     if style.unit == "%" and any(cell.unit for cell in parts):
-        # In a column of percentages, a cell without a percent sign is ambiguous: 0.45 may mean
-        # 45 % or 0.45 %. Such cells are therefore not parsed.
+        # In a column of percentages, a cell without a percent sign is ambiguous: 0.45 may mean 45 %
+        # or 0.45 %. Such a cell is treated as unreadable.
         bare = [i for i, cell in enumerate(parts) if cell.body and not cell.unit]
         values[bare] = math.nan
         unread = sorted({*unread, *bare})
@@ -536,7 +536,8 @@ def _patterns(
             places.setdefault("text" if words else kind, []).append(place)
     ways = _ways([cell for cell in parts if cell.body and cell.kind != "infinite"])
     if len(ways) == 1:
-        # Only one notation fits the whole column, so it decides whether 1,008 is 1008 or 1.008.
+        # If a single number format fits the whole column, it decides whether 1,008 means 1008 or
+        # 1.008.
         undecided = [place for kind in ("comma", "point") for place in places.pop(kind, [])]
         for place in undecided:
             grouped = ways[0] in _matches(parts[place].body) and ways[0][1]
@@ -577,7 +578,8 @@ def _hint(
 def _settings(way: Separators) -> Settings:
     decimal, thousands = way
     settings = {"decimal": decimal if decimal != "." else "", "thousands": thousands}
-    # The default notation is suggested only if the user chose another decimal sign.
+    # If the suggested format is the default one, the user has set another decimal sign, so the
+    # suggestion is the decimal point.
     return tuple((name, value) for name, value in settings.items() if value) or (("decimal", "."),)
 
 

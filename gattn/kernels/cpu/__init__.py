@@ -35,15 +35,16 @@ except ModuleNotFoundError as error:
             f"; gattn is imported from the source folder {_sources}: if pip installed another "
             "copy, start Python in another folder, or install with pip install -e ."
         )
-except ImportError as error:  # the extension was built for another machine or Python version
+except ImportError as error:  # the C++ extension was built for another machine or Python version
     _kernels = None
     _reason = str(error)
 
 if _kernels is not None and not any(
     name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ
 ):
-    # Large blocks that are freed and allocated again would cause page faults. If the user
-    # configures malloc by the environment, its settings stay unchanged.
+    # By default malloc returns large freed blocks to the system, and the next allocation causes
+    # page faults. So malloc is configured to reuse freed memory, unless the user has set it in the
+    # environment.
     _kernels.keep_freed_memory()
 
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
@@ -145,7 +146,8 @@ class Launcher:
         for slot, position, name in self._rows:
             t = values[position]
             if t is not None:
-                if t.dtype != dtype:  # the kernel would read the values as the wrong type
+                if t.dtype != dtype:
+                    # The kernel would interpret the bytes as values of its own dtype.
                     raise TypeError(f"{name} must be {dtype}; got {t.dtype}")
                 if not t.is_contiguous():
                     values[position] = t = _inner_contiguous(t)

@@ -100,7 +100,9 @@ def gat_forward(
     plan = LaunchPlan(layout, heads, channels, value.dtype, unroll=4, allow_splits=allow_splits)
     sums = Sums(row_max, row_sum, out_acc, out_pos_centered if save_positive_part else None)
     splits = plan.workspaces(sums)
-    if save_positive_part:  # only the merge needs p+, so there is a workspace but no output
+    if save_positive_part:
+        # The sum of the weights with a positive score is needed only to merge the splits of a row,
+        # so it has a workspace but no output.
         splits = splits._replace(c=plan.workspace(heads))
     drop = dropout_args(seed, dropout)
     plan.run(
@@ -153,7 +155,8 @@ def gat_backward(
     graph_ptr = graph_ptr_of(layout)
     plan = LaunchPlan(
         layout, heads, channels, value.dtype, unroll=4, transposed=True, graph_ptr=graph_ptr,
-        # If lanes load single channels, more rows would need more registers than a thread has.
+        # If a lane loads one channel at a time, processing more rows at once would need too many
+        # registers.
         more_rows=has_full_vectors(channels, value.element_size()),
     )  # fmt: skip
     centered = out_pos_centered if out_pos_centered.shape[0] else None
@@ -178,7 +181,7 @@ def gat_backward(
         VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
     )  # fmt: skip
     plan.merge(splits, sums)
-    if is_grouped:  # head h reads the value's head h % h_v
+    if is_grouped:  # if value has fewer heads, head h reads head h % value_heads
         by_value_head = grad_value.unflatten(1, (heads // value_heads, value_heads))
         grad_value = by_value_head.sum(1).to(value.dtype)
     edge_grads = (

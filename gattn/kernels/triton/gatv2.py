@@ -141,7 +141,7 @@ def gatv2_plan(
     return LaunchPlan(
         layout, heads, max(channels, value_channels), query.dtype, unroll,
         transposed=transposed, min_slots=min_slots, graph_ptr=graph_ptr, allow_splits=allow_splits,
-        # With 16-bit inputs, more rows would need more registers than a thread has.
+        # With 16-bit inputs, processing more rows at once would need too many registers.
         more_rows=query.dtype.itemsize > 2,
     )  # fmt: skip
 

@@ -189,7 +189,7 @@ def _edge_gradients(
     (heads, channels, features), e = edge_proj.shape, col.numel()
     width = max(16, pad(channels))
     reduction = 2 if edge_terms.dtype == torch.float64 else 1
-    # If lanes load single channels, wide tiles would need more registers than a thread has.
+    # If a lane loads one channel at a time, wide tiles would need too many registers.
     max_channels = 128 if has_full_vectors(channels, query.element_size()) else 32
     block = max(1, min(pad(heads), max_channels // reduction // width))
     head_blocks = -(-heads // block)

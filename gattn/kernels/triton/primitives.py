@@ -29,7 +29,7 @@ def element_ptrs(table, index, offset, STRIDE: tl.constexpr):
     base = expand_last(index)
     if len(offset.shape) == 2:
         base = expand_last(base)
-    # The index is converted to 64 bits after it was broadcast to the lanes, because exchanging
+    # The index is converted to 64 bits only after it was broadcast to the lanes, because exchanging
     # 32-bit numbers between lanes is cheaper.
     return table + (base.to(tl.int64) * STRIDE + offset)
 

@@ -175,7 +175,7 @@ def pad(length: int) -> int:
     return 1 << (max(length, 1) - 1).bit_length()
 
 
-# The following functions are the only place where the Triton kernels read statistics of a layout.
+# Triton kernels read the statistics of a layout only through the following functions.
 
 
 def graph_ptr_of(layout: list[Tensor]) -> Tensor | None:

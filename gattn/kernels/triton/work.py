@@ -39,7 +39,7 @@ def find_row(offsets, position, num_rows):
         step = tl.cdiv(span, FANOUT)
         jump = tl.arange(0, FANOUT)[:, None].to(position.dtype) * step
         probe = low[None, :] + jump
-        # The comparison is with num_rows - low, because low + jump may overflow.
+        # The code compares jump with num_rows - low, because the sum low + jump may overflow.
         exists = (jump < span) & (jump < num_rows - low[None, :])
         below = exists & (tl.load(offsets + probe, mask=exists, other=0) <= position[None, :])
         low += step * (tl.sum(below.to(position.dtype), 0) - 1)

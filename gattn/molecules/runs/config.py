@@ -84,8 +84,8 @@ class NumberSettings(Settings):
         """Check that the decimal sign, the separator and the unit can be told apart in a number."""
         super().check()
         if self.thousands or self.decimal == "," or self.unit:
-            # The number parser checks that the signs differ. Its module is imported only if one of
-            # them is set, because the import is slow.
+            # NumberFormat checks that the decimal sign and the separator differ. Its module is slow
+            # to import, so it is imported only if one of these settings was changed.
             _ = self.style
 
 

@@ -105,7 +105,7 @@ class _ParquetWriter:
 
     def write(self, texts: Sequence[str], errors: Sequence[str], vectors: np.ndarray) -> None:
         """Write SMILES, errors and embeddings [k, d] of the next k rows."""
-        # The dtype is set because NumPy makes an empty list a float64 array, not a mask.
+        # The dtype is set, because NumPy would convert an empty list to a float64 array.
         bad = np.array([bool(error) for error in errors], bool)
         numbers = [pyarrow.array(column, mask=bad) for column in vectors.T]
         self.file.write(pyarrow.record_batch([list(texts), list(errors), *numbers], self.schema))

@@ -104,7 +104,8 @@ def evaluate_table(
     for note in (*source.labels.notes, *label_notes(estimator, {"test": test.y})):
         log(note)
     predicted = estimator.predictor_.predict(test.inputs)
-    # The columns of this table may have other names than the targets, so they match by position.
+    # In this table the label columns may have other names than in the training table, so columns
+    # are matched by position.
     counts = list(source.labels.counts.values())
     intervals = measure_intervals(estimator, test.y, predicted, coverage)
     metrics = {

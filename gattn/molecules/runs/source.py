@@ -93,14 +93,15 @@ def read_source(
     faults: list[str] = []
     lines = array("q")
     first: TableRow | None = None
-    # Only the cells of the columns that are used are stored, to save memory.
+    # Only the cells of the columns that the run needs are stored, to save memory.
     for row in table.rows():
         # If a row has more or fewer cells than the header, its cells may be in wrong columns.
         fits = not row.problem
         texts.append(row.cells[text_place])
         cells.append(tuple(row.cells[p] if fits else "" for p in places))
         if parts is not None:
-            # A row with a wrong number of cells has no label, so its part is never used.
+            # A row with a wrong number of cells has no label. It may be in any part, because it is
+            # never used.
             parts.append(intern(row.cells[part_place]) if fits else "train")
         if not fits and not skip_bad:
             _check_split_number(table, row, places)

@@ -202,7 +202,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         settings, source, molecules, split = self.settings, data.source, data.molecules, parts.split
         task, test, y_val = model.task, molecules[split.test], molecules.y[split.val]
         predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
-        # The baselines read both parts, as the model's Gaussian process does.
+        # The baselines are fitted on the training and validation parts, as the Gaussian process is.
         train = molecules[torch.cat([split.train, split.val])]
         intervals = measure_intervals(model, test.y, predicted, settings.coverage)
         intervals |= constant_width(model, y_val, validation.mean, settings.coverage)

@@ -77,7 +77,7 @@ def tune(
         model.fit_labelled(train, val, groups=groups)
         return measure(model.task, val.y, model.predictor_.validation.mean)[metric]
 
-    # A trial of an interrupted search is not complete and is run again.
+    # If a search was interrupted, its unfinished trial is run again.
     completed = sum(trial.state.name == "COMPLETE" for trial in study.trials)
     for number in range(completed, trials):
         if not number:

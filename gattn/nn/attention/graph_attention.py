@@ -279,7 +279,9 @@ class GraphAttention(Module):
         if is_plain(self.lin_edge):
             check_input_of("edge_attr", edge_attr, self.lin_edge)
             features, weight = features_and_weight(self.lin_edge, edge_attr)
-        else:  # the module computes the projected features, so pass the identity as projection
+        else:
+            # The module lin_edge is no plain matrix product, so it is called here, and the operator
+            # gets the identity as projection.
             features = self.lin_edge(edge_attr)
             weight = torch.eye(features.shape[-1], device=key.device)
         projection = tile_heads(weight.unflatten(0, (self.heads, -1)), 0, key.shape[1])

@@ -58,7 +58,8 @@ def learned_query_pool(
     """
     heads, channels, _ = value_weight.shape
     if MIN_CHANNELS_PER_SCORE * score.shape[1] <= heads * channels:
-        rows = x.to(score.dtype).unsqueeze(1)  # the dtype that autocast gives to a projection
+        # Under autocast, score has the dtype of a projection, so x gets the same dtype.
+        rows = x.to(score.dtype).unsqueeze(1)
         pooled = segment_attention(score, rows, segments, dropout)
         pooled = pooled.unflatten(1, (score.shape[1] // heads, heads))
         return torch.einsum("gkhd,hcd->gkhc", pooled, value_weight).flatten(2)

@@ -227,7 +227,7 @@ def with_loop_features(
     output, version = cached_last(graph, name, (edge_attr,), build)
     if output._version == version:
         return output
-    graph.derived.pop(name, None)  # the cached features were modified in place by a caller
+    graph.derived.pop(name, None)  # a caller has modified the cached edge features in place
     return cached_last(graph, name, (edge_attr,), build)[0]
 
 

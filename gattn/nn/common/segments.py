@@ -192,7 +192,8 @@ def _within(segments: Graph) -> Graph:
     rows = torch.arange(segments.num_src, device=segments.device)
     if torch.equal(layout.col.long(), rows):
         return complete
-    # complete numbers the rows in the order of their segments: map them to the caller's rows
+    # The complete graphs number the rows in the order of their segments, so their edges are mapped
+    # to the caller's order of the rows.
     pairs = layout.col.long()[complete.edge_index]
     return Graph(pairs, segments.num_src)
 
@@ -249,7 +250,7 @@ def _count(index: Tensor) -> int:
 def _row_segments(index: Tensor, ptr: Tensor | None, rows: int) -> Tensor:
     """Return the segment of each row, [n], from ptr or, if that is None, from index."""
     if ptr is None:
-        as_tensor = getattr(index, "as_tensor", None)  # a PyG Index
+        as_tensor = getattr(index, "as_tensor", None)  # only PyG's class Index has this method
         return index if as_tensor is None else as_tensor()
     return owners(ptr, rows)
 

@@ -92,7 +92,9 @@ class AttentionConv(TermsEdgeByEdge):
                 f"{type(self).__name__} has no argument {min(unknown)!r}; it has {', '.join(names)}"
             )
         super().__init__(node_dim=0, **{"aggr": "add", **options})
-        if is_checkpointed:  # set only if True, so that other layers have PyG's attributes alone
+        if is_checkpointed:
+            # The attribute is set only if it is True, so that all other layers have the same
+            # attributes as PyG's.
             self.checkpoint = True
         check_settings(**settings)
         for name, value in settings.items():

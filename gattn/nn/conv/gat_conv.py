@@ -212,7 +212,7 @@ class GATConv(AttentionConv):
     ) -> tuple[Tensor, Tensor]:
         edge_index, edge_attr = graph.edge_index, self.edge_features(edge_attr, graph)
         is_size_known = nodes.value_dst is not None or graph.num_src == graph.num_dst
-        # Without a size, PyG infers the number of nodes from the values.
+        # If the size is None, PyG infers the number of nodes from the values.
         size = None if is_size_known else graph.size
         scores, values = (nodes.key, nodes.query), (nodes.value, nodes.value_dst)
         # edge_updater_type: (alpha: OptPairTensor, edge_attr: OptTensor)

@@ -102,7 +102,8 @@ class HGTConv(AttentionConv):
         self.k_rel = HeteroLinear(channels, channels, relations, **typed)
         self.v_rel = HeteroLinear(channels, channels, relations, **typed)
         self.skip = ParameterDict({key: Parameter(torch.empty(1)) for key in node_types})
-        self.p_rel = ParameterDict()  # filled one by one: from a dict, it would sort the edge types
+        # A ParameterDict would sort the edge types of a dict, so they are added one by one.
+        self.p_rel = ParameterDict()
         for key in edge_types:
             self.p_rel["__".join(key)] = Parameter(torch.empty(1, heads))
         self.reset_parameters()
@@ -170,7 +171,8 @@ class HGTConv(AttentionConv):
         joined: Graph,
         terms: EdgeTerms,
     ) -> Tensor:
-        # mu_r (q . K_r k) = q . (mu_r K_r) k, so scale the matrix K_r and not the scores of edges
+        # The factor mu_r of a relation r scales its key matrix K_r instead of the scores of all
+        # edges, because mu_r (q . K_r k) = q . (mu_r K_r) k.
         scaled = {key: self.p_rel["__".join(key)].view(-1, 1, 1) for key in graphs}
         key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs}, scaled)
         value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})

@@ -60,7 +60,8 @@ class Messages(NamedTuple):
         """
         heads, channels = self.source.shape[1:]
         value, columns, proj = self.source, None, None
-        if self.destination is not None:  # a channel of ones, whose result is the sum of weights
+        if self.destination is not None:
+            # Append a channel of ones, whose weighted sum is the sum of the weights.
             value = F.pad(value, (0, 1), value=1.0)
         if self.edge_attr is not None:
             columns, weight = features_and_weight(self.lin_edge, self.edge_attr)
@@ -93,7 +94,8 @@ def opposite_products(forward: Messages, reverse: Messages, graph: Graph) -> Ten
     dst_terms = _without_none(reverse.source, forward.destination)
     graph, src_terms = graph.fetch_source_rows(*_without_none(forward.source, reverse.destination))
     linear = None if forward.edge_attr is None else forward.lin_edge
-    if torch.compiler.is_compiling():  # torch.compile does not trace a module created here
+    if torch.compiler.is_compiling():
+        # torch.compile does not trace modules that are created in a forward pass.
         source, destination = graph.edge_index
         rows = [t[destination] for t in dst_terms], [t[source] for t in src_terms]
         return _products(*rows, forward.edge_attr, linear)

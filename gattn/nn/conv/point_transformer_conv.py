@@ -110,7 +110,8 @@ class PointTransformerConv(AttentionConv):
 
     def _slow_setting(self) -> str:
         """Return the network that may combine several edges, with the reason; "" for none."""
-        if torch.compiler.is_compiling():  # compiled code applies the networks to all edges anyway
+        if torch.compiler.is_compiling():
+            # Compiled code always applies the networks to all edges at once.
             return ""
         networks = {"pos_nn": self.pos_nn, "attn_nn": self.attn_nn}
         reasons = {
@@ -201,7 +202,8 @@ class PointTransformerConv(AttentionConv):
         difference = edge_sum(pos[1], -pos[0], graph)
         ends = ("destination", query), ("source", key), ("edge", difference)
         networks = _Networks(self.pos_nn, self.attn_nn)
-        if torch.compiler.is_compiling():  # torch.compile does not trace a module created here
+        if torch.compiler.is_compiling():
+            # torch.compile does not trace modules that are created in a forward pass.
             source, destination = graph.edge_index
             offset = self.pos_nn(difference)
             alpha = edge_softmax(

@@ -180,7 +180,8 @@ class ResGatedGraphConv(AttentionConv):
         weight = terms.weighted(value.new_ones(graph.num_edges, value.shape[1]))
         maps = None if self.edge_dim is None else (self.lin_key, self.lin_query, self.lin_value)
         message = _Message(self.act, maps, self.edge_dim or 0)
-        if torch.compiler.is_compiling():  # torch.compile does not trace a module created here
+        if torch.compiler.is_compiling():
+            # torch.compile does not trace modules that are created in a forward pass.
             source, destination = graph.edge_index
             messages = message(key[destination], edge_attr, (query[source], value[source]))
             return aggregate(weight, messages, graph.incidence())

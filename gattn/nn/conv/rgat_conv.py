@@ -295,7 +295,9 @@ class RGATConv(AttentionConv):
         self, weight: Tensor, value: Tensor, typed: TypedGraph, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
         """Return the weighted sums, [n, h, c]; in the multiplicative mode [n, h, dim, c]."""
-        if self.dim > 1:  # aggregate repeats the value's h heads, so order weights as (dim, h)
+        if self.dim > 1:
+            # The operator aggregate repeats the h heads of the value, so the weights must have the
+            # order (dim, h).
             weight = weight.unflatten(1, (self.heads, self.dim)).transpose(1, 2).flatten(1)
         out = aggregate(terms.weighted(weight), value, typed.from_pairs)
         if self.mod == "additive":

@@ -143,7 +143,8 @@ class SuperGATConv(AttentionConv):
         zeros(self.bias)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The stored logits belong to the last forward's autograd graph, which cannot be copied.
+        # The stored logits belong to the autograd graph of the last forward pass, which cannot be
+        # copied or pickled.
         return {**self.__dict__, "att_x": None, "att_y": None}
 
     def forward(

@@ -87,7 +87,8 @@ class MultiReadout(Readout):
             The concatenated results, [g, out_1 + out_2 + ...].
         """
         if index is None and ptr is None and dim_size is None:
-            dim_size = 1  # without it, PyG's aggregations read the size from the device
+            # If dim_size is None, PyG's aggregations read it from the device, which is slow.
+            dim_size = 1
         if max_num_elements is None:
             outs = [readout(x, index, ptr, dim_size, dim) for readout in self.readouts]
         else:

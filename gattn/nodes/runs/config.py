@@ -135,7 +135,7 @@ class NodeRunSettings(Settings):
         """Check the name of the split, the decimal sign and the thousands separator."""
         super().check()
         if self.thousands:
-            # Imported only if it is needed, because the import is slow.
+            # This module is imported only if it is needed, because its import is slow.
             from gattn.data.tables.numbers import NumberFormat
 
             NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)

@@ -133,7 +133,7 @@ class Trainer:
             measure(estimator.task, self.y[part], predicted[part])
             for part in (estimator.split_.val, estimator.split_.test)
         )
-        del estimator.graph_  # the process that receives the trial has the graph
+        del estimator.graph_  # the process that receives the trial already has the graph
         return Trial(plan, estimator, predicted, val, test)
 
 

@@ -57,7 +57,7 @@ class Reduction:
         from sklearn.utils.extmath import randomized_svd
 
         size = min(REDUCED, n, d)
-        # The default number of iterations takes more time for the same accuracy.
+        # More iterations, as in scikit-learn's default, take more time for the same accuracy.
         options: dict[str, Any] = {"n_iter": 2, "random_state": seed}
         return cls(randomized_svd(x, size, **options)[2].T.astype(np.float32))
 

@@ -110,7 +110,8 @@ class Components:
         fit_one("columns", hops[:1])
         fit_one("neighbours", hops)
         around = label_features(neighbours, labels, train, predictions["neighbours"], seed)
-        # On a large graph this model takes most of the time, and the perceptron reads the labels.
+        # On a large graph this model is omitted, because it takes most of the time and the
+        # perceptron reads the same features of labels.
         if len(train) < MANY:
             fit_one("labels", [*hops, *around])
         form, _ = ClosedForm.fit(blocks, labels, train, seed, is_class=is_class)

@@ -124,12 +124,14 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
     rows, model = x[train], LogisticRegression(max_iter=ITERATIONS, tol=1e-3, warm_start=True)
     for strength in STRENGTHS:
         with warnings.catch_warnings():
-            # The fit need not converge, because the validation part compares the results.
+            # Warnings are hidden: the fit need not converge, because the strength is selected on
+            # the validation part.
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.set_params(C=strength).fit(rows, labels)
         weight = np.zeros((x.shape[1], classes), np.float32)
         intercept: Any = model.intercept_
-        one_sided = len(kinds) == 2  # scikit-learn has only the second class's logit
+        # For two classes, scikit-learn stores only the coefficients of the second.
+        one_sided = len(kinds) == 2
         coefficients = np.vstack([0 * model.coef_, model.coef_]) if one_sided else model.coef_
         weight[:, kinds] = coefficients.T
         bias[kinds] = [0, intercept[0]] if one_sided else intercept
@@ -178,7 +180,7 @@ def leave_one_out(
         gram = x @ x.T
         gram = np.asarray(gram.toarray() if sp.issparse(gram) else gram, np.float64)
         values, vectors = np.linalg.eigh(gram)
-        basis = vectors  # an orthonormal basis of the space of rows
+        basis = vectors  # the columns are an orthonormal basis of the row space
     else:
         dense = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)
         values, axes = np.linalg.eigh(dense.T @ dense)
@@ -191,8 +193,8 @@ def leave_one_out(
     best: tuple[float, float, NDArray, NDArray] | None = None
     for relative in penalties:
         penalty = relative * unit
-        # The fit is K (K + λ I)⁻¹ y: it shrinks y along each vector of the basis and is zero
-        # outside of it.
+        # Ridge regression computes the fit K (K + λ I)⁻¹ y. In this basis it multiplies each
+        # component of y by a factor, and the part of y outside of the basis is lost.
         shrunk = values / (values + penalty)
         fitted = basis @ (shrunk[:, None] * inside)
         leverage = (squares @ shrunk).clip(max=1 - 1e-9)[:, None]

@@ -46,11 +46,11 @@ class Neighbours:
     """
 
     def __init__(self, edge_index: Tensor, nodes: int, *, directed: bool = False) -> None:
-        # With a self-loop, a node's own label would be among its features.
+        # Self-loops are removed, because a node's features must not contain its own label.
         source, destination = edge_index[:, edge_index[0] != edge_index[1]].numpy()
         ones = np.ones(len(source), np.float32)
         into: Matrix = sp.csr_matrix((ones, (destination, source)), (nodes, nodes))
-        into.data[:] = 1  # repeated edges, which SciPy sums, count once
+        into.data[:] = 1  # SciPy sums repeated edges, but each edge must count once
         out: Matrix = into.T.tocsr()
         both: Matrix = into.maximum(out).tocsr()
         symmetric = both.nnz == into.nnz

@@ -94,7 +94,7 @@ def fit_weights(
     if not is_class:
         numbers = np.stack([p[:, 0] for p in predictions], 1)
         return _regression_weights(numbers, y, _prior(np.square(numbers - y[:, None])))
-    logs = np.log(np.stack(predictions, 1) + TINY)  # [m, K, c]
+    logs = np.log(np.stack(predictions, 1) + TINY)  # shape [m, K, c]: nodes, components, classes
     exponents = np.array([temperature(logs[:, k], y, EXPONENTS) for k in range(count)])
     logs *= exponents[:, None]
     logs -= logs.max(2, keepdims=True)

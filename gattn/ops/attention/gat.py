@@ -95,8 +95,9 @@ def gat_attention(
     graph, (key_score, value) = graph.fetch_source_rows(key_score, value)
     seed = checks.new_seed(dropout, value.device, graph.edge_offset)
     inputs = query_score, key_score, value, edge_score, *terms
-    # The gradient of query_score needs this statistic in addition to the output. With slope 1 the
-    # gradient is zero, because the softmax does not depend on a constant added to a row.
+    # To compute the gradient of query_score, backward needs this statistic in addition to the
+    # output. If the slope is 1, this gradient is zero, because adding a constant to all scores of a
+    # row does not change the softmax.
     save_positive_part = wants_grad(query_score) and negative_slope != 1
     settings, flags = (negative_slope, dropout), (save_positive_part,)
     return GAT.run(inputs, graph.layout, seed, settings, backend, flags)

@@ -188,7 +188,8 @@ def _features(
 
 def _outer(x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
     """Sum x_j y_j^T over the nodes of each graph: x [n, h, a], y [n, h, b] to S [g, a, h, b]."""
-    # Weights [n, a * h]: ``aggregate`` repeats the h heads of y for each of the a channels of x.
+    # The weights have shape [n, a * h], because ``aggregate`` repeats the h heads of y for each of
+    # the a channels of x.
     weight = x.transpose(1, 2).reshape(x.shape[0], x.shape[1] * x.shape[2])
     out = aggregate(weight, y, segments, backend=backend)
     return out.reshape(out.shape[0], x.shape[2], x.shape[1], *out.shape[2:])

@@ -33,7 +33,8 @@ from gattn.ops.registration import path_trace
 from gattn.ops.registration.derivatives import reference_gradients
 from gattn.ops.registration.operator import WriteGuard, is_transformed, wants_grad
 
-# Measured by benchmarks/dense_rule.py: for smaller blocks, the operator on edges is faster.
+# Minimum number of query-key pairs in a block: for smaller blocks, the operator on edges is faster,
+# as benchmarks/dense_rule.py measures.
 FEWEST_PAIRS = {"complete": 32 * 32, "causal": 64 * 64}
 """Minimum number of pairs of a query and a key in a dense block."""
 FEWEST_ROWS = 16
@@ -72,7 +73,8 @@ def plan_for(
     if is_transformed() and (
         torch_internals.innermost_transform() != "vmap" or wants_grad(query, value)
     ):
-        return None  # the operator on edges raises an error that names the alternatives
+        # For an unsupported function transform, the operator on edges raises a clear error.
+        return None
     if any(extra is not None for extra in extras) or value.numel() == 0:
         return None
     if query.shape[2] != value.shape[2]:
@@ -174,7 +176,8 @@ class _Dense(torch.autograd.Function):
         ctx.causal, ctx.scale = args[3:]
         ctx.output_guard = WriteGuard.of(out)
         ctx.save_for_backward(*args[:3], *(() if logsumexp is None else (out.data, logsumexp)))
-        # Autograd would treat ``out``, a transpose, as a view, and forbid in-place writes to it.
+        # The transposed output is detached. Otherwise autograd would treat it as a view and forbid
+        # in-place writes to it.
         return out.detach()
 
     @staticmethod
@@ -214,7 +217,7 @@ def _with_logsumexp(
 
 def _dense(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> Tensor:
     q, k, v = (t.transpose(1, 2) for t in (query, key, value))
-    # The result must have the dtype of the inputs, so autocast is off.
+    # Autocast is switched off, because the result must have the dtype of the inputs.
     with torch.autocast(query.device.type, enabled=False):
         out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
     return out.transpose(1, 2)

@@ -280,8 +280,8 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     reader = Reader(plan.graph, tensors, plan.row_kinds)
     for chunk in chunks(plan.graph, "destination"):
         step, (inputs, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
-        # The arguments are detached. If the output requires a gradient, the function captured
-        # another tensor that requires one.
+        # The arguments are detached, so they do not require gradients. If the output does, the
+        # user's function reads another tensor that requires a gradient.
         with torch.set_grad_enabled(plan.needs_grad):
             output = _call_checked(
                 lambda: step(plan.call, inputs, rows),  # noqa: B023
@@ -337,7 +337,8 @@ def _call_checked(
     state = _random_state(graph.device)
     output = run()
     _check_rows(output, edges)
-    # Another thread may have drawn the numbers. The second call finds out whether this one does.
+    # The state of the random generator has changed, but another thread may have used it. A second
+    # call shows whether the user's function draws random numbers.
     if not torch.equal(state, _random_state(graph.device)):
         with _forbid_random():
             again()
@@ -411,7 +412,8 @@ def _used_tensors(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) ->
     chunk = next(chunks(plan.graph, "destination"), None)
     if chunk is None:
         return list(needed)
-    # Two edges: with one, a function that calls squeeze() would remove the edge dimension.
+    # Two edges are used, because with one edge a function that calls squeeze() would remove the
+    # edge dimension.
     rows = [index[:2] for index in chunk.rows(plan.row_kinds)]
     inputs = [
         tensor.detach().requires_grad_(need) for tensor, need in zip(_gather(tensors, rows), needed)
@@ -432,8 +434,8 @@ def _add_gradients(
     values: list[Tensor | None],
 ) -> None:  # fmt: skip
     """Add the gradients of the ``requested`` tensors, chunk after chunk, to ``values``."""
-    # Without a kernel, torch must not fuse the gather if a gradient of a parameter is requested:
-    # the fused sum over all edges would be slow.
+    # If gradients of parameters are requested and there is no C++ kernel, torch.compile must not
+    # fuse the gather with the sum over all edges, because the fused code would be slow.
     fuses, reader = requested[-1] < len(plan.row_kinds), Reader(plan.graph, tensors, plan.row_kinds)
     size = edges_at_once(tensors[: len(plan.row_kinds)]) if has_kernel(plan.graph.device) else None
     row_kinds = plan.row_kinds_of(tensors)

@@ -143,13 +143,13 @@ class Reader:
         rows, others = chunk.rows(self.row_kinds), self.tensors[len(self.row_kinds) :]
         if not self._has_kernel and fuses:
             return self.tensors, rows
-        # The caller still has this list from the last chunk. Without its references, a buffer in
-        # use belongs to somebody who kept it.
+        # The list of the last chunk is emptied. If a buffer then still has another reference, the
+        # user's function has stored it, and it must not be overwritten.
         self._current.clear()
         pending: list[Tensor | None] = []
         for position, (row_kind, row) in enumerate(zip(self.row_kinds, rows)):
-            # Edges are sorted by this end, so consecutive edges read the same row: it stays in the
-            # cache without a copy.
+            # The edges are sorted by this node, so consecutive edges read the same row. The row
+            # stays in the cache, and no copy is needed.
             is_deferred = self._has_kernel and row_kind == chunk.edges.by
             pending.append(row if is_deferred else None)
             tensor = self.tensors[position]

@@ -59,7 +59,8 @@ class EdgeIndexing:
 
         ``row_kind`` is "source", "destination", "edge" (the caller's order) or "position" (CSR).
         """
-        if row_kind == "position":  # a copy, since the user's function might write to its argument
+        if row_kind == "position":
+            # The values are copied, because the user's function might modify its argument in place.
             return values.clone(memory_format=torch.contiguous_format)
         if row_kind == "edge":
             return cast(Tensor, _Permuted.apply(values, self.edge, self.position))
@@ -71,7 +72,8 @@ class EdgeIndexing:
 
         It is "position" (CSR), "edge" (the caller's order) or "destination" (sums for each node).
         """
-        if row_kind == "position":  # a copy, since the user's function may have kept its result
+        if row_kind == "position":
+            # The output is copied, because the user's function might store its result.
             return output.clone(memory_format=torch.contiguous_format)
         if row_kind == "edge":
             return cast(Tensor, _Permuted.apply(output, self.position, self.edge))

@@ -162,7 +162,7 @@ _PARAMETER_LOCK = threading.RLock()
 
 def parameter_lock(function: Callable[..., Tensor]) -> contextlib.AbstractContextManager[object]:
     """Return the lock under which a module's parameters are read or replaced for a call."""
-    # torch.compile traces the call without replacing parameters, so it needs no lock.
+    # torch.compile does not replace parameters, so its trace needs no lock.
     if _owner(function) is None or torch.compiler.is_compiling():
         return contextlib.nullcontext()
     return _PARAMETER_LOCK
@@ -188,7 +188,7 @@ def _snapshot_closure(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     )
     snapshot.__kwdefaults__ = function.__kwdefaults__
     snapshot.__qualname__ = function.__qualname__
-    # torch.compiler.disable stores a flag in the function's __dict__.
+    # The copy includes the function's __dict__, in which torch.compiler.disable stores a flag.
     snapshot.__dict__.update(function.__dict__)
     return snapshot
 
@@ -196,7 +196,7 @@ def _snapshot_closure(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def _snapshot_cell(cell: types.CellType) -> types.CellType:
     try:
         return types.CellType(cell.cell_contents)
-    except ValueError:  # the variable has no value yet, so there is nothing to copy
+    except ValueError:  # the variable has no value yet, so the cell is not copied
         return cell
 
 
@@ -241,7 +241,8 @@ def compiled(
         try:
             return fast(*arguments)
         except Exception as error:
-            # If the user's function itself is wrong, this call raises its error.
+            # If the error is in the user's function itself, calling it directly raises the same
+            # error with a clearer traceback.
             output = function(*arguments)
             message = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             _uncompilable[call.code] = message

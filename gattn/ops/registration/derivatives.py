@@ -55,7 +55,8 @@ def by_kernel(
             saved[flag] = name in requested
         args = map(saved.__getitem__, names)
         if torch_internals.forward_mode_active():
-            result = backward.overload(*args)  # raises an error for tangents
+            # In forward-mode differentiation, this call raises an error.
+            result = backward.overload(*args)
         else:
             result = below_autograd(backward.overload, *args)
         return dict(zip(gradients, result if len(gradients) > 1 else (result,)))
@@ -73,7 +74,8 @@ def reference_gradients(
     """
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
-        # Two inputs may be the same tensor. A view of each keeps their gradients separate.
+        # Each input gets a separate view, so that two inputs that are the same tensor have separate
+        # gradients.
         inputs = tuple(None if t is None else t.view_as(t) for t in inputs)
         outputs = function(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)

@@ -212,8 +212,9 @@ class Operator:
         names = (*self.parameters, *self.outputs, *self._lengths)
         fields = self._fields
         positions = {n: i for i, n in enumerate(names) if n in fields}
-        # All kernels of one C++ file have the same struct of arguments. Tensors and lengths of
-        # other operators may stay unset. Settings may not: they would silently be zero.
+        # All kernels of one C++ file share one argument struct. An operator may leave tensors and
+        # lengths of other operators unset, but not settings, because an unset setting would be
+        # zero.
         related = [o for o in OPERATORS.values() if cpu.share_fields(o.name, self.name)]
         absent = set().union(*(o._fields.difference(o.settings) for o in related))
         absent = absent if "seed" in fields else {*absent, "dropout"}
@@ -302,7 +303,8 @@ class _OperatorFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         operator: Operator = ctx.operator
-        tensors = ctx.saved_tensors  # activation checkpointing allows only one access
+        # Read once, because activation checkpointing allows only one access.
+        tensors = ctx.saved_tensors
         result: Gradients = {}
         if grads[0] is not None:
             assert operator.derivative is not None

@@ -66,7 +66,7 @@ class Shapes:
         """Resolve the letters; ``fallback_input`` names the input to use if another is absent."""
         positions = {name: position for position, name in enumerate(parameters)}
         sources: dict[str, tuple[int | None, int, int | None]] = {}
-        # Required inputs come first, because an optional input may be absent.
+        # Lengths are read from required inputs first, because an optional input may be absent.
         for name in sorted(inputs, key=lambda name: inputs[name].endswith("?")):
             other = positions[fallback_input[name]] if name in fallback_input else None
             for axis, letter in enumerate(inputs[name].rstrip("?").split()):

@@ -52,7 +52,8 @@ def learning_curve(histories: Sequence[History]) -> Plot:
             return note(upper, "no network was trained", theme)
         losses = [record.train_loss for history in histories for record in history.records]
         if min(losses) > 0 and max(losses) > 5 * min(losses):
-            # The logarithmic axis is used only for large ranges: small ranges would have few ticks.
+            # The axis of losses is logarithmic only if they differ by more than a factor of 5,
+            # because otherwise it would have few ticks.
             upper.set_yscale("log")
             upper.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             upper.yaxis.set_major_formatter("{x:g}")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["parity", "residuals"]
 
-MANY = 1500  # more points would overlap, so their density is drawn instead
-BARS = 400  # with more points, error bars would hide the points and are omitted
+MANY = 1500  # with more points the density is drawn instead, because points would overlap
+BARS = 400  # with more points, error bars are omitted, because they would hide the points
 
 
 def parity(
@@ -135,7 +135,8 @@ def residuals(y: ArrayLike, predicted: ArrayLike, *, name: str = "") -> Plot:
         axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
         if not len(error):
             return note(axes, "no measured value", theme)
-        # Rice's rule (2 n^(1/3) bins), limited to between 8 and 60 bins so that bars are visible.
+        # The number of bins follows Rice's rule, 2 n^(1/3), and is limited to between 8 and 60, so
+        # that the bars are visible.
         bins = min(60, max(8, round(2 * len(error) ** (1 / 3))))
         reach = float(np.abs(error).max()) or 1.0
         axes.hist(
