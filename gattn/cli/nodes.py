@@ -23,7 +23,7 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Classes and numbers of the nodes of a network.", no_args_is_help=True)
 
-Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model.")]
+Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)
 AT_ONCE = ("label", "features", "names", "task", "split", "directed")
 """Settings of predictions without a trained model."""
@@ -33,19 +33,22 @@ READING = ("nodes", "encoding", "decimal", "thousands", "missing")
 @app.command()
 @with_settings(NodeRunSettings, NodeSettings)
 def train(
-    out: Annotated[Path, Option(help="Folder of the run; a new one.")],
+    out: Annotated[Path, Option(help="New folder for the model, metrics and report.")],
     data: Annotated[str | None, GRAPH] = None,
     preset: Annotated[
         Preset | None,
         Option(
-            help="Start from the GAT paper's settings for a data set. "
-            r"[dim]\[default: the data set's own][/dim]",
+            help="Use the GAT paper's settings for this data set, unless other options override "
+            "them. [dim]\\[default: the settings for the data set itself][/dim]",
             show_default=False,
         ),
     ] = None,
     config: Annotated[
         Path | None,
-        Option(help="Read settings from a config.toml; options given here replace them."),
+        Option(
+            help="TOML file of settings, such as the config.toml of another run. Options on "
+            "the command line override the file."
+        ),
     ] = None,
     *,
     settings: dict[str, Any],
@@ -74,13 +77,14 @@ def train(
 @app.command()
 @with_settings(NodeRunSettings, only=(*READING, "coverage", "threads", *AT_ONCE))
 def predict(
-    out: Annotated[Path, Option(help="CSV file to write; it must not exist.")],
+    out: Annotated[Path, Option(help="CSV file to write. The file must not exist.")],
     paths: Annotated[
         list[str],
         Argument(
             metavar="[RUN] GRAPH",
-            help="Folder of a trained model, and the graph to predict. Without a model, the graph "
-            "is predicted from its labelled nodes, without training.",
+            help="Folder of a trained model, and the graph whose nodes are predicted. If no "
+            "model is named, predictions are computed from the labelled nodes of the graph, "
+            "without training.",
             show_default=False,
         ),
     ],
@@ -111,7 +115,9 @@ def predict(
 def embed(
     run: Run,
     graph: Annotated[str, GRAPH],
-    out: Annotated[Path, Option(help="File to write, X.parquet or X.npy; it must not exist.")],
+    out: Annotated[
+        Path, Option(help="New file to write; its name must end with .parquet or .npy.")
+    ],
     *,
     settings: dict[str, Any],
 ) -> None:

@@ -66,7 +66,7 @@ def _option(setting: Setting, as_trained: bool) -> inspect.Parameter:
     hint = setting.hint
     if typing.get_origin(hint) is tuple:
         hint = list[typing.get_args(hint)[0]]
-    default = "as trained" if as_trained else setting.default_text
+    default = "as in training" if as_trained else setting.default_text
     option = Option(
         *([setting.flag] if setting.flag else []),
         help=rf"{setting.description} [dim]\[default: {default}][/dim]",

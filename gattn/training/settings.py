@@ -414,32 +414,38 @@ Seed: TypeAlias = Annotated[
     Meta(
         ge=0,
         le=LARGEST_SEED,
-        description="Seed of every random choice: the split, the initial weights, the order of "
-        "batches and dropout. Change it to see how much results depend on chance.",
+        description="Seed of the random numbers for the split, the initial weights, the order of "
+        "batches and dropout. Repeat a training with other seeds to see how much results "
+        "depend on chance.",
     ),
 ]
 Threads: TypeAlias = Annotated[
     int,
     Meta(
         ge=0,
-        description="Number of threads inside one operator of PyTorch or gattn. 0 chooses it by "
-        "the size of the batch or network: small ones are faster with one thread. Processes that "
-        "work side by side have one thread each. Results do not depend on the choice beyond "
-        "rounding. Set it to 1 if several programs share the machine.",
+        description="Number of threads of each operator of PyTorch or gattn. 0 chooses the "
+        "number by the size of the batch or network, because small ones are faster with one "
+        "thread. If several processes run in parallel, each has one thread. Results depend "
+        "on this choice only by rounding errors. Set it to 1 if several programs share the "
+        "machine.",
         extra={"default": "0, chosen by the size"},
     ),
 ]
 TaskChoice: TypeAlias = Annotated[
     Literal["auto", "regression", "classification"],
-    Meta(description="Type of the labels; auto infers it from them."),
+    Meta(
+        description="Type of the labels: regression for numbers, classification for classes. "
+        "auto infers the type from the labels."
+    ),
 ]
 Coverage: TypeAlias = Annotated[
     float,
     Meta(
         gt=0,
         lt=1,
-        description="Share of true values that the prediction intervals, or sets of classes, must "
-        "contain, for example 0.9 for 90 %. Raise it for safer and wider intervals.",
+        description="Share of the true values that should lie in their prediction intervals (for "
+        "classes: in their sets of predicted classes), for example 0.9 for 90 %. Higher "
+        "values give wider intervals.",
     ),
 ]
 
@@ -462,48 +468,57 @@ class TrainingSettings(Settings):
         int,
         Meta(
             ge=1,
-            description="Passes over the training part, at most. Raise it if the validation loss "
-            "still falls in the last epochs.",
+            description="Maximum number of epochs, which are passes over the training part. "
+            "Raise it if the validation loss still falls in the last epochs.",
         ),
     ] = 60
     batch_size: Annotated[
         int,
         Meta(
             ge=1,
-            description="Items in one training step, over all processes together. Lower it if "
-            "memory runs out.",
+            description="Number of training examples in one step, summed over all devices. Lower "
+            "it if memory runs out.",
         ),
     ] = 64
     learning_rate: Annotated[
         float,
         Meta(
             gt=0,
-            description="Peak learning rate of AdamW, reached after a tenth of all steps in the "
-            "one-cycle schedule. Lower it if the training loss jumps.",
+            description="Highest learning rate of AdamW. The rate rises to this value in the "
+            "first tenth of the steps and falls afterwards. Lower it if the training loss "
+            "jumps.",
         ),
     ] = 1e-3
     weight_decay: Annotated[
         float,
-        Meta(ge=0, description="Weight decay of AdamW. Raise it if the network overfits."),
+        Meta(
+            ge=0,
+            description="Strength of AdamW's weight decay, which keeps the weights small. "
+            "Raise it if the network overfits.",
+        ),
     ] = 1e-4
     seed: Seed = 0
     accelerator: Annotated[
         Accelerator,
-        Meta(description="Device that trains the networks; auto takes a GPU if there is one."),
+        Meta(
+            description="Device on which the networks are trained. auto uses a GPU if there is "
+            "one, and the CPU otherwise."
+        ),
     ] = "cpu"
     devices: Annotated[
         int,
         Meta(
             ge=1,
-            description="Number of devices that train together. Start more than one with "
-            "torchrun -m gattn.cli.",
+            description="Number of devices that train a network together. To use more than one, "
+            "start the command with torchrun -m gattn.cli.",
         ),
     ] = 1
     precision: Annotated[
         Precision,
         Meta(
-            description="Floating-point format of training. bf16-mixed and 16-mixed save time and "
-            "memory on a GPU; with 64 several devices give the metrics of one."
+            description="Floating-point format of the training. bf16-mixed and 16-mixed save "
+            "time and memory on a GPU. With 64, several devices give the same metrics as one "
+            "device."
         ),
     ] = "32"
 

@@ -78,28 +78,41 @@ class LoopSettings(TrainingSettings):
         Meta(
             gt=0,
             lt=1,
-            description="Share of all steps in which the learning rate rises; it then falls along "
-            "a cosine (one cycle; Smith and Topin, 2019).",
+            description="Share of all steps in which the learning rate rises. Afterwards it "
+            "falls along a cosine (one-cycle schedule; Smith and Topin, 2019).",
         ),
     ] = 0.1
     gradient_clip: Annotated[
-        float, Meta(ge=0, description="Largest norm of the gradient; 0 does not clip.")
+        float,
+        Meta(
+            ge=0,
+            description="Maximum norm of the gradient; larger gradients are scaled "
+            "down to it. 0 switches this off.",
+        ),
     ] = 5.0
     average: Annotated[
         float,
         Meta(
-            ge=0, lt=1, description="Decay of the moving average of the weights; 0 averages none."
+            ge=0,
+            lt=1,
+            description="Decay of the moving average of the weights; 0 uses the "
+            "weights without averaging.",
         ),
     ] = 0.99
     patience: Annotated[
-        int, Meta(ge=1, description="Stop after this many epochs without a lower validation loss.")
+        int,
+        Meta(
+            ge=1,
+            description="Number of epochs without a lower validation loss after "
+            "which training stops.",
+        ),
     ] = 30
     recorded_outputs: Annotated[
         int,
         Meta(
             ge=0,
-            description="Record the outputs for the validation part after each epoch if it has at "
-            "most this many items; 0 records none. See :attr:`History.outputs`.",
+            description="Record the outputs on the validation part after each epoch if it has at "
+            "most this number of examples; 0 records no outputs. See :attr:`History.outputs`.",
         ),
     ] = 0
 

@@ -43,33 +43,38 @@ class NumberSettings(Settings):
 
     decimal: Annotated[
         Literal[".", ","],
-        Meta(description="Decimal sign of the labels. Set it for tables with decimal commas."),
+        Meta(
+            description="Decimal sign of the numbers in the label columns. Set it to a comma if "
+            "the table contains numbers such as 3,2."
+        ),
     ] = "."
     thousands: Annotated[
         Literal["", ",", ".", " ", "'"],
         Meta(
-            description="Separator between groups of three digits, for example the comma in 1,008."
+            description="Character between groups of three digits in the label columns, for "
+            "example the comma in 1,008."
         ),
     ] = ""
     censored: Annotated[
         Literal["refuse", "drop", "bound"],
         Meta(
-            description="Treatment of censored labels such as >10: refuse reports an error, drop "
-            "takes them as missing, bound takes the number as the value."
+            description="Treatment of labels that are only a limit, such as >10 (censored "
+            "labels). refuse stops with an error, drop treats them as missing, and bound "
+            "uses the number, here 10, as the label."
         ),
     ] = "refuse"
     uncertainty: Annotated[
         Literal["refuse", "drop"],
         Meta(
-            description="Treatment of labels such as 3.2 ± 0.1: refuse reports an error, drop "
-            "reads 3.2."
+            description="Treatment of labels with an uncertainty, such as 3.2 ± 0.1. refuse "
+            "stops with an error, and drop reads only the number before the sign, here 3.2."
         ),
     ] = "refuse"
     unit: Annotated[
         str,
         Meta(
-            description="Unit that may follow a number, for example nM or %; values are not "
-            "converted."
+            description="Unit that may follow the numbers in the label columns, for example nM "
+            "or %. The numbers are read without conversion."
         ),
     ] = ""
 
@@ -107,22 +112,29 @@ class RunSettings(NumberSettings):
     data: Annotated[
         str,
         Meta(
-            description="CSV table with a header, SMILES and labels.",
+            description="CSV file with a header line, a column of SMILES and columns of labels.",
             extra={"default": "the 1,017 measured compounds of CHEMBL2321810"},
         ),
     ] = ""
-    smiles: Annotated[str, Meta(description="Column of SMILES.")] = "smiles"
+    smiles: Annotated[str, Meta(description="Name of the column that contains the SMILES.")] = (
+        "smiles"
+    )
     target: Annotated[
-        tuple[str, ...], Meta(description="Column of labels to predict; repeat it for several.")
+        tuple[str, ...],
+        Meta(
+            description="Name of a column of labels to predict. Repeat the "
+            "option to predict several columns."
+        ),
     ] = ()
     task: TaskChoice = "auto"
     split: Annotated[
         str,
         Meta(
-            description="Rule that divides the table into training, validation and test part. "
-            "random; scaffold (a harder test, because no scaffold is in two parts); column:NAME, "
-            "a column that contains train, val or test; or FILE.json, the splits.json of another "
-            "run."
+            description="Rule that divides the molecules into training, validation and test "
+            "parts. random assigns molecules at random. scaffold puts all molecules with the "
+            "same scaffold into the same part, which is a harder test. column:NAME reads the "
+            "parts (train, val or test) from the column NAME. FILE.json reuses the parts of "
+            "another run, from its file splits.json."
         ),
     ] = "random"
     encoding: Annotated[
@@ -136,8 +148,8 @@ class RunSettings(NumberSettings):
     skip_bad_labels: Annotated[
         bool,
         Meta(
-            description="Leave out all labels that cannot be read. By default too many of them are "
-            "an error."
+            description="Leave out every label that cannot be read. Without this option, many "
+            "such labels are an error."
         ),
     ] = False
     coverage: Coverage = 0.9
@@ -145,17 +157,26 @@ class RunSettings(NumberSettings):
         int,
         Meta(
             ge=0,
-            description="Number of settings to try with Optuna before training; each trial takes "
-            "as long as one training. The first trial uses the given settings.",
+            description="Number of combinations of settings that Optuna tries before the final "
+            "training; 0 tries none. Each trial takes as long as one training. The first "
+            "trial uses the settings of this command.",
         ),
     ] = 0
-    workers: Annotated[int, Meta(ge=1, description="Number of processes that parse SMILES.")] = 2
+    workers: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of processes that parse SMILES in "
+            "parallel. Raise it for large tables if the machine has more processors.",
+        ),
+    ] = 2
     threads: Threads = 0
     cache: Annotated[
         str,
         Meta(
-            description="Folder that stores parsed SMILES, so that later runs start faster.",
-            extra={"default": ".gattn beside the run"},
+            description="Folder in which parsed SMILES are stored, so that later runs with the "
+            "same molecules start faster.",
+            extra={"default": "the folder .gattn next to the folder of the run"},
         ),
     ] = ""
     model: MoleculeSettings = field(default_factory=MoleculeSettings)
