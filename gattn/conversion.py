@@ -416,8 +416,8 @@ def _overrides(kind: type, known_base: type) -> str:
     overridden: dict[str, None] = {}
     for base in kind.__mro__[: kind.__mro__.index(known_base)]:
         for name, value in vars(base).items():
-            # PyG generates some methods, such as propagate, for every subclass, so only methods
-            # with this class in their qualified name were written by the user.
+            # PyG generates methods such as propagate for every subclass. A method was written by
+            # the user only if its qualified name contains the name of this class.
             is_written_here = getattr(value, "__qualname__", "") == f"{base.__qualname__}.{name}"
             if is_written_here and hasattr(known_base, name):
                 overridden[name] = None

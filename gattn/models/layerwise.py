@@ -124,7 +124,7 @@ def _run(
                 f"out must be {rows.dtype} of shape {shape}; got {target.dtype}, {(*target.shape,)}"
             )
         target[start:stop] = rows
-    assert target is not None  # a graph has at least one range of nodes, so the loop has set target
+    assert target is not None  # the loop runs at least once, so target is a tensor here
     return target
 
 

@@ -287,8 +287,8 @@ class MoleculePredictor:
         for pair in left_out:
             full = tuple(each.clone() for each in plain)
             for each, out in zip(full, pair):
-                # A row without a label was not used in training, so the prediction of the whole
-                # process is valid for it.
+                # A row without a label was not used to fit the Gaussian process, so no fold must be
+                # left out for its prediction.
                 each[kernel_index] = torch.where(out.isfinite(), out, each[kernel_index])
             pairs.append(full)
         return pairs

@@ -110,7 +110,8 @@ def test_facts_travel_with_the_layout_and_no_copy_of_them_counts():
     assert torch.equal(copy.stats, layout.stats)
     assert stats.are_valid(Graph.from_layout(copy).layout.stats)
     assert stats.band_density(without_stats(*layout[:6])) is None
-    # No in-place write, because backward reads the same statistics as forward.
+    # The statistics were not modified in place, because backward must read the same values as
+    # forward.
     assert graph.layout.stats._version == 0
 
 

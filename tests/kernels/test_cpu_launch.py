@@ -106,6 +106,6 @@ def faults_of_five_steps(**environment):
 def test_memory_that_a_step_frees_is_there_for_the_next():
     """Settings of malloc in the environment take precedence."""
     given_back = faults_of_five_steps(MALLOC_TRIM_THRESHOLD_="131072")
-    # At least one page fault for each block, whatever the size of the pages.
+    # Each block of memory causes at least one page fault, whatever the size of the pages.
     assert given_back >= 5 * 12
     assert faults_of_five_steps() < given_back / 10

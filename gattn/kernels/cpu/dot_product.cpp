@@ -75,8 +75,7 @@ template <class T, class A> [[gnu::noinline]] void add_feature_rows(A* to, const
   });
 }
 
-// For each head x, add the dot product of from_x and mean_x to to_x. Shapes: from and mean [h, d],
-// to [h].
+// For each head, add the dot product of its rows in `from` and `mean`, [h, d], to `to`, [h].
 template <class A>
 [[gnu::noinline]] void add_head_dots(A* to, const A* from, const A* mean, i64 heads, i64 d) {
   with_features(d, [=]<int D>() { head_dots<D, accumulate>(to, from, mean, heads, d); });
@@ -170,7 +169,7 @@ template <class T, class I, int C> struct DotProductScore {
 
   void end(A* acc, const A* sum, const A*, const A* inverse, i64 row) {
     if (!features) return;
-    A* mean = u.data();  // u is free: the next row overwrites it
+    A* mean = u.data();  // u is not needed any more, so its memory is used for the mean
     for (i64 x = 0; x < heads; ++x)
       for (i64 k = 0; k < features; ++k)
         mean[x * features + k] = sum[x * features + k] * inverse[x];
@@ -420,8 +419,8 @@ template <class T, class I, int C> struct DotProductBackwardBySource {
   }
 };
 
-// Return the number of channels that is used as template argument. It is not 0 only if key and
-// value have the same number of channels.
+// Return the number of channels that is used as template argument. It is 0 if key and value have
+// different numbers of channels.
 i64 common_channels(const DotProductArgs& args) {
   return args.channels == args.value_channels ? args.channels : 0;
 }

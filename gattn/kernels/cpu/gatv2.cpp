@@ -153,7 +153,7 @@ template <class T, class I, int C> struct GATv2Score {
 
   Buffer<A> row_buffer, w, z, attr, projection;
   const A* current_row = nullptr;
-  i64 pending = 0;  // number of previous edges whose z and attr are still needed
+  i64 pending = 0;  // number of edges of earlier blocks that are stored
 
   i64 c() const { return width<C>(channels); }
   bool has_tanh() const { return C == 0 && tanh; }

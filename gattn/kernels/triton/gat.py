@@ -101,8 +101,8 @@ def gat_forward(
     sums = Sums(row_max, row_sum, out_acc, out_pos_centered if save_positive_part else None)
     splits = plan.workspaces(sums)
     if save_positive_part:
-        # The sum of the weights with a positive score is needed only to merge the splits of a row,
-        # so it has a workspace but no output.
+        # The sum of the softmax weights over edges with a positive score is needed only to merge
+        # the parts of a long row. It is stored in scratch memory and not returned.
         splits = splits._replace(c=plan.workspace(heads))
     drop = dropout_args(seed, dropout)
     plan.run(

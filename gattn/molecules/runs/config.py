@@ -142,7 +142,7 @@ class RunSettings(NumberSettings):
         Meta(
             description="Text encoding of the table, for example latin-1. Set it if the table is "
             "not UTF-8.",
-            extra={"default": "the byte order mark, else UTF-8"},
+            extra={"default": "the encoding of the byte order mark, else UTF-8"},
         ),
     ] = None
     skip_bad_labels: Annotated[

@@ -98,7 +98,7 @@ class NodeRunSettings(Settings):
         Meta(
             description="Text encoding of the files, for example latin-1. Set it if the files "
             "are not UTF-8.",
-            extra={"default": "the byte order mark, else UTF-8"},
+            extra={"default": "the encoding of the byte order mark, else UTF-8"},
         ),
     ] = None
     decimal: Annotated[
