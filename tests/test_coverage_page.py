@@ -66,7 +66,7 @@ def test_a_row_tells_the_truth(name: str, here: str, how: str) -> None:
         assert page or anchor or "as above" in how
         heading = anchor.strip("#").replace("-", " ")
         assert heading in PAGE.lower()
-        if anchor:  # this section of the page must compare both classes
+        if anchor:  # the section of the page must compare PyG's class with gattn's
             assert name in PAGE.lower().replace("\n", " ") or f"{name}(" in PAGE
     else:
         assert here == "out of scope"

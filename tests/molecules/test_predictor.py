@@ -78,7 +78,8 @@ def test_the_mean_is_that_of_the_parts_and_the_part_that_knows_weighs_more() -> 
     expected = sum(weights[name] * part for name, part in prediction.component_means.items())
     torch.testing.assert_close(prediction.mean, expected)
     assert sum(weights.values()) == pytest.approx(1)
-    # The network was trained for two epochs only, while the descriptors count atoms.
+    # The Gaussian process is better: its descriptors count atoms, and the network was trained for
+    # only two epochs.
     assert weights["gp"] > 0.8
     assert (prediction.mean - y)[60:, 0].abs().max() < 0.5
     torch.testing.assert_close(
