@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-__all__ = ["Numbers", "array", "read_edges", "read_weights"]
+__all__ = ["Numbers", "array", "read_edges", "read_weights", "strongest_edges"]
 
 Numbers: TypeAlias = "ArrayLike | Tensor"
 
@@ -46,3 +46,31 @@ def read_weights(weights: Numbers | None, edges: int) -> NDArray[np.float64]:
     if not np.isfinite(values).all():
         raise ValueError("weights must be finite numbers")
     return values if values.ndim == 1 else values.mean(1)
+
+
+def strongest_edges(
+    edges: NDArray[np.int64], weights: NDArray[np.float64], count: int
+) -> NDArray[np.bool_]:
+    """Return a mask of the edges with the largest weights.
+
+    The edge of largest weight into each node is always included, so that every node that has an
+    incoming edge keeps one.
+
+    Args:
+        edges: [2, e] pairs of nodes.
+        weights: [e] weight of each edge.
+        count: number of edges to choose, as long as each node can have one.
+
+    Example:
+        >>> edges, weights = np.array([[0, 1, 2, 0], [1, 2, 0, 2]]), np.array([0.1, 0.6, 0.9, 0.4])
+        >>> strongest_edges(edges, weights, 3).tolist()
+        [True, True, True, False]
+    """
+    order = np.lexsort((-weights, edges[1]))
+    first = np.diff(edges[1][order], prepend=-1) != 0
+    chosen = np.zeros(len(weights), bool)
+    chosen[order[first]] = True
+    others = np.flatnonzero(~chosen)
+    others = others[np.argsort(-weights[others], kind="stable")]
+    chosen[others[: max(count - int(chosen.sum()), 0)]] = True
+    return chosen

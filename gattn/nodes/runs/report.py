@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gattn.draw import draw_network
+from gattn.draw.network import draw_network, edge_limit, sample_network
 from gattn.nodes.entropy import attention_entropy
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.runs.trials import best_trial
@@ -40,8 +40,8 @@ MODELS = {
     "transformer": "Graph transformer",
     "gps": "GPS",
 }
-PICTURED = 250
-"""Maximum number of nodes in the picture of the network."""
+TOP_LABELS = 10
+"""Number of nodes in the picture of the network that have their names beside them."""
 
 
 def node_report(run: NodeRun) -> Report:
@@ -184,15 +184,31 @@ def _confusion(run: NodeRun, estimator: NodeClassifier) -> Figure:
 def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
     """Return a picture of connected nodes with predictions and the last layer's attention."""
     edges, alpha = weights[-1]
+    names, wrong, uncertain = [], None, None
+    caption = "Nodes by prediction; half an edge is as thick as its node attends to the other one."
     if isinstance(run.estimator, NodeClassifier):
         colour = run.predicted.argmax(1)
         names = [str(kind) for kind in run.estimator.classes_.tolist()]
+        wrong = (colour != run.y) & ~run.y.isnan()
+        wrong[run.split.train] = False
+        uncertain = run.estimator.sets(run.predicted, run.settings.coverage).sum(1) > 1
+        caption += (
+            " A ring marks a wrong prediction outside the training part; a hollow node has several "
+            f"classes in its {run.settings.coverage:.0%} set."
+        )
     else:
-        colour, names = run.predicted[:, 0], []
-    caption = "Nodes by prediction; half an edge is as thick as its node attends to the other one."
-    if len(run.y) > PICTURED:
-        caption += f" Drawn are {PICTURED:,} of {len(run.y):,} nodes, around the largest hub."
-    draw = partial(draw_network, edges, alpha, colour, names, most=PICTURED)
+        colour = run.predicted[:, 0]
+    caption += " The names are those of the nodes that receive most attention."
+    drawn = sample_network(edges, len(run.y))
+    if len(drawn) < len(run.y):
+        caption += f" Drawn are {len(drawn):,} of {len(run.y):,} nodes, around the largest hub."
+    if len(edges[0]) > edge_limit(len(drawn)):
+        caption += " Only the edges with most attention are drawn."
+    labels = [str(name) for name in run.encoded.graph.names]
+    draw = partial(
+        draw_network, edges, alpha, colour, names, labels=labels,
+        top_labels=TOP_LABELS, wrong=wrong, uncertain=uncertain,
+    )  # fmt: skip
     return themed(draw, "The network, its nodes coloured by prediction", caption)
 
 
