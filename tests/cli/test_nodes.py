@@ -321,7 +321,7 @@ def test_the_help_names_what_is_missing_without_an_option(gattn, monkeypatch):
         code, output = gattn(command, "--help")
         assert code == 0
         words = " ".join(output.replace("│", " ").split())
-        assert "default: empty cells, and NA and the like in columns of numbers" in words
+        assert "default: empty cells; in columns of numbers also NA and similar texts" in words
 
 
 def test_presets_are_the_papers():
