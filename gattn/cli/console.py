@@ -1,4 +1,4 @@
-"""Output of the commands: messages and progress on stderr, results on stdout."""
+"""Console output of the commands: messages and progress go to stderr, results to stdout."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def counted(title: str) -> Iterator[Callable[[int], None]]:
-    """Show the number of processed rows; yield a function that adds to this number."""
+    """Show the number of rows processed so far, and yield a function that adds to this number."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     hidden = not NOTES.is_terminal
     with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
@@ -56,10 +56,10 @@ def counted(title: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def watched(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
-    """Show the progress of several trainings; yield a function that updates it.
+    """Show the progress of several training runs, and yield a function that updates it.
 
-    The arguments of this function are a message and the number of trainings that have finished
-    since its last call. If stderr is not a terminal, a line is printed every ten seconds instead of
+    The yielded function takes a message and the number of training runs that have finished since
+    its last call. If stderr is not a terminal, a line is printed every ten seconds instead of
     a progress bar.
     """
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
@@ -82,7 +82,7 @@ def watched(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
 
 
 def show_runs(metrics: Mapping[str, Any]) -> None:
-    """Print the mean and the standard deviation of each metric if there were several trainings."""
+    """Print the mean and the standard deviation of each metric over several training runs."""
     runs = metrics["runs"]
     for metric, values in runs["test"].items() if runs["count"] > 1 else ():
         spreads = {"first weights": values["of_weights"], "splits": values["of_parts"]}
@@ -135,7 +135,7 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
 
 
 def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
-    """Yield a message for each target with too few validation labels for a coverage."""
+    """Yield a message for each target with too few validation labels for the requested coverage."""
     from gattn.training.conformal import least_rows
 
     for target, parts in sorted(labels.items(), key=lambda item: item[1].get("val", 0)):
@@ -153,7 +153,7 @@ def _are(count: int) -> str:
 
 
 def _print_plain(line: str) -> None:
-    """Print a line without interpreting markup, because names of columns may contain brackets."""
+    """Print a line literally, without Rich markup, because column names may contain brackets."""
     RESULTS.print(line, markup=False, highlight=False)
 
 

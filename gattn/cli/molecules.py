@@ -172,7 +172,7 @@ def evaluate(
 
 
 def _show_counts(counts: Counts, table: Path, out: Path) -> None:
-    """Print the number of rows that were written, or a message if the table has no rows."""
+    """Print the number of rows that were written, or a message if the input table has no rows."""
     if counts.rows:
         say(f"{out}: {plural(counts.rows, 'row')}, {counts.bad:,} of them with an error")
     else:

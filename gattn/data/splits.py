@@ -1,6 +1,7 @@
-"""Splits of a data set into training, validation and test parts, each with a protocol's name.
+"""Splits of a data set into training, validation and test parts, with the name of the protocol.
 
-Scores of different protocols cannot be compared, so print ``split.protocol`` with each score.
+A protocol is the rule of a split. Scores under different protocols cannot be compared, so print
+``split.protocol`` with each score.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ EIGHT_ONE_ONE = (0.8, 0.1, 0.1)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Indices (int64) of the training, validation and test items, and the protocol's name.
+    """Indices (int64) of the training, validation and test items, and the name of the split's
+    protocol.
 
     No item is in two parts.
     """
@@ -53,7 +55,8 @@ class Split:
         return f"Split({sizes}; {self.protocol})"
 
     def among(self, rows: Tensor) -> Split:
-        """Restrict the split to some of its items, for instance after invalid rows were removed.
+        """Return the same split for a subset of the items, for example after invalid rows were
+        removed.
 
         Args:
             rows: [r] int64, the indices of the remaining items, each once.
@@ -79,9 +82,10 @@ def random_split(
     fractions: tuple[float, float, float] = EIGHT_ONE_ONE,
     groups: Sequence[Hashable] | None = None,
 ) -> Split:
-    """Split items at random: permute them and cut the permutation into train, val and test.
+    """Split items at random into a training, a validation and a test part.
 
-    The protocol is "random 8:1:1 (seed 0)". With groups, the groups are permuted, and the protocol
+    The items are permuted, and the permutation is cut into the three parts. The protocol is for
+    example "random 8:1:1 (seed 0)". With groups, the groups are permuted, and the protocol
     is "random 8:1:1 by group (seed 0)". The same number of items, ``seed`` and ``fractions`` give
     the same split on every machine. torch's global generator is neither used nor changed.
 
@@ -124,7 +128,7 @@ def random_split(
 
 
 def number_groups(groups: Iterable[Hashable] | None, count: int) -> Tensor:
-    """Number the groups in order of appearance; return each item's group, [count] int64.
+    """Return the number of each item's group, [count] int64, in the order of first appearance.
 
     Args:
         groups: a group for each item; None puts every item into a separate group.
@@ -147,7 +151,7 @@ def number_groups(groups: Iterable[Hashable] | None, count: int) -> Tensor:
 
 
 def split_by_names(names: Sequence[str], *, protocol: str = "by name") -> Split:
-    """Split by a column that contains the name of each item's part.
+    """Split items by a column that contains ``train``, ``val`` or ``test`` for each item.
 
     Args:
         names: the part of each item: ``train`` or ``training``; ``val``, ``valid`` or
@@ -177,7 +181,7 @@ def split_by_names(names: Sequence[str], *, protocol: str = "by name") -> Split:
 
 
 def split_from_file(path: str | os.PathLike[str], count: int) -> Split:
-    """Read a split from a JSON file of positions.
+    """Read a split from a JSON file with the indices of the items in each part.
 
     Args:
         path: the file, ``{"train": [0, 3], "val": [1], "test": [2]}``, or a list with one such
@@ -202,7 +206,7 @@ def split_from_file(path: str | os.PathLike[str], count: int) -> Split:
 
 
 def read_positions(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the JSON object of a split's file, see :func:`split_from_file`, with all its keys.
+    """Read the JSON object in the file of a split, with all its keys; see :func:`split_from_file`.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -222,7 +226,7 @@ def read_positions(path: str | os.PathLike[str]) -> dict[str, Any]:
 def split_from_positions(
     positions: Mapping[str, Any], path: str | os.PathLike[str], count: int
 ) -> Split:
-    """Check the positions from a split's file (:func:`read_positions`) and return the split."""
+    """Check the indices that :func:`read_positions` returned, and return them as a split."""
     seen: dict[int, str] = {}
     for part in PARTS:
         for position in positions[part]:
@@ -240,7 +244,7 @@ def split_from_positions(
 
 
 def cuts(count: int, fractions: tuple[float, float, float]) -> tuple[int, int]:
-    """Round fractions of a number of items to the sizes of the training and validation parts."""
+    """Return the sizes of the training and validation parts, rounded to integers."""
     if count < 0:
         raise ValueError(f"count must not be negative; got {count}")
     if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-9:

@@ -1,4 +1,4 @@
-"""Spring layout of a network, with a separate rectangle for each connected component."""
+"""Spring layout of a network that places each connected component in a separate rectangle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["lay_out"]
 
 
 class Rectangle(NamedTuple):
-    """Rectangle with the coordinates of its lower left corner, its width and its height."""
+    """Rectangle, defined by its lower left corner, its width and its height."""
 
     x: float
     y: float
@@ -20,7 +20,9 @@ class Rectangle(NamedTuple):
     height: float
 
     def cut(self, share: float) -> tuple[Rectangle, Rectangle]:
-        """Cut the longer side, and return two rectangles, the first with a share of the area."""
+        """Cut the rectangle across its longer side into two; the first gets this share of
+        the area.
+        """
         if self.width >= self.height:
             width = share * self.width
             rest = self._replace(x=self.x + width, width=self.width - width)
@@ -31,7 +33,7 @@ class Rectangle(NamedTuple):
 
 
 def lay_out(pairs: NDArray[np.int64], nodes: int) -> NDArray[np.float64]:
-    """Compute positions of the nodes of a network in a square.
+    """Compute two-dimensional positions of the nodes of a network, inside a square.
 
     A spring layout pushes unconnected nodes far away, so that one node without an edge would leave
     little space for all others. Therefore each connected component gets a separate rectangle, whose

@@ -1,4 +1,4 @@
-"""Graphs built from graphs: disjoint unions, batches and virtual nodes."""
+"""Functions that combine graphs: disjoint unions, batches and virtual nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gattn.layout import stats
 
 
 def disjoint_union(graphs: Iterable[Graph]) -> Graph:
-    r"""Join graphs into one, without edges between them.
+    r"""Combine several graphs into one graph, without edges between them.
 
     .. math:: m_b + j \to n_b + i \quad\text{for all edges } j \to i \text{ of graph } b,
 
@@ -55,7 +55,7 @@ def disjoint_union(graphs: Iterable[Graph]) -> Graph:
 
 
 def from_batch(edges: Any, ptr: Tensor) -> Graph:
-    r"""Create the graph of a batch of small graphs, from its edges and node offsets.
+    r"""Create one graph from the edges and node offsets of a batch of small graphs.
 
     .. math:: \{j \to i\}, \qquad \text{ptr}_b \le i, j < \text{ptr}_{b+1} \text{ for some } b
 
@@ -104,7 +104,7 @@ def from_batch(edges: Any, ptr: Tensor) -> Graph:
 
 
 def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1) -> Graph:
-    r"""Add one node for each graph, with edges to and from all nodes of the graph.
+    r"""Add one virtual node for each graph, with edges to and from all nodes of that graph.
 
     .. math:: j \to n + b, \quad n + b \to j \quad\text{for all nodes } j \text{ of graph } b
 
@@ -150,11 +150,11 @@ def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1)
 
 @outside_transforms
 def _with_graph_ptr(graph: Graph, bounds: list[int]) -> Graph:
-    """Return the graph with the node offsets ``bounds`` of a batch as graph_ptr of its layout."""
+    """Return the graph with the node offsets of a batch stored in its layout."""
     layout = graph.layout
     return Graph.from_layout(layout._replace(graph_ptr=stats.graph_ptr(layout, bounds)))
 
 
 def _column(first: int, second: int, graph: Graph) -> Tensor:
-    """Return two numbers as a column [2, 1] on the device of a graph."""
+    """Return two numbers as a tensor of shape [2, 1] on the device of a graph."""
     return torch.tensor([[first], [second]], device=graph.device)

@@ -1,4 +1,6 @@
-"""Graphs of points in space: k nearest neighbours, and neighbours within a radius."""
+"""Graphs of points in space, built from nearest neighbours or from all neighbours within a
+radius.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ def knn(
 def radius(
     position: Tensor, r: float, *, index: Tensor | None = None, self_loops: bool = False
 ) -> Graph:
-    r"""Build a graph in which every point attends to the points at distance at most r.
+    r"""Build a graph in which every point attends to all points within a radius.
 
     .. math:: j \to i \quad\text{for } \lVert x_i - x_j \rVert \le r
 
@@ -110,7 +112,7 @@ def radius(
 
 
 def _trees(position: Tensor, index: Tensor | None) -> list[tuple[Tensor, Any]]:
-    """Return the point indices and the k-d tree of each cloud."""
+    """Return the point indices and the k-d tree of each point cloud."""
     try:
         from scipy.spatial import KDTree
     except ImportError as error:

@@ -1,4 +1,6 @@
-"""Convert SMILES and labels from lists, arrays, Series and data frames to lists and arrays."""
+"""Conversion of SMILES and labels from lists, arrays, Series and data frames to lists and
+arrays.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,16 @@ from gattn.data.tables.numbers import read_numbers
 __all__ = ["as_classes", "as_numbers", "as_table", "as_texts", "column_names", "find_classes"]
 
 SIMPLE = {float, int, bool, type(None), np.float64, np.float32, np.int64, np.int32, np.bool_}
-"""Types of labels that need no check: their values are always numbers or missing."""
+"""Types of labels that are always numbers or missing values, so that they need no check."""
 NO_NUMBERS = (bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
-"""Types that are rejected as labels, although NumPy would convert them to numbers."""
+"""Types that are not accepted as labels, although NumPy can convert them to numbers."""
 
 
 def as_texts(smiles: Iterable[object]) -> list[str]:
-    """Return a list of SMILES from a list, a tuple, a Series, or an array [n] or [n, 1].
+    """Convert SMILES in a list, a tuple, a Series, or an array [n] or [n, 1] to a list of strings.
 
     Raises:
-        ValueError: one text alone, or an array of more than one column.
+        ValueError: the argument is a single string, or an array with more than one column.
 
     >>> as_texts(np.array([["CCO"], ["C"]]))
     ['CCO', 'C']
@@ -39,10 +41,11 @@ def as_texts(smiles: Iterable[object]) -> list[str]:
 
 
 def as_table(y: Any, rows: int) -> np.ndarray:
-    """Return labels [n] or [n, t] as an array [n, t] of objects, None for a missing label.
+    """Convert labels [n] or [n, t] to an array [n, t] of objects, with None for missing labels.
 
     Raises:
-        ValueError: no labels, another number of rows than molecules, or another shape.
+        ValueError: there are no labels, their number is not the number of molecules, or the shape
+        is wrong.
     """
     if y is None:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
@@ -64,10 +67,10 @@ def as_table(y: Any, rows: int) -> np.ndarray:
 
 
 def as_numbers(table: np.ndarray) -> np.ndarray:
-    """Return labels [n, t] as float64, NaN where nothing was measured.
+    """Convert labels [n, t] to float64, with NaN for missing labels.
 
     Raises:
-        ValueError: a value that is not a number, or a number that float32 cannot hold.
+        ValueError: a label is not a number, or is too large for float32.
     """
     numbers = np.full(table.shape, np.nan)
     for column in range(table.shape[1]):
@@ -83,7 +86,7 @@ def as_numbers(table: np.ndarray) -> np.ndarray:
 
 
 def _fill_numbers(numbers: np.ndarray, values: np.ndarray, column: int) -> None:
-    """Write the labels ``values`` of one column to ``numbers``; parse texts like table cells."""
+    """Write the labels of one column to an array of numbers; strings are parsed like CSV cells."""
     if set(map(type, values)) <= SIMPLE:
         numbers[:] = np.where(isna(values), np.nan, values).astype(np.float64)
         return
@@ -118,10 +121,11 @@ def _refuse(row: int, column: int, value: object) -> None:
 
 
 def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
-    """Return the two classes of every column of labels [n, t], each pair sorted.
+    """Return the two classes of each column of labels [n, t], sorted.
 
     Raises:
-        ValueError: a column with more or fewer than two classes, or with classes of several types.
+        ValueError: a column has more or fewer than two classes, or its classes have different
+        types.
     """
     classes = []
     for name, column in zip(names, table.T):
@@ -139,10 +143,10 @@ def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
 def as_classes(
     table: np.ndarray, classes: Sequence[np.ndarray], names: Sequence[str]
 ) -> np.ndarray:
-    """Return labels [n, t] as float64: 0 for the first class, 1 for the second, NaN for missing.
+    """Convert labels [n, t] to float64: 0 for the first class, 1 for the second, NaN for missing.
 
     Raises:
-        ValueError: a label that is neither class.
+        ValueError: a label is not one of the two classes.
     """
     y = np.full(table.shape, np.nan)
     for i, (first, second) in enumerate(kinds.tolist() for kinds in classes):
@@ -155,7 +159,7 @@ def as_classes(
 
 
 def column_names(y: Any) -> list[str]:
-    """Return the targets' names: a data frame's columns, a Series' name, or ``y0, y1, ...``.
+    """Return the names of the targets: a data frame's columns, a Series' name, or ``y0, y1, ...``.
 
     >>> column_names([0.5, 1.5]), column_names([[0, 1], [1, 0]])
     (['y'], ['y0', 'y1'])

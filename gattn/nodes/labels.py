@@ -1,4 +1,4 @@
-"""Labels of nodes: find their attribute, and encode them as numbers."""
+"""Labels of nodes: which attribute contains them, and their encoding as numbers."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ __all__ = [
 Labels: TypeAlias = Sequence[object] | Tensor | Mapping[Hashable, object]
 USUAL = ("y", "label")
 UNLABELLED = -1
-"""Value that marks a node without a label in a tensor of classes, as in PyG's data sets."""
+"""Value for nodes without a label in a tensor of classes, as in PyG's data sets."""
 EMPTY = "write numbers there, or leave these cells empty, so that the nodes have no label"
 MANY = 20
-"""Maximum number of different numbers that are read as classes and not as numbers."""
+"""Maximum number of different numbers for which a column is read as classes instead of numbers."""
 
 
 def usual_labels(graph: AttributedGraph) -> list[str]:
-    """Return the attributes that are probably labels, as they are called ``y`` or ``label``."""
+    """Return the attributes that are probably labels because they are called ``y`` or ``label``."""
     return [name for name in USUAL if name in graph.table.columns or name in graph.unreadable]
 
 
@@ -53,7 +53,7 @@ def read_labels(
     *,
     classes: bool = False,
 ) -> tuple[pd.Series, list[str]]:
-    """Read the labels of the n nodes, without encoding them.
+    """Read the labels of the n nodes without encoding them.
 
     Args:
         graph: the graph.
@@ -64,13 +64,13 @@ def read_labels(
             without a label.
 
     Returns:
-        The labels, None where missing, in a series with the name of their attribute; and sentences
-        about the decisions that were made.
+        The labels (None for a missing label), as a series with the name of their attribute; and
+        sentences about the decisions that were made.
 
     Raises:
         GraphError: there are no labels, their number differs from that of the nodes, both ``y`` and
             ``label`` exist, ``y`` may be a coordinate because there is also ``x``, or a tensor of
-            classes holds a number below -1.
+            classes contains a number below -1.
     """
     notes, is_tensor = [], isinstance(y, Tensor)
     if y is not None:
@@ -89,7 +89,7 @@ def read_labels(
 
 
 def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.Series, list[str]]:
-    """Replace the integer label -1, which marks an unlabelled node, by None."""
+    """Replace the integer label -1, which stands for no label, by None."""
     numbers = as_numbers(values)
     if (numbers[np.isfinite(numbers)] % 1 != 0).any():
         return values, []
@@ -107,7 +107,9 @@ def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.S
 
 
 def _missing_notes(values: pd.Series) -> list[str]:
-    """Return notes on missing labels and on words, such as ``NA``, that may mean a missing one."""
+    """Return notes on missing labels, and on words such as ``NA`` that may stand for missing
+    labels.
+    """
     missing, empty = is_missing(values), is_empty(values)
     words = ", ".join(f"{word!r} ({count:,})" for word, count in gap_words(values).items())
     title = "The label" if values.name is None else f"Label {values.name!r}"
@@ -127,7 +129,8 @@ def _missing_notes(values: pd.Series) -> list[str]:
 
 
 def _negative_notes(values: pd.Series) -> list[str]:
-    """Return a note if one negative number occurs among the labels: it may mark missing labels.
+    """Return a note if exactly one negative number occurs as a label, which may mark missing
+    labels.
 
     There is no note if different numbers are negative, or if there are fewer than two other labels.
     """
@@ -153,7 +156,7 @@ def _negative_notes(values: pd.Series) -> list[str]:
 
 
 def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
-    """Return the different labels, sorted; all are converted to texts if one of them is a text.
+    """Return the different labels, sorted; they are converted to texts if one of them is a text.
 
     Args:
         values: the labels of n nodes.
@@ -188,7 +191,7 @@ def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
 
 
 def encode_classes(values: pd.Series, classes: np.ndarray) -> Tensor:
-    """Return the index of each label among the classes: [n] float64, NaN where missing.
+    """Return the index of each label in ``classes``, [n] float64; NaN for a missing label.
 
     Raises:
         GraphError: a label is not among the classes.
@@ -205,7 +208,7 @@ def encode_classes(values: pd.Series, classes: np.ndarray) -> Tensor:
 
 
 def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
-    """Return labels as numbers: [n] float64, NaN where missing.
+    """Convert labels to numbers, [n] float64; NaN for a missing label.
 
     Args:
         values: the labels of n nodes.
@@ -227,7 +230,7 @@ def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
 
 
 def _choose(graph: AttributedGraph) -> str:
-    """Return the attribute that holds the labels, ``y`` or ``label``, if the user names none."""
+    """Return the attribute that contains the labels, ``y`` or ``label``, if the user names none."""
     names = usual_labels(graph)
     message = "labels are required: y, or the name of an attribute (label, --label)"
     if not names:
@@ -241,7 +244,7 @@ def _choose(graph: AttributedGraph) -> str:
 
 
 def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
-    """Return the labels ``y`` in the order of the n nodes, None where missing.
+    """Return the labels ``y`` in the order of the n nodes, with None for missing labels.
 
     Names of nodes in tables are texts. The keys of a mapping may also be numbers: 7 stands for
     the name "7".
@@ -269,11 +272,11 @@ def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
 
 
 def _stripped(values: pd.Series) -> pd.Series:
-    """Return the values with the white space around texts removed."""
+    """Remove white space around the values that are texts."""
     texts = [value.strip() if isinstance(value, str) else value for value in values.tolist()]
     return pd.Series(texts, dtype=object, name=values.name)
 
 
 def _of(values: pd.Series) -> str:
-    """Return the name of the labels' attribute for a message; empty if they have no name."""
+    """Return the name of the labels' attribute as text for a message; "" if it has no name."""
     return "" if values.name is None else f" ({values.name!r})"

@@ -1,4 +1,4 @@
-"""Convert networkx graphs, PyG's ``Data``, and tables of edges and nodes to one form."""
+"""Conversion of networkx graphs, PyG's ``Data`` and tables to one type of graph."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BOTH_WAYS = (
 
 
 def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedGraph:
-    """Read a graph from any supported object.
+    """Convert a graph in any supported format to an :class:`AttributedGraph`.
 
     Args:
         graph: a networkx graph, PyG's ``Data``, a table of edges, or a pair of tables (edges,
@@ -68,7 +68,7 @@ def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedG
 
 
 def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> AttributedGraph:
-    """Read a networkx graph, whose node attributes become columns.
+    """Convert a networkx graph; its node attributes become columns of a table.
 
     Args:
         graph: a networkx graph of any class; attributes of edges are not read.
@@ -101,7 +101,7 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
 
 
 def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
-    """Read PyG's ``Data``; ``y`` and the masks become columns.
+    """Convert PyG's ``Data``; the labels ``y`` and the masks become columns of a table.
 
     Args:
         data: a homogeneous graph with ``edge_index`` and either ``x`` or a number of nodes. ``y``

@@ -1,4 +1,4 @@
-"""Split labelled nodes into training, validation and test parts."""
+"""Splits of labelled nodes into training, validation and test parts."""
 
 from __future__ import annotations
 
@@ -33,34 +33,36 @@ PARTS = {
     "val": ("val_mask", "valid_mask", "validation_mask"),
     "test": ("test_mask",),
 }
-"""Names of the mask of each part; the first name that is an attribute of the nodes is used."""
+"""Possible names of the mask of each part; the first name that is an attribute is used."""
 MASKS = tuple(name for names in PARTS.values() for name in names)
 MASK_TITLE = re.compile(
     r"((is|in|mask)[ _.-]?)?(?P<part>train(ing)?|val(id(ation)?)?|dev|test(ing)?)"
     r"([ _.-]?(mask|set|part|split|flag))?",
     re.IGNORECASE,
 )
-"""Pattern of the name of a column that may be a mask if its values are true and false."""
+"""Regular expression for names of columns that may be masks if they contain true and false."""
 PART_TITLES = (
     *("split", "splits", "part", "parts", "partition", "fold", "set", "subset", "data_split"),
     *("dataset", "phase", "role"),
 )
-"""Names of columns that may hold the part of a node, even if they hold other words, too."""
+"""Names of columns that may contain the part of each node, even if they also contain other
+words.
+"""
 VALIDATION = 0.2
-"""Share of the training part that becomes the validation part if a split has no validation part."""
+"""Fraction of the training part that becomes the validation part if a split has none."""
 TRAIN, VAL = 20, 30  # number of nodes per class in the training and the validation part
 SHOWN = 10
-"""Maximum number of classes that a message lists."""
+"""Maximum number of classes that are listed in a message."""
 LACKING = {
     "train": ("training", "the model does not learn to predict {it}"),
     "val": ("validation", "the choice of the epoch does not depend on {it}"),
     "test": ("test", "the scores of the test part say nothing about {it}"),
 }
-"""Title of each part, and the effect if a class has no node in it."""
+"""Name of each part, and the consequence if a class has no node in it."""
 
 
 def mask_columns(graph: AttributedGraph) -> dict[str, str]:
-    """Return the attribute that is the mask of each part; parts without a mask are left out.
+    """Return the name of the mask attribute of each part; parts without a mask are left out.
 
     >>> import pandas as pd
     >>> from gattn.nodes.reading import read_graph
@@ -75,11 +77,11 @@ def mask_columns(graph: AttributedGraph) -> dict[str, str]:
 
 
 def split_column_notes(graph: AttributedGraph) -> dict[Hashable, str]:
-    """Return notes on columns, other than masks, that seem to hold the part of each node.
+    """Return notes on columns, other than masks, that seem to contain the part of each node.
 
-    There are three kinds of such columns: one that holds only names of parts, of at least two; one
-    with a name like ``split`` that holds the name of a part; and one with a name like ``train`` or
-    ``is_test`` that holds true and false.
+    There are three kinds of such columns: a column that contains only names of parts, at least two;
+    a column with a name like ``split`` that contains the name of a part; and a column with a name
+    like ``train`` or ``is_test`` that contains true and false.
 
     Returns:
         A note for each such column, with the ways to use the column, by its name.
@@ -135,9 +137,10 @@ def masked_split(
     *,
     by_class: bool,
 ) -> tuple[Split, list[str]]:
-    """Read the split from the masks of the graph, and fill in the parts without a mask.
+    """Split the nodes by the masks of the graph, and complete the parts that have no mask.
 
-    A mask holds true and false, also as texts or as 1 and 0; an empty cell counts as false. If
+    A mask contains true and false, possibly as texts or as 1 and 0; an empty cell counts as false.
+    If
     there is no validation mask, the validation part is drawn from the training mask. If there is no
     training mask, the training part is all labelled nodes outside the other masks. If there is a
     training mask but no test mask, the test part is all labelled nodes outside the other masks. A
@@ -155,7 +158,8 @@ def masked_split(
         The split, and sentences about the decisions that were made.
 
     Raises:
-        GraphError: there is no mask, a mask holds other values, two masks share a node, or a mask
+        GraphError: there is no mask, a mask contains other values, two masks share a node, or a
+        mask
             marks only nodes without a label.
     """
     columns = mask_columns(graph)
@@ -198,7 +202,7 @@ def _complete(
     by_class: bool,
     protocol: str,
 ) -> tuple[Split, list[str]]:
-    """Return the split of masks [n] bool, and fill in missing parts as :func:`masked_split`."""
+    """Create a split from masks [n] bool, and complete missing parts as in :func:`masked_split`."""
     labelled, notes = y.isfinite(), []
     for part, mask in marks.items():
         total, without = int(mask.sum()), int((mask & ~labelled).sum())
@@ -257,7 +261,7 @@ def _complete(
 
 
 def _marked(marks: Mapping[str, Tensor], part: str) -> Tensor | None:
-    """Return the mask [n] of a part; None if there is none or if it marks no node."""
+    """Return the mask [n] of a part, or None if there is none or if it selects no node."""
     mask = marks.get(part)
     return None if mask is None or not mask.any() else mask
 
@@ -270,7 +274,7 @@ TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0"
 
 
 def _mask(graph: AttributedGraph, name: str) -> Tensor:
-    """Return an attribute that holds true and false as a mask [n] bool."""
+    """Convert an attribute that contains true and false to a mask [n] bool."""
     words = [text.strip().lower() for text in as_texts(graph.column(name), gaps=True)]
     for row, word in enumerate(words):
         if word and word not in TRUTH:
@@ -289,7 +293,7 @@ def column_split(
     *,
     by_class: bool,
 ) -> tuple[Split, list[str]]:
-    """Read the split from a column that holds train, val, test or an empty cell for each node.
+    """Split the nodes by a column that contains train, val, test or an empty cell for each node.
 
     A node with an empty cell is in no part.
 
@@ -305,7 +309,8 @@ def column_split(
         The split, and sentences about the decisions that were made.
 
     Raises:
-        GraphError: the column does not exist or holds another word, or a part has no labelled node.
+        GraphError: the column does not exist or contains another word, or a part has no labelled
+        node.
     """
     names = [text.strip().lower() for text in as_texts(graph.column(column), gaps=True)]
     for row, name in enumerate(names):
@@ -321,7 +326,8 @@ def column_split(
 
 
 def per_class_split(y: Tensor, seed: int) -> Split:
-    """Draw 20 nodes of each class for training, 30 for validation, and the others for testing.
+    """Split the nodes randomly: 20 of each class for training, 30 for validation, the rest for
+    test.
 
     From a class of fewer than 50 nodes, two fifths are drawn for training and three tenths for
     validation.
@@ -348,7 +354,7 @@ def per_class_split(y: Tensor, seed: int) -> Split:
 def random_node_split(
     y: Tensor, seed: int, fractions: tuple[float, float, float], *, by_class: bool
 ) -> Split:
-    """Draw a random split of the labelled nodes.
+    """Split the labelled nodes at random.
 
     Args:
         y: [n] labels, NaN for nodes without a label.
@@ -373,7 +379,7 @@ def random_node_split(
 
 
 def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[str]:
-    """Return notes on classes that have no node in a part of a split.
+    """Return notes on classes that have no node in one of the parts of a split.
 
     Args:
         y: [n] numbers of classes from 0, NaN for nodes without a label.
@@ -381,7 +387,7 @@ def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[
         classes: the name of each class.
 
     Returns:
-        A sentence for each part that has labelled nodes, but none of some class.
+        A sentence for each part that has labelled nodes, but no node of one or more classes.
 
     Raises:
         GraphError: the data have several classes, but all labelled nodes of the training part are
@@ -438,12 +444,14 @@ def check_numbers(y: Tensor, split: Split) -> None:
 
 
 def _class_counts(y: Tensor, classes: int) -> Tensor:
-    """Return the number of labelled nodes of each class, [c] int64."""
+    """Count the labelled nodes of each class: [c] int64."""
     return torch.bincount(y[y.isfinite()].long(), minlength=classes)
 
 
 def _named_classes(classes: Sequence[object], counts: Tensor, which: Tensor) -> str:
-    """Return the names of classes for a message, each with its number of labelled nodes."""
+    """Return the names of some classes as text for a message, with their numbers of
+    labelled nodes.
+    """
     places = which.nonzero().flatten().tolist()
     shown = ", ".join(f"{classes[i]!r} ({int(counts[i]):,})" for i in places[:SHOWN])
     if len(places) == 1:

@@ -1,4 +1,4 @@
-"""Read tables of edges and nodes, and find the columns that name nodes."""
+"""Reader of tables of edges and nodes, which finds the columns with the names of the nodes."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ DESTINATIONS = (
 )
 IDS = ("id", "node", "node_id", "name", "paper", "paper_id")
 UNNAMED = re.compile(r"(unnamed: \d+(\.\d+)?(_level_\d+)?)?", re.IGNORECASE)
-"""Pattern of the name of a column of row numbers. pandas and R write such a column without a name,
-and pandas reads it as ``Unnamed: 0``."""
+"""Regular expression for the names of columns of row numbers. pandas and R write such a column
+without a name, and pandas reads it as ``Unnamed: 0``.
+"""
 RESET = ("index", "level_0")
-"""Names that ``reset_index`` of pandas gives to a column of row numbers."""
+"""Names that pandas' ``reset_index`` gives to a column of row numbers."""
 EXAMPLES = 3
 
 
@@ -52,7 +53,7 @@ def from_tables(
 ) -> AttributedGraph:
     """Read a table of edges and, optionally, a table of nodes.
 
-    The ends of an edge are in the columns ``source`` and ``target`` (or ``src`` and ``dst``,
+    The two nodes of an edge are in the columns ``source`` and ``target`` (or ``src`` and ``dst``,
     ``from`` and ``to``), else in the first two columns. The name of a node is in the column ``id``
     (or ``node``, ``name``), else in the table's index if the index has a name, else in the first
     column.
@@ -111,13 +112,15 @@ def from_tables(
 
 
 def not_read(attributes: Iterable[Hashable]) -> list[str]:
-    """Return a note that these attributes of edges are not read; an empty list without any."""
+    """Return a note that some attributes of edges are not read; an empty list if there are none."""
     names = ", ".join(map(repr, attributes))
     return [f"Not read of the edges: {names}."] if names else []
 
 
 def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the columns of the sources and destinations, and notes on the decisions."""
+    """Return the columns with the sources and the destinations of the edges, and notes on the
+    choice.
+    """
     if edges.shape[1] < 2:
         raise GraphError(f"a table of edges needs two columns; got {list(edges.columns)}")
     places = range(edges.shape[1])
@@ -144,7 +147,7 @@ def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -> None:
-    """Raise an error if the first line of a table of edges seems to be an edge, not a header."""
+    """Raise an error if the header of a table of edges seems to be an edge itself."""
     usual = {*SOURCES, *DESTINATIONS} & {str(end).strip().lower() for end in (first, second)}
     if usual:
         return
@@ -163,7 +166,7 @@ def _check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) 
 
 @dataclass(frozen=True)
 class _Names:
-    """A column that may name the nodes.
+    """Column that may contain the names of the nodes.
 
     Attributes:
         title: description of the column for messages.
@@ -176,9 +179,9 @@ class _Names:
     values: pd.Series
 
     def share(self, ends: NDArray) -> int:
-        """Return the number of names in ``ends`` that are in the column.
+        """Count the names in ``ends`` that occur in the column.
 
-        It is 0 if the column has missing or repeated values, and so cannot name nodes.
+        The result is 0 if the column has missing or repeated values, because names must be unique.
         """
         if self.values.isna().any() or self.values.duplicated().any():
             return 0
@@ -188,7 +191,9 @@ class _Names:
 def _named_nodes(
     nodes: pd.DataFrame, ends: NDArray, lines: Sequence[int]
 ) -> tuple[list[Hashable], pd.DataFrame, list[str], dict[Hashable, str]]:
-    """Return the nodes' names, their other attributes, notes, and unreadable attributes."""
+    """Return the names of the nodes, their attributes, notes, and the attributes that are
+    unreadable.
+    """
     if nodes.index.name is not None and nodes.index.name not in nodes.columns:
         nodes = nodes.reset_index()
     if not nodes.shape[1]:
@@ -238,9 +243,10 @@ def _check_names(
 def _choose_names(
     nodes: pd.DataFrame, others: Sequence[int], numbering: Sequence[int], ends: NDArray
 ) -> tuple[int | None, list[str]]:
-    """Return the position of the column that names the nodes, if no column is called ``id``.
+    """Return the index of the column with the names of the nodes, if no column is called ``id``.
 
-    It is None for the index of the data frame. The second result is a note on the choice.
+    The index is None if the names are in the index of the data frame. The second result is a note
+    on the choice.
     """
     columns = list(nodes.columns)
     if not others:
@@ -263,7 +269,7 @@ def _choose_names(
 
 
 def _counts_rows(name: Hashable, column: pd.Series) -> bool:
-    """Return True if a column holds the row numbers of its table; see :func:`from_tables`."""
+    """Return True if a column contains the row numbers of its table; see :func:`from_tables`."""
     title = "" if name is None else str(name).strip()
     is_unnamed, is_reset = bool(UNNAMED.fullmatch(title)), title.lower() in RESET
     if not (is_unnamed or is_reset) or not len(column):
@@ -277,7 +283,7 @@ def _counts_rows(name: Hashable, column: pd.Series) -> bool:
 
 
 def _is_moved_index(name: Hashable, column: pd.Series) -> bool:
-    """Return True if a column holds row numbers in any order, as after sorting a table."""
+    """Return True if a column contains row numbers in any order, for example after sorting."""
     if str(name).strip().lower() not in RESET or not len(column):
         return False
     numbers = as_numbers(column)
@@ -286,14 +292,14 @@ def _is_moved_index(name: Hashable, column: pd.Series) -> bool:
 
 
 def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
-    """Return notes on attributes that hold row numbers, called ``index`` or ``level_0``.
+    """Return notes on attributes called ``index`` or ``level_0`` that contain row numbers.
 
     Args:
         graph: the graph.
 
     Returns:
-        By the name of the attribute, a sentence for each one whose values are different whole
-        numbers from 0 on.
+        A sentence for each attribute whose values are different whole numbers starting at 0, by the
+        name of the attribute.
     """
     return {
         name: f"Column {name!r} of the nodes holds a different whole number for every node, as "
@@ -305,7 +311,7 @@ def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
 
 
 def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
-    """Return a note on the number of edges that were left out, with the first as an example."""
+    """Return a note on the number of edges that were left out, with an example."""
     why = "whose ends are not in the table of nodes" if absent else "which do not name two nodes"
     note = (
         f"{len(left_out):,} edge{'s' * (len(left_out) > 1)} left out of {edges:,}, {why}; the "
@@ -315,9 +321,10 @@ def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
 
 
 def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a hint why the edges use names that are not in the table of nodes.
+    """Return a hint why the edges contain names that are not in the table of nodes.
 
-    Either the names are written differently, or another column holds most of the absent names. A
+    Either the names are written differently, or another column contains most of the missing names.
+    A
     column with an empty cell or with equal cells cannot name the nodes.
     """
     if alike := _alike(ends, names):
@@ -336,7 +343,9 @@ def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> st
 
 
 def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a sentence on names that edges and nodes write differently; "" if there are none."""
+    """Return a sentence on names that edges and nodes write differently, or "" if there are
+    none.
+    """
     node_names = set(names)
     absent = [str(end) for end in ends.tolist() if end not in node_names]
     for form, reason in (
@@ -357,7 +366,7 @@ def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
 
 
 def _number_form(name: str) -> str:
-    """Return the same text for every way to write a finite number; "" for other names."""
+    """Return a text that is equal for all ways to write the same number; "" for other names."""
     try:
         number = Decimal(name)
     except InvalidOperation:
@@ -372,7 +381,7 @@ def _number_form(name: str) -> str:
 
 
 def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a sentence on names that edges use but that are not in the table of nodes."""
+    """Return a sentence on names in the edges that are missing in the table of nodes."""
     node_names = set(names)
     strange = [name for name in ends.tolist() if name not in node_names]
     if not strange:
@@ -388,7 +397,7 @@ def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
 def _place(
     table: pd.DataFrame, places: Sequence[int], usual: Sequence[str], otherwise: int | None
 ) -> int:
-    """Return the position, among ``places``, of the first column with a name of ``usual``.
+    """Return the index, among ``places``, of the first column whose name is in ``usual``.
 
     If there is no such column, return ``otherwise``.
     """
@@ -405,7 +414,7 @@ def _is_number(text: str) -> bool:
 
 
 def _as_names(column: pd.Series) -> pd.Series:
-    """Return names as texts, so that those of two files can be compared: 7 and 7.0 become "7"."""
+    """Convert names to texts that can be compared between files: both 7 and 7.0 become "7"."""
     column = column.reset_index(drop=True)
     if pd.api.types.is_float_dtype(column) and (column.dropna() % 1 == 0).all():
         column = column.astype("Int64")

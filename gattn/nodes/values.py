@@ -1,4 +1,4 @@
-"""Convert values of attributes to numbers, texts, masks of missing values, and flat columns.
+"""Conversion of attribute values to numbers, texts, masks of missing values, and flat columns.
 
 An empty cell is missing: None, NaN, or a text of white space. Words such as ``NA``, ``NaN``,
 ``None`` and ``null``, in upper or lower case, are missing in a column whose other cells are
@@ -68,7 +68,7 @@ def is_missing(values: pd.Series, *, numbers: bool | None = None) -> NDArray[np.
 
 
 def gap_words(values: pd.Series) -> Counter[str]:
-    """Return the number of occurrences of each word, such as ``NA``, that may mean a missing value.
+    """Count the words, such as ``NA``, that may stand for a missing value.
 
     >>> gap_words(pd.Series(["NA", "DE", "none", "NA"]))
     Counter({'NA': 2, 'none': 1})
@@ -126,7 +126,7 @@ def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.flo
 
 
 def is_complex(values: pd.Series) -> bool:
-    """Return True if a column holds a complex number."""
+    """Return True if a column contains a complex number."""
     if values.dtype.kind == "c":
         return True
     is_mixed = values.dtype == object or isinstance(values.dtype, pd.CategoricalDtype)
@@ -134,7 +134,7 @@ def is_complex(values: pd.Series) -> bool:
 
 
 def time_words(values: pd.Series) -> str:
-    """Return a description of the dates, times and durations of a column; empty if it has none.
+    """Describe the dates, times and durations in a column; return "" if there are none.
 
     Texts that look like dates are not counted.
 
@@ -155,13 +155,13 @@ def time_words(values: pd.Series) -> str:
 
 
 def _as_text(value: object) -> str:
-    """Return a value as text; a time stamp at midnight becomes its date, as in CSV files."""
+    """Convert a value to text; a time stamp at midnight becomes its date, as in CSV files."""
     text = str(value)
     return text.removesuffix(" 00:00:00") if isinstance(value, date) else text
 
 
 def _may_be_number(text: str) -> bool:
-    """Return True if a text begins like a number; parsing other texts would waste time."""
+    """Return True if a text begins like a number, so that it is worth parsing."""
     start = text.lstrip()[:1]
     return not start.isalpha() or start in "iI"  # "infinity" is a number
 
@@ -187,7 +187,7 @@ def _is_gap(value: object) -> bool:
 
 
 def shape_fault(name: str, shape: tuple[int, ...], nodes: int) -> str:
-    """Return an error message if an array is neither [n] nor [n, 1]; empty if it is.
+    """Return an error message if the shape of an array is neither [n] nor [n, 1], or "" if it is.
 
     >>> shape_fault("train_mask", (3, 1), 5)
     'train_mask must have one value for each of 5 nodes; it is (3, 1)'
@@ -206,18 +206,19 @@ def shape_fault(name: str, shape: tuple[int, ...], nodes: int) -> str:
 def flat_table(
     table: pd.DataFrame, names: Sequence[Hashable] | None = None
 ) -> tuple[pd.DataFrame, list[str], dict[Hashable, str]]:
-    """Convert attributes that hold several values per node to columns of one value.
+    """Convert attributes with several values per node to columns with one value per node.
 
-    Lists of numbers of one length become columns ``x.0``, ``x.1``, ... Lists of texts become one
-    text each. Dictionaries, such as the positions and colours of a GEXF file, are left out.
+    Lists of numbers of equal length become columns ``x.0``, ``x.1``, ... A list of texts becomes
+    one text. Dictionaries, such as the positions and colours of a GEXF file, are left out.
 
     Args:
         table: n rows of attributes.
         names: names of the n nodes; None to number them from 0.
 
     Returns:
-        The table; sentences about decisions; and for each attribute that cannot be read the reason:
-        two columns have its name, or its lists have different lengths or other values.
+        The table; sentences about decisions; and the reason for each attribute that cannot be read:
+        two columns have its name, its lists have different lengths, or its lists contain other
+        values.
 
     Example:
         >>> table = pd.DataFrame({"at": [[0, 1], None], "tags": [["old", "red"], []]})
@@ -260,13 +261,13 @@ def _is_texts(values: pd.Series) -> bool:
 
 
 def _joined(values: pd.Series) -> pd.Series:
-    """Return the values with each list of texts joined to one text."""
+    """Join each list of texts to one text."""
     texts = [" ".join(map(str, value)) if isinstance(value, LISTS) else value for value in values]
     return pd.Series(texts, values.index, dtype=object, name=values.name)
 
 
 def _numbers(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
-    """Return lists of numbers as a column for each position; NaN for a node without a list."""
+    """Convert lists of numbers to one column for each position; NaN for a node without a list."""
     lists = [
         None if gone else _list_of_numbers(value, values.name)
         for value, gone in zip(values, is_missing(values))

@@ -1,4 +1,4 @@
-"""Safe reader of Planetoid's pickles: only arrays, sparse matrices and dicts of lists.
+"""Safe reader of the pickles of Planetoid's data sets (arrays, sparse matrices, dicts of lists).
 
 A pickle is a program that can call any function. This reader first checks that the program has
 only the opcodes of ``OPCODES`` and only the six global names of ``NAMES``. Python's unpickler then
@@ -30,7 +30,7 @@ LONGEST_SIDE = 2**31 - 1
 
 
 class _Record:
-    """Stores the arguments of a constructor call in a pickle, and the state of the object."""
+    """Stores the arguments of a constructor call in a pickle, and the object's state."""
 
     arguments: tuple[object, ...]
     state: object
@@ -60,7 +60,9 @@ class _List(_Record): ...
 
 
 class _Dict(dict[object, object]):
-    """Replaces ``defaultdict(list)``; missing keys are never looked up, so a dict is enough."""
+    """Replacement for ``defaultdict(list)``: a dict is enough because no missing key is
+    looked up.
+    """
 
     __slots__ = ()
 
@@ -80,7 +82,7 @@ NAMES = {
 
 
 class SparseMatrix(NamedTuple):
-    """A matrix in CSR format: ``indptr [n + 1]``, ``indices [nnz]``, ``data [nnz]``."""
+    """Sparse matrix in CSR format: ``indptr [n + 1]``, ``indices [nnz]``, ``data [nnz]``."""
 
     shape: tuple[int, int]
     indptr: np.ndarray
@@ -89,11 +91,11 @@ class SparseMatrix(NamedTuple):
 
 
 class PickleRefused(ValueError):
-    """Raised if a pickle is damaged, or has an opcode or a global name that is not allowed."""
+    """Raised if a pickle is damaged, or contains an opcode or a global name that is not allowed."""
 
 
 def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[object, object]:
-    """Read one pickled array, sparse matrix or dict of lists.
+    """Read a pickle of one array, one sparse matrix or one dict of lists.
 
     Args:
         raw: the file's bytes.
@@ -158,7 +160,7 @@ def _check_program(raw: bytes) -> None:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler that replaces the allowed global names by the classes of this module."""
+    """Unpickler that replaces the allowed global names by harmless classes."""
 
     def find_class(self, module: str, name: str) -> type:
         if f"{module} {name}" not in NAMES:

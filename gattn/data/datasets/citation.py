@@ -1,4 +1,4 @@
-"""The citation networks Cora, CiteSeer and PubMed, from Planetoid's raw files."""
+"""Loader of the citation networks Cora, CiteSeer and PubMed from Planetoid's raw files."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _matrix(path: Path) -> SparseMatrix:
 
 
 def _labels(path: Path) -> np.ndarray:
-    """Read one-hot labels: one row for each paper, one column for each class."""
+    """Read one-hot labels: a row for each paper and a column for each class."""
     labels = _read(path, np.ndarray)
     assert isinstance(labels, np.ndarray)
     if labels.ndim != 2 or labels.shape[1] == 0 or not np.isin(labels, (0, 1)).all():
@@ -173,7 +173,7 @@ def _check_sizes(
 
 
 def _stack(allx: SparseMatrix, tx: SparseMatrix, test: np.ndarray, n: int) -> SparseMatrix:
-    """Stack ``allx`` and ``tx``: row k of ``tx`` becomes row ``test[k]``, other rows are empty."""
+    """Stack two matrices: row k of ``tx`` becomes row ``test[k]``, and missing rows are empty."""
     rows = allx.shape[0]
     row = np.concatenate(
         [
@@ -193,7 +193,7 @@ def _stack(allx: SparseMatrix, tx: SparseMatrix, test: np.ndarray, n: int) -> Sp
 
 
 def _rows_to_one(matrix: SparseMatrix) -> SparseMatrix:
-    """Divide each row by its sum: x_ij / sum_k x_ik. Rows whose sum is zero stay unchanged."""
+    """Divide each row by its sum: x_ij / sum_k x_ik. A row whose sum is zero stays unchanged."""
     row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     total = np.bincount(row, matrix.data, minlength=matrix.shape[0])
     total[total == 0] = 1
@@ -213,7 +213,9 @@ def _csr_tensor(matrix: SparseMatrix) -> Tensor:
 
 
 def _edge_index(path: Path, n: int) -> Tensor:
-    """Read the edges [2, e] without self-loops and duplicates, ordered by target and source."""
+    """Read the edges, [2, e], ordered by destination and source, without self-loops and
+    duplicates.
+    """
     graph = _read(path, dict)
     assert isinstance(graph, dict)
     lists = list(graph.values())

@@ -141,7 +141,9 @@ def _download(url: str, path: Path, file: DataFile) -> None:
 
 
 def _read_url(url: str, size: int) -> bytes:
-    """Read at most ``size + 1`` bytes from an address: a wrong answer must not fill memory."""
+    """Read at most ``size + 1`` bytes from a URL, so that a wrong response cannot fill the
+    memory.
+    """
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
             return response.read(size + 1)

@@ -35,13 +35,15 @@ _UNSERVED = {
     "multiprocessing_context": None,
     "timeout": 0,
 }
-"""Arguments of PyG's loader for which only this value, PyG's default, is accepted."""
+"""Arguments of PyG's loader that gattn's loader accepts only with their default values."""
 _WITHOUT_EFFECT = ("is_sorted", "filter_per_worker", "persistent_workers")
-"""Arguments of PyG's loader that do not change the contents of a batch and are ignored."""
+"""Arguments of PyG's loader that are ignored, because they do not change the contents of a batch.
+"""
 
 
 class NeighborLoader(NodeLoader):
-    r"""Loader of mini-batches of sampled neighbourhoods, like PyG's, with gattn's sampler.
+    r"""Loader of mini-batches of sampled neighbourhoods, with the interface of PyG's
+    ``NeighborLoader``.
 
     A batch is a PyG ``Data`` with the same fields as in PyG: the fields of the data for the nodes
     and edges of the batch (``x``, ``y``, ``edge_attr``, ...), ``edge_index``, ``n_id``, ``e_id``,
@@ -131,7 +133,7 @@ class NeighborLoader(NodeLoader):
         self._transform = transform
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches of an epoch in order."""
+        """Yield the mini-batches of an epoch in order."""
         first = int(torch.empty((), dtype=torch.int64).random_(2**62, generator=self.generator))
         # The batch sampler is None only for batch_size=None, which raises an error earlier.
         assert self.batch_sampler is not None
@@ -140,7 +142,9 @@ class NeighborLoader(NodeLoader):
         return self._in_background(tasks) if self._threads else itertools.starmap(self._make, tasks)
 
     def _in_background(self, tasks: Iterator[tuple[list[int], int]]) -> Iterator[Any]:
-        """Compute batches by threads, a few in advance, and yield them in order."""
+        """Compute batches in background threads, some of them in advance, and yield them in
+        order.
+        """
         waiting: collections.deque[Future[Any]] = collections.deque()
         threads = ThreadPoolExecutor(self._threads, thread_name_prefix="NeighborLoader")
         try:
@@ -170,7 +174,7 @@ class NeighborLoader(NodeLoader):
 
 
 def _with_mask(data: Data | HeteroData, input_nodes: Any) -> Any:
-    """Return the seed nodes in PyG's format; check the length of a mask, which PyG does not."""
+    """Return the seed nodes in PyG's format, after checking the length of a mask."""
     if isinstance(data, HeteroData):
         if input_nodes is None or isinstance(input_nodes, str):
             return input_nodes

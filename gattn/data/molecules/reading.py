@@ -30,7 +30,7 @@ OnError = Literal["raise", "skip"]
 
 @dataclass(frozen=True)
 class _Row:
-    """An input row: its SMILES and targets, or the reason why it cannot be used."""
+    """Input row with its SMILES and targets, or with the reason why it cannot be used."""
 
     row: int
     line: int | None
@@ -82,7 +82,7 @@ def read_smiles(
 
 
 def _target(value: object, row: int) -> float:
-    """Convert a target to a number; None becomes NaN, and text is parsed like a table's cell."""
+    """Convert a target to a number; None becomes NaN, and text is parsed like a CSV cell."""
     if value is None:
         return math.nan
     try:
@@ -219,7 +219,7 @@ def _cached(
     max_atoms: int,
     cache: str | os.PathLike[str] | None,
 ) -> Molecules:
-    """Read molecules from the cache if it is valid; otherwise parse the rows and write it."""
+    """Read molecules from a valid cache; otherwise parse the rows and write the cache."""
     _check_options(on_error, max_atoms)
     if cache is None:
         return _featurise(rows(), targets, on_error, max_atoms, str(paths[0]))
@@ -255,13 +255,13 @@ def _csv_rows(table: Table, smiles: str, targets: tuple[str, ...]) -> Iterator[_
 
 
 def _shown(cell: str) -> str:
-    """Quote a cell for an error message, followed by a description of its pattern, if known."""
+    """Return a cell in quotes for an error message, with a hint if its format is recognised."""
     pattern = read_numbers([cell]).recognised()
     return repr(cell) + "".join(f", which {WORDS[one.kind][0]}" for one in pattern)
 
 
 def _joined_rows(structures: Path, activities: Path) -> list[_Row]:
-    """Join lines ``SMILES NAME`` with a CSV of ``Name,Act`` by the compound's name."""
+    """Join lines "SMILES NAME" with a CSV file of "Name,Act" by the compound's name."""
     with activities.open(newline="", encoding="utf-8") as file:
         activity = {row["Name"]: row["Act"] for row in csv.DictReader(file)}
     rows = []
@@ -284,7 +284,7 @@ def _check_options(on_error: OnError, max_atoms: int) -> None:
 
 
 def _with_progress(rows: list[_Row]) -> Iterable[_Row]:
-    """Show a progress bar on a terminal if reading takes more than two seconds."""
+    """Show a progress bar on a terminal if reading the rows takes more than two seconds."""
     from tqdm import tqdm
 
     return tqdm(rows, "reading molecules", unit="", delay=2, leave=False, disable=None)

@@ -1,4 +1,4 @@
-"""Parsing of a cell into its SMILES, CXSMILES extension and name, and hints for other texts.
+"""Separation of a table cell into SMILES, CXSMILES extension and name, and hints for other texts.
 
 RDKit ignores all text after a SMILES. Here the text after it is ignored as a name only if its first
 word is not SMILES, so that a second molecule in the cell raises an error.
@@ -30,13 +30,13 @@ BLANK += "".join(map(chr, range(0x2000, 0x2010))) + "\u2060\xad"
 
 DASHES = dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\u00ad", "-")
 LOOKALIKES = DASHES | dict(zip("АВСЕНІКМОРТХасеорх", "ABCEHIKMOPTXaceopx", strict=True))
-"""ASCII characters for dashes and Cyrillic letters that look like a character of SMILES."""
+"""ASCII replacements for dashes and Cyrillic letters that look like characters of SMILES."""
 
 Parse = Callable[[str], "Mol | None"]
 
 
 class SmilesText(NamedTuple):
-    """The SMILES of a cell without atom map numbers, and its CXSMILES extension ("" if none)."""
+    """SMILES of a cell without atom map numbers, and its CXSMILES extension ("" if it has none)."""
 
     smiles: str
     extension: str
@@ -51,7 +51,7 @@ def strip_blanks(text: str) -> str:
 
 
 def split_text(text: str, parse: Parse) -> SmilesText:
-    """Split a stripped, nonempty cell into SMILES, CXSMILES extension and name.
+    """Split a cell without surrounding white space into SMILES, CXSMILES extension and name.
 
     Args:
         text: the cell.
@@ -82,7 +82,7 @@ def split_text(text: str, parse: Parse) -> SmilesText:
 
 
 def text_with_marks(text: str) -> str:
-    """Return a text in which to search for the marks of stereo, isotopes and dative bonds.
+    """Return the text to search for the marks of stereochemistry, isotopes and dative bonds.
 
     If the SMILES has a CXSMILES extension, all marks are appended to the text, because the
     extension can define such properties without a mark in the SMILES.
@@ -91,11 +91,11 @@ def text_with_marks(text: str) -> str:
 
 
 POLYMERS = {"SRU", "MON", "MER", "COP", "CRO", "MOD", "GRA", "MUL", "ANY"}
-"""RDKit's types of substance groups whose atoms are repeated, as in polymers."""
+"""RDKit's types of substance groups with repeated atoms, for example in polymers."""
 
 
 def check_single(molecule: Mol, extension: str) -> None:
-    """Raise an error if a CXSMILES extension describes more than one molecule, as a polymer.
+    """Raise an error if a CXSMILES extension describes several molecules, for example a polymer.
 
     An atom label, for example of an R group, is accepted, because it does not change the atom:
     ``*`` is an atom without an element.
@@ -132,7 +132,7 @@ def _extension(rest: str) -> tuple[str, str]:
 
 
 def _check_name(smiles: str, word: str, parse: Parse) -> None:
-    """Raise an error if the word after a SMILES is SMILES itself or continues the first one."""
+    """Raise an error if the word after a SMILES is a second SMILES or continues the first one."""
     if not word.isascii() or parse(smiles) is None:
         # If the SMILES itself is invalid, the caller raises an error with a better reason.
         return
@@ -153,7 +153,7 @@ def _lines(text: str) -> str:
 
 
 def _odd(smiles: str) -> str:
-    """Return the error message for a character that does not occur in SMILES, with a hint."""
+    """Return an error message about a character that is not allowed in SMILES, with a hint."""
     place, odd = next((i, c) for i, c in enumerate(smiles) if not (c.isascii() and c.isprintable()))
     name = unicodedata.name(odd, "")
     plain = LOOKALIKES.get(odd, unicodedata.normalize("NFKC", odd))
@@ -167,7 +167,7 @@ _MISSING = {"na", "n/a", "nan", "none", "null", "-", "--", "?", "unknown", "#n/a
 
 
 def likeness(text: str, parse: Parse, parse_pattern: Parse) -> str:
-    """Guess what a text that is not SMILES is, for an error message; "" if there is no guess.
+    """Guess for an error message which kind of text was passed instead of SMILES; "" if unknown.
 
     Args:
         text: the cell, stripped.

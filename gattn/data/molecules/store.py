@@ -1,4 +1,4 @@
-"""Files of molecules in the format of :mod:`gattn.data.array_file`; RDKit is not needed."""
+"""Files of molecules in the format of :mod:`gattn.data.array_file`, readable without RDKit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LAYOUT: Layout = {
 
 
 class Lists(TypedDict):
-    """The fields of :class:`gattn.data.Molecules` that are not arrays."""
+    """Fields of :class:`gattn.data.Molecules` that are not arrays."""
 
     smiles: list[str]
     targets: list[str]
@@ -42,13 +42,13 @@ class Lists(TypedDict):
 
 
 class StaleFile(ValueError):
-    """Raised if a file was written from another source or by another version of the features."""
+    """Raised if a file was written from another source or with another version of the features."""
 
 
 def write_store(
     path: str | os.PathLike[str], made_from: str, lists: Lists, arrays: MoleculeArrays, y: Tensor
 ) -> None:
-    """Write a file of molecules atomically: an interruption leaves no incomplete file."""
+    """Write molecules to a file, in a way that an interruption leaves no incomplete file."""
     atoms, atom_table = _distinct_rows(arrays.x.numpy())
     edges, edge_table = _distinct_rows(arrays.edge_attr.numpy())
     columns = {
@@ -68,7 +68,7 @@ def write_store(
 
 
 def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the int32 index of each row among the distinct rows, and the distinct rows."""
+    """Return the distinct rows, and the int32 index of each row among them."""
     keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * rows.itemsize)))
     _, first, index = np.unique(keys.reshape(-1), return_index=True, return_inverse=True)
     return index.astype(np.int32), rows[first]
@@ -117,7 +117,8 @@ def _check_fresh(
 
 
 def _expand(lists: Lists, columns: Mapping[str, np.ndarray]) -> tuple[MoleculeArrays, Tensor]:
-    """Check that the columns are consistent, and expand the features of all atoms and edges.
+    """Check that the columns of a file are consistent, and expand the features of all atoms and
+    edges.
 
     All indices are checked against the arrays' sizes, because the file may be from an untrusted
     source.

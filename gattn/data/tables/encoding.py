@@ -1,4 +1,4 @@
-"""Detection of text encodings by byte order marks, and of files that are not text files."""
+"""Detection of text encodings by byte order marks, and of files that are not text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ NO_TEXT = {
         for n in range(2, 6)
     },
 }
-"""First bytes of binary file formats, with the format's name and advice to get a CSV file."""
+"""First bytes of binary file formats, each with the format's name and advice to export a CSV file.
+"""
 NO_TABLE = {
     ".sdf": ("a file of structures", ""),
     ".sd": ("a file of structures", ""),
@@ -56,11 +57,11 @@ NO_TABLE = {
     ".json": ("a JSON file", CSV_ELSE),
     ".jsonl": ("a file of JSON lines", CSV_ELSE),
 }
-"""Suffixes of files that are not CSV tables, with the format and advice to get a CSV file."""
+"""File suffixes of formats other than CSV, each with the format's name and advice to export CSV."""
 
 
 def marked_encoding(path: Path) -> str:
-    """Return the encoding that a file's byte order mark declares, or UTF-8 if there is no mark.
+    """Return the encoding declared by a file's byte order mark, or UTF-8 if it has no such mark.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -79,7 +80,7 @@ def marked_encoding(path: Path) -> str:
 
 
 def is_wide(encoding: str) -> bool:
-    """Return whether an encoding is UTF-16 or UTF-32, where each character has several bytes.
+    """Return True if an encoding is UTF-16 or UTF-32, in which each character has several bytes.
 
     Raises:
         ValueError: the encoding is unknown.

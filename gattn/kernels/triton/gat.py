@@ -1,6 +1,7 @@
 """Additive attention: out_i = sum_j w_ij softmax_j(LeakyReLU(a_i + b_j + c_ij) + bias_ij) v_j.
 
-Kernels of forward and backward, for GATConv, HANConv, GATEConv and readouts with learned queries.
+These are the forward and backward kernels of GATConv, HANConv, GATEConv and readouts with learned
+queries.
 
 Bytes read and written, for values of s bytes, sums of w = 4 bytes (8 in fp64), int32 indices and
 F = h c:
@@ -201,7 +202,9 @@ def gat_forward_kernel(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute O_i, and O+_i - p+_i O_i unless out_pos_centered is None; rows are destinations."""
+    """Compute the output O_i of each destination, and O+_i - p+_i O_i unless out_pos_centered is
+    None.
+    """
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -285,7 +288,9 @@ def gat_backward_query_kernel(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Compute da_i and the terms of each row for the pass over edges; rows are destinations."""
+    """Compute the gradients da_i of the query scores, and the terms of each row for the next
+    kernel.
+    """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     write_row_terms(
         row, row < num_rows,
@@ -301,7 +306,7 @@ def write_row_terms(
     negative_slope, HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr,
 ):  # fmt: skip
-    """Write da_i, and the terms that the edges of row i need: a_i, m_i, 1 / l_i, <dO_i, O_i>.
+    """Write da_i and the terms of row i that its edges need: a_i, m_i, 1 / l_i and <dO_i, O_i>.
 
     Without out_pos_centered (O+ - p+ O), da_i is zero: the negative slope is 1, or the gradient is
     not needed.
@@ -338,7 +343,7 @@ def gat_backward_key_kernel(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute dv_j and db_j, and dc_ij, dbias_ij and dw_ij for every edge and head.
+    """Compute the gradients of values, key scores, edge scores, biases and edge weights.
 
     Rows are sources with their outgoing edges. With graph_ptr, the program first runs the
     computation of `gat_backward_query_kernel` for the nodes of its graph.

@@ -1,4 +1,6 @@
-"""Embed every molecule of a table of SMILES, and write one row for each."""
+"""The command ``gattn molecules embed``, which writes the hidden vector of every molecule of a
+table.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def embed_table(
     threads: int = 0,
     on_progress: Callable[[int], None] = lambda rows: None,
 ) -> Counts:
-    """Embed every molecule of a CSV file.
+    """Compute the hidden vector of every molecule of a CSV file, and write all of them to one file.
 
     Args:
         run: the folder of a trained model.
@@ -75,7 +77,7 @@ def embed_table(
 
 
 class _ArrayWriter:
-    """Writer of an array [n, d] float32 in NumPy's format.
+    """Writer of float32 arrays [n, d] in NumPy's format, row by row.
 
     It does not use a memory map, because writing to one on a full disk kills the process.
     """
@@ -86,7 +88,7 @@ class _ArrayWriter:
         np.lib.format.write_array_header_1_0(self.file, header)
 
     def write(self, texts: Sequence[str], errors: Sequence[str], vectors: np.ndarray) -> None:
-        """Write the embeddings [k, d] of the next k rows; the array holds no texts or errors."""
+        """Write the embeddings [k, d] of the next k rows; SMILES and errors are not written."""
         self.file.write(vectors.astype("<f4").tobytes())
 
     def close(self) -> None:
@@ -95,7 +97,9 @@ class _ArrayWriter:
 
 
 class _ParquetWriter:
-    """Writer of a Parquet table of SMILES, errors, and a column for each embedding feature."""
+    """Writer of a Parquet table of SMILES, errors, and one column for each feature of the
+    embedding.
+    """
 
     def __init__(self, path: Path, rows: int, size: int) -> None:
         numbers = [(f"e{i}", pyarrow.float32()) for i in range(size)]
@@ -104,7 +108,7 @@ class _ParquetWriter:
         self.file = pyarrow.parquet.ParquetWriter(path, self.schema)
 
     def write(self, texts: Sequence[str], errors: Sequence[str], vectors: np.ndarray) -> None:
-        """Write SMILES, errors and embeddings [k, d] of the next k rows."""
+        """Write the SMILES, errors and embeddings [k, d] of the next k rows."""
         # The dtype is set because NumPy makes an empty list a float64 array, not a mask.
         bad = np.array([bool(error) for error in errors], bool)
         numbers = [pyarrow.array(column, mask=bad) for column in vectors.T]

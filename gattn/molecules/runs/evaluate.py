@@ -1,4 +1,4 @@
-"""Evaluate a model on labelled molecules that it was not trained on."""
+"""The command ``gattn molecules evaluate``, which measures a model on labelled molecules."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def evaluate_table(
     threads: int = 0,
     log: Log = no_log,
 ) -> dict[str, Any]:
-    """Evaluate a model on a CSV file of labelled molecules.
+    """Measure a model on the labelled molecules of a CSV file that were not used for training.
 
     Molecules that were in the training or the validation part are left out, even if their SMILES
     are written differently: :func:`gattn.data.molecule_identities` compares them.
@@ -63,10 +63,10 @@ def evaluate_table(
         encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
         numbers: settings of :class:`gattn.data.tables.numbers.NumberFormat` by name; by default
             those that the model was trained with.
-        skip_bad: leave out every label that cannot be read, however many there are.
+        skip_bad: leave out all labels that cannot be read, regardless of their number.
         coverage: coverage of the intervals, above 0 and below 1.
         workers: number of processes that parse SMILES.
-        threads: number of threads inside one operator; 0 to choose it by the size.
+        threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         log: called with each line that the user should read.
 
     Returns:
@@ -77,7 +77,7 @@ def evaluate_table(
         (:func:`gattn.molecules.runs.overlaps.conflicts`).
 
     Raises:
-        RunError: the folder holds no model that can be read.
+        RunError: the folder does not contain a readable model.
         FileExistsError: ``out`` exists.
         ValueError: the file, a column or a label cannot be used; no molecule remains.
     """
@@ -139,7 +139,7 @@ def evaluate_table(
 
 
 def _summary(source: Source, molecules: LabelledMolecules, repeats: Mapping[str, Any]) -> str:
-    """Return a line that counts the labelled molecules and the rows that were left out."""
+    """Return a line with the number of labelled molecules and of the rows that were left out."""
     clauses = [f"{source.name}: {plural(len(molecules), 'labelled molecule')}"]
     bad = sorted({row.row: row for row in (*molecules.bad, *source.bad)}.items())
     if bad:

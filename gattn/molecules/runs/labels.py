@@ -1,4 +1,4 @@
-"""Read the labels of molecules from the cells of a table: their task, numbers or classes."""
+"""Reader of the labels of molecules in a table, which are numbers or classes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from gattn.pipeline.text import plural
 __all__ = ["Labels", "LostLabel", "read_labels"]
 
 SHARE = 0.05
-"""Maximum share of a target's labels that may be texts, unless ``--skip-bad-labels`` is set."""
+"""Maximum fraction of a target's labels that may be text, unless ``--skip-bad-labels`` is set."""
 FEW = 5
-"""If a target's labels are at most this many different whole numbers, a note says that they are
-read as numbers and not as classes."""
+"""Maximum number of different whole numbers in a column of labels for a note that they may be
+classes.
+"""
 SKIP = "--skip-bad-labels"
 
 
 class LostLabel(NamedTuple):
-    """A cell that is not empty but is not a valid label.
+    """Cell that is neither empty nor a valid label.
 
     Attributes:
         row: row of the cell, from 0.
@@ -53,12 +54,12 @@ class LostLabel(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The labels of k rows.
+    """Labels of k rows of a table, and the cells that are not valid labels.
 
     Attributes:
         task: regression for numbers, classification for classes.
-        y: [k, t] float64, NaN where nothing was measured; for classification [k, t] objects,
-            unchanged texts or whole numbers, None where nothing was measured.
+        y: [k, t] float64 with NaN for a missing label; for classification [k, t] objects: unchanged
+        strings, whole numbers, or None for a missing label.
         problems: k texts, the reason why a row has no label; empty if it has a label or if all its
             cells are empty.
         lost: the cells that are not empty but are not valid labels, also in rows that have a label
@@ -77,7 +78,7 @@ class Labels:
 
 
 class _Column(NamedTuple):
-    """Labels of one target, None or NaN where missing, and the rows of its invalid cells."""
+    """Labels of one target (None or NaN for a missing label), and the rows of its invalid cells."""
 
     values: Sequence[float | str | int | None]
     unread: Sequence[int]
@@ -96,10 +97,10 @@ def read_labels(
     style: NumberFormat | None = None,
     skip_bad: bool = False,
 ) -> Labels:
-    """Return the labels in the target cells of a table.
+    """Read the labels of molecules from the target cells of a table.
 
-    ``"auto"`` treats a column as classes if all its cells are 0 or 1, or if it has two different
-    texts and no number; every other column holds numbers.
+    With the task ``"auto"``, a column contains classes if all its cells are 0 or 1, or if it has
+    two different texts and no number. All other columns contain numbers.
 
     A cell that is not a valid label is left out, and its row too if it has no other label. A
     pattern such as ``>10`` or ``1,008`` is an error instead, because leaving such cells out would
@@ -113,15 +114,15 @@ def read_labels(
         lines: line of each row in the file, for error messages; by default counted from 1.
         learnable: whether a column of one class or of one number is an error.
         style: format of the numbers; None for plain numbers.
-        skip_bad: whether to leave out all invalid cells, however many there are.
+        skip_bad: whether to leave out all invalid cells, regardless of their number.
 
     Returns:
         The labels.
 
     Raises:
         ValueError: a column has no label, a single class or number, more than two classes, or no
-            numbers; a number is not finite; the columns have different tasks; a column holds 0, 1
-            and texts, and ``task`` is "auto"; or cells are not numbers, as described above.
+            numbers; a number is not finite; the columns have different tasks; a column contains 0,
+            1 and texts, and ``task`` is "auto"; or cells are not numbers, as described above.
 
     >>> read_labels([["0.5"], ["1.5"], ["NA"], ["high"]], ["logS"]).problems
     ['', '', '', "logS must be a number or empty; it is 'high'"]
@@ -230,7 +231,7 @@ def _numbers(
     skip_bad: bool,
     guessed: bool,
 ) -> _Column:
-    """Return a column's numbers; patterns such as ``>10`` or ``1,008`` are errors.
+    """Return the numbers of a column; raise an error for cells such as ``>10`` or ``1,008``.
 
     Leaving such cells out would select labels by their value.
     """
@@ -258,7 +259,7 @@ def _numbers(
 
 
 def _advice(patterns: Sequence[Pattern], read: NumberColumn) -> str:
-    """Return advice for labels with patterns, such as ``>10``, that no chosen option reads."""
+    """Return advice for labels such as ``>10`` that the chosen options do not parse."""
     readable = all(pattern.settings for pattern in patterns)
     if np.isfinite(read.values).any():
         selected = "Leaving out labels by their format would select labels by value"
@@ -277,7 +278,9 @@ def _notes(
     style: NumberFormat,
     guessed: bool,
 ) -> Iterator[str]:
-    """Yield notes on a column of numbers that may be classes, row numbers, dates or bounds."""
+    """Yield notes on a column of numbers that may in fact be classes, row numbers, dates or
+    bounds.
+    """
     for doubt in read.doubts:
         yield doubt.sentence(_at(lines), command_option, "label") + "."
     if read.dropped:
@@ -316,7 +319,7 @@ def _is_day(value: float) -> bool:
 
 
 def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:
-    """Return the error message for a column without a number."""
+    """Return the error message for a column that contains no number."""
     kinds = list(dict.fromkeys(cell for cell in column if not is_missing(cell)))
     shown = ", ".join(map(repr, kinds[:5])) + ", ..." * (len(kinds) > 5)
     if read.dropped and not read.unread:
@@ -332,7 +335,8 @@ def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:
 def _classes(
     column: Sequence[str], target: str, lines: Sequence[int], learnable: bool, skip_bad: bool
 ) -> _Column:
-    """Return the classes of a column: whole numbers if every cell is one, else texts.
+    """Return the classes of a column, as whole numbers if all cells are whole numbers, else as
+    texts.
 
     If the column has two different whole numbers and texts besides, the texts are invalid labels.
     """
@@ -374,7 +378,7 @@ def _check_texts(
     read: _Column,
     without: np.ndarray,
 ) -> None:
-    """Raise an error if more than 5 % of a target's labels are texts.
+    """Raise an error if too many of a target's labels are texts (more than 5 %).
 
     There is no error if they are all the same text and their rows have labels of other targets.
     """
@@ -395,7 +399,7 @@ def _check_texts(
 def _column_notes(
     column: Sequence[str], target: str, lines: Sequence[int], read: _Column, expected: str
 ) -> Iterator[str]:
-    """Yield a note that counts the invalid cells of a target, then the notes on its column."""
+    """Yield notes on a target: the number of its invalid cells, and the notes on its column."""
     if read.unread:
         first, count = read.unread[0], len(read.unread)
         yield (
@@ -414,7 +418,7 @@ def _are(count: int) -> str:
 
 
 def _missing_words(column: Sequence[str]) -> Counter[str]:
-    """Return the texts, such as ``NA``, that are read as missing labels, with their counts."""
+    """Count the texts, such as ``NA``, that mark missing labels in a column."""
     return Counter(cell for cell in column if cell and is_missing(cell))
 
 

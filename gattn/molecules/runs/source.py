@@ -1,4 +1,4 @@
-"""Read the table that a model is trained or evaluated on: SMILES, labels and parts."""
+"""Reader of the table for training or evaluation: SMILES, labels and parts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from gattn.pipeline.run_folder import file_hash
 __all__ = ["Source", "built_in", "read_source"]
 
 SPLIT = ("comma", "thousands", "decimal")
-"""Patterns of numbers that contain a comma."""
+"""Kinds of numbers that contain a comma."""
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Rows of a table, or of the data set that comes with RDKit.
+    """Rows of a table of molecules, or of the data set that is part of RDKit.
 
     Attributes:
         name: name of the file or data set.
@@ -72,7 +72,8 @@ def read_source(
         encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
         learnable: whether a column of one class or of one number is an error.
         style: format of the numbers; None for plain numbers.
-        skip_bad: whether to leave out all labels and rows that cannot be read, however many.
+        skip_bad: whether to leave out all labels and rows that cannot be read, regardless of their
+            number.
 
     Returns:
         All rows of the file in order, including the bad ones.
@@ -138,7 +139,7 @@ def read_source(
 
 
 def _check_split_number(table: Table, row: TableRow, places: Sequence[int]) -> None:
-    """Raise an error if a row has an extra cell because a label contains the separator.
+    """Raise an error if a row has an extra cell because a number contains the table's separator.
 
     An example is the number 1,008, without quotes, in a table separated by commas.
     """

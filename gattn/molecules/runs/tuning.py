@@ -1,4 +1,4 @@
-"""Search for settings with Optuna, using the training and validation parts only."""
+"""Search for good settings with Optuna, which uses only the training and validation parts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tune(
     *,
     groups: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Search for the settings with the best metric on the validation part.
+    """Search for the settings that give the best metric on the validation part.
 
     The first trial has the settings of the estimator. Every trial is written to ``tuning.log``,
     from which an interrupted search continues; each trial has its own seed, so the result equals
@@ -90,7 +90,7 @@ def tune(
 
 
 def _study(estimator: MoleculeEstimator, out: Path) -> Study:
-    """Return the Optuna study stored in a folder, or a new one if the folder has none."""
+    """Return the Optuna study that is stored in a folder, or a new study if there is none."""
     try:
         import optuna
         from optuna.storages import JournalStorage
@@ -112,7 +112,7 @@ def _study(estimator: MoleculeEstimator, out: Path) -> Study:
 
 
 def _draw(trial: Trial) -> dict[str, Any]:
-    """Return settings for a trial, drawn from the ranges of SEARCH."""
+    """Draw the settings of a trial from the ranges in SEARCH."""
     return {
         "width": trial.suggest_categorical("width", SEARCH["width"]),
         "layers": trial.suggest_int("layers", *map(int, SEARCH["layers"])),

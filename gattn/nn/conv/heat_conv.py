@@ -1,4 +1,4 @@
-"""HEATConv: attention over nodes and edges of several types, with edge features."""
+"""The layer HEATConv: attention for nodes and edges of several types, with edge features."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class HEATConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         super().reset_parameters()
         for module in (
             self.hetero_lin, self.edge_type_emb, self.edge_attr_emb, self.att, self.lin,
@@ -201,7 +201,7 @@ class HEATConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges (edge-by-edge path only)."""
+        """Return the weighted values [e, h, c] of the edges (only in edge-by-edge computation)."""
         edge_attr = F.leaky_relu(self.edge_attr_emb(edge_attr), self.negative_slope)
         score = self.att(torch.cat([x_i, x_j, edge_type_emb, edge_attr], dim=-1))
         score = F.leaky_relu(score, self.negative_slope)

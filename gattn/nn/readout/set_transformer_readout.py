@@ -1,4 +1,4 @@
-"""SetTransformerReadout: readout by a Set Transformer, without padding."""
+"""Readout by a Set Transformer, without padding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class SetTransformerReadout(SegmentReadout):
-    r"""Pool each graph by a Set Transformer over its nodes.
+    r"""Readout by a Set Transformer that is applied to the nodes of each graph.
 
     .. math::
         y_g = \mathrm{SAB}_{\mathrm{dec}}(\mathrm{PMA}(\mathrm{SAB}_{\mathrm{enc}}(X_g)))
@@ -103,7 +103,7 @@ class SetTransformerReadout(SegmentReadout):
         )
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         for block in (*self.encoders, self.pma, *self.decoders):
             block.reset_parameters()  # type: ignore[operator]
 

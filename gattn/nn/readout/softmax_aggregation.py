@@ -1,4 +1,4 @@
-"""SoftmaxAggregation: sum of the rows of a set, weighted by a softmax of each feature."""
+"""Readout by a sum of rows, weighted by a softmax of each feature."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class SoftmaxAggregation(SegmentReadout):
-    r"""Sum the rows of each set, weighted by a softmax of each feature over the set.
+    r"""Readout by a sum of the rows of each set, weighted by a softmax of each feature over the
+    set.
 
     .. math:: y_g = \sum_{j \in g} \mathrm{softmax}_{j \in g} (t\, x_j) \odot x_j
 
@@ -66,7 +67,7 @@ class SoftmaxAggregation(SegmentReadout):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reset a learned t to its initial value."""
+        """Reset a learned inverse temperature t to its initial value."""
         if isinstance(self.t, Parameter):
             self.t.data.fill_(self._init_t)
 
@@ -79,7 +80,7 @@ class SoftmaxAggregation(SegmentReadout):
         dim: int = -2,
         max_num_elements: int | None = None,
     ) -> Tensor:
-        """Sum the rows of each set along any dimension.
+        """Compute the weighted sum of the rows of each set, along any dimension.
 
         The arguments are those of :class:`SegmentReadout`.
         """
@@ -105,7 +106,9 @@ class SoftmaxAggregation(SegmentReadout):
         return weights.reshape(rows.shape).movedim(0, dim)
 
     def _rows(self, x: Tensor, dim: int) -> Tensor:
-        """Return x with the dimension of the rows first; integers become floats as in PyG."""
+        """Return x with the dimension of the rows first; integers are converted to floats as in
+        PyG.
+        """
         check_tensor("x", x)
         if not -x.dim() <= dim < x.dim():
             raise ValueError(f"x must have a dimension {dim}; got shape {tuple(x.shape)}")

@@ -1,4 +1,4 @@
-"""The report and the plots of a run of nodes."""
+"""Report page and plots of a training run for nodes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PICTURED = 250
 
 
 def node_report(run: NodeRun) -> Report:
-    """Return the content of the report page, and its plots by file name without extension."""
+    """Return the content of the report page and its plots, by file name without extension."""
     weights = run.estimator.predictor_.attention(run.encoded.graph)
     figures = {"network": _picture(run, weights)}
     sections = [_trials(run)]
@@ -60,7 +60,7 @@ def node_report(run: NodeRun) -> Report:
 
 
 def _facts(run: NodeRun) -> RunFacts:
-    """Return the metrics, settings and predictions of a run that the report page shows."""
+    """Return the results of a run that the report page shows: metrics, settings and predictions."""
     estimator, settings, test = run.estimator, run.settings, run.split.test
     y, predicted, counts = run.y[test], run.predicted[test], run.metrics["nodes"]
     data = Path(settings.data).name
@@ -101,7 +101,9 @@ def _facts(run: NodeRun) -> RunFacts:
 
 
 def _reliability(run: NodeRun, y: Tensor, predicted: Tensor) -> Reliability:
-    """Return how often the predicted class, or the interval, is right for each probability."""
+    """Measure how often predicted classes, or intervals, are correct for each predicted
+    probability.
+    """
     if isinstance(run.estimator, NodeRegressor):
         return interval_reliability(
             y[:, None], predicted, torch.ones_like(predicted), run.estimator.calibrator_
@@ -111,7 +113,7 @@ def _reliability(run: NodeRun, y: Tensor, predicted: Tensor) -> Reliability:
 
 
 def _trials(run: NodeRun) -> Section:
-    """Return the section of the report on mean and variation of the metrics over trials."""
+    """Return the report's section on the mean and the variation of the metrics over trials."""
     if len(run.trials) < 2:
         text = "One training: --runs 10 would tell how much the numbers depend on chance."
         return Section("Runs", (text,))
@@ -137,7 +139,7 @@ def _trials(run: NodeRun) -> Section:
 
 
 def _components(run: NodeRun) -> Section:
-    """Return the section of the report on weights and metrics of a stack's components."""
+    """Return the report's section on the weights and metrics of the models in a stack."""
     components = run.metrics["components"]
     metrics = list(run.metrics["test"])
     rows = [
@@ -156,7 +158,7 @@ def _components(run: NodeRun) -> Section:
 
 
 def _defined(value: float) -> float | None:
-    """Return a number, or None for NaN."""
+    """Return the number, or None if it is NaN."""
     return value if value == value else None
 
 
@@ -182,7 +184,9 @@ def _confusion(run: NodeRun, estimator: NodeClassifier) -> Figure:
 
 
 def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
-    """Return a picture of connected nodes with predictions and the last layer's attention."""
+    """Draw a connected part of the network with predictions and the last layer's attention
+    weights.
+    """
     edges, alpha = weights[-1]
     if isinstance(run.estimator, NodeClassifier):
         colour = run.predicted.argmax(1)

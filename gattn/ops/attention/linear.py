@@ -1,4 +1,6 @@
-"""Linear attention, whose cost is linear in the nodes: feature maps replace the softmax."""
+"""Linear attention, in which feature maps replace the softmax and the cost is linear in the
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def linear_attention(
     feature_map: str = "elu",
     backend: str | None = None,
 ) -> Tensor:
-    r"""Attend from every node to all nodes of its graph, with a score that is a dot product.
+    r"""Compute linear attention of every node to all nodes of its graph.
 
     .. math::
         \mathrm{out}_i = \frac{\sum_{j \in g(i)} \phi(q_i) \cdot \phi(k_j)\, v_j}
@@ -83,7 +85,7 @@ def feature_sums(
     *,
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Compute numerator and denominator of linear attention; features may be negative.
+    r"""Compute the numerator and the denominator of linear attention from features of any sign.
 
     Args:
         query: q, [n, h, c]. All tensors have the accumulation dtype, fp32 or fp64.
@@ -174,7 +176,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, segments: Graph, queries: 
 def _features(
     query: Tensor, key: Tensor, value: Tensor, feature_map: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return phi(q), phi(k) and v in the accumulation dtype."""
+    """Return phi(q), phi(k) and v, [., h, c], in the accumulation dtype."""
     wide = acc_dtype(query.dtype)
     query, key, value = query.to(wide), key.to(wide), value.to(wide)
     if feature_map == "identity":
@@ -187,7 +189,7 @@ def _features(
 
 
 def _outer(x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
-    """Sum x_j y_j^T over the nodes of each graph: x [n, h, a], y [n, h, b] to S [g, a, h, b]."""
+    """Sum the outer products x_j y_j^T over the nodes of each graph: [g, a, h, b]."""
     # Weights [n, a * h]: ``aggregate`` repeats the h heads of y for each of the a channels of x.
     weight = x.transpose(1, 2).reshape(x.shape[0], x.shape[1] * x.shape[2])
     out = aggregate(weight, y, segments, backend=backend)
@@ -195,9 +197,9 @@ def _outer(x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor
 
 
 def _inner(x: Tensor, memory: Tensor, segments: Graph, backend: str | None) -> Tensor:
-    """Compute y_i = x_i^T S_g for the graph g of node i: x [n, h, a], S [g, a, h, b] to [n, h, b].
+    """Compute y_i = x_i^T S_g, where g is the graph of node i: [n, h, b].
 
-    ``memory`` is S.
+    x is [n, h, a], and ``memory`` is S, [g, a, h, b].
     """
     graphs, channels, heads, width = memory.shape
     rows = memory.transpose(1, 3).reshape(graphs, width * heads, channels)
@@ -207,7 +209,7 @@ def _inner(x: Tensor, memory: Tensor, segments: Graph, backend: str | None) -> T
 
 
 class _Outer(torch.autograd.Function):
-    """Autograd function of :func:`_outer`, whose derivatives are two calls of ``_Inner``."""
+    """Autograd function of :func:`_outer`, whose derivative calls ``_Inner`` twice."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:

@@ -269,7 +269,7 @@ def _fetch_source_rows(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
 
 
 def _check_rows(name: str, rows: Tensors, count: int, row_kind: str, graph: Graph) -> None:
-    """Raise unless every tensor has ``count`` rows and is on the graph's device."""
+    """Raise an error unless every tensor has ``count`` rows and is on the graph's device."""
     for tensor in flat_tensors(rows):
         checks.check_tensor(name, tensor)
         if tensor.dim() < 1 or tensor.shape[0] != count:

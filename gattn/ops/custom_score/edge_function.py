@@ -92,7 +92,9 @@ class EdgeFunction(NamedTuple):
         return [(buffer, buffer._version) for buffer in buffers if not buffer.is_inference()]
 
     def check_unwritten(self, versions: Sequence[tuple[Tensor, int]]) -> None:
-        """Raise if a buffer changed after forward: a second call would give another result."""
+        """Raise an error if a buffer changed after forward: a second call would give another
+        result.
+        """
         if any(buffer._version != version for buffer, version in versions):
             raise RuntimeError(
                 "a buffer of the module whose function of edges is differentiated was written to "

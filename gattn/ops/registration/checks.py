@@ -20,7 +20,7 @@ def check_tensor(name: str, value: Any, when: str = "") -> None:
 
 
 def check_shape(name: str, tensor: Tensor, *shape: int | str) -> None:
-    """Raise unless a value is a tensor with this shape; a letter stands for any length."""
+    """Raise an error unless a value is a tensor with this shape; a letter stands for any length."""
     check_tensor(name, tensor)
     fits = tensor.dim() == len(shape) and all(
         isinstance(expected, str) or expected == length
@@ -34,7 +34,7 @@ def check_shape(name: str, tensor: Tensor, *shape: int | str) -> None:
 
 
 def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
-    """Raise unless the tensors share one floating dtype and the graph's device."""
+    """Raise an error unless the tensors share one floating dtype and the graph's device."""
     present: dict[str, Any] = {name: t for name, t in tensors.items() if t is not None} or tensors
     first, lead = next(iter(present.items()))
     device = graph.device
@@ -73,7 +73,7 @@ def check_number(name: str, value: float) -> None:
 
 
 def check_probability(name: str, value: float) -> None:
-    """Raise unless 0 <= value <= 1."""
+    """Raise an error unless 0 <= value <= 1."""
     check_number(name, value)
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"{name} must be a probability in [0, 1]; got {value}")
