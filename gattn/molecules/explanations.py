@@ -168,5 +168,5 @@ def _molecule_lines(
 
 
 def _number(value: float) -> str:
-    """Return a number as text with nine digits, or an empty text for NaN."""
+    """Format a number with nine digits; return an empty string for NaN."""
     return "" if value != value else f"{value:.9g}"

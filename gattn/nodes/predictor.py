@@ -31,7 +31,7 @@ from gattn.training.types import EpochRecord, History
 __all__ = ["NodePredictor", "NodeProblem", "graph_elements"]
 
 GPS_NODES = 20_000
-"""Maximum number of nodes for GPS, whose attention needs time for the square of this number."""
+"""Maximum number of nodes for GPS, whose attention takes time proportional to their square."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Checkpoints of training: written atomically, and read without executing code."""
+"""Checkpoints of training, which are written atomically and read without executing code."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["load_checkpoint", "save_checkpoint"]
 def save_checkpoint(
     path: str | os.PathLike[str], checkpoint: dict[str, Any], *, check: bool = True
 ) -> None:
-    """Write a checkpoint in torch's format; an existing one is replaced.
+    """Write a checkpoint in torch's format; an existing file is replaced.
 
     Args:
         path: the file.
         checkpoint: dicts, lists and tuples of tensors, numbers, strings and None.
-        check: whether to look for objects of other classes, which takes as long as the rest. Leave
-            it out for a checkpoint with the same classes as one that was checked.
+        check: whether to search for objects of other classes, which takes as long as writing. It
+            can be False for a checkpoint with the same classes as an earlier one that was checked.
 
     Raises:
-        TypeError: the checkpoint holds an object of another class; nothing is written.
-        OSError: the file cannot be written; a file that was there is unchanged.
+        TypeError: the checkpoint contains an object of another class; nothing is written.
+        OSError: the file cannot be written; an existing file is unchanged.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -49,7 +49,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a checkpoint onto the CPU.
+    """Load a checkpoint to the CPU.
 
     Args:
         path: the file.
@@ -58,8 +58,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
         The dict that :func:`save_checkpoint` wrote.
 
     Raises:
-        TrainingError: the file is truncated, or is no checkpoint.
-        FileNotFoundError: there is no file.
+        TrainingError: the file is truncated, or is not a checkpoint.
+        FileNotFoundError: the file does not exist.
     """
     try:
         with open(path, "rb") as file:

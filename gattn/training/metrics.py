@@ -1,4 +1,4 @@
-"""Metrics of predicted numbers and probabilities, computed from the rows that have a label."""
+"""Metrics of predicted numbers and probabilities, computed from the rows with a label."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METRICS = {
 CONTRAST = {"r2", "roc_auc", "pr_auc"}
 """Metrics that are undefined if all labels are equal."""
 NAMED = 3
-"""Maximum number of targets whose names a message lists; it contains the number of the others."""
+"""Maximum number of targets that a message lists by name; others are only counted."""
 NAN = float("nan")
 
 
@@ -66,7 +66,7 @@ def classification_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
 
     Returns:
         ``roc_auc``, ``pr_auc`` (average precision) and ``accuracy`` (with the threshold 0.5),
-        computed in float64. The means exclude targets without labels; those of ``roc_auc`` and
+        computed in float64. The means exclude targets without labels; the means of ``roc_auc`` and
         ``pr_auc`` also exclude targets whose labels are all of the same class. A metric that is
         undefined for all targets is NaN, and :func:`undefined_metrics` returns the reason.
 
@@ -136,7 +136,7 @@ def undefined_metrics(
     names: Sequence[object] = (),
     classes: Sequence[Sequence[object]] = (),
 ) -> dict[str, str]:
-    """Return the reasons why metrics are undefined for some or all targets or classes.
+    """Return the reasons why some metrics are undefined, for all or some of the targets or classes.
 
     Args:
         y: [k] or [k, t] labels in the format of :func:`regression_metrics` or
@@ -187,7 +187,7 @@ def undefined_metrics(
 
 
 def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, str]:
-    """Return the reasons why metrics of several classes are undefined, by metric."""
+    """Return the reasons why metrics of several classes are undefined, by the metric's name."""
     if not len(y):
         return dict.fromkeys(METRICS["multiclass"], "undefined: there is no label")
     count = max(len(names), int(y.max()) + 1)
@@ -276,7 +276,8 @@ def _errors(y: Tensor, predicted: Tensor) -> dict[str, float]:
 
 
 def _squares(values: Tensor) -> tuple[float, float]:
-    """Return the sum of squares of values divided by their largest magnitude, and that magnitude.
+    """Return the sum of squares of the values divided by their largest magnitude, and this
+    magnitude.
 
     Without the division, squares of very small and very large numbers would leave the range of
     float64.

@@ -30,13 +30,13 @@ PACKAGES = ("gattn", "torch", "torch-geometric", "numpy")
 
 
 class RunError(ValueError):
-    """Raised if a folder has no readable model or run; the message contains the reason."""
+    """Raised if a folder contains no readable model or run; the message contains the reason."""
 
 
 def write_model(
     folder: str | os.PathLike[str], tensors: Mapping[str, Tensor], card: Mapping[str, Json]
 ) -> None:
-    """Write a model: its tensors, and a JSON file ("card") with all other values.
+    """Write a model to a folder: its tensors, and a JSON file ("card") with all other values.
 
     Both files are first written under temporary names and then renamed. If the disk is full, the
     existing files in the folder are therefore unchanged.
@@ -187,7 +187,7 @@ def _finite(value: object) -> object:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """Copy a tensor to separate contiguous memory on the CPU, as safetensors requires."""
+    """Copy a tensor to contiguous memory on the CPU, as safetensors requires."""
     return tensor.detach().to("cpu", copy=True).contiguous()
 
 

@@ -38,20 +38,20 @@ def embed_table(
         path: the file.
         out: file to write, which must not exist: ``.npy`` for an array [n, d] float32, or
             ``.parquet`` for a table of columns ``smiles``, ``error``, ``e0``, ``e1``, ... The
-            features of an ensemble's networks are concatenated. A row that cannot be read holds
-            NaN in the array and nulls in the table.
+            features of an ensemble's networks are concatenated. A row that cannot be read has
+            NaN in the array and null in the table.
         smiles: the column of SMILES; by default the one that the model was trained on.
         encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
         workers: number of processes that share the work.
-        threads: number of threads inside one operator if one process works; 0 to choose it by
-            the size.
+        threads: number of threads inside one operator if there is one process; 0 to choose it
+            from the size of a batch.
         on_progress: called with the number of rows in each piece that was written.
 
     Returns:
         The number of rows, and the number of rows without an embedding.
 
     Raises:
-        RunError: the folder holds no model that can be read.
+        RunError: the folder does not contain a readable model.
         FileExistsError: ``out`` exists.
         ValueError: the file or its column cannot be used, ``out`` has another ending, or
             the model has no network.

@@ -130,7 +130,7 @@ class Components:
     def predict(
         self, x: Tensor, neighbours: Neighbours, *, with_labels: bool
     ) -> dict[str, NDArray[np.float64]]:
-        """Predict all nodes of a graph: [n, outputs] by name.
+        """Predict all nodes of a graph with each model: [n, outputs] by name.
 
         Args:
             x: [n, d] encoded features.

@@ -1,4 +1,4 @@
-"""Plot of the training and validation losses by epoch."""
+"""Plot of the training and validation losses in each epoch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["learning_curve"]
 
 
 def learning_curve(histories: Sequence[History]) -> Plot:
-    """Plot the training and validation losses by epoch, with the chosen epochs marked.
+    """Plot the training and validation losses in each epoch, with the chosen epochs marked.
 
     Args:
         histories: the training history of each member of the ensemble.
