@@ -164,7 +164,7 @@ class ConversionReport:
             lines.append(f"not replaced, {len(self.left)}{_listed(self.left)}")
         if self.seen and not self.replaced and not self.convertible:
             seen = ", ".join(f"{number} {kind}" for kind, number in self.seen.items())
-            lines.append(f"other modules, without attention that gattn replaces: {seen}")
+            lines.append(f"other modules, without attention layers that gattn can replace: {seen}")
         return "\n".join(lines)
 
 
@@ -406,7 +406,7 @@ def _why_not(module: Any) -> str:
         return _unusual(module)
     for base in (*TWINS, *REBUILT):
         if isinstance(module, base):
-            return f"a subclass of {base.__name__}, which {_overrides(kind, base)}"
+            return f"a subclass of {base.__name__} that {_overrides(kind, base)}"
     of_torch = (b for b in kind.__mro__ if b.__module__.startswith(("torch.", "torch_geometric.")))
     name = next((base.__name__ for base in of_torch if base.__name__ in UNSUPPORTED), "")
     if name and (name not in CONDITIONAL or CONDITIONAL[name](module)):
@@ -451,7 +451,7 @@ def _unusual_attention(module: Any) -> str:
         return ""
     attn = module.attn
     if isinstance(attn, PerformerAttention):
-        return "its attention is a PerformerAttention, which gattn does not have"
+        return "its attention is a PerformerAttention, which gattn does not implement"
     if isinstance(attn, MultiheadAttention):
         plain = attn.bias_k is None and not attn.add_zero_attn and attn._qkv_same_embed_dim
         options = " and ".join(ATTENTION_OPTIONS)

@@ -143,7 +143,7 @@ def explain_path(model: Module, *inputs: Any, **kwargs: Any) -> PathReport:
         if name in calls and (calls[name] or settings[name]):
             records[name] = _summarize(name, kind, calls[name], settings[name])
         elif name not in calls and _attends(layer):
-            reason = "the forward did not call it, or called it through torch.compile"
+            reason = "the forward pass did not call the layer, or called it through torch.compile"
             records[name] = PathRecord(name, kind, "", "", NOT_CALLED, reason)
     conversion = conversion_report(model)
     for name, kind in conversion.convertible.items():
@@ -213,8 +213,8 @@ def _dry_run(
         except torch_internals.data_dependent_errors() as error:
             inside = f" in {running[-1]!r}" if running and running[-1] else ""
             raise RuntimeError(
-                f"explain_path cannot follow this forward{inside}: it reads the value of a "
-                f"floating-point tensor, which is not computed ({error})"
+                f"explain_path cannot run this forward pass{inside}, because it reads the "
+                f"value of a floating-point tensor, which is not computed ({error})"
             ) from error
     return calls
 

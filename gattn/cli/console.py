@@ -91,9 +91,9 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
         ]
         detail = f" ({', '.join(parts)})" if parts else ""
         mean, std = _format(values["mean"]), _format(values["std"])
-        RESULTS.print(f"{metric} of {runs['count']} trainings: {mean} ± {std}{detail}")
+        RESULTS.print(f"{metric} of {runs['count']} training runs: {mean} ± {std}{detail}")
         if reason := metrics.get("undefined", {}).get("runs", {}).get(metric):
-            _print_plain(f"{metric} of {runs['count']} trainings: {reason}")
+            _print_plain(f"{metric} of {runs['count']} training runs: {reason}")
 
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
@@ -117,7 +117,7 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     intervals = metrics["intervals"]
     noun = "intervals" if metrics["task"] == "regression" else "sets of classes"
     RESULTS.print(
-        f"{noun} for {intervals['coverage']:.0%} hold {intervals['held']:.1%} of the labels"
+        f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']:.1%} of the labels"
     )
     if classes := intervals.get("in_every_set"):
         RESULTS.print(too_few(classes, intervals["coverage"], item))
@@ -126,11 +126,12 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
         for line in lines[:MAX_TARGET_LINES]:
             RESULTS.print(line)
         if len(lines) > MAX_TARGET_LINES:
-            RESULTS.print(f"and so it is for {len(lines) - MAX_TARGET_LINES:,} more targets")
+            RESULTS.print(f"and the same holds for {len(lines) - MAX_TARGET_LINES:,} more targets")
     elif intervals.get("mean_width") == math.inf and (count := metrics[item].get("val")):
         RESULTS.print(
-            f"{count:,} validation {item} are too few to promise that: the intervals are infinite; "
-            f"a --coverage of up to {math.floor(100 * count / (count + 1)) / 100} has finite ones"
+            f"{count:,} validation {item} are too few for this coverage, so the intervals are "
+            "infinite; with a --coverage of up to "
+            f"{math.floor(100 * count / (count + 1)) / 100}, they are finite"
         )
 
 
@@ -143,9 +144,9 @@ def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
         if count is None or count >= least_rows(coverage):
             continue
         line = f"{count:,} validation label{'s' * (count != 1)} of {target!r} {_are(count)} too few"
-        line += " to promise that: its intervals are infinite"
+        line += " for this coverage, so its intervals are infinite"
         most = math.floor(100 * count / (count + 1)) / 100
-        yield f"{line}; a --coverage of up to {most} has finite ones" if count else line
+        yield f"{line}; with a --coverage of up to {most}, they are finite" if count else line
 
 
 def _are(count: int) -> str:

@@ -118,7 +118,7 @@ def is_bound_by_pyg(layer: Module, name: str) -> bool:
 
 
 def is_original(layer: Module, name: str) -> bool:
-    """Return True if a layer calls the registered method of its class, without a hook."""
+    """Return True if a method of a layer is the original one of its class and has no hook."""
     owner = next(base for base in type(layer).__mro__ if name in vars(base))
     unchanged = _registered.get(owner, {}).get(name) is vars(owner)[name] or _is_generated(
         owner, name
@@ -135,7 +135,7 @@ def edge_hooks(layer: Module) -> str:
         if hooks is None:
             return f"this version of torch_geometric has no {name}: hooks cannot be seen"
         if len(hooks) > 0:
-            return f"a hook on {name[1:].split('_forward_')[0]} wants to see its edges"
+            return f"a hook on {name[1:].split('_forward_')[0]} needs its edges"
     return ""
 
 

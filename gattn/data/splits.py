@@ -146,7 +146,7 @@ def number_groups(groups: Iterable[Hashable] | None, count: int) -> Tensor:
     # np.fromiter needs no list of Python integers, which would take several times the memory.
     numbered = np.fromiter((numbers.setdefault(group, len(numbers)) for group in groups), np.int64)
     if len(numbered) != count:
-        raise ValueError(f"groups must hold {count} values, one an item; got {len(numbered)}")
+        raise ValueError(f"groups must have {count} values, one for each item; got {len(numbered)}")
     return torch.from_numpy(numbered)
 
 
@@ -173,7 +173,8 @@ def split_by_names(names: Sequence[str], *, protocol: str = "by name") -> Split:
         count, first = f"{len(wrong):,} row{'s' * (len(wrong) > 1)}", names[wrong[0]]
         raise ValueError(
             f"the part of a row must be train, val or test; {count} "
-            f"{'have' if len(wrong) > 1 else 'has'} another, the first is row {wrong[0]}: {first!r}"
+            f"{'have' if len(wrong) > 1 else 'has'} another value; the first is row "
+            f"{wrong[0]}: {first!r}"
         )
     rows = {part: [row for row, name in enumerate(parts) if name == part] for part in PARTS}
     train, val, test = (torch.tensor(rows[part], dtype=torch.int64) for part in PARTS)
@@ -219,7 +220,7 @@ def read_positions(path: str | os.PathLike[str]) -> dict[str, Any]:
     if isinstance(content, list) and len(content) == 1:
         content = content[0]
     if not isinstance(content, dict) or not all(isinstance(content.get(p), list) for p in PARTS):
-        raise ValueError(f"{path} must hold lists of positions under train, val and test")
+        raise ValueError(f"{path} must contain lists of row indices under train, val and test")
     return content
 
 
@@ -232,12 +233,12 @@ def split_from_positions(
         for position in positions[part]:
             if type(position) is not int or not 0 <= position < count:
                 raise ValueError(
-                    f"{path}: positions must be whole numbers from 0 to {count - 1}; "
-                    f"{part} has {position!r}"
+                    f"{path}: indices must be whole numbers from 0 to {count - 1}; {part} has "
+                    f"{position!r}"
                 )
             if position in seen:
                 first = seen[position]
-                raise ValueError(f"{path}: position {position} is in {first} and in {part}")
+                raise ValueError(f"{path}: index {position} is in {first} and in {part}")
             seen[position] = part
     train, val, test = (torch.tensor(positions[part], dtype=torch.int64) for part in PARTS)
     return Split(train, val, test, Path(path).name)
@@ -248,7 +249,7 @@ def cuts(count: int, fractions: tuple[float, float, float]) -> tuple[int, int]:
     if count < 0:
         raise ValueError(f"count must not be negative; got {count}")
     if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-9:
-        raise ValueError(f"fractions must be three shares that add up to 1; got {fractions}")
+        raise ValueError(f"fractions must be three numbers that add up to 1; got {fractions}")
     train = round(count * fractions[0])
     return train, min(round(count * fractions[1]), count - train)
 

@@ -127,8 +127,8 @@ class DistributedGraph(Graph):
         if remote.numel():
             edge = int(remote[0])
             raise ValueError(
-                f"process {peers.rank} must get edges into its own nodes; got edge {edge}, into "
-                f"node {int(destination[edge])} of another process"
+                f"process {peers.rank} must get only edges into its nodes; got edge {edge}, "
+                f"into node {int(destination[edge])} of another process"
             )
         edges = torch.arange(target.numel(), device=target.device)
         return cls._build(partition.global_ids(source), target, edges, partition, peers)
@@ -209,9 +209,10 @@ class DistributedGraph(Graph):
     def layout(self) -> Layout:
         """Raise TypeError, because a distributed graph has no layout of the whole graph."""
         raise TypeError(
-            "this needs the whole graph; got a DistributedGraph, which has one process's part. "
-            "Layers and operators that call gattn.functional, such as GATConv, accept it; its "
-            "edges are graph.local.edge_index, from graph.halo.global_ids to graph.nodes"
+            "this operation needs the whole graph; got a DistributedGraph, which is the part "
+            "of one process. Layers and operators that call gattn.functional, such as "
+            "GATConv, accept it; its edges are graph.local.edge_index, from "
+            "graph.halo.global_ids to graph.nodes"
         )
 
     def __repr__(self) -> str:
@@ -244,6 +245,6 @@ def _check_shared(peers: Peers, partition: Partition, device: torch.device, edge
     for name, values in zip(("partition", "number of edges"), zip(*gathered)):
         if other := next((rank for rank, value in enumerate(values) if value != values[0]), 0):
             raise ValueError(
-                f"every process must get the same {name}; that of process {other} differs from "
-                "that of process 0"
+                f"every process must get the same {name}; process {other} has a different "
+                f"{name} than process 0"
             )

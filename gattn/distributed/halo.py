@@ -52,7 +52,7 @@ class Halo:
     global_ids: Tensor
     """Global ids of all sources, [m] int64, ascending: positions in the partition's node order."""
     num_before: int
-    """Number of halo nodes whose global ids are below those of the local nodes."""
+    """Number of halo nodes whose global ids are below the ids of the local nodes."""
     num_local: int
     """Number of local nodes, which are the nodes that this process owns."""
     send_index: Tensor
@@ -142,7 +142,7 @@ class Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, halo: Halo, *rows: Tensor) -> tuple[Tensor, ...]:
-        """Return the rows of all sources, local and halo."""
+        """Return the rows of all sources: the local rows and the halo rows."""
         ctx.halo = halo
         return halo.gather(rows)
 

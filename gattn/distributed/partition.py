@@ -87,7 +87,7 @@ class Partition:
         assert self.order is not None
         ids = torch.arange(self.num_nodes, device=self.order.device)
         if not torch.equal(self.order.sort().values, ids):
-            raise ValueError(f"order must hold every node from 0 to {self.num_nodes - 1} once")
+            raise ValueError(f"order must contain every node from 0 to {self.num_nodes - 1} once")
         return torch.empty_like(ids).index_copy_(0, self.order, ids)
 
     @classmethod
@@ -124,14 +124,15 @@ class Partition:
         check_count("num_parts", num_parts, 1)
         if part.dim() != 1 or part.is_floating_point():
             raise ValueError(
-                f"part must hold an integer for each node, [n]; got {part.dtype} of shape "
+                f"part must contain an integer for each node, [n]; got {part.dtype} of shape "
                 f"{tuple(part.shape)}"
             )
         outside = (part < 0) | (part >= num_parts)
         if outside.any():
             node = int(outside.nonzero()[0])
             raise ValueError(
-                f"part must hold numbers in [0, {num_parts}); got {int(part[node])} for node {node}"
+                f"part must contain numbers in [0, {num_parts}); got {int(part[node])} "
+                f"for node {node}"
             )
         sizes = torch.bincount(part.long(), minlength=num_parts).tolist()
         return cls((0, *itertools.accumulate(sizes)), torch.argsort(part, stable=True))

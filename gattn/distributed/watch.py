@@ -91,7 +91,10 @@ class Watch:
             silent = [rank for rank in last if first[rank] == last[rank] != LEFT]
             return self._store_failure(self._describe_deaths(silent)) if silent else ""
         except RuntimeError as error:
-            return f"{self._store_host}, which hosted the store of the processes, is gone: {error}"
+            return (
+                f"{self._store_host}, which hosts the key-value store of the processes, is no "
+                f"longer reachable: {error}"
+            )
 
     @property
     def _store_host(self) -> str:
@@ -116,7 +119,7 @@ class Watch:
 
     def _describe_deaths(self, ranks: list[int]) -> str:
         names = " and ".join(map(self._name, ranks))
-        return f"{names} died: no heartbeat for {PATIENCE:.0f} seconds"
+        return f"{names} died: it sent no heartbeat for {PATIENCE:.0f} seconds"
 
     def _name(self, rank: int) -> str:
         return f"rank {rank} of {self.size} ({self._read(f'name{rank}') or 'never seen'})"

@@ -28,7 +28,7 @@ def read_edges(edge_index: Numbers) -> NDArray[np.int64]:
     if pairs.ndim != 2 or len(pairs) != 2:
         raise ValueError(f"edge_index must have shape (2, e); got {pairs.shape}")
     if pairs.size and (pairs.dtype.kind not in "iu" or pairs.min() < 0):
-        raise ValueError("edge_index must contain node indices, integers from 0 on")
+        raise ValueError("edge_index must contain node indices, which are integers of at least 0")
     return pairs.astype(np.int64)
 
 

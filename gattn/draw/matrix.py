@@ -79,8 +79,8 @@ def draw_matrix(
         The bytes of a PNG file.
 
     Raises:
-        ValueError: the errors of :func:`attention_matrix`, or the number of names differs from that
-            of rows or columns.
+        ValueError: the errors of :func:`attention_matrix`, or the number of names differs from the
+        number of rows or columns.
         ImportError: matplotlib is not installed.
 
     Example:

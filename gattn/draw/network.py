@@ -155,7 +155,9 @@ def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64
     if values.dtype.kind not in "UO":
         return values.astype(np.float64), names
     if len(names):
-        raise ValueError("colour must be positions in names, or texts without names; got both")
+        raise ValueError(
+            "colour must be indices into names, or texts without names; got texts and names"
+        )
     texts, value = np.unique(values.astype(str), return_inverse=True)
     return value.astype(np.float64), texts.tolist()
 

@@ -1,6 +1,6 @@
 """Colours of plots and of the report page, for light and dark screens.
 
-The hues are those of Okabe and Ito, Color Universal Design, 2008. People with any common form of
+The hues are from Okabe and Ito, Color Universal Design, 2008. People with any common form of
 colour blindness can distinguish them.
 """
 

@@ -46,7 +46,9 @@ def _resolve_size(
     explicit_size = as_size(size)
     if explicit_size is not None:
         if stored_size is not None and stored_size != explicit_size:
-            raise ValueError(f"size must be {stored_size}, that of edges; got {explicit_size}")
+            raise ValueError(
+                f"size must be {stored_size}, the size of the edges; got {explicit_size}"
+            )
         return explicit_size
     if stored_size is not None:
         return stored_size
@@ -164,6 +166,7 @@ def check_not_traced() -> None:
     """Raise an error inside torch.jit.trace, which would store the example's edges as constants."""
     if torch.jit.is_tracing():
         raise RuntimeError(
-            "gattn does not run under torch.jit.trace, which would fix the edges of its "
-            "example: use torch.compile, torch.export.export or torch.onnx.export(dynamo=True)"
+            "gattn does not run under torch.jit.trace, which would store the example's edges "
+            "as constants: use torch.compile, torch.export.export or "
+            "torch.onnx.export(dynamo=True)"
         )

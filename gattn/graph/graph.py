@@ -360,13 +360,15 @@ def _restore_edges(pairs: Tensor, size: tuple[int, int], kept_edges: Tensor | No
     graph = Graph(pairs, size)
     if kept_edges is not None:
         if not isinstance(kept_edges, Tensor) or kept_edges.dtype != torch.int64:
-            raise TypeError(f"a pickled Graph must hold int64 edge positions; got {kept_edges!r}")
+            raise TypeError(
+                f"a pickled Graph must contain int64 edge positions; got {kept_edges!r}"
+            )
         count = graph.num_edges - min(graph.size)  # number of edges other than self-loops
         ascending = (kept_edges >= 0).all() and (kept_edges.diff() > 0).all()
         if kept_edges.shape != (count,) or not ascending:
             raise ValueError(
-                f"a pickled Graph must hold {count} ascending positions of the edges before its "
-                f"self-loops; got shape {(*kept_edges.shape,)}"
+                f"a pickled Graph must contain {count} ascending positions of the edges "
+                f"before its self-loops; got shape {(*kept_edges.shape,)}"
             )
     graph.__dict__["kept_edges"] = kept_edges
     return graph
@@ -398,7 +400,7 @@ def _restore_blocks(blocks: tuple[Any, ...], like: Tensor) -> Graph:
     queries, keys = blocks.query_sizes, blocks.key_sizes
     is_matching = queries == keys if blocks.causal else len(queries) == len(keys)
     if not is_matching or not all(isinstance(s, int) and s >= 0 for s in (*queries, *keys)):
-        raise ValueError(f"a pickled Graph must hold the sizes of blocks; got {blocks}")
+        raise ValueError(f"a pickled Graph must contain the sizes of blocks; got {blocks}")
     return Graph.from_blocks(blocks, like.device)
 
 

@@ -43,7 +43,7 @@ def disjoint_union(graphs: Iterable[Graph]) -> Graph:
         raise TypeError(f"graphs must be a list of gattn.Graph; got {type(graphs).__name__}")
     graphs = list(graphs)
     if not graphs:
-        raise ValueError("graphs must hold at least one graph; got none")
+        raise ValueError("graphs must contain at least one graph; got none")
     pairs, num_src, num_dst = [], [0], [0]
     for graph in graphs:
         check_graph("each of graphs", graph)
@@ -60,8 +60,8 @@ def from_batch(edges: Any, ptr: Tensor) -> Graph:
     .. math:: \{j \to i\}, \qquad \text{ptr}_b \le i, j < \text{ptr}_{b+1} \text{ for some } b
 
     If every graph is small (at most 64 nodes) and sparse (fewer than 8 edges per node), such as a
-    molecule, CUDA kernels then process whole graphs at once, which is faster. Results equal those
-    of ``Graph(edges, n)``.
+    molecule, CUDA kernels then process whole graphs at once, which is faster. Results equal the
+    results of ``Graph(edges, n)``.
 
     Args:
         edges: a (2, e) integer tensor, or another argument of :class:`gattn.Graph`.
@@ -97,8 +97,8 @@ def from_batch(edges: Any, ptr: Tensor) -> Graph:
     if crossing.numel():
         edge = int(crossing[0])
         raise ValueError(
-            f"edges must not join two graphs; got edge {edge} from graph {int(source[edge])} "
-            f"to graph {int(destination[edge])}"
+            f"edges must not connect two graphs; got edge {edge} from graph "
+            f"{int(source[edge])} to graph {int(destination[edge])}"
         )
     return _with_graph_ptr(graph, bounds)
 
@@ -137,7 +137,9 @@ def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1)
     check_graph("graph", graph)
     nodes = graph.num_src
     if graph.num_dst != nodes:
-        raise ValueError(f"graph must be square, of n nodes; got {graph!r}")
+        raise ValueError(
+            f"graph must have equal numbers of sources and destinations; got {graph!r}"
+        )
     node = torch.arange(nodes, device=graph.device)
     index = torch.zeros_like(node) if index is None else index
     check_index(index, num_graphs)

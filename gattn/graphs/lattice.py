@@ -151,10 +151,10 @@ def _offsets(axes: int, neighbourhood: Neighbourhood) -> list[tuple[int, ...]]:
             f"window_offsets(radii) returns; got {neighbourhood!r}"
         )
     if len(neighbourhood) == 0:
-        raise ValueError("neighbourhood must hold at least one offset; got none")
+        raise ValueError("neighbourhood must contain at least one offset; got none")
     offsets = [tuple(offset) for offset in neighbourhood]
     if any(len(offset) != axes for offset in offsets):
-        raise ValueError(f"offsets must have {axes} axes, as shape; got {offsets}")
+        raise ValueError(f"offsets must have {axes} axes, like shape; got {offsets}")
     return offsets
 
 
@@ -167,8 +167,8 @@ def _check_axes(name: str, lengths: Sequence[int]) -> None:
     one.
     """
     if not isinstance(lengths, Sequence):
-        raise TypeError(f"{name} must hold an int per axis; got {lengths!r}")
+        raise TypeError(f"{name} must contain an int per axis; got {lengths!r}")
     if len(lengths) == 0:
-        raise ValueError(f"{name} must hold an int per axis, for at least one; got {lengths!r}")
+        raise ValueError(f"{name} must contain an int per axis, for at least one; got {lengths!r}")
     for length in lengths:
         check_count(f"each of {name}", length)

@@ -51,7 +51,7 @@ def pack(x: Tensor, lengths: Sequence[int] | Tensor) -> tuple[Tensor, tuple[int,
     count, length = x.shape[:2]
     if isinstance(lengths, Tensor) and lengths.dim() == 2 and not lengths.is_floating_point():
         if not ((lengths == 0) | (lengths == 1)).all():
-            raise ValueError("a mask must hold 1 at tokens and 0 at padding; got other values")
+            raise ValueError("a mask must contain 1 at tokens and 0 at padding; got other values")
         lengths = lengths.bool()
     if isinstance(lengths, Tensor) and lengths.dtype == torch.bool:
         if lengths.shape != x.shape[:2]:
@@ -118,7 +118,7 @@ def _lengths(lengths: Sequence[int] | Tensor, count: int, length: int) -> tuple[
     """Return the lengths as integers, after checking that there is one for each sequence."""
     if isinstance(lengths, Tensor):
         if lengths.is_floating_point() or lengths.is_complex():
-            raise TypeError(f"lengths must hold integers or bools; got {lengths.dtype}")
+            raise TypeError(f"lengths must contain integers or bools; got {lengths.dtype}")
         if lengths.shape != (count,):
             raise ValueError(f"lengths must have shape ({count},); got {tuple(lengths.shape)}")
         lengths = lengths.tolist()

@@ -121,8 +121,8 @@ def _trees(position: Tensor, index: Tensor | None) -> list[tuple[Tensor, Any]]:
         raise TypeError(f"position must be a tensor; got {type(position).__name__}")
     if position.dim() != 2 or position.shape[1] == 0 or not position.is_floating_point():
         raise ValueError(
-            f"position must be floating of shape (n, d) with d >= 1; got {tuple(position.shape)}, "
-            f"{position.dtype}"
+            "position must be a floating-point tensor of shape (n, d) with d >= 1; got "
+            f"{tuple(position.shape)}, {position.dtype}"
         )
     points = position.detach().cpu().double()
     if not bool(points.isfinite().all()):
@@ -134,7 +134,7 @@ def _trees(position: Tensor, index: Tensor | None) -> list[tuple[Tensor, Any]]:
     if index.shape != position.shape[:1]:
         raise ValueError(f"index must have shape ({len(points)},); got {tuple(index.shape)}")
     if index.is_floating_point():
-        raise TypeError(f"index must hold integers; got {index.dtype}")
+        raise TypeError(f"index must contain integers; got {index.dtype}")
     order = index.cpu().argsort(stable=True)
     _, counts = index.cpu()[order].unique_consecutive(return_counts=True)
     clouds = order.split(counts.tolist())

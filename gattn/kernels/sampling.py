@@ -77,7 +77,7 @@ def sample_hop(
 def reference_hop(
     layout: Layout, nodes: Tensor, batch_index: Tensor, draw: Draw, batch_range: tuple[int, int]
 ) -> Hop:
-    """Do the work of :func:`sample_hop` in plain PyTorch."""
+    """Draw the edges of one hop in plain PyTorch; see :func:`sample_hop`."""
     begin = layout.rowptr[nodes].long()
     degree = layout.rowptr[nodes + 1].long() - begin
     offsets = torch.cat([degree.new_zeros(1), _counts(degree, draw).cumsum(0)])
@@ -165,7 +165,7 @@ _FIELDS = (
 def _cpu_hop(
     layout: Layout, nodes: Tensor, batch_index: Tensor, draw: Draw, batch_range: tuple[int, int]
 ) -> Hop:
-    """Do the work of :func:`sample_hop` with the C++ kernels."""
+    """Draw the edges of one hop with the C++ kernels; see :func:`sample_hop`."""
     count = nodes.numel()
     max_degree = stats.max_degree(layout) or 0
     offsets = torch.empty(count + 1, dtype=torch.int64)

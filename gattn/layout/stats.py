@@ -169,7 +169,7 @@ def _spans(offsets: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _area(layout: Layout) -> int:
-    """Sum the areas of the rectangles that enclose the edges of every BAND_ROWS destinations."""
+    """Compute the band area: the number of pairs in rectangles around the edges of a band graph."""
     first, last, degree = _spans(layout.rowptr, layout.col)
     empty = degree == 0
     first, last = first.long().masked_fill(empty, 2**62), last.long().masked_fill(empty, 0)

@@ -31,11 +31,13 @@ def as_texts(smiles: Iterable[object]) -> list[str]:
     ['CCO', 'C']
     """
     if isinstance(smiles, str):
-        raise ValueError(f"smiles must be a list of texts; got the one text {smiles!r}")
+        raise ValueError(f"smiles must be a list of strings; got a single string {smiles!r}")
     shape = getattr(smiles, "shape", None)
     if shape is not None:
         if len(shape) != 1 and (len(shape) != 2 or shape[1] != 1):
-            raise ValueError(f"smiles must be [n] texts; got an array of shape {list(shape)}")
+            raise ValueError(
+                f"smiles must be an array of n strings; got an array of shape {list(shape)}"
+            )
         smiles = np.asarray(smiles, dtype=object).ravel()
     return list(smiles)  # pyright: ignore[reportReturnType]  # other values become bad rows
 
@@ -54,13 +56,15 @@ def as_table(y: Any, rows: int) -> np.ndarray:
         table = table.copy()
         table[np.ma.getmaskarray(y)] = None
     if getattr(getattr(y, "dtype", None), "kind", "") in ("M", "m"):
-        raise ValueError(f"y must hold numbers or classes; it holds dates or times ({y.dtype})")
+        raise ValueError(
+            f"y must contain numbers or classes; it contains dates or times ({y.dtype})"
+        )
     if table.ndim == 1 and any(isinstance(row, (list, tuple, np.ndarray)) for row in table):
         raise ValueError("y must be [n] or [n, t]; its rows have different numbers of labels")
     if table.ndim not in (1, 2) or (table.ndim == 2 and table.shape[1] == 0):
         raise ValueError(f"y must be [n] or [n, t]; got an array of shape {list(table.shape)}")
     if len(table) != rows:
-        raise ValueError(f"y must hold {rows} rows, one a molecule; got {len(table)}")
+        raise ValueError(f"y must have {rows} rows, one for each molecule; got {len(table)}")
     table = (table if table.ndim == 2 else table[:, None]).copy()
     table[isna(table)] = None  # replaces pandas.NA, which cannot be compared with a class
     return table
@@ -79,8 +83,8 @@ def as_numbers(table: np.ndarray) -> np.ndarray:
     if beyond.any():
         row, column = np.argwhere(beyond)[0]
         raise ValueError(
-            f"y must be NaN or a number that float32 holds; row {row}, column {column} is "
-            f"{numbers[row, column]:g}"
+            f"y must be NaN or a number in the range of float32; row {row}, column {column} "
+            f"is {numbers[row, column]:g}"
         )
     return numbers
 
@@ -107,7 +111,7 @@ def _fill_numbers(numbers: np.ndarray, values: np.ndarray, column: int) -> None:
             for pattern in patterns
         )
         raise ValueError(
-            f"y must hold numbers, NaN where nothing was measured: {problems}. Convert them to "
+            f"y must contain numbers, and NaN for missing labels: {problems}. Convert them to "
             "numbers (for a file, gattn molecules train has options for them)"
         )
     if read.unread:
@@ -116,7 +120,8 @@ def _fill_numbers(numbers: np.ndarray, values: np.ndarray, column: int) -> None:
 
 def _refuse(row: int, column: int, value: object) -> None:
     raise ValueError(
-        f"y must be NaN or a number that float32 holds; row {row}, column {column} is {value!r}"
+        f"y must be NaN or a number in the range of float32; row {row}, column {column} "
+        f"is {value!r}"
     )
 
 

@@ -113,7 +113,7 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
             labels = column[np.isfinite(column)]
             if len(labels) > 1 and labels.min() == labels.max():
                 raise ValueError(
-                    f"{name} must hold different numbers; every label is {labels[0]:g}"
+                    f"{name} must have different numbers; every label is {labels[0]:g}"
                 )
 
     def _encode(self, table: np.ndarray) -> np.ndarray:

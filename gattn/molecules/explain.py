@@ -65,8 +65,8 @@ class Explanation:
         target: index of the explained target.
         prediction: output of ``predict``, in the target's unit; for classes a probability.
         std: the standard deviation of the prediction.
-        weights: [n] float64, signed, in the target's unit; those of ``"attention"`` have no sign or
-            unit.
+        weights: [n] float64, signed, in the target's unit; the weights of ``"attention"`` have no
+        sign or unit.
         parts: [n] for each part of the model; they sum to the weights.
         spread: [n], the standard deviation of the weights over the ensemble's networks; NaN for
             fewer than two networks.
@@ -144,8 +144,8 @@ def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:
 
 
 def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
-    """Return masks [2 + DRAWS, n] of the atoms to delete: none, those of highest weight, and random
-    ones.
+    """Return masks [2 + DRAWS, n] of the atoms to delete: no atoms, the atoms of highest weight,
+    and random atoms.
     """
     generator, atoms = torch.Generator().manual_seed(seed), len(order)
     masks = torch.zeros(2 + DRAWS, atoms, dtype=torch.bool)

@@ -401,7 +401,7 @@ def _self_similarity(counts: Tensor, z: Tensor) -> list[Tensor]:
 
 
 def _groups(z: Tensor) -> tuple[Tensor, Tensor]:
-    """Split descriptors [k, d] into those of whole molecules and those of atom surface areas."""
+    """Split descriptors [k, d] into descriptors of whole molecules and of atom surface areas."""
     return z[:, :SURFACES], z[:, SURFACES:]
 
 
@@ -434,8 +434,8 @@ def _cholesky(kernel: Tensor, theta: Tensor) -> Tensor:
             return lower
     raise ValueError(
         f"the Gaussian process cannot factor its kernel of {len(kernel)} molecules, even with "
-        f"{JITTER * 10 ** (ATTEMPTS - 1):g} added to the diagonal: look for NaN, infinite or huge "
-        "labels and descriptors"
+        f"{JITTER * 10 ** (ATTEMPTS - 1):g} added to the diagonal: check the labels and "
+        "descriptors for NaN, infinite and very large values"
     )
 
 

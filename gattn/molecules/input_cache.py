@@ -186,8 +186,8 @@ def read_cache(path: str | os.PathLike[str], key: str) -> Arrays | None:
         return map_arrays(path, LAYOUT)
     except ValueError as error:
         raise ValueError(
-            f"the cache {path} is damaged, or is another file ({error}): remove it, and the SMILES "
-            "are read again"
+            f"the cache {path} is damaged, or is another kind of file ({error}): remove it to "
+            "parse the SMILES again"
         ) from None
 
 

@@ -297,7 +297,7 @@ def _share(
     yielded, whose result has the usual number of dimensions.
     """
     if isinstance(items, str):
-        raise ValueError(f"smiles must be a list of texts; got the one text {items!r}")
+        raise ValueError(f"smiles must be a list of strings; got a single string {items!r}")
     for name, value in (("chunk", chunk), ("max_atoms", max_atoms), ("workers", workers)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}")

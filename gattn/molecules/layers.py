@@ -69,7 +69,7 @@ class BondAttention(nn.Module):
         \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}
         (a_t \cdot W x_i + a_s \cdot W x_j + a_e \cdot W_e e_{ij})
 
-    The graph is that of :func:`with_atom_loops`, so that an atom attends to itself, too.
+    The graph is the result of :func:`with_atom_loops`, so that an atom attends to itself, too.
 
     Args:
         in_channels: features of an atom, d.

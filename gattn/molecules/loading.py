@@ -60,7 +60,8 @@ def open_run(
         folder: folder of the trained model.
         path: the file.
         smiles: its column of SMILES; by default the one that the model was trained on.
-        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
         workers: number of processes that parse SMILES.
         threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         on_bad_bytes: see :class:`gattn.data.Table`.

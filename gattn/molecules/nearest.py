@@ -59,7 +59,8 @@ class NearestMolecules:
     def __init__(self, train: Tensor) -> None:
         if train.dim() != 2 or train.dtype != torch.uint8:
             raise ValueError(
-                f"bits must be packed, [bits, m] uint8; they are {(*train.shape,)} {train.dtype}"
+                "train must be the packed bits of m molecules, [bits, m] uint8; got "
+                f"{(*train.shape,)} {train.dtype}"
             )
         self._train = train.numpy()
 

@@ -158,7 +158,7 @@ class MoleculePredictor:
         _check(val, y_val, "y_val")
         y, y_val, targets = y.double(), y_val.double(), y.shape[1]
         if not y.isfinite().any(0).all():
-            raise ValueError("y must hold a measured value of every target; one has none")
+            raise ValueError("y must have a label for every target; a target has no label")
         mean, scale = _scaling(y, task)
         tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train)}
         history: list[History] = []
@@ -382,7 +382,9 @@ class MoleculePredictor:
             settings = from_table(MoleculeSettings, cast("dict[str, object]", facts["settings"]))
             return cls(tensors, cast(Task, facts["task"]), settings, cast(int, facts["targets"]))
         except (KeyError, TypeError, RuntimeError) as error:
-            raise ValueError(f"these are not the tensors and facts of a model: {error}") from error
+            raise ValueError(
+                f"these tensors and values are not the state of a model: {error}"
+            ) from error
 
     @property
     def weights(self) -> dict[str, float]:

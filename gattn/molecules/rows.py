@@ -73,7 +73,7 @@ def warn_of(bad: Sequence[BadRow]) -> None:
         return
     shown = "".join(f"\n  {row}" for row in bad[:10])
     more = f"\n  and {len(bad) - 10} more" if len(bad) > 10 else ""
-    message = f"{len(bad)} SMILES could not be read, and their rows hold NaN:{shown}{more}"
+    message = f"{len(bad)} SMILES could not be read, and their rows contain NaN:{shown}{more}"
     warnings.warn(message, UnreadableMolecules, stacklevel=4)
 
 
@@ -83,8 +83,8 @@ def warn_of_overlap(train: LabelledMolecules, val: LabelledMolecules) -> None:
     if both:
         example = next(text for text in val.canonical if text in both)
         message = (
-            f"{plural(len(both), 'molecule')} in both the training and the validation part, for "
-            f"example {example}: the intervals come out too narrow"
+            f"{plural(len(both), 'molecule')} in both the training and the validation part, "
+            f"for example {example}: the intervals will be too narrow"
         )
         warnings.warn(message, UserWarning, stacklevel=3)
 

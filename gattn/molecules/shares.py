@@ -40,7 +40,7 @@ def descriptor_shares(molecule: Mol) -> Tensor:
     Masses, surface areas, counts, Crippen's sums and the polar surface area are sums over atoms:
     the share of an atom is its term. A ring, a bond or a group is divided equally among its atoms.
     The remainder,
-    such as that of shape indices, is divided equally among all atoms.
+    for example of shape indices, is divided equally among all atoms.
 
     Args:
         molecule: n atoms, sanitised.

@@ -163,7 +163,7 @@ class AttributedGraph:
 def attribute_names(table: pd.DataFrame) -> str:
     """Return a list of the first twenty attributes of the nodes, as text for error messages."""
     if table.columns.empty:
-        return "they have none (those of a table of edges stand in a table of nodes, --nodes)"
+        return "they have no attributes (for a table of edges, pass a table of nodes with --nodes)"
     return f"they have {', '.join(map(repr, table.columns[:20]))}"
 
 
@@ -207,15 +207,15 @@ def attributed_graph(
     source, destination = edge_index
     no_loop = source != destination
     if loops := int((~no_loop).sum()):
-        notes.append(f"{_many(loops, 'self-loop')} dropped: layers that need them add their own.")
+        notes.append(f"{_many(loops, 'self-loop')} removed: layers that need self-loops add them.")
     pairs = edge_index[:, no_loop]
     arcs = _unique(pairs, nodes)
     if doubled_edges := pairs.shape[1] - arcs.shape[1]:
-        notes.append(f"{_many(doubled_edges, 'edge')} given more than once: each is kept once.")
+        notes.append(f"{_many(doubled_edges, 'edge')} repeated: each is used once.")
     edges = arcs if directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
     if isolated := nodes - len(edges.unique()):
         notes.append(
-            f"{_many(isolated, 'node')} without an edge: predicted from features of their own."
+            f"{_many(isolated, 'node')} without an edge: predicted from their features only."
         )
     return AttributedGraph(
         list(names), edges, table.reset_index(drop=True), x, directed, tuple(notes),
@@ -253,7 +253,9 @@ def edges_by_name(
         missing = pair[0] if ends[0, edge] < 0 else pair[1]
         shown = ["(empty)" if _is_gap(end) else str(end) for end in pair]
         line = 0 if lines is None else lines[edge]
-        reason = "it names one node" if _is_gap(missing) else f"there is no node {missing!r}"
+        reason = (
+            "it has only one node name" if _is_gap(missing) else f"there is no node {missing!r}"
+        )
         left_out.append(LeftOut(line, " - ".join(shown), reason))
     return torch.from_numpy(ends[:, is_known].astype(np.int64)), left_out
 
@@ -292,7 +294,7 @@ def _unique(pairs: Tensor, nodes: int) -> Tensor:
         edge = int(outside[0])
         source, destination = pairs[:, edge].tolist()
         raise GraphError(
-            f"edges must join nodes 0 to {nodes - 1}; edge {edge} is {source} -> {destination}"
+            f"edges must connect nodes 0 to {nodes - 1}; edge {edge} is {source} -> {destination}"
         )
     key = torch.unique(pairs[1] * nodes + pairs[0])
     return torch.stack([key % nodes, key // nodes])

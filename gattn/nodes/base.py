@@ -108,7 +108,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
             doubtful = [name for name in usual_labels(graph) if name not in (self.features or ())]
             left += doubtful
             graph = graph.with_notes(
-                *(f"Attribute {name!r} may hold the labels: it is no feature." for name in doubtful)
+                *(
+                    f"Attribute {name!r} may contain the labels: it is not used as a feature."
+                    for name in doubtful
+                )
             )
         if self.features is None and graph.x is None:
             notes = row_number_notes(graph) | split_column_notes(graph)
@@ -218,7 +221,9 @@ class NodeEstimator(SerializableEstimator, Parameters):
                 warnings.warn(note, stacklevel=3)
             return read
         if getattr(self, "graph_", None) is None:
-            raise GraphError("a loaded estimator holds no graph: give it the graph to predict on")
+            raise GraphError(
+                "a loaded estimator does not contain a graph: pass the graph to predict"
+            )
         return self.graph_
 
     @classmethod
@@ -244,7 +249,9 @@ class NodeEstimator(SerializableEstimator, Parameters):
         rest = self.y_.clone()
         rest[torch.cat([self.split_.train, self.split_.val])] = torch.nan
         if not rest.isfinite().any():
-            raise GraphError("every labelled node was trained on: give score a graph and labels")
+            raise GraphError(
+                "every labelled node was used in fit: pass a graph and labels to score"
+            )
         return read, rest
 
     @property

@@ -102,8 +102,8 @@ class Column:
             and (gone := int(is_missing(values, numbers=True).sum()))
         ):
             return (
-                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} nodes, and was for "
-                "none in training: the mean stands there."
+                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} nodes, but "
+                "was not empty in training: the mean is used for these nodes."
             )
         if self.kind != "category":
             return ""
@@ -112,8 +112,9 @@ class Column:
         if not unknown:
             return ""
         return (
-            f"Column {self.name!r} holds what it did not in training, as {unknown[0][:40]!r}: "
-            f"{len(unknown):,} of {len(values):,} nodes have no feature there."
+            f"Column {self.name!r} has values that did not occur in training, for example "
+            f"{unknown[0][:40]!r}: {len(unknown):,} of {len(values):,} nodes have no feature "
+            "for this column."
         )
 
     def state(self) -> dict[str, Any]:
@@ -188,7 +189,7 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
     counts = Counter(text for text, gone in zip(texts, missing) if not gone)
     if len(counts) < 2:
         reason = "constant" if counts else "empty"
-        return None, [f"Column {name!r} says nothing: it is {reason}."]
+        return None, [f"Column {name!r} is not used: it is {reason}."]
     words = [text for text, number in zip(texts, numbers) if text and np.isnan(number)]
     if not words:
         return _learn_numbers(name, values, "", where)
@@ -201,17 +202,18 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
             return column, notes
     if times := time_words(values):
         notes.append(
-            f"Column {name!r} is read as texts, not as numbers: {times}. For a number make one of "
-            "it, as days since a date or total_seconds() of a duration."
+            f"Column {name!r} is read as texts, not as numbers: {times}. To use it as a "
+            "number, convert it, for example to days since a date or to total_seconds() of a "
+            "duration."
         )
     elif 2 * (total - len(words) + recognised) >= total and recognised:
         patterns = describe_patterns(written.patterns, where, LEAVE_OUT)
         notes.append(f"Column {name!r} is read as texts, not as numbers: {patterns}.")
     elif len(words) < total:
         notes.append(
-            f"Column {name!r} holds {total - len(words):,} numbers and {len(words):,} texts, "
-            f"as {words[0][:40]!r} {where(texts.index(words[0]))}: all are read as texts. "
-            f"If the column is to be numbers, {LEAVE_OUT}."
+            f"Column {name!r} has {total - len(words):,} numbers and {len(words):,} texts, "
+            f"for example {words[0][:40]!r} {where(texts.index(words[0]))}: all are read as "
+            f"texts. If the column should contain numbers, {LEAVE_OUT}."
         )
     notes += _gap_notes(name, values)
     if _is_category(counts):
@@ -229,9 +231,9 @@ def _learn_numbers(
         return None, []
     numbers, notes = _checked_numbers(values, where, unit)[~missing], []
     if unit:
-        notes.append(f"Column {name!r} is read as numbers before {unit!r}.")
+        notes.append(f"Column {name!r} is read as numbers with the unit {unit!r}.")
     if words:
-        notes.append(f"Column {name!r} is missing where it holds {_counts(words)}.")
+        notes.append(f"Column {name!r} has missing values where it contains {_counts(words)}.")
     texts = [value for value in values.tolist() if isinstance(value, str)]
     notes += [
         f"Column {name!r}: {describe_patterns([doubt], where)}."
@@ -250,8 +252,9 @@ def _gap_notes(name: str, values: pd.Series) -> list[str]:
     if not (words := gap_words(values)):
         return []
     return [
-        f"Column {name!r} holds {_counts(words)}: in a column of texts such a word is a value, and "
-        "only an empty cell is missing. If it stands for a gap, name it with --missing."
+        f"Column {name!r} contains {_counts(words)}: in a column of texts such a word is a "
+        "value, and only an empty cell is missing. If the word stands for a missing value, "
+        "list it in --missing."
     ]
 
 
@@ -273,7 +276,7 @@ def _learn_text(name: str, texts: list[str]) -> tuple[Column | None, list[str]]:
     nodes = np.bincount(counts.indices, minlength=HASHES)
     places = np.flatnonzero(nodes >= LEAST)
     if not len(places):
-        return None, [f"Column {name!r} says nothing: no word of it comes twice."]
+        return None, [f"Column {name!r} is not used: no word occurs twice."]
     idf = TfidfTransformer().fit(counts[:, places]).idf_
     return Column(name, "text", places=tuple(places.tolist()), idf=tuple(idf.tolist())), []
 
@@ -292,8 +295,8 @@ def _checked_numbers(values: pd.Series, where: Where, unit: str = "") -> NDArray
         patterns = describe_patterns(read_numbers(texts).patterns, where, LEAVE_EMPTY)
         text = texts[int(invalid.argmax())]
         raise ValueError(
-            f"attribute {values.name!r} must hold numbers, as in training; got {text!r}: {patterns}"
+            f"attribute {values.name!r} must have numbers, as in training; got {text!r}: {patterns}"
         )
     if np.isinf(numbers).any():
-        raise ValueError(f"attribute {values.name!r} must be finite; it holds an infinite number")
+        raise ValueError(f"attribute {values.name!r} must be finite; it has an infinite number")
     return numbers

@@ -71,7 +71,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     def predict_proba(self, graph: GraphLike | None = None) -> np.ndarray:
         """Return the probability of each class for each node, [n, classes] float64.
 
-        The argument and the errors are those of :meth:`predict`.
+        The argument and the errors are the same as for :meth:`predict`.
         """
         read = self.read(graph)
         return self.predictor_.predict(read).numpy()

@@ -79,7 +79,7 @@ class FeatureEncoder:
         for name in names or ():
             graph.column(name)
             if list(names or ()).count(name) > 1:
-                raise GraphError(f"each feature must be named once; got {name!r} twice or more")
+                raise GraphError(f"each feature must be listed once; got {name!r} more than once")
             if name in leave:
                 raise GraphError(f"{name!r} cannot be a feature: it is the label or the split")
         if names is None:
@@ -87,7 +87,7 @@ class FeatureEncoder:
                 (reason for name, reason in graph.unreadable.items() if name not in leave), None
             )
             if fault is not None:
-                raise GraphError(f"{fault}. Name the attributes to read with features (--features)")
+                raise GraphError(f"{fault}. List the attributes to use in features (--features)")
         used = [c for c in graph.table.columns if c not in leave] if names is None else names
         table = _with_names(graph) if node_names else graph.table
         used = [*used, NAMES] if node_names else used
@@ -98,10 +98,8 @@ class FeatureEncoder:
         if columns:
             return cls(tuple(columns), sum(c.width for c in columns), 0, "columns"), notes
         steps = 4 if _two_steps(graph) <= WALKS else 0
-        walks = f" and the chances of random walks to be back after 1 to {steps} steps" * bool(
-            steps
-        )
-        note = f"The nodes have no features: read are their degrees{walks}."
+        walks = f" and the return probabilities of random walks of 1 to {steps} steps" * bool(steps)
+        note = f"The nodes have no features: the model uses their degrees{walks}."
         return cls((), 3 + steps, steps, "structure"), [*notes, note]
 
     def features(self, graph: AttributedGraph) -> Tensor:
@@ -234,7 +232,9 @@ def _degrees(graph: AttributedGraph) -> tuple[Tensor, Tensor]:
 
 
 def _two_steps(graph: AttributedGraph) -> int:
-    """Return the number of walks of two edges, which limits the work for return probabilities."""
+    """Return the number of walks of two edges in a graph, which determines the cost of return
+    probabilities.
+    """
     into, out = _degrees(graph)
     return int((into.long() * out.long()).sum())
 

@@ -53,8 +53,8 @@ def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) 
     .. math:: S_L = \text{seeds}, \qquad S_{l-1} = S_l \cup \{j : j \to i,\; i \in S_l\}
 
     Layer l computes the nodes of S_l from the nodes of S_{l-1}. The seeds' outputs and their
-    gradients
-    equal those on the whole graph if every layer reads only neighbours. In a citation network with
+    gradients are the same as on the whole graph if every layer reads only neighbours. In a citation
+    network with
     20 labelled papers per class, the field is a small part of the network.
 
     Args:

@@ -75,7 +75,9 @@ def read_graph_file(
         return from_data(data, directed=bool(directed))
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}; nor is it one of {', '.join(CITATION)}")
+        raise FileNotFoundError(
+            f"there is no file {path}, and it is not the name of a data set: {', '.join(CITATION)}"
+        )
     if not path.stat().st_size:
         raise GraphError(f"{path} is empty; expected a graph")
     try:
@@ -92,7 +94,9 @@ def _read(
     ending = path.suffix.lower()
     if ending in MARKUP:
         if nodes is not None:
-            raise GraphError(f"{path} has its nodes itself; a table of nodes is for edges")
+            raise GraphError(
+                f"{path} contains its nodes; a table of nodes is only for a table or list of edges"
+            )
         return from_networkx(_marked_up(path), directed=directed), False
     if ending not in TABLES + LISTS:
         ends = ", ".join([*MARKUP, *TABLES, *LISTS])
@@ -103,7 +107,7 @@ def _read(
         edges, lines, notes = read_list(path, encoding)
     else:
         edges, lines, _ = _read_table(path, encoding)
-        notes = [] if len(edges) else [f"{path.name} has a header, and no edge."]
+        notes = [] if len(edges) else [f"{path.name} has a header but no edges."]
     if edges.empty and nodes is None:
         raise GraphError("it has no edges")
     if nodes is not None:
@@ -173,7 +177,7 @@ def _read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[in
             table = pd.read_parquet(path)
             return table, list(range(1, len(table) + 1)), ""
         except (pyarrow.ArrowInvalid, OSError) as error:
-            raise GraphError(f"{path} is no Parquet file: {error}") from error
+            raise GraphError(f"{path} is not a Parquet file: {error}") from error
     table = open_table(path, encoding=encoding)
     rows = list(table.rows())
     bad = next((row for row in rows if row.problem), None)

@@ -68,7 +68,8 @@ def read_labels(
         sentences about the decisions that were made.
 
     Raises:
-        GraphError: there are no labels, their number differs from that of the nodes, both ``y`` and
+        GraphError: there are no labels, their number differs from the number of nodes, both ``y``
+        and
             ``label`` exist, ``y`` may be a coordinate because there is also ``x``, or a tensor of
             classes contains a number below -1.
     """
@@ -96,8 +97,9 @@ def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.S
     low = np.flatnonzero(numbers < UNLABELLED)
     if len(low):
         raise GraphError(
-            f"y must hold classes from 0 on, and {UNLABELLED} for a node without a label; "
-            f"{graph.node(int(low[0]))} has {numbers[low[0]]:g}. For numbers take NodeRegressor"
+            f"y must have classes numbered from 0, and {UNLABELLED} for a node without a "
+            f"label; {graph.node(int(low[0]))} has {numbers[low[0]]:g}. For numbers use "
+            "NodeRegressor"
         )
     gone = numbers == UNLABELLED
     if not gone.any():
@@ -122,8 +124,8 @@ def _missing_notes(values: pd.Series) -> list[str]:
         )
     if words and not are_gaps:
         notes.append(
-            f"{title} has the classes {words}: of a label that is a text, only an empty cell is "
-            "missing. If such a word stands for a gap, name it with --missing."
+            f"{title} has the classes {words}: if labels are texts, only an empty cell is a "
+            "missing label. If such a word stands for a missing label, list it in --missing."
         )
     return notes
 
@@ -150,8 +152,8 @@ def _negative_notes(values: pd.Series) -> list[str]:
     title = "The label" if values.name is None else f"Label {values.name!r}"
     return [
         f"{title} has the {'class' if is_class else 'number'} {sign} ({count:,} "
-        f"node{'s' * (count > 1)}). If it stands for a missing label, name it with --missing "
-        f"{sign}; in Python, replace it with None or NaN."
+        f"node{'s' * (count > 1)}). If it stands for a missing label, use --missing {sign}; "
+        "in Python, replace it by None or NaN."
     ]
 
 
@@ -169,7 +171,8 @@ def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
     lists = [value for value in present if isinstance(value, LISTS)]
     if lists:
         raise GraphError(
-            f"labels{_of(values)} must be one class a node; got {lists[0]!r}, which holds several"
+            f"labels{_of(values)} must be one class for each node; got {lists[0]!r}, "
+            "which has several"
         )
     kinds = list(pd.unique(present))
     if len({str if isinstance(kind, str) else float for kind in kinds}) > 1:
@@ -180,9 +183,9 @@ def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
     if len(kinds) > max(MANY, len(present) / 2):
         patterns = describe_patterns(read_numbers(as_texts(values)).recognised(), where)
         raise GraphError(
-            f"labels{_of(values)} must be classes; {len(kinds):,} of {len(present):,} nodes have "
-            "different ones. For numbers take NodeRegressor (--task regression)"
-            f"{patterns and f'; {patterns}'}"
+            f"labels{_of(values)} must be classes; {len(kinds):,} of {len(present):,} nodes "
+            "have different labels. For numbers use NodeRegressor (--task "
+            f"regression){patterns and f'; {patterns}'}"
         )
     classes = np.array(sorted(kinds))
     is_count = classes.dtype.kind == "f" and (classes % 1 == 0).all()
@@ -237,9 +240,9 @@ def _choose(graph: AttributedGraph) -> str:
         attributes = ", ".join(map(repr, graph.table.columns[:20])) or "none"
         raise GraphError(f"{message} among {attributes}")
     if len(names) > 1:
-        raise GraphError(f"{message}, since the nodes have both {names[0]!r} and {names[1]!r}")
+        raise GraphError(f"{message}, because the nodes have both {names[0]!r} and {names[1]!r}")
     if names == ["y"] and "x" in graph.table.columns:
-        raise GraphError(f"{message}, since 'y' beside 'x' may be a coordinate")
+        raise GraphError(f"{message}, because 'y' next to 'x' may be a coordinate")
     return names[0]
 
 
@@ -256,7 +259,7 @@ def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
             array = y.to_numpy() if isinstance(y, pd.DataFrame) else y
             return pd.Series(array.reshape(-1).tolist(), dtype=object)
         if len(y) != len(graph):
-            raise GraphError(f"y must hold {len(graph)} labels, one a node; got {len(y)}")
+            raise GraphError(f"y must have {len(graph)} labels, one for each node; got {len(y)}")
         return pd.Series(list(y), dtype=object)
     names = set(graph.names)
     labels: dict[Hashable, object] = {}
@@ -264,9 +267,9 @@ def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
         as_text = str(int(key) if isinstance(key, float) and key.is_integer() else key)
         name = key if key in names else as_text
         if name not in names:
-            raise GraphError(f"y has a label of {key!r}, which is no node")
+            raise GraphError(f"y has a label for {key!r}, which is not a node")
         if name in labels:
-            raise GraphError(f"y has two labels of {name!r}")
+            raise GraphError(f"y has two labels for {name!r}")
         labels[name] = label
     return pd.Series([labels.get(name) for name in graph.names], dtype=object)
 

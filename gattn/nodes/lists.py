@@ -83,13 +83,14 @@ def read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int]
     marked = next((name for words in rows for name in words[:2] if " #" in name), None)
     if marked is not None:
         notes.append(
-            f"Names hold '#', as {marked!r}: it is a comment at the start of a line alone."
+            f"Some names contain '#', for example {marked!r}: it marks a comment only at "
+            "the start of a line."
         )
     rest = next((words[2] for words in rows if len(words) > 2), None)
     if rest is not None:
-        notes.append(f"Not read of the edges: what follows the two names, as {rest!r}.")
+        notes.append(f"Not used: the text after the two names of an edge, for example {rest!r}.")
     if any(line.attributed for line in lines):
-        notes.append("Not read of the edges: the attributes in braces.")
+        notes.append("Not used: the attributes of the edges, in braces.")
     table = pd.DataFrame([words[:2] for words in rows], columns=["source", "target"], dtype=object)
     return table, [line.number for line in lines], notes
 
@@ -141,9 +142,9 @@ def _separator(lines: Sequence[_Line]) -> str:
                     one for one in lines if one not in some or len(_cells(one, separator)) < 2
                 )
                 raise GraphError(
-                    f"the whole file must have one separator; line {line.number} has "
-                    f"{SEPARATORS[separator]}, {line.text!r}, and line {other.number} has not, "
-                    f"{other.text!r}"
+                    f"all lines must have the same separator; line {line.number} has "
+                    f"{SEPARATORS[separator]}, {line.text!r}, and line {other.number} does "
+                    f"not, {other.text!r}"
                 )
     return ""
 
@@ -198,13 +199,13 @@ def _words(line: _Line) -> list[str]:
 def _check(line: _Line, words: Sequence[str], separator: str) -> None:
     """Raise a GraphError if a line does not contain two names."""
     if len(words) < 2 or not all(words[:2]):
-        raise GraphError(f"line {line.number} must name two nodes; it holds {line.text!r}")
+        raise GraphError(f"line {line.number} must have two node names; got {line.text!r}")
     if separator:
         return
     if line.attributed and len(words) > 2:
         raise GraphError(
-            f"line {line.number} holds {len(words)} words before its attributes, and must hold two "
-            "names: names with spaces need another separator, as in "
+            f"line {line.number} has {len(words)} words before its attributes, but must have two "
+            "names: names with spaces need another separator, for example "
             r"networkx.write_edgelist(graph, path, delimiter='\t')"
         )
     opened = next(

@@ -70,8 +70,8 @@ def with_numbers(
         if chosen is None or column is None or column.unread:
             if style is not None and not plain.unread and plain.labelled:
                 notes.append(
-                    f"Column {name!r} holds numbers with a point: they are read as such, and not "
-                    f"by {_words(style)}."
+                    f"Column {name!r} has numbers with a decimal point: they are read with a "
+                    f"decimal point instead of {_words(style)}."
                 )
             continue
         table[name] = column.values
@@ -88,9 +88,9 @@ def with_numbers(
             )
     if with_commas:
         notes += [
-            f"Column {name!r} holds points, as {point!r}, beside columns with a decimal comma: "
-            "they are read as decimal points. If they separate thousands, name --decimal , and "
-            "--thousands ."
+            f"Column {name!r} has points, for example {point!r}, but other columns have "
+            "decimal commas: the points are read as decimal points. If they separate "
+            "thousands, use --decimal , and --thousands ."
             for name, point in pointed
         ]
     if not notes:
@@ -123,10 +123,10 @@ def describe_patterns(patterns: Iterable[Pattern], where: Where, remedy: str = "
         pattern has no option.
 
     >>> describe_patterns(read_numbers(["1", "0,5"]).patterns, "at node {}".format, "write numbers")
-    "1 cell looks like a number with a decimal comma, as '0,5' at node 1 \
+    "1 cell looks like a number with a decimal comma, for example '0,5' at node 1 \
 (--decimal , / decimal=',' reads it)"
     >>> describe_patterns(read_numbers(["1", ">10"]).patterns, "at node {}".format, "write numbers")
-    "1 cell is a censored value, as '>10' at node 1: write numbers"
+    "1 cell is a censored value, for example '>10' at node 1: write numbers"
     """
     patterns = list(patterns)
     sentences = [

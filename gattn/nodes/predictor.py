@@ -232,8 +232,8 @@ def graph_elements(graph: AttributedGraph, settings: NodeSettings) -> int:
 def _check_size(settings: NodeSettings, nodes: int) -> None:
     if settings.model == "gps" and nodes > GPS_NODES:
         raise GraphError(
-            f"gps attends among all pairs of nodes: at most {GPS_NODES:,} nodes; got {nodes:,}. "
-            "Take gat, gatv2 or transformer"
+            f"gps attends among all pairs of nodes: at most {GPS_NODES:,} nodes; got "
+            f"{nodes:,}. Use gat, gatv2 or transformer"
         )
 
 

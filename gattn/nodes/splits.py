@@ -56,7 +56,7 @@ SHOWN = 10
 LACKING = {
     "train": ("training", "the model does not learn to predict {it}"),
     "val": ("validation", "the choice of the epoch does not depend on {it}"),
-    "test": ("test", "the scores of the test part say nothing about {it}"),
+    "test": ("test", "the scores on the test part do not include {it}"),
 }
 """Name of each part, and the consequence if a class has no node in it."""
 
@@ -104,27 +104,28 @@ def split_column_notes(graph: AttributedGraph) -> dict[Hashable, str]:
         words = {text.strip().lower() for text in as_texts(values, gaps=True)} - {""}
         named = {NAMES[word] for word in words if word in NAMES}
         parts = [part for part in PARTS if part in named]
-        advice = f"name it with --features {name} to read it as one"
+        advice = f"use --features {name} to use it as a feature"
         if mask is not None and words and words <= set(TRUTH):
             part = NAMES.get(mask["part"].lower(), "val")
             notes[name] = (
-                f"Column {name!r} marks nodes as a mask of the {part} part does: it is no feature. "
-                f"Call it {PARTS[part][0]!r} to use it as the mask (--split public), or {advice}."
+                f"Column {name!r} looks like a mask of the {part} part: it is not used as a "
+                f"feature. Rename it to {PARTS[part][0]!r} to use it as the mask (--split "
+                f"public), or {advice}."
             )
         elif words <= set(NAMES) and len(parts) > 1:
             notes[name] = (
                 f"Column {name!r} names the parts "
-                f"{', '.join(filter(parts.__contains__, PARTS))}: it is no feature. "
-                f"To train on its parts, give --split column:{name}; in Python, make the masks "
-                f"train_mask, val_mask and test_mask of it; or {advice}."
+                f"{', '.join(filter(parts.__contains__, PARTS))}: it is not used as a "
+                f"feature. To train on its parts, use --split column:{name}; in Python, "
+                f"convert it to the masks train_mask, val_mask and test_mask; or {advice}."
             )
         elif parts and str(name).strip().lower() in PART_TITLES:
             other = next(iter(sorted(words - set(NAMES))), None)
             beside = "" if other is None else f" beside {other!r}"
             notes[name] = (
-                f"Column {name!r} names the part {parts[0]}{beside}: it is no feature. --split "
-                f"column:{name} reads its parts where they are train, val or test or empty; or "
-                f"{advice}."
+                f"Column {name!r} names the part {parts[0]}{beside}: it is not used as a "
+                "feature. To train on its parts, which must be train, val, test or empty, "
+                f"use --split column:{name}; or {advice}."
             )
     return notes
 
@@ -171,7 +172,7 @@ def masked_split(
     marks = {part: _mask(graph, name) for part, name in columns.items()}
     present = {*graph.table.columns, *graph.unreadable}
     unread = [
-        f"{name} is not read: {columns[part]} marks the {LACKING[part][0]} part."
+        f"{name} is not used: {columns[part]} marks the {LACKING[part][0]} part."
         for part, names in PARTS.items()
         for name in names
         if name in present and name != columns[part]
@@ -190,7 +191,7 @@ def masked_split(
 def _overlap(graph: AttributedGraph, one: tuple[str, Tensor], other: tuple[str, Tensor]) -> str:
     both = (one[1] & other[1]).nonzero().flatten()
     nodes = f"{len(both):,} node{'s' * (len(both) > 1)}"
-    return f"{one[0]} and {other[0]} share {nodes}, as {graph.node(int(both[0]))}"
+    return f"{one[0]} and {other[0]} share {nodes}, for example {graph.node(int(both[0]))}"
 
 
 def _complete(
@@ -207,37 +208,37 @@ def _complete(
     for part, mask in marks.items():
         total, without = int(mask.sum()), int((mask & ~labelled).sum())
         if part != "test" and total and without == total:
-            raise GraphError(f"{titles[part]} marks {total:,} nodes, and none of them has a label")
+            raise GraphError(f"{titles[part]} marks {total:,} nodes, but none of them has a label")
         if without:
             notes.append(
-                f"{without:,} of the {total:,} nodes of {titles[part]} have no label: they are "
-                "left out of it."
+                f"{without:,} of the {total:,} nodes of {titles[part]} have no label: they "
+                "are left out of this part."
             )
     rest = labelled.clone()
     for mask in marks.values():
         rest &= ~mask
     if "train" not in marks:
-        train, source = rest, "the labelled nodes that no mask marks"
+        train, source = rest, "the labelled nodes in no mask"
         if not rest.any():
             raise GraphError(
-                f"there is no train_mask, and {' and '.join(titles.values())} mark every labelled "
-                "node: nothing is left to train on"
+                f"there is no train_mask, and {' and '.join(titles.values())} contain every "
+                "labelled node: no node is left for training"
             )
         notes.append(
-            f"There is no train_mask: the {int(rest.sum()):,} labelled nodes that no mask marks "
-            "are trained on."
+            f"There is no train_mask: the {int(rest.sum()):,} labelled nodes in no mask are "
+            "used for training."
         )
     else:
         train, source = marks["train"], titles["train"]
         if not train.any():
-            raise GraphError(f"{titles['train']} marks no node: nothing is left to train on")
+            raise GraphError(f"{titles['train']} contains no node: no node is left for training")
     test = _marked(marks, "test")
     if test is None:
         test = rest if "train" in marks else torch.zeros_like(labelled)
         if test.any():
             notes.append(
-                f"{_absent(titles, 'test')}: the {int(test.sum()):,} labelled nodes that nothing "
-                "marks are the test part."
+                f"{_absent(titles, 'test')}: the {int(test.sum()):,} labelled nodes in no "
+                "mask are the test part."
             )
     val = _marked(marks, "val")
     if val is not None:
@@ -249,12 +250,12 @@ def _complete(
     drawn = random_node_split(some, seed, (1 - fraction, fraction, 0.0), by_class=by_class)
     if not len(drawn.val):
         raise GraphError(
-            f"{_absent(titles, 'val')}, and the {int(train.sum()):,} labelled nodes of {source} "
-            "are too few to draw validation from: mark some nodes for validation"
+            f"{_absent(titles, 'val')}, and the {int(train.sum()):,} labelled nodes of "
+            f"{source} are too few to draw a validation part from: add a validation mask"
         )
     notes.append(
-        f"{_absent(titles, 'val')}: validation is drawn from {source}, {len(drawn.val):,} of "
-        f"{int(train.sum()):,} nodes (seed {seed})."
+        f"{_absent(titles, 'val')}: the validation part is drawn from {source}, "
+        f"{len(drawn.val):,} of {int(train.sum()):,} nodes (seed {seed})."
     )
     protocol = f"{protocol}, validation drawn from the training part (seed {seed})"
     return Split(drawn.train, drawn.val, test.nonzero().flatten(), protocol), notes
@@ -267,7 +268,7 @@ def _marked(marks: Mapping[str, Tensor], part: str) -> Tensor | None:
 
 
 def _absent(titles: Mapping[str, str], part: str) -> str:
-    return f"{titles[part]} marks no node" if part in titles else f"There is no {PARTS[part][0]}"
+    return f"{titles[part]} contains no node" if part in titles else f"There is no {PARTS[part][0]}"
 
 
 TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
@@ -279,7 +280,7 @@ def _mask(graph: AttributedGraph, name: str) -> Tensor:
     for row, word in enumerate(words):
         if word and word not in TRUTH:
             raise GraphError(
-                f"{name} must hold true and false; it holds {word!r} {graph.where(row)}"
+                f"{name} must contain true and false; it contains {word!r} {graph.where(row)}"
             )
     return torch.tensor([TRUTH.get(word, False) for word in words], dtype=torch.bool)
 
@@ -396,7 +397,7 @@ def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[
     >>> y, (train, val) = torch.tensor([0.0, 0, 1, 1, 2]), torch.arange(5).split([4, 1])
     >>> split = Split(train, val, torch.tensor([], dtype=torch.int64), "public")
     >>> missing_classes(y, split, ["a", "b", "c"])[0]
-    "The training part holds no node of class 'c' (1 labelled node in the data): the model does \
+    "The training part has no node of class 'c' (1 labelled node in the data): the model does \
 not learn to predict it."
     """
     total = _class_counts(y, len(classes))
@@ -410,15 +411,16 @@ not learn to predict it."
         if part == "train" and int((counts > 0).sum()) == 1 and int(present.sum()) > 1:
             only = classes[int(counts.argmax())]
             raise GraphError(
-                f"the training part must hold two classes or more; its {labelled:,} labelled "
-                f"node{'s are' if labelled > 1 else ' is'} of class {only!r} only, and the data "
-                f"hold {_named_classes(classes, total, present)} (split: {split.protocol})"
+                f"the training part must have at least two classes; its {labelled:,} labelled "
+                f"node{'s are' if labelled > 1 else ' is'} of class {only!r} only, and the "
+                f"data have {_named_classes(classes, total, present)} (split: "
+                f"{split.protocol})"
             )
         missing = present & (counts == 0)
         if missing.any():
             it = "it" if int(missing.sum()) == 1 else "them"
             notes.append(
-                f"The {title} part holds no node of {_named_classes(classes, total, missing)}: "
+                f"The {title} part has no node of {_named_classes(classes, total, missing)}: "
                 f"{effect.format(it=it)}."
             )
     return notes
@@ -437,9 +439,9 @@ def check_numbers(y: Tensor, split: Split) -> None:
     labels = y[split.train][y[split.train].isfinite()]
     if len(labels) and bool((labels == labels[0]).all()):
         raise GraphError(
-            f"the training part must hold two different labels or more; its {len(labels):,} "
-            f"labelled node{'s' * (len(labels) > 1)} all have {labels[0]:g} "
-            f"(split: {split.protocol})"
+            f"the training part must have at least two different labels; its {len(labels):,} "
+            f"labelled node{'s' * (len(labels) > 1)} all have {labels[0]:g} (split: "
+            f"{split.protocol})"
         )
 
 

@@ -81,9 +81,9 @@ def from_tables(
             of a node is missing or occurs twice, or no edge joins two nodes of the table.
     """
     ends, decisions = _ends(edges)
-    way = "follow them" if directed else "go both ways"
+    way = "follow this direction" if directed else "are sent in both directions"
     first, second = ends.columns
-    notes = [*notes, f"Edges lead from column {first!r} to column {second!r}; messages {way}."]
+    notes = [*notes, f"Edges point from column {first!r} to column {second!r}; messages {way}."]
     notes += decisions
     source, destination = _as_names(ends[first]), _as_names(ends[second])
     named = pd.unique(pd.concat([source, destination]).dropna())
@@ -99,9 +99,9 @@ def from_tables(
         absent = "" if nodes is None else _absent(named, names)
         if nodes is not None and not pairs.shape[1]:
             raise GraphError(
-                f"no edge joins two nodes of the table: the first, {left_out[0].text}, does not "
-                f"since {left_out[0].reason}; the table's first node is "
-                f"{names[0] if names else None!r}{absent and f'. {absent}'}"
+                "no edge connects two nodes of the table: the first edge, "
+                f"{left_out[0].text}, does not, because {left_out[0].reason}; the table's "
+                f"first node is {names[0] if names else None!r}{absent and f'. {absent}'}"
                 f"{_better(table, named, names)}"
             )
         notes.append(_told_left_out(left_out, len(edges), absent) + _alike(named, names))
@@ -114,7 +114,7 @@ def from_tables(
 def not_read(attributes: Iterable[Hashable]) -> list[str]:
     """Return a note that some attributes of edges are not read; an empty list if there are none."""
     names = ", ".join(map(repr, attributes))
-    return [f"Not read of the edges: {names}."] if names else []
+    return [f"Not used: the attributes {names} of the edges."] if names else []
 
 
 def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -137,8 +137,8 @@ def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         if names.count(name) > 1:
             raise GraphError(f"columns of edges must have different names; got {names}")
     notes = [
-        f"Column {names[i]!r} of the edges numbers the rows, as pandas writes its index: it is not "
-        "read."
+        f"Column {names[i]!r} of the edges contains row numbers, like the index that pandas "
+        "writes: it is not used."
         for i in places
         if is_index[i]
     ]
@@ -154,13 +154,13 @@ def _check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) 
     texts = [end for end in (first, second) if isinstance(end, str)]
     if {first, second} <= set(names):
         raise GraphError(
-            f"a table of edges begins with a line of names, as source,target; this one with "
-            f"{first!r} and {second!r}, which are nodes"
+            "a table of edges must begin with a header, for example source,target; this "
+            f"table begins with {first!r} and {second!r}, which are nodes"
         )
     if len(texts) == 2 and all(_is_number(text) for text in texts):
         raise GraphError(
-            f"a table of edges begins with a line of names, as source,target; this one with "
-            f"{first!r} and {second!r}, which are numbers"
+            "a table of edges must begin with a header, for example source,target; this "
+            f"table begins with {first!r} and {second!r}, which are numbers"
         )
 
 
@@ -197,7 +197,9 @@ def _named_nodes(
     if nodes.index.name is not None and nodes.index.name not in nodes.columns:
         nodes = nodes.reset_index()
     if not nodes.shape[1]:
-        raise GraphError("a table of nodes needs a column of their names; it has no column")
+        raise GraphError(
+            "a table of nodes must have a column of names; got a table without columns"
+        )
     columns, places = list(nodes.columns), list(range(nodes.shape[1]))
     numbering = [i for i in places if _counts_rows(columns[i], nodes.iloc[:, i])]
     others = [i for i in places if i not in numbering]
@@ -207,15 +209,15 @@ def _named_nodes(
         rest = [i for i in others if i not in moved]
         place, notes_on_names = _choose_names(nodes, rest, [*numbering, *moved], ends)
     else:
-        notes_on_names = [f"Nodes are named by column {columns[place]!r}."]
+        notes_on_names = [f"The names of the nodes are in column {columns[place]!r}."]
     if place is None:
         names = _as_names(nodes.index.to_series())
     else:
         names = _as_names(nodes.iloc[:, place])
         _check_names(names, columns, place, lines)
     notes_on_names += [
-        f"Column {columns[i]!r} of the nodes numbers the rows, as pandas writes its index: it is "
-        "not read."
+        f"Column {columns[i]!r} of the nodes contains row numbers, like the index that pandas "
+        "writes: it is not used."
         for i in numbering
         if i != place
     ]
@@ -236,8 +238,8 @@ def _check_names(
     if names.isna().any():
         row = int(np.flatnonzero(names.isna())[0])
         where = f"in line {lines[row]}" if lines else at_row(row)
-        raise GraphError(f"every node needs a name; column {column!r} has none {where}")
-    check_names(list(names), f", which column {column!r} holds,", lines=lines)
+        raise GraphError(f"every node must have a name; column {column!r} is empty {where}")
+    check_names(list(names), f", which are in column {column!r},", lines=lines)
 
 
 def _choose_names(
@@ -250,7 +252,7 @@ def _choose_names(
     """
     columns = list(nodes.columns)
     if not others:
-        return numbering[0], [f"Nodes are named by column {columns[numbering[0]]!r}."]
+        return numbering[0], [f"The names of the nodes are in column {columns[numbering[0]]!r}."]
     usual = _Names(f"column {columns[others[0]]!r}", others[0], _as_names(nodes.iloc[:, others[0]]))
     rows = [
         _Names(f"column {columns[i]!r}", i, _as_names(nodes.iloc[:, i])) for i in numbering
@@ -261,10 +263,10 @@ def _choose_names(
     # nodes only if it contains all names that the edges use.
     least = len(ends) if best.place is None else count + 1
     if best.share(ends) < max(least, count + 1):
-        return usual.place, [f"Nodes are named by {usual.title}."]
+        return usual.place, [f"The names of the nodes are in {usual.title}."]
     return best.place, [
-        f"Nodes are named by {best.title}: it holds {best.share(ends):,} of the {len(ends):,} "
-        f"names that edges use, and {usual.title} {count:,}."
+        f"The names of the nodes are in {best.title}: it has {best.share(ends):,} of the "
+        f"{len(ends):,} names in the edges, and {usual.title} has {count:,}."
     ]
 
 
@@ -302,9 +304,9 @@ def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
         name of the attribute.
     """
     return {
-        name: f"Column {name!r} of the nodes holds a different whole number for every node, as "
-        "reset_index of pandas writes row numbers: it is no feature. Name it with --features "
-        f"{name} to read it as one."
+        name: f"Column {name!r} of the nodes has a different whole number for each node, like "
+        "the row numbers that pandas' reset_index writes: it is not used as a feature. "
+        f"To use it, list it in --features {name}."
         for name in graph.table.columns
         if _is_moved_index(name, graph.table[name])
     }
@@ -337,8 +339,8 @@ def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> st
     if best is None or 2 * shares[best] <= len(absent):
         return ""
     return (
-        f" Column {best!r} holds {shares[best]:,} of the {len(absent):,} absent names: call it "
-        "'id' if it names the nodes."
+        f" Column {best!r} has {shares[best]:,} of the {len(absent):,} missing names: rename "
+        "it to 'id' if it contains the names of the nodes."
     )
 
 
@@ -359,8 +361,8 @@ def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
             edge, node = pairs[0]
             others = f" ({len(pairs):,} names of the edges differ so)" * (len(pairs) > 1)
             return (
-                f" {edge!r} in the edges and {node!r} in the table {reason} written differently"
-                f"{others}: write the names alike."
+                f" {edge!r} in the edges and {node!r} in the table {reason} written "
+                f"differently{others}: write the names in the same way."
             )
     return ""
 
@@ -389,7 +391,7 @@ def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
     shown = ", ".join(map(repr, strange[:EXAMPLES])) + ", ..." * (len(strange) > EXAMPLES)
     are = "are" if len(strange) > 1 else "is"
     return (
-        f"Of the {len(ends):,} names that edges use {len(strange):,} {are} not in the table of "
+        f"Of the {len(ends):,} names in the edges, {len(strange):,} {are} not in the table of "
         f"nodes: {shown}."
     )
 

@@ -96,8 +96,8 @@ def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.flo
     if is_complex(values):
         title = "labels" if values.name is None else f"attribute {values.name!r}"
         raise GraphError(
-            f"{title} must hold real numbers; got complex ones: give the real and the imaginary "
-            "part, or the absolute value and the angle, as columns of their own"
+            f"{title} must have real numbers; got complex numbers: pass the real and the "
+            "imaginary part, or the absolute value and the angle, as separate columns"
         )
     if values.dtype.kind in "mM" or isinstance(values.dtype, pd.PeriodDtype):
         return np.full(len(values), np.nan)
@@ -139,7 +139,7 @@ def time_words(values: pd.Series) -> str:
     Texts that look like dates are not counted.
 
     >>> time_words(pd.Series(pd.to_datetime(["2020-01-31", None])))
-    "1 cell is a date or a time, as '2020-01-31'"
+    "1 cell is a date or a time, for example '2020-01-31'"
     """
     cells = [value for value, gone in zip(values.tolist(), is_empty(values)) if not gone]
     descriptions = []
@@ -150,7 +150,7 @@ def time_words(values: pd.Series) -> str:
         some = [cell for cell in cells if isinstance(cell, kinds)]
         if some:
             shape = f"cell {one}" if len(some) == 1 else f"cells {several}"
-            descriptions.append(f"{len(some):,} {shape}, as {_as_text(some[0])!r}")
+            descriptions.append(f"{len(some):,} {shape}, for example {_as_text(some[0])!r}")
     return "; ".join(descriptions)
 
 
@@ -197,9 +197,9 @@ def shape_fault(name: str, shape: tuple[int, ...], nodes: int) -> str:
     fault = f"{name} must have one value for each of {nodes:,} nodes; it is {shape}"
     if len(shape) == 2 and shape[0] == nodes:
         one_hot = ", or y.argmax(1) where it is one-hot" if name == "y" else ""
-        return f"{fault}: choose one of its columns, as {name}[:, 0]{one_hot}"
+        return f"{fault}: choose one of its columns, for example {name}[:, 0]{one_hot}"
     if name.endswith("mask") and len(shape) == 1 and shape[0] < nodes:
-        return f"{fault}: of positions make a mask that is true there"
+        return f"{fault}: convert indices to a mask that is True at these indices"
     return fault
 
 
@@ -234,12 +234,14 @@ def flat_table(
         values = table[name]
         kinds = {type(value) for value in values} if values.dtype == object else set()
         if dict in kinds:
-            notes.append(f"Attribute {name!r} holds tables: it is not read.")
+            notes.append(f"Attribute {name!r} contains dictionaries: it is not used.")
         elif not any(issubclass(kind, LISTS) for kind in kinds):
             parts.append(values.to_frame())
         elif _is_texts(values):
             parts.append(_joined(values).to_frame())
-            notes.append(f"Attribute {name!r} holds lists of texts: each is read as one text.")
+            notes.append(
+                f"Attribute {name!r} contains lists of texts: each list is read as one text."
+            )
         else:
             try:
                 parts.append(_numbers(values, range(len(table)) if names is None else names))
@@ -279,8 +281,9 @@ def _numbers(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
             continue
         if len(one) != width:
             raise GraphError(
-                f"attribute {values.name!r} must hold as many numbers for every node; that of "
-                f"node {names[first]!r} has {width}, that of node {names[row]!r} has {len(one)}"
+                f"attribute {values.name!r} must have the same number of values for every "
+                f"node; the list of node {names[first]!r} has {width}, the list of node "
+                f"{names[row]!r} has {len(one)}"
             )
         rows[row] = one
     return pd.DataFrame(rows, values.index).add_prefix(f"{values.name}.")
@@ -288,12 +291,12 @@ def _numbers(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
 
 def _list_of_numbers(value: object, name: Hashable) -> NDArray[np.float64]:
     if not isinstance(value, LISTS):
-        raise GraphError(f"attribute {name!r} must hold lists only; got {value!r}")
+        raise GraphError(f"attribute {name!r} must have only lists; got {value!r}")
     if any(np.iscomplexobj(each) for each in value):
-        raise GraphError(f"attribute {name!r} must hold real numbers; got {value!r}")
+        raise GraphError(f"attribute {name!r} must have real numbers; got {value!r}")
     try:
         return np.asarray(list(value), np.float64).ravel()
     except (TypeError, ValueError):
         raise GraphError(
-            f"attribute {name!r} must hold lists of numbers or of texts; got {value!r}"
+            f"attribute {name!r} must have lists of numbers or lists of texts; got {value!r}"
         ) from None

@@ -20,7 +20,8 @@ def node_scores(value: Tensor, vectors: Tensor, *, backend: str | None = None) -
     Args:
         value: v, [m, h, c]; fp32, fp64, bf16 or fp16.
         vectors: a, [t, h, c] in the same dtype.
-        backend: force a backend: ``"cpu"`` runs the C++ kernel, the others run plain PyTorch.
+        backend: force a backend: ``"cpu"`` runs the C++ kernel, and the other backends run plain
+            PyTorch.
 
     Returns:
         [t, m, h].

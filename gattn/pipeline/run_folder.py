@@ -63,15 +63,17 @@ def finished_metrics(
         try:
             before = read_toml(type(settings), out / CONFIG)
         except SettingsError as error:
-            message = f"{out} holds no run of this command: choose another folder ({error})"
+            message = (
+                f"{out} does not contain a run of this command: choose another folder ({error})"
+            )
             raise RunError(message) from error
         if (difference := _difference(before, settings)) and _has_results(out):
-            raise RunError(f"{out} holds another run ({difference}): choose another folder")
+            raise RunError(f"{out} contains another run ({difference}): choose another folder")
         return _metrics(out, [Path(name) for name in inputs])
     # Folders without files are accepted, because another process of the same run may already have
     # created the folders of its checkpoints.
     if is_first_process() and _has_files(out):
-        raise RunError(f"{out} is not empty and holds no run: choose another folder")
+        raise RunError(f"{out} is not empty and does not contain a run: choose another folder")
     return None
 
 
@@ -113,7 +115,9 @@ def start_run(
     """
     if _has_results(out) and (before := _splits(out)) != splits:
         other = "data" if before["sha256"] != splits["sha256"] else "parts"
-        raise RunError(f"{out} holds a run that was begun on other {other}: choose another folder")
+        raise RunError(
+            f"{out} contains a run that was started with other {other}: choose another folder"
+        )
     out.mkdir(parents=True, exist_ok=True)
     write_rows(out / LEFT_OUT, left_out)
     write_toml(out / CONFIG, settings)
@@ -164,9 +168,11 @@ def _metrics(out: Path, inputs: Sequence[Path]) -> dict[str, Any] | None:
     exist = bool(inputs) and all(path.is_file() for path in inputs)
     if exist and file_hash(*inputs) != _splits(out)["sha256"]:
         names = " and ".join(map(str, inputs))
-        raise RunError(f"{out} holds a run on other content of {names}: choose another folder")
+        raise RunError(
+            f"{out} contains a run with another content of {names}: choose another folder"
+        )
     return read_json(
-        out / METRICS, "task", "test", "intervals", remedy="remove it, and the run is done again"
+        out / METRICS, "task", "test", "intervals", remedy="remove it to start the run again"
     )
 
 

@@ -40,7 +40,7 @@ def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
     out = product.out
     metrics = finished_metrics(out, product.settings, product.inputs)
     if metrics is not None:
-        product.log(f"{out} holds this run already, and it is whole: nothing to do")
+        product.log(f"{out} already contains this run, and it is finished: nothing to do")
         return metrics
     check_writable(out)
     data = product.load()

@@ -185,7 +185,7 @@ def _reset(batch_index: Tensor, nodes: Tensor) -> None:
 def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
     """Return the number of nodes of each type; raise an error if the graphs disagree."""
     if not graphs:
-        raise ValueError("graphs must hold at least one edge type; got none")
+        raise ValueError("graphs must contain at least one edge type; got none")
     sizes: dict[str, int] = {}
     for edge_type, graph in graphs.items():
         if not isinstance(edge_type, tuple) or len(edge_type) != 3:
@@ -197,7 +197,7 @@ def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
             if sizes.setdefault(kind, size) != size:
                 of_type = f" of type {kind!r}" if kind else ""
                 raise ValueError(
-                    f"all edges must join the same nodes{of_type}; got {sizes[kind]} and {size}"
+                    f"all edges must connect the same nodes{of_type}; got {sizes[kind]} and {size}"
                 )
     return sizes
 

@@ -138,7 +138,7 @@ def _pairs(edges: Any, over: Graph, max_length: int) -> tuple[Graph, Tensor, Ten
     check_count("max_length", max_length)
     check_graph("over", over)
     if over.num_src != over.num_dst:
-        raise ValueError(f"over must join the nodes of one set; got {over!r}")
+        raise ValueError(f"over must connect nodes of one set; got {over!r}")
     source, destination = over.edge_index
     code, position = (source * over.num_src + destination).unique(return_inverse=True)
     return as_graph(edges, over.num_src), code, position
@@ -181,7 +181,7 @@ def _one_step(code: Tensor, graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
 
 def _check_features(graph: Graph, edge_attr: Tensor) -> None:
     if not edge_attr.is_floating_point():
-        raise TypeError(f"edge_attr must hold floating numbers; got {edge_attr.dtype}")
+        raise TypeError(f"edge_attr must contain floating-point numbers; got {edge_attr.dtype}")
     if edge_attr.dim() != 2 or len(edge_attr) != graph.num_edges:
         raise ValueError(
             f"edge_attr must have shape ({graph.num_edges}, d); got {tuple(edge_attr.shape)}"

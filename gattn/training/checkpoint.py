@@ -44,7 +44,7 @@ def save_checkpoint(
     torch.save(checkpoint, buffer)
     buffer.seek(0)
     if check and (unsafe := get_unsafe_globals_in_checkpoint(buffer)):
-        raise TypeError(f"a checkpoint cannot hold {', '.join(sorted(unsafe))}")
+        raise TypeError(f"a checkpoint cannot contain {', '.join(sorted(unsafe))}")
     replace_files({Path(path): buffer.getvalue()})
 
 
@@ -64,16 +64,18 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):
-                raise ValueError("it is no complete archive")
+                raise ValueError("it is not a complete archive")
             file.seek(0)
             checkpoint = torch.load(file, map_location="cpu", weights_only=True)
     except (RuntimeError, ValueError, LookupError, pickle.UnpicklingError) as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise TrainingError(_damaged(path, reason)) from None
     if not isinstance(checkpoint, dict):
-        raise TrainingError(_damaged(path, f"it holds a {type(checkpoint).__name__}, not a dict"))
+        raise TrainingError(
+            _damaged(path, f"it contains a {type(checkpoint).__name__}, not a dict")
+        )
     return checkpoint
 
 
 def _damaged(path: str | os.PathLike[str], reason: str) -> str:
-    return f"the checkpoint {path} is damaged ({reason}): remove it, and the training starts again"
+    return f"the checkpoint {path} is damaged ({reason}): remove it to start the training again"

@@ -93,7 +93,7 @@ class IntervalCalibrator(_Calibrator):
         """
         _alike("y, mean and std must be [n, t]", y, mean, std)
         if y.isinf().any():
-            raise ValueError("y must be finite or NaN; it holds an infinity")
+            raise ValueError("y must be finite or NaN; it has an infinite value")
         labelled = ~y.isnan()
         usable = mean.isfinite() & std.isfinite() & (std > 0)
         if not usable[labelled].all():

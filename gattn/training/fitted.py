@@ -103,7 +103,7 @@ class FittedModel:
         """
         name = cls._saved_as or cls.__name__
         if card.get("estimator") != name:
-            raise RunError(f"{folder} holds a {card.get('estimator')}, not a {name}")
+            raise RunError(f"{folder} contains a {card.get('estimator')}, not a {name}")
         cls._check_card(folder, card)
         try:
             model = cls(**card["parameters"])
@@ -112,7 +112,7 @@ class FittedModel:
             model.predictor_ = cls._restore(tensors, card["predictor"])
             model.predictor_.threads = model.threads
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise RunError(f"{folder} holds no model of {cls.item}: {error!r}") from error
+            raise RunError(f"{folder} does not contain a model of {cls.item}: {error!r}") from error
         return model
 
     @classmethod

@@ -112,7 +112,7 @@ def fit_full_batches(
     """
     for part, batch in (("training", train), ("validation", validate)):
         if not batch.target.isfinite().any():
-            raise TrainingError(f"no label of the {part} part is known")
+            raise TrainingError(f"the {part} part must have labels; all its labels are missing")
     parameters = [weight for network in networks for weight in network.parameters()]
     optimizer = torch.optim.Adam(
         parameters, settings.learning_rate, weight_decay=settings.weight_decay, fused=True

@@ -231,8 +231,9 @@ class _Training:
         """
         if checkpoint.get("fingerprint") != self.fingerprint:
             raise TrainingError(
-                "the folder's checkpoint is of a training with other settings, data or first "
-                "weights: choose another folder, or remove the checkpoint to start again"
+                "the checkpoint in the folder belongs to a training with other settings, "
+                "data or initial weights: choose another folder, or remove the checkpoint to "
+                "start again"
             )
         for name, part in self._stateful().items():
             part.load_state_dict(checkpoint[name])
@@ -353,7 +354,7 @@ class _Training:
     def _mean(self, sums: list[Tensor], part: str, epoch: int) -> float:
         total, count = self.processes.sum(torch.stack(sums).sum(0)).tolist()
         if not count:
-            raise TrainingError(f"no label of the {part} part is known")
+            raise TrainingError(f"the {part} part must have labels; all its labels are missing")
         check_finite(total, part, epoch, self.settings.learning_rate)
         return total / count
 
@@ -369,7 +370,7 @@ def _join(settings: LoopSettings) -> _Processes:
     )
     if settings.devices not in (1, size):
         raise TrainingError(
-            f"to train in {settings.devices} processes start the program with torchrun "
+            f"to train in {settings.devices} processes, start the program with torchrun "
             f"--nproc-per-node {settings.devices}; there are {size}"
         )
     device = torch.device("cpu")
@@ -380,8 +381,8 @@ def _join(settings: LoopSettings) -> _Processes:
         device = torch.device("mps")
     elif settings.accelerator == "gpu":
         raise TrainingError(
-            "accelerator gpu needs a GPU that torch sees, and it sees none "
-            "(gattn.backend_info() says more); auto takes a GPU where there is one"
+            "accelerator gpu needs a GPU, but torch finds none (see gattn.backend_info()); "
+            "auto uses a GPU only if there is one"
         )
     if size > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")

@@ -18,7 +18,7 @@ def check_finite(loss: float, part: str, epoch: int, learning_rate: float) -> No
     if not math.isfinite(loss):
         raise TrainingError(
             f"the loss of the {part} part is not finite in epoch {epoch}: lower the learning "
-            f"rate ({learning_rate}) or look at the data"
+            f"rate ({learning_rate}) or check the data"
         )
 
 

@@ -169,7 +169,9 @@ def undefined_metrics(
     columns = [column[~column.isnan()] for column in (y[:, None] if y.dim() == 1 else y).T]
     names = names or range(1, len(columns) + 1)
     if len(names) != len(columns):
-        raise ValueError(f"names must be {len(columns)}, one for each target; got {len(names)}")
+        raise ValueError(
+            f"names must have {len(columns)} entries, one for each target; got {len(names)}"
+        )
     if len(classes) not in (0, len(columns)):
         raise ValueError(f"classes must be {len(columns)} pairs; got {len(classes)}")
     metrics = METRICS[task]
@@ -196,7 +198,7 @@ def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, str]:
         raise ValueError(f"names must be {count} or more, one for each class; got {len(names)}")
     rows = torch.bincount(y.long(), minlength=count).tolist()
     lost = {
-        name: "every row has it" if labels else "no row has it"
+        name: "every row has this class" if labels else "no row has this class"
         for name, labels in zip(names, rows)
         if labels in (0, len(y))
     }
@@ -219,7 +221,7 @@ def _reason(lost: Mapping[object, str], count: int, items: str) -> str:
     if count == 1:
         (reason,) = lost.values()
         reason = reason.replace("it has", "there is")
-        more = ", and two different ones are needed" if "no label" not in reason else ""
+        more = ", and two different labels are needed" if "no label" not in reason else ""
         return f"undefined: {reason}{more}"
     reasons = [f"{name!r} ({reason})" for name, reason in list(lost.items())[:NAMED]]
     if len(lost) > NAMED:
@@ -238,8 +240,8 @@ def _means(
     """Return the mean of each metric over the targets for which it is defined."""
     if y.shape != predicted.shape or y.dim() not in (1, 2):
         raise ValueError(
-            f"y and the predictions must be [k] or [k, t] alike; got {(*y.shape,)} and "
-            f"{(*predicted.shape,)}"
+            "y and the predictions must have the same shape, [k] or [k, t]; got "
+            f"{(*y.shape,)} and {(*predicted.shape,)}"
         )
     y, predicted = y.detach().cpu().double(), predicted.detach().cpu().double()
     if y.dim() == 1:

@@ -91,7 +91,7 @@ class Figure:
 
     def __post_init__(self) -> None:
         if not self.alt.strip():
-            raise ValueError("a figure needs a text in place of the picture; got an empty alt")
+            raise ValueError("a figure needs a text that describes the picture; got an empty alt")
         for picture in (self.picture, self.dark):
             if picture is not None:
                 _media_type(picture)
@@ -199,7 +199,7 @@ def _media_type(picture: bytes) -> str:
         return "image/png"
     if picture.lstrip().startswith((b"<svg", b"<?xml")):
         return "image/svg+xml"
-    raise ValueError(f"a picture must be PNG or SVG; got bytes that begin {picture[:12]!r}")
+    raise ValueError(f"a picture must be PNG or SVG; got bytes that begin with {picture[:12]!r}")
 
 
 def _data_uri(picture: bytes) -> str:

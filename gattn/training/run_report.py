@@ -215,7 +215,7 @@ def _undefined(run: RunFacts) -> tuple[str, ...]:
 
 def _validation(run: RunFacts) -> Table:
     rows = tuple((METRICS[key], value) for key, value in run.validation.items())
-    caption = "On the validation part" + ", which chose the epoch" * bool(run.histories)
+    caption = "On the validation part" + ", on which the epoch was chosen" * bool(run.histories)
     return Table(("metric", "model"), rows, caption)
 
 
@@ -282,7 +282,7 @@ def _data(run: RunFacts) -> Section:
     unlabelled = run.rows - len(run.errors) - sum(run.parts.values())
     text = [sentence, *run.decided]
     if unlabelled > 0:
-        text.insert(1, f"Without a label: {unlabelled:,} more.")
+        text.insert(1, f"{unlabelled:,} more rows have no label.")
     parts = Table(("part", run.item), tuple(run.parts.items()))
     return Section("Data", tuple(text), (parts, *tables))
 
@@ -388,9 +388,9 @@ def left_out(errors: Mapping[int, str], rows: int, *, shown: int = 20) -> tuple[
     'Left out: 1 of 100 rows.'
     """
     if not errors:
-        return f"Left out: none of {rows:,} rows.", []
+        return f"No rows were left out of {rows:,}.", []
     sentence = f"Left out: {len(errors):,} of {rows:,} rows."
-    caption = "Left out" if len(errors) <= shown else f"The first {shown} that were left out"
+    caption = "Left out" if len(errors) <= shown else f"The first {shown} rows that were left out"
     listed = tuple(list(errors.items())[:shown])
     return sentence, [Table(("line", "why"), listed, caption)]
 
@@ -449,22 +449,23 @@ def part_figures(
             )
         figures["calibration"] = themed(
             plots.coverage(reliability, name=name).png,
-            f"Share of values inside intervals of {name}, by coverage",
-            "The grey band contains nine in ten points of exact intervals.",
+            f"Fraction of the values inside the intervals of {name}, by coverage",
+            "If the intervals are exact, 90 % of the points are in the grey band.",
         )
         return figures
     figures["roc"] = themed(
         plots.roc(y, mean, name=name, several=words.several).png,
-        f"True against false positives of {name}",
+        f"True positive rate against false positive rate of {name}",
     )
     figures["precision-recall"] = themed(
         plots.precision_recall(y, mean, name=name, several=words.several).png,
         f"Precision against recall of {name}",
-        f"The dashed line is the share of {words.positive}: the precision of guessing.",
+        f"The dashed line is the fraction of {words.positive}, which is the precision of "
+        "random guessing.",
     )
     figures["calibration"] = themed(
         plots.reliability(reliability, name=name, event=words.event).png,
-        f"Frequency of {words.event} of {name}, by predicted probability",
+        f"Observed frequency of {words.event} of {name}, by predicted probability",
         "On the dashed line, a predicted probability of 30 % occurs in 30 % of the rows.",
     )
     return figures

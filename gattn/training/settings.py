@@ -202,7 +202,7 @@ def read_toml(kind: type[S], path: str | os.PathLike[str]) -> S:
     try:
         table = tomlkit.parse(Path(path).read_text("utf-8")).unwrap()
     except (TOMLKitError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is no TOML: {error}") from None
+        raise SettingsError(f"{path} is not a TOML file: {error}") from None
     try:
         return from_table(kind, table)
     except ValueError as error:
@@ -281,7 +281,7 @@ def from_table(kind: type[S], table: Mapping[str, object], *, within: str = "") 
     for name in table:
         if name not in fields:
             raise SettingsError(
-                f"there is no setting {within}{name}; there are {', '.join(fields)}"
+                f"unknown setting {within}{name}; the settings are {', '.join(fields)}"
             )
     for name, field in fields.items():
         required = field.default is field.default_factory is dataclasses.MISSING
@@ -312,7 +312,7 @@ def updated(run: S, changes: Mapping[str, object]) -> S:
     outer = {name: value for name, value in changes.items() if name not in names}
     unknown = outer.keys() - {field.name for field in dataclasses.fields(run)}
     if unknown:
-        raise SettingsError(f"there is no setting {', '.join(sorted(unknown))}")
+        raise SettingsError(f"unknown setting {', '.join(sorted(unknown))}")
     return dataclasses.replace(run, **outer, model=dataclasses.replace(model, **inner))
 
 

@@ -139,7 +139,7 @@ def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[object, object]:
         return _matrix(value.state)
     if isinstance(value, _Array):
         return _array(value)
-    raise PickleRefused(f"it holds {type(value).__name__}, not an array or a dict")
+    raise PickleRefused(f"it contains {type(value).__name__}, not an array or a dict")
 
 
 def _check_program(raw: bytes) -> None:
@@ -170,7 +170,7 @@ class _Unpickler(pickle.Unpickler):
 
 def _matrix(state: object) -> SparseMatrix:
     if not isinstance(state, dict):
-        raise PickleRefused("a sparse matrix has a state that is not SciPy's")
+        raise PickleRefused("the state of a sparse matrix was not written by SciPy")
     shape = state.get("_shape")
     if not (isinstance(shape, tuple) and len(shape) == 2 and all(map(_is_size, shape))):
         raise PickleRefused(f"a sparse matrix has the shape {short(shape)}")
@@ -186,9 +186,9 @@ def _matrix(state: object) -> SparseMatrix:
 
 def _array(record: object) -> np.ndarray:
     if not (isinstance(record, _Array) and record.arguments == (_Ndarray, (0,), "b")):
-        raise PickleRefused("an array is not made as numpy makes one")
+        raise PickleRefused("an array was not created by NumPy's pickle function")
     if not (isinstance(record.state, tuple) and len(record.state) == 5):
-        raise PickleRefused("an array has a state that is not numpy's")
+        raise PickleRefused("the state of an array was not written by NumPy")
     _, shape, dtype, fortran, content = record.state
     dtype = _dtype(dtype)
     if not (isinstance(shape, tuple) and all(map(_is_size, shape))):
@@ -207,10 +207,10 @@ def _array(record: object) -> np.ndarray:
 
 def _dtype(record: object) -> np.dtype:
     if not (isinstance(record, _Dtype) and record.arguments[:1] and record.arguments[0] in NUMBERS):
-        raise PickleRefused("an array has no number type")
+        raise PickleRefused("an array has no dtype")
     state = record.state
     if not (isinstance(state, tuple) and len(state) >= 2 and state[1] in ("<", ">", "|", "=")):
-        raise PickleRefused("a number type has a state that is not numpy's")
+        raise PickleRefused("the state of a dtype was not written by NumPy")
     return np.dtype((">" if state[1] == ">" else "<") + str(record.arguments[0]))
 
 
@@ -225,7 +225,7 @@ def _check(matrix: SparseMatrix) -> None:
     if len(indices) and not (indices.min() >= 0 and indices.max() < columns):
         raise PickleRefused(f"a sparse matrix's columns are not all in 0..{columns - 1}")
     if not np.isfinite(data).all():
-        raise PickleRefused("a sparse matrix holds a value that is not finite")
+        raise PickleRefused("a sparse matrix contains a value that is not finite")
 
 
 def _is_size(value: object) -> bool:

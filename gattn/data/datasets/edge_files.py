@@ -82,8 +82,8 @@ def _from_npy(path: Path) -> Tensor:
         raise ValueError(f"{path} cannot be read as a .npy file: {error}") from None
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in INTEGERS:
         raise ValueError(
-            f"{path} must hold a (2, e) array of int32 or int64; it holds {edges.shape} of "
-            f"{edges.dtype}"
+            f"{path} must contain a (2, e) array of int32 or int64; it contains {edges.shape} "
+            f"of {edges.dtype}"
         )
     return torch.from_numpy(edges)
 
@@ -139,8 +139,8 @@ def _open(path: Path, columns: tuple[str, str]) -> tuple[np.dtype, Iterator[pa.R
             )
         if not pa.types.is_integer(schema.field(name).type):
             raise ValueError(
-                f"column {name!r} of {path} must hold whole numbers, the nodes' positions; it "
-                f"holds {schema.field(name).type}"
+                f"column {name!r} of {path} must contain whole numbers, the indices of the "
+                f"nodes; it contains {schema.field(name).type}"
             )
     narrow = all(schema.field(name).type.bit_width < 64 for name in columns)
     unsigned = any(schema.field(name).type == pa.uint32() for name in columns)
@@ -165,5 +165,7 @@ def _numbers(column: pa.Array, dtype: np.dtype, path: Path, name: str, row: int)
         raise ValueError(f"column {name!r} of {path} is empty in row {empty}, counted from 0")
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype == np.uint64 and len(values) and values.max() > np.iinfo(dtype).max:
-        raise ValueError(f"column {name!r} of {path} holds {values.max()}, which is no position")
+        raise ValueError(
+            f"column {name!r} of {path} contains {values.max()}, which is not the index of a node"
+        )
     return np.ascontiguousarray(values.astype(dtype, copy=False))

@@ -200,8 +200,8 @@ def _check_arguments(subgraph_type: Any, kwargs: Mapping[str, Any]) -> None:
     for name, value in kwargs.items():
         if name in _UNSERVED and value != _UNSERVED[name]:
             raise ValueError(
-                f"gattn's NeighborLoader does not serve {name}: it must be {_UNSERVED[name]!r}; "
-                f"got {value!r}"
+                f"gattn's NeighborLoader does not support {name}: it must be "
+                f"{_UNSERVED[name]!r}; got {value!r}"
             )
         if name not in (*_SERVED, *_UNSERVED, *_WITHOUT_EFFECT):
             raise TypeError(f"NeighborLoader has no argument {name!r}")

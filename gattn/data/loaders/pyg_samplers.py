@@ -67,7 +67,9 @@ class PyGSampler(BaseSampler):
 
     def sample_from_edges(self, *args: Any, **kwargs: Any) -> SamplerOutput:
         """Raise an error, because gattn has no sampler for the neighbourhoods of edges."""
-        raise NotImplementedError("neighbourhoods are sampled around nodes, not around edges")
+        raise NotImplementedError(
+            "only neighbourhoods of nodes can be sampled, not neighbourhoods of edges"
+        )
 
 
 def pyg_sampler(
@@ -113,8 +115,9 @@ def _graph(store: Any, size: tuple[int, int]) -> Graph:
     """
     if isinstance(store.get("adj_t"), Tensor):
         raise ValueError(
-            "adj_t must be a torch_sparse.SparseTensor, of which PyG's loaders make batches; got "
-            f"{store.adj_t.layout}: leave out ToSparseTensor, layers take the batch's graphs"
+            "adj_t must be a torch_sparse.SparseTensor, because PyG's loaders support no "
+            f"other adjacency; got {store.adj_t.layout}: do not apply ToSparseTensor, because "
+            "layers accept the graphs of the batch"
         )
     for name in ("edge_index", "adj_t"):
         if name in store:

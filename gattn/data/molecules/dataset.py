@@ -199,31 +199,35 @@ def indices_of(index: int | Positions, count: int) -> Tensor:
     if isinstance(index, slice):
         return torch.tensor(range(count)[index], dtype=torch.int64)
     if isinstance(index, str) or not (hasattr(index, "__index__") or hasattr(index, "__len__")):
-        raise TypeError(f"molecules are taken by position, slice, list or mask; got {index!r}")
+        raise TypeError(
+            f"molecules must be selected by an index, a slice, a list or a mask; got {index!r}"
+        )
     if isinstance(index, np.ndarray):
         index = np.asarray(index, order="C")  # torch does not support negative strides
     index = torch.as_tensor(index).cpu()
     if index.dim() > 1:
-        raise TypeError(f"molecules are taken by one row of positions; got shape {(*index.shape,)}")
+        raise TypeError(
+            f"the indices of molecules must be one-dimensional; got shape {(*index.shape,)}"
+        )
     if index.dtype == torch.bool:
         if index.numel() != count:
             raise IndexError(
-                f"a mask must hold {count} values, one a molecule; got {index.numel()}"
+                f"a mask must have {count} values, one for each molecule; got {index.numel()}"
             )
         return index.reshape(-1).nonzero().flatten()
     if index.numel() and (index.is_floating_point() or index.is_complex()):
-        raise TypeError(f"positions must be whole numbers or a mask; got {index.dtype}")
+        raise TypeError(f"indices must be whole numbers or a mask; got {index.dtype}")
     index = index.to(torch.int64)
     outside = index[(index < -count) | (index >= count)].reshape(-1)
     if len(outside):
-        raise IndexError(f"position {int(outside[0])} is outside the {count} molecules")
+        raise IndexError(f"index {int(outside[0])} is out of range for {count} molecules")
     return torch.where(index < 0, index + count, index)
 
 
 def smiles_of(molecules: Sequence[str] | Molecules) -> Sequence[str]:
     """Return the SMILES of a ``Molecules`` object, or the list of SMILES that was passed."""
     if isinstance(molecules, str):
-        raise ValueError(f"smiles must be a list of texts; got the one text {molecules!r}")
+        raise ValueError(f"smiles must be a list of strings; got a single string {molecules!r}")
     return molecules.smiles if isinstance(molecules, Molecules) else molecules
 
 
@@ -255,7 +259,7 @@ def batch_molecules(molecules: Molecules | Sequence[Data]) -> Data:
     else:
         for graph in molecules:
             if not isinstance(graph, Data):
-                raise TypeError(f"molecules must hold Data objects; got {type(graph).__name__}")
+                raise TypeError(f"molecules must contain Data objects; got {type(graph).__name__}")
         arrays = join([(g["x"], g["edge_index"], g["edge_attr"]) for g in molecules])
         labelled = len(molecules) and all("y" in graph for graph in molecules)
         y = torch.cat([graph["y"] for graph in molecules]) if labelled else None

@@ -181,8 +181,8 @@ def _properties_of(molecules: Sequence[Mol], properties: Properties) -> np.ndarr
 
 
 MANY = 400
-"""Above this number of rotatable bonds, RDKit counts them instead of gattn. RDKit stops after 1,000
-matches (two for each bond), so this gives the same number as RDKit for large molecules.
+"""Number of rotatable bonds above which RDKit counts them. RDKit stops after 1,000 matches (two for
+each bond), and the descriptor must have the same value.
 """
 
 

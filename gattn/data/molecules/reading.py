@@ -71,10 +71,12 @@ def read_smiles(
     row 2: 'CN(C)(C)(C)C': Explicit valence for atom # 1 N, 5, is greater than permitted
     """
     if isinstance(smiles, str):
-        raise ValueError(f"smiles must be a list of texts; got the one text {smiles!r}")
+        raise ValueError(f"smiles must be a list of strings; got a single string {smiles!r}")
     values = None if y is None else [_target(value, row) for row, value in enumerate(y)]
     if values is not None and len(values) != len(smiles):
-        raise ValueError(f"y must hold {len(smiles)} numbers, one a SMILES; got {len(values)}")
+        raise ValueError(
+            f"y must have {len(smiles)} numbers, one for each SMILES; got {len(values)}"
+        )
     rows = [
         _Row(i, None, text, () if values is None else (values[i],)) for i, text in enumerate(smiles)
     ]
@@ -90,7 +92,7 @@ def _target(value: object, row: int) -> float:
     except (TypeError, ValueError):
         number = None
     if number is None:
-        raise ValueError(f"y must hold numbers, None or NaN; row {row} is {value!r}")
+        raise ValueError(f"y must contain numbers, None or NaN; row {row} is {value!r}")
     return number
 
 
@@ -141,7 +143,7 @@ def read_csv(
     """
     path = Path(path)
     if isinstance(targets, str):
-        raise ValueError(f"targets must be a list of columns; got the one text {targets!r}")
+        raise ValueError(f"targets must be a list of columns; got a single string {targets!r}")
 
     def rows() -> list[_Row]:
         table = open_table(path, [smiles, *targets])
@@ -191,7 +193,7 @@ def load_molecules(
     """
     record = get_dataset(name)
     if record.kind != "molecules":
-        raise ValueError(f"{record.name!r} holds no molecules; load it with load_citation")
+        raise ValueError(f"{record.name!r} contains no molecules; load it with load_citation")
     need_rdkit()  # raises before a download, which would be useless without RDKit
     paths = list(raw_files(record, root, download=download, verify=verify).values())
     if record.package:
@@ -269,7 +271,7 @@ def _joined_rows(structures: Path, activities: Path) -> list[_Row]:
         smiles, _, name = line.partition(" ")
         value = as_number(activity[name]) if name in activity else None
         if value is None or math.isinf(value):
-            problem = f"{activities} gives no number for compound {name!r}"
+            problem = f"{activities} has no number for compound {name!r}"
             rows.append(_Row(number, number + 1, smiles, problem=problem))
         else:
             rows.append(_Row(number, number + 1, smiles, (value,)))

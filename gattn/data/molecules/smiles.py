@@ -192,7 +192,7 @@ def _complaint(core: str, text: str) -> str:
         likely = likeness(text, _syntax, Chem.MolFromSmarts)
         return f"not valid SMILES: {likely}" if likely else "not valid SMILES" + _syntax_error(core)
     problems = [problem.Message() for problem in Chem.DetectChemistryProblems(molecule)]
-    return "; ".join(problems) or "RDKit cannot sanitise it"
+    return "; ".join(problems) or "RDKit cannot sanitise the molecule"
 
 
 def _syntax_error(text: str) -> str:

@@ -108,12 +108,12 @@ def check_single(molecule: Mol, extension: str) -> None:
     elif molecule.HasProp("_molLinkNodes"):
         problem = "an atom that is repeated"
     elif any(g.GetProp("TYPE") in POLYMERS for g in GetMolSubstanceGroups(molecule)):
-        problem = "a group that is repeated, as in a polymer"
+        problem = "a group that is repeated, like in a polymer"
     elif any(atom.HasQuery() and not _any_atom(atom) for atom in molecule.GetAtoms()):
         problem = "an atom that stands for several"
     if problem:
         raise ValueError(
-            f"the CXSMILES extension {extension!r} has {problem}, and a model reads whole molecules"
+            f"the CXSMILES extension {extension!r} has {problem}, but a model reads whole molecules"
         )
 
 
@@ -138,18 +138,22 @@ def _check_name(smiles: str, word: str, parse: Parse) -> None:
         return
     if parse(word) is not None:
         raise ValueError(
-            f"{word!r} follows the SMILES {smiles!r} and can be SMILES, too: a cell must hold one "
-            f"molecule (a mixture is {smiles}.{word}), and such a name must stand in another column"
+            f"{word!r} follows the SMILES {smiles!r} and is also valid SMILES: a cell must "
+            f"contain one molecule (a mixture is {smiles}.{word}); if it is a name, put it "
+            "into another column"
         )
     if parse(smiles + word) is not None:
-        raise ValueError(f"the SMILES holds white space between {smiles!r} and {word!r}")
+        raise ValueError(f"the SMILES contains white space between {smiles!r} and {word!r}")
 
 
 def _lines(text: str) -> str:
     if re.search(r"^M  END|V[23]000", text, re.MULTILINE):
         return "not valid SMILES: it looks like a molfile"
     lines = text.splitlines()
-    return f"the SMILES holds {len(lines)} lines, the first {lines[0]!a}: a cell is one molecule"
+    return (
+        f"the SMILES has {len(lines)} lines, the first {lines[0]!a}: a cell must contain "
+        "one molecule"
+    )
 
 
 def _odd(smiles: str) -> str:
@@ -157,9 +161,9 @@ def _odd(smiles: str) -> str:
     place, odd = next((i, c) for i, c in enumerate(smiles) if not (c.isascii() and c.isprintable()))
     name = unicodedata.name(odd, "")
     plain = LOOKALIKES.get(odd, unicodedata.normalize("NFKC", odd))
-    hint = f"; SMILES have {plain!r}" if plain.isascii() and plain.isprintable() else ""
+    hint = f"; SMILES use {plain!r}" if plain.isascii() and plain.isprintable() else ""
     hint = "" if plain == " " else hint
-    return f"the SMILES holds {odd!a}{f' ({name})' * bool(name)} as character {place + 1}{hint}"
+    return f"the SMILES contains {odd!a}{f' ({name})' * bool(name)} as character {place + 1}{hint}"
 
 
 _SMARTS = "it looks like SMARTS, a pattern of many molecules"
@@ -182,7 +186,7 @@ def likeness(text: str, parse: Parse, parse_pattern: Parse) -> str:
         return f"it looks like {len(several)} SMILES, {several[0]!r} and {several[1]!r}"
     compact = "".join(text.split())
     if compact != text and parse(compact) is not None:
-        return f"it holds white space: {compact!r} would be SMILES"
+        return f"it contains white space; without it, {compact!r} is valid SMILES"
     for pattern, problem in _KINDS:
         if re.search(pattern, text):
             return problem
@@ -199,9 +203,9 @@ _KINDS = (
     (r"^InChI=|^1S?/[A-Z]", "it looks like an InChI"),
     (r"^[A-Z]{14}-[A-Z]{10}-[A-Z]$", "it looks like an InChIKey"),
     (r"^(CAS\s*)?\d{2,7}-\d{2}-\d$", "it looks like a CAS number"),
-    (r"(?<!-)>", "it looks like a reaction, and a model reads one molecule"),
-    (r"\[R\d*\]|^R\d*$", "it holds an R group, and a model reads whole molecules"),
-    (r"\[[DT]\]", "[D] and [T] are written [2H] and [3H]"),
+    (r"(?<!-)>", "it looks like a reaction, but a model reads one molecule"),
+    (r"\[R\d*\]|^R\d*$", "it contains an R group, but a model reads whole molecules"),
+    (r"\[[DT]\]", "write [D] and [T] as [2H] and [3H]"),
     (r"^[+-]?\d+([.,]\d+)?$", "it looks like a number"),
     (r"^(?=.*H\d)([A-Z][a-z]?\d*)+$", "it looks like a molecular formula"),
 )

@@ -252,7 +252,7 @@ def _canonically(molecule: Mol, atoms: list[int], bonds: list[int]) -> Configura
     place = {atom: new for new, atom in enumerate(order)}
     copy = Chem.MolFromSmiles(text, sanitize=False)
     if copy is None or copy.GetNumAtoms() != molecule.GetNumAtoms():
-        raise RuntimeError(f"RDKit wrote the canonical SMILES {text!r} and does not read it back")
+        raise RuntimeError(f"RDKit wrote the canonical SMILES {text!r} but cannot read it")
     Chem.SanitizeMol(copy)
     Chem.AssignStereochemistry(copy, cleanIt=True, force=True)
     if not _assign(copy, MOST_STEPS):

@@ -113,7 +113,7 @@ class Table:
             return TableRow(line, cells[:width])
         if count == width:
             return TableRow(line, cells)
-        problem = f"{count} cell{'s' * (count != 1)} where the header has {width}"
+        problem = f"{count} cell{'s' * (count != 1)} but the header has {width}"
         cells = cells + [""] * (width - count)
         last = self.separator.join(cells[width - 1 :])
         return TableRow(line, [*cells[: width - 1], last], problem)
@@ -136,7 +136,7 @@ class Table:
         """
         for name in added:
             if name in self.columns:
-                raise ValueError(f"{self.path} has a column {name!r} already: rename it")
+                raise ValueError(f"{self.path} already has a column {name!r}: rename it")
         encoding = self.encoding if self.encoding == "utf-8-sig" else "utf-8"
         with path.open("w", newline="", encoding=encoding, errors=self.on_bad_bytes) as file:
             # csv.writer quotes a cell that contains "\r" only if "\r" is in the line terminator.
@@ -199,7 +199,9 @@ def open_table(
     ]
     widest = max(tables, key=lambda table: len(table.columns))
     if NUL in "".join(widest.columns):
-        raise ValueError(f"{path} has a NUL byte in its header; name its encoding, as utf-16-le")
+        raise ValueError(
+            f"{path} has a NUL byte in its header; set its encoding, for example utf-16-le"
+        )
     if not required:
         return widest
     for table in tables:
@@ -239,8 +241,8 @@ def _declared(table: Table) -> str | None:
         return None
     if match and match[1] not in SEPARATORS:
         raise ValueError(
-            f"{table.path} names the separator {match[1]!r} in line 1; cells may be separated by "
-            f"{', '.join(SEPARATORS.values())}"
+            f"{table.path} declares the separator {match[1]!r} in line 1; the separator must "
+            f"be one of {', '.join(SEPARATORS.values())}"
         )
     return match[1] if match else None
 
@@ -253,7 +255,7 @@ def _missing_column(table: Table, required: Sequence[str]) -> str:
     names = ", ".join(repr(name) for name in header[:20]) + ", ..." * (len(header) > 20)
     fault = f"{times} columns {column!r}" if times else f"no column {column!r}"
     alike = next((name for name in header if name.lower() == column.lower() != name), None)
-    hint = f"; is {alike!r} meant?" if alike is not None and not times else ""
+    hint = f"; did you mean {alike!r}?" if alike is not None and not times else ""
     message = f"{table.path} has {fault}; its columns are {names}"
     return f"{message} (separated by {SEPARATORS[table.separator]}){hint}"
 
@@ -289,4 +291,4 @@ def _bad_bytes(table: Table) -> str:
         if not is_wide(table.encoding):
             line = raw.count(b"\n", 0, error.start) + 1
             message += f": byte 0x{raw[error.start]:02x} in line {line}"
-    return f"{message}; name its encoding, or save it as UTF-8"
+    return f"{message}; set its encoding, or save it as UTF-8"

@@ -122,11 +122,11 @@ WORDS: dict[str, tuple[str, str]] = {
     "hexadecimal": ("is a hexadecimal number", "are hexadecimal numbers"),
     "date": ("is a date or a time", "are dates or times"),
     "odd": (
-        "is made of digits in a way that is not read",
-        "are made of digits in a way that is not read",
+        "has an unsupported number format",
+        "have an unsupported number format",
     ),
-    "infinite": ("is no finite number", "are no finite numbers"),
-    "text": ("is a text that is no number", "are texts that are no numbers"),
+    "infinite": ("is not a finite number", "are not finite numbers"),
+    "text": ("is a text and not a number", "are texts and not numbers"),
 }
 
 
@@ -190,20 +190,20 @@ class Pattern(NamedTuple):
 
         >>> Pattern("comma", 40, 0, "1,008", ((("thousands", ","),),)).sentence(
         ...     "in line {}".format, command_option, "label")
-        "40 labels may have thousands separators or decimal commas, as '1,008' in line 0 \
+        "40 labels may have thousands separators or decimal commas, for example '1,008' in line 0 \
 (--thousands , reads them)"
         """
         them = "it" if self.count == 1 else "them"
         words = (
             f"{self.count:,} {noun}{'s' * (self.count != 1)} {WORDS[self.kind][self.count != 1]}"
         )
-        words += f", as {self.example!r} {where(self.place)}"
+        words += f", for example {self.example!r} {where(self.place)}"
         ways = [" ".join(option(*one) for one in way) for way in self.settings] if option else []
         hints = [self.detail] if self.detail else []
         if len(ways) == 1:
             hints.append(f"{ways[0]} reads {them}" + " as such" * (self.kind == "point"))
         elif ways:
-            hints.append(f"{' or '.join(ways)} decides")
+            hints.append(f"use {' or '.join(ways)}")
         return words + f" ({'; '.join(hints)})" * bool(hints)
 
 
@@ -291,7 +291,7 @@ class NumberFormat:
                 f"(numbers such as 1{self.thousands}008{other}5 have the decimal sign {other!r})"
             )
         if self.unit and re.fullmatch(UNIT, _unit(self.unit)) is None:
-            raise ValueError(f"unit must be letters or %, as nM; got {self.unit!r}")
+            raise ValueError(f"unit must be letters or %, for example nM; got {self.unit!r}")
 
     def parse(self, cell: str) -> float | None:
         """Convert the text of one cell to a number.
@@ -564,7 +564,7 @@ def _hint(
     """
     if kind in ("thousands", "decimal", "comma", "point"):
         if not ways:
-            return (), "no one decimal sign and thousands separator reads every cell"
+            return (), "no single pair of decimal sign and thousands separator can read all cells"
         return tuple(_settings(way) for way in ways), ""
     if kind == "censored":
         return ((("censored", "drop"),), (("censored", "bound"),)), ""
@@ -574,10 +574,14 @@ def _hint(
         if len(units) == 1 and not style.unit:
             return ((("unit", next(iter(units))),),), ""
         mixed = ", ".join(f"{unit} {count:,} times" for unit, count in units.most_common())
-        prefix = f"unit {style.unit!r} was named, the column has " if style.unit else "units are "
+        prefix = (
+            f"the unit is set to {style.unit!r}, but the column has "
+            if style.unit
+            else "units are "
+        )
         return (), f"{prefix}{'' if style.unit else 'mixed: '}{mixed}; convert them to one unit"
     if kind == "bare":
-        return (), "write all of them with it or none"
+        return (), "write the unit in all cells or in none"
     if kind == "power":
         return (), "write 1.2e-3"
     return (), ""

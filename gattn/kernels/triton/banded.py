@@ -98,10 +98,10 @@ def forward(
     dropout: float,
     needs_backward: bool,
 ) -> tuple[Tensor, ...]:
-    """Run the forward kernel; return out [n, h, c_v], row_max and row_sum [n, h], out_acc [n, h,
-    c_v].
+    """Compute the attention, and the statistics that the backward pass reads.
 
-    out_acc is empty if backward does not need it, or if it equals out.
+    The results are out [n, h, c_v], row_max and row_sum [n, h], and out_acc [n, h, c_v]. The last
+    one is empty if backward does not need it, or if it equals out.
     """
     n, heads, _ = query.shape
     out_acc = empty_sum(value, needs_backward, n, heads, value.shape[2])
@@ -137,7 +137,7 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of query, key and value.
 
-    That of the bias is written to ``grad_attn_bias`` unless this is None.
+    The gradient of the bias is written to ``grad_attn_bias`` unless this is None.
     """
     rowptr, col, perm, colptr, row, *_ = layout
     n, m, heads = query.shape[0], key.shape[0], query.shape[1]

@@ -96,10 +96,11 @@ def dot_product_forward(
     dropout: float,
     needs_backward: bool,
 ) -> tuple[Tensor, ...]:
-    """Return out [n, h, c_v], row_max and row_sum [n, h], out_acc [n, h, c_v], edge_out [n, h, d].
+    """Compute dot-product attention, and the statistics that the backward pass reads.
 
-    out_acc is sum_j alpha_ij v_j and edge_out is E_i. Both are empty if backward does not need
-    them, and out_acc is also empty if it equals out.
+    The results are out [n, h, c_v], row_max and row_sum [n, h], out_acc [n, h, c_v] and edge_out
+    [n, h, d]. out_acc is sum_j alpha_ij v_j and edge_out is E_i. Both are empty if backward does
+    not need them, and out_acc is also empty if it equals out.
     """
     attn_bias = per_head(attn_bias, query.shape[1])
     has_edges = edge_attr is not None or edge_weight is not None
@@ -355,7 +356,7 @@ def dot_product_backward_query_kernel(
     H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, D: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of queries, and two terms of every edge that the other kernels read.
+    """Compute the gradients of queries, and two numbers for every edge that the other kernels read.
 
     Rows are destinations. The terms are alpha_ij after dropout times w_ij, and the gradient of the
     dot product, scale ds_ij. They are stored as [e, h, 2] in CSR order. With graph_ptr, the program

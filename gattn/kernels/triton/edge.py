@@ -205,7 +205,7 @@ def write_softmax(
     perm, score, out, first, last, m_row, inv_sum, head, head_mask,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
-    """Write the softmax weights exp(s_ij - m_i) / l_i for the edges first to last - 1."""
+    """Write the softmax weights of the edges from first to last - 1."""
     step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         position, valid = edge_positions(first, last, step, SLOTS)
@@ -276,7 +276,7 @@ def write_softmax_backward(
     perm, alpha, grad, out, first, last, mean, head, head_mask,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients alpha_ij (grad_ij - mean_i) for the edges first to last - 1."""
+    """Write the gradients of the scores of the edges from first to last - 1."""
     step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         position, valid = edge_positions(first, last, step, SLOTS)

@@ -86,9 +86,10 @@ def gat_forward(
     save_positive_part: bool,
     needs_backward: bool,
 ) -> tuple[Tensor, ...]:
-    """Return out [n, h, c], row_max and row_sum [n, h], out_pos_centered and out_acc [n, h, c].
+    """Compute additive attention, and the statistics that the backward pass reads.
 
-    out_pos_centered (O+ - p+ O) and out_acc are empty if backward does not need them.
+    The results are out [n, h, c], row_max and row_sum [n, h], and out_pos_centered and out_acc [n,
+    h, c]. The last two are empty if backward does not need them; out_pos_centered is O+ - p+ O.
     """
     _, col, perm, *_ = layout
     (n, heads), (_, value_heads, channels) = query_score.shape, value.shape
@@ -202,8 +203,8 @@ def gat_forward_kernel(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the output O_i of each destination, and O+_i - p+_i O_i unless out_pos_centered is
-    None.
+    """Compute the attention output of each destination, and a second sum that the backward pass
+    reads.
     """
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
@@ -288,8 +289,8 @@ def gat_backward_query_kernel(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients da_i of the query scores, and the terms of each row for the next
-    kernel.
+    """Compute the gradients of the query scores, and numbers of each row that the next kernel
+    reads.
     """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     write_row_terms(
@@ -306,7 +307,7 @@ def write_row_terms(
     negative_slope, HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr,
 ):  # fmt: skip
-    """Write da_i and the terms of row i that its edges need: a_i, m_i, 1 / l_i and <dO_i, O_i>.
+    """Write the gradient of one row's query score, and the numbers of the row that its edges need.
 
     Without out_pos_centered (O+ - p+ O), da_i is zero: the negative slope is 1, or the gradient is
     not needed.

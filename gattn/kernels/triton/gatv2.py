@@ -70,10 +70,10 @@ def gatv2_forward(
     dropout: float,
     needs_backward: bool,
 ) -> tuple[Tensor, ...]:
-    """Run the forward kernel; return out [n, h, c_v], row_max and row_sum [n, h], out_acc [n, h,
-    c_v].
+    """Compute the attention, and the statistics that the backward pass reads.
 
-    out_acc is empty if backward does not need it. If value is None, the keys are the values.
+    The results are out [n, h, c_v], row_max and row_sum [n, h], and out_acc [n, h, c_v]. The last
+    one is empty if backward does not need it. If value is None, the keys are the values.
     """
     _, col, perm, *_ = layout
     n, heads, channels = query.shape
@@ -177,8 +177,8 @@ def activation_and_grad(z, negative_slope, ACTIVATION: tl.constexpr):
 @triton.jit
 def add_edge_term(z, edge_attr, edge_proj_t, edge, valid, offset, mask, FEATURES: tl.constexpr,
                   STRIDE: tl.constexpr, ACC: tl.constexpr):  # fmt: skip
-    """Add the edge term W a_ij to z, [..., H, C], for the edges with the caller's index `edge`,
-    [...].
+    """Add the edge term W a_ij to z, [..., H, C]; `edge` [...] are the caller's indices of the
+    edges.
     """
     for d in range(FEATURES):
         a = tl.load(edge_attr + edge.to(tl.int64) * FEATURES + d, mask=valid, other=0.0).to(ACC)
@@ -198,7 +198,7 @@ def gatv2_forward_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the output O_i of each destination."""
+    """Compute the attention output of each destination."""
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )

@@ -2,8 +2,8 @@
 
 These are the kernels of GATv2Conv and GraphAttention(score="additive"). The score is s_ij = w .
 act(z_ij) with
-z_ij = q_i + k_j + W a_ij. Its gradient is ds_ij = alpha_ij (w_ij <dO_i, v_j> - <dO_i, O_i>), that
-of z is dz_ij = ds_ij w act'(z_ij), and
+z_ij = q_i + k_j + W a_ij. Its gradient is ds_ij = alpha_ij (w_ij <dO_i, v_j> - <dO_i, O_i>), the
+gradient of z is dz_ij = ds_ij w act'(z_ij), and
 
     dq_i = sum_j dz_ij      dk_j = sum_i dz_ij      dv_j = sum_i w_ij alpha_ij dO_i
     dw = sum_ij ds_ij act(z_ij)      dW = sum_ij dz_ij a_ij^T      da_ij = W^T dz_ij
@@ -81,10 +81,9 @@ from gattn.kernels.triton.work import (
 )
 
 WEIGHT_PROGRAMS = 16384
-"""Maximum number of programs in the pass by destination, each of which writes a partial sum of dw.
-"""
+"""Maximum number of programs that compute the gradient of the score's weight."""
 PROJ_PROGRAMS = 512
-"""Maximum number of programs in the pass by edge, each of which writes a partial sum of dW."""
+"""Maximum number of programs that compute the gradient of the edge projection."""
 EDGES = 32
 """Number of edges in a tile of the passes by edge; half as many in fp64 or above 128 channels."""
 
@@ -237,7 +236,7 @@ def gatv2_backward_query_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of queries, partial sums of dw, and two terms of every edge.
+    """Compute the gradients of queries and of the weight, and two numbers for every edge.
 
     Rows are destinations. The terms are alpha_ij after dropout times w_ij, and ds_ij, which the
     other passes read. They are stored as [e, h, 2] in CSR order. A program processes every
@@ -375,7 +374,7 @@ def write_key_grads(
     FEATURES: tl.constexpr, ACTIVATION: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of keys and values for the sources [R] of one work item.
+    """Write the gradients of keys and values for the R sources of one work item.
 
     If grad_value is None, the values are the keys, and dv_j is added to dk_j.
     """
@@ -434,9 +433,7 @@ def pre_activation_grad(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Compute dz_ij [E, H, C] for the edges at CSR positions [E], their caller's index and their
-    mask.
-    """
+    """Compute the gradient of the pre-activation, [E, H, C], for the edges at CSR positions [E]."""
     valid = position < num_edges
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
     i = tl.load(destination + position, mask=valid, other=0)
@@ -461,7 +458,7 @@ def gatv2_backward_edge_attr_kernel(
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, E: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of the edge features, da_ij = W^T dz_ij, summed over all heads."""
+    """Compute the gradient of the edge features, summed over all heads."""
     position = tl.program_id(0).to(tl.int64) * E + tl.arange(0, E)
     feature = tl.arange(0, D)
     negative_slope = acc_scalar(negative_slope, ACC)
@@ -495,7 +492,7 @@ def gatv2_backward_edge_proj_kernel(
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, E: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """Compute the sum of dz_ij a_ij^T over the edges of this program, which is a part of dW."""
+    """Compute the gradient of the edge projection over the edges of this program."""
     head, head_mask = head_block(HEADS, H)
     feature = tl.arange(0, D)
     negative_slope = acc_scalar(negative_slope, ACC)

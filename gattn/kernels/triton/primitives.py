@@ -150,7 +150,7 @@ def weigh_edge(
     edge_weight, grad_edge_weight, edge, valid, head, head_mask, alpha, alpha_drop, grad_alpha,
     HEADS: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Multiply alpha_drop and grad_alpha by the edge weight w_ij, and write the gradient dw_ij.
+    """Multiply weights and gradients by the edge weight, and write the gradient of the edge weight.
 
     dw_ij is written for each head as alpha_ij <dO_i, v_j>, unless `grad_edge_weight` is None.
     """

@@ -170,9 +170,9 @@ class RunSettings(NumberSettings):
                 f"split must be random, scaffold, column:NAME or FILE.json; got {self.split!r}"
             )
         if len(set(self.target)) < len(self.target):
-            raise SettingsError(f"each target must be named once; got {', '.join(self.target)}")
+            raise SettingsError(f"each target must be listed once; got {', '.join(self.target)}")
         if self.target and not self.data:
-            raise SettingsError("a target was named, but no DATA to find it in")
+            raise SettingsError("--target was set without DATA, the table that has the target")
         if self.tune:
             self._check_search()
 
@@ -182,13 +182,13 @@ class RunSettings(NumberSettings):
             value = getattr(self.model, name)
             if name == "width" and value not in values:
                 raise SettingsError(
-                    f"tune searches width among {', '.join(map(str, values))} and starts from the "
-                    f"given one, which must be among them; got {value}"
+                    f"tune searches width among {', '.join(map(str, values))} and starts with "
+                    f"the setting itself, which must be one of these; got {value}"
                 )
             if not values[0] <= value <= values[-1]:
                 raise SettingsError(
-                    f"tune searches {name} from {values[0]} to {values[-1]} and starts from the "
-                    f"given one, which must be in this range; got {value}"
+                    f"tune searches {name} from {values[0]} to {values[-1]} and starts with "
+                    f"the setting itself, which must be in this range; got {value}"
                 )
         if bad := [width for width in SEARCH["width"] if width % self.model.heads]:
             raise SettingsError(

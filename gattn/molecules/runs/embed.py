@@ -41,7 +41,8 @@ def embed_table(
             features of an ensemble's networks are concatenated. A row that cannot be read has
             NaN in the array and null in the table.
         smiles: the column of SMILES; by default the one that the model was trained on.
-        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
         workers: number of processes that share the work.
         threads: number of threads inside one operator if there is one process; 0 to choose it
             from the size of a batch.

@@ -60,7 +60,8 @@ def evaluate_table(
         smiles: the column of SMILES; by default the one that the model was trained on.
         targets: the columns of labels, in the order of the model's targets; by default the columns
             that it was trained on.
-        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
         numbers: settings of :class:`gattn.data.tables.numbers.NumberFormat` by name; by default
             those that the model was trained with.
         skip_bad: leave out all labels that cannot be read, regardless of their number.
@@ -88,7 +89,7 @@ def evaluate_table(
     if targets is not None and len(targets) != len(estimator.targets_):
         names = ", ".join(estimator.targets_)
         raise ValueError(
-            f"targets must name a column for each target of the model ({names}); got {len(targets)}"
+            f"targets must list a column for each target of the model ({names}); got {len(targets)}"
         )
     source = read_source(
         str(path), column, targets or estimator.targets_, estimator.task,
@@ -99,7 +100,9 @@ def evaluate_table(
     repeats = training_overlap(molecules, new, source)
     log(_summary(source, molecules, repeats))
     if not new.any():
-        raise ValueError(f"{path} has no labelled molecule that the model was not trained on")
+        raise ValueError(
+            f"{path} has no labelled molecules other than those that the model was trained on"
+        )
     test = molecules[new.nonzero().flatten()]
     for note in (*source.labels.notes, *label_notes(estimator, {"test": test.y})):
         log(note)
@@ -134,7 +137,7 @@ def evaluate_table(
             rows = prediction_table(estimator, source, parts, predictions, coverage)
             write_rows(folder / "predictions.csv", rows)
             write_plots(folder / "plots", evaluation_figures(estimator, test, predicted))
-        log(f"{out} holds the metrics, the predictions and the plots")
+        log(f"{out} contains the metrics, the predictions and the plots")
     return metrics
 
 
@@ -147,7 +150,8 @@ def _summary(source: Source, molecules: LabelledMolecules, repeats: Mapping[str,
     if repeats["rows"]:
         rows, distinct = plural(repeats["rows"], "row"), plural(repeats["molecules"], "molecule")
         clauses.append(
-            f"{rows} ({distinct}) left out, since the model was trained or validated on them, the "
-            f"first in line {repeats['example']['line']}: {repeats['example']['smiles']}"
+            f"{rows} ({distinct}) left out, because the model was trained or validated on "
+            f"them; the first is in line {repeats['example']['line']}: "
+            f"{repeats['example']['smiles']}"
         )
     return "; ".join(clauses)

@@ -45,7 +45,8 @@ def explain_table(
             model supports.
         target: the name of the target; optional for a model of one target.
         smiles: the column of SMILES; by default the one that the model was trained on.
-        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
         workers: number of processes that parse SMILES.
         threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         pictures: number of molecules to draw, from the first; the tables contain all.
@@ -70,7 +71,7 @@ def explain_table(
     texts = list(map(row_smiles(table, column), rows))
     parsed = featurise(texts, max_atoms=estimator.max_atoms, workers=workers)
     if not len(parsed.inputs):
-        raise ValueError(f"{path} has no molecule that can be read")
+        raise ValueError(f"{path} has no molecules that can be read")
     errors = [row.problem or error for row, error in zip(rows, parsed.errors)]
     explained = {
         method: explain(estimator.predictor_, parsed.inputs, method, target=target_index)

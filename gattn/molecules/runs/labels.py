@@ -135,7 +135,7 @@ def read_labels(
     for target, column in zip(targets, columns):
         if all(is_missing(cell) for cell in column):
             words = _missing_words(column)
-            reason = f" ({_joined(words)}: read as missing)" if words else ""
+            reason = f" ({_joined(words)}: read as missing values)" if words else ""
             raise ValueError(f"column {target!r} has no label at all{reason}")
     chosen = _common_task(columns, targets, lines, style) if task == "auto" else task
     if chosen == "classification":
@@ -193,8 +193,8 @@ def _common_task(
     if len(set(tasks.values())) > 1:
         listed = ", ".join(f"{target}: {task}" for target, task in tasks.items())
         raise ValueError(
-            f"the targets of one run must have one task; they are {listed}: train them apart, or "
-            "give --task regression to predict 0 and 1 as numbers"
+            f"the targets of a run must have the same task; they are {listed}: train one "
+            "model for each task, or use --task regression to predict 0 and 1 as numbers"
         )
     return next(iter(tasks.values()))
 
@@ -213,7 +213,7 @@ def _task(column: Sequence[str], target: str, lines: Sequence[int], style: Numbe
             f"column {target!r}: every number is 0 or 1, and {plural(len(texts), 'label')} "
             f"{'is a text' if len(texts) == 1 else 'are texts'}, the first "
             f"{column[texts[0]]!r} in line {lines[texts[0]]}: choose --task classification or "
-            "--task regression, either of which leaves the texts out, or correct them"
+            "--task regression, both leave the texts out, or correct the texts"
         )
     return "regression"
 
@@ -262,13 +262,13 @@ def _advice(patterns: Sequence[Pattern], read: NumberColumn) -> str:
     """Return advice for labels such as ``>10`` that the chosen options do not parse."""
     readable = all(pattern.settings for pattern in patterns)
     if np.isfinite(read.values).any():
-        selected = "Leaving out labels by their format would select labels by value"
+        selected = "Leaving out labels because of their format would bias the model"
         if readable:
-            return f"{selected}: give the option that reads them; {SKIP} leaves them out anyway"
-        return f"{selected}: write plain numbers; {SKIP} leaves them out anyway"
+            return f"{selected}: use the option that reads them, or {SKIP} to leave them out"
+        return f"{selected}: write plain numbers, or use {SKIP} to leave them out"
     if readable:
-        return "No label can be read without it: give the option that reads them"
-    return "No option reads such labels: write plain numbers"
+        return "No label can be read without an option: use the option that reads them"
+    return "There is no option for such labels: write plain numbers"
 
 
 def _notes(
@@ -284,22 +284,26 @@ def _notes(
     for doubt in read.doubts:
         yield doubt.sentence(_at(lines), command_option, "label") + "."
     if read.dropped:
-        yield f"{plural(read.dropped, 'censored label')} taken as missing (--censored drop)."
+        yield f"{plural(read.dropped, 'censored label')} treated as missing (--censored drop)."
     if style.censored == "bound":
         bounds = sum(bool(classify(cell).relation) for cell in column)
         if bounds:
-            yield f"the bound of {plural(bounds, 'censored label')} is taken as the value."
+            yield f"the bound of {plural(bounds, 'censored label')} is used as the value."
     if style.unit and style.unit != "%":
         parts = [classify(cell) for cell in column]
         bare = sum(bool(part.body) and not part.unit for part in parts)
         if bare and bare < sum(bool(part.body) for part in parts):
-            yield f"{plural(bare, 'label')} without a unit {_are(bare)} read as in {style.unit}."
+            yield (
+                f"{plural(bare, 'label')} without a unit {_are(bare)} read as numbers in "
+                f"{style.unit}."
+            )
     different = np.unique(read.values[~np.isnan(read.values)])
     whole = not (different % 1).any()
     if guessed and whole and 2 < len(different) <= FEW and read.labelled >= 4 * len(different):
         shown = ", ".join(f"{value:g}" for value in different)
         yield (
-            f"its labels {shown} are read as numbers; classes are two, in a column of 0 and 1 each."
+            f"its labels {shown} are read as numbers; for classes, use one column of 0 "
+            "and 1 for each class."
         )
     if guessed and whole and len(different) == 2 and read.labelled >= 4 * len(different):
         yield (
@@ -307,7 +311,7 @@ def _notes(
             "--task classification reads them as two classes."
         )
     if whole and len(different) == len(read.values) > FEW and (np.diff(read.values) == 1).all():
-        yield "its labels count the rows, as the numbers of rows or of compounds do."
+        yield "its labels count the rows, like row numbers or compound numbers."
     if whole and read.labelled > FEW and all(map(_is_day, different)):
         yield "its labels look like dates written as numbers, and are read as numbers."
 
@@ -323,12 +327,13 @@ def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:
     kinds = list(dict.fromkeys(cell for cell in column if not is_missing(cell)))
     shown = ", ".join(map(repr, kinds[:5])) + ", ..." * (len(kinds) > 5)
     if read.dropped and not read.unread:
-        return f"column {target!r} holds censored values only: {shown}; --censored bound reads them"
+        return f"column {target!r} has only censored values: {shown}; --censored bound reads them"
     if len(kinds) <= 2:
-        return f"column {target!r} holds no numbers: {shown}; classes are --task classification"
+        return f"column {target!r} has no numbers: {shown}; for classes use --task classification"
     return (
-        f"column {target!r} holds no numbers (decimals have a point) and {len(kinds)} kinds of "
-        f"text, where classes are two: {shown}; split more classes into columns of 0 and 1"
+        f"column {target!r} has no numbers (decimals have a point) and {len(kinds)} "
+        f"different texts, but a target has two classes: {shown}; for more classes, use one "
+        "column of 0 and 1 for each class"
     )
 
 
@@ -362,12 +367,16 @@ def _classes(
         message = f"column {target!r} must have two classes; it has {len(counts)}: {shown}"
         message += ", ..." * (len(kinds) > 5)
         if words:
-            message += f"; {_joined(words)}: read as missing, so a class needs another name"
+            message += (
+                f"; {_joined(words)}: read as missing values, so rename a class with this name"
+            )
         raise ValueError(message)
     missing = sum(map(is_missing, column))
     notes = []
     if words and not whole:
-        notes.append(f"Column {target!r}: {_joined(words)}: read as missing and not as a class.")
+        notes.append(
+            f"Column {target!r}: {_joined(words)}: read as missing values, not as a class."
+        )
     return _Column([labels.get(cell) for cell in column], unread, missing, 0, notes)
 
 
@@ -390,9 +399,9 @@ def _check_texts(
         return
     first = read.unread[0]
     raise ValueError(
-        f"column {target!r}: {len(read.unread):,} of {labelled:,} labels are texts, as "
-        f"{column[first]!r} in line {lines[first]}; that is more than {SHARE:.0%}: correct them, "
-        f"or leave them out with {SKIP}"
+        f"column {target!r}: {len(read.unread):,} of {labelled:,} labels are texts, for "
+        f"example {column[first]!r} in line {lines[first]}; that is more than {SHARE:.0%}: "
+        f"correct them, or leave them out with {SKIP}"
     )
 
 

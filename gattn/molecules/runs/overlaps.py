@@ -27,11 +27,11 @@ deviations of the target.
 TARGETS = 3
 """Maximum number of targets whose contradictions are described in notes."""
 HARM = {
-    "train/val": "the validation part chooses the model and the width of intervals, and such "
-    "molecules make it look too good",
-    "train/test": "the errors on the test part come out too small",
-    "val/test": "the model also learns the validation part, so the errors on the test part come "
-    "out too small, as they do for molecules of the training part",
+    "train/val": "the model and the width of intervals are chosen on the validation part, "
+    "and such molecules make the model seem better than it is",
+    "train/test": "the errors on the test part will be too small",
+    "val/test": "the model also learns the validation part, so the errors on the test part "
+    "will be too small, as for molecules of the training part",
 }
 
 

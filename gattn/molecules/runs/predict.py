@@ -51,7 +51,8 @@ def predict_table(
         path: the file; bytes that are not UTF-8 are copied unchanged.
         out: the file to write, which must not exist; it is created when all rows are predicted.
         smiles: the column of SMILES; by default the one that the model was trained on.
-        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
         coverage: coverage of the intervals, above 0 and below 1.
         workers: number of processes.
         threads: number of threads inside one operator if there is one process; 0 to choose it from

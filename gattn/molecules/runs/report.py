@@ -92,7 +92,10 @@ def _shares(weights: Mapping[str, float]) -> list[str]:
         return []
     named = {"attention": "attention", "gp": "a Gaussian process on fingerprints and descriptors"}
     clauses = [f"{100 * share:.0f}\u00a0% {named[part]}" for part, share in weights.items()]
-    return [f"A prediction is {' and '.join(clauses)}, as the validation part chose."]
+    return [
+        f"A prediction is {' and '.join(clauses)}; these weights were fitted on the "
+        "validation part."
+    ]
 
 
 def _class_names(estimator: MoleculeEstimator) -> list[str]:

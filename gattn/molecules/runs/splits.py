@@ -48,8 +48,8 @@ def choose_parts(
         raise ValueError(f"a run needs at least {LEAST} labelled molecules; got {len(molecules)}")
     if (different := len(set(molecules.canonical))) < LEAST and spec in ("random", "scaffold"):
         raise ValueError(
-            f"a {spec} split needs at least {LEAST} different molecules; the {len(molecules):,} "
-            f"rows hold {different}, as {molecules.canonical[0]}"
+            f"a {spec} split needs at least {LEAST} different molecules; the "
+            f"{len(molecules):,} rows have {different}, for example {molecules.canonical[0]}"
         )
     if spec == "random":
         split = random_split(len(molecules), seed=seed, groups=molecules.canonical)
@@ -65,8 +65,8 @@ def choose_parts(
         split = split_from_positions(positions, spec, len(source.smiles)).among(molecules.rows)
         if positions.get("sha256") not in (None, source.sha256):
             notes.append(
-                f"{spec} counts the rows of other data, {positions.get('data')}: {source.name} "
-                "must have the same molecules in the same order."
+                f"{spec} contains row numbers of other data, {positions.get('data')}: "
+                f"{source.name} must have the same molecules in the same order."
             )
     for part in PARTS:
         if not len(getattr(split, part)):
@@ -112,6 +112,4 @@ def check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
                 kinds = estimator.classes_by_target[i].tolist()
                 content = f"only class {kinds[int(values)]!r} and no label of class "
                 content += repr(kinds[1 - int(values)])
-            raise ValueError(
-                f"the training part holds {content} of {target!r}: choose another split"
-            )
+            raise ValueError(f"the training part has {content} of {target!r}: choose another split")

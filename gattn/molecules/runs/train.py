@@ -170,7 +170,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
             "model": "Gaussian process of the model",
         }
         notes += [
-            f"The {names[part]} reads {most:,} of {rows:,} molecules, drawn by the seed."
+            f"The {names[part]} uses {most:,} of {rows:,} molecules, which are drawn at random."
             for part, most in ridge_rows(rows, model).items()
             if most < rows
         ]
@@ -199,7 +199,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         self, data: MoleculeData, parts: MoleculeParts, model: MoleculeEstimator
     ) -> MoleculeRun:
         """Measure the model and the baselines on the test part."""
-        self.log("now the model and its baselines predict the test part, and the report is written")
+        self.log("evaluating the model and its baselines on the test part, and writing the report")
         settings, source, molecules, split = self.settings, data.source, data.molecules, parts.split
         task, test, y_val = model.task, molecules[split.test], molecules.y[split.val]
         predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
@@ -272,7 +272,7 @@ def _read_source(settings: RunSettings) -> Source:
     if not settings.target:
         columns = open_table(settings.data, encoding=settings.encoding).columns
         raise ValueError(
-            f"--target COLUMN must name a target: {settings.data} has the columns "
+            f"--target must be a column of the table: {settings.data} has the columns "
             f"{', '.join(map(repr, columns))}"
         )
     column = settings.split.removeprefix("column:")
@@ -315,7 +315,12 @@ def _left_out(source: Source, molecules: LabelledMolecules) -> Iterator[Sequence
     """
     bad = {row.row for row in molecules.bad}
     cells = [
-        (label.row, label.line, source.smiles[label.row], f"this label alone: {label.reason}")
+        (
+            label.row,
+            label.line,
+            source.smiles[label.row],
+            f"only this label is left out: {label.reason}",
+        )
         for label in source.labels.lost
         if label.row not in bad
     ]

@@ -38,7 +38,7 @@ def tune(
 
     The first trial has the settings of the estimator. Every trial is written to ``tuning.log``,
     from which an interrupted search continues; each trial has its own seed, so the result equals
-    that of an uninterrupted search.
+    the result of an uninterrupted search.
 
     Args:
         estimator: the estimator to tune, not fitted.
@@ -59,7 +59,7 @@ def tune(
         RunError: ``tuning.log`` is damaged.
     """
     if estimator.model == "gp" or estimator.devices > 1:
-        raise ValueError("tune needs a model with a network, and one device")
+        raise ValueError("--tune needs a model with a network, and a single device")
     study = _study(estimator, out)
     from optuna.samplers import TPESampler
 
@@ -67,8 +67,8 @@ def tune(
     reason = undefined_metrics(val.y, estimator.task, list(map(str, estimator.targets_)))
     if reason.get(metric, "").startswith("undefined"):
         raise ValueError(
-            f"tune compares settings by {metric} on the validation part, where it is "
-            f"{reason[metric]}; choose another --split, or leave out --tune"
+            f"--tune compares settings by {metric} on the validation part, where the metric "
+            f"is {reason[metric]}; choose another --split, or leave out --tune"
         )
 
     def objective(trial: Trial) -> float:
@@ -107,7 +107,7 @@ def _study(estimator: MoleculeEstimator, out: Path) -> Study:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(
-            f"{out / JOURNAL} is damaged ({error}): remove it, and the search starts again"
+            f"{out / JOURNAL} is damaged ({error}): remove it to start the search again"
         ) from None
 
 

@@ -194,7 +194,7 @@ class TransformerBlock(Module):
         return norm(x + F.dropout(function(x), self.dropout, self.training))
 
     def extra_repr(self) -> str:
-        """Return the settings of the layer as text, for the representation of the module."""
+        """Return the settings of the layer as text for its ``repr``."""
         return f"{self.channels}, heads={self.heads}, norm={self.norm!r}"
 
 

@@ -72,7 +72,7 @@ class GraphAttention(Module):
             features.
         score: the score, see above.
         dropout: dropout probability of the attention weights in training.
-        bias: whether the projections, except that of edges, have a bias.
+        bias: whether the projections, except the projection of edges, have a bias.
 
     Shapes:
         - **input:** query [n, query_channels], key [m, key_channels], value [m, value_channels],
@@ -132,7 +132,9 @@ class GraphAttention(Module):
         if not callable(score) and score not in SCORES:
             raise ValueError(f"score must be one of {SCORES} or a callable; got {score!r}")
         if edge_dim is not None and (callable(score) or score == "cosine"):
-            raise ValueError(f"edge_dim goes with a dot or additive score; got {score!r}")
+            raise ValueError(
+                f"edge_dim must be None unless the score is a dot or additive score; got {score!r}"
+            )
         if channels is None:
             check_heads_divide(heads, out_channels=out_channels)
         self.query_channels = query_channels
@@ -277,7 +279,10 @@ class GraphAttention(Module):
         none.
         """
         if (edge_attr is None) != (self.lin_edge is None):
-            raise ValueError(f"edge_attr and edge_dim go together; edge_dim is {self.edge_dim}")
+            raise ValueError(
+                "edge_attr must be passed if edge_dim is set, and only then; edge_dim is "
+                f"{self.edge_dim}"
+            )
         if edge_attr is None or self.lin_edge is None:
             return None, None
         if is_plain(self.lin_edge):
@@ -319,7 +324,7 @@ class GraphAttention(Module):
         return SortedScore(score, bias)
 
     def extra_repr(self) -> str:
-        """Return the settings of the layer as text, for the representation of the module."""
+        """Return the settings of the layer as text for its ``repr``."""
         score = getattr(self.score, "__name__", type(self.score).__name__)
         score = repr(self.score) if isinstance(self.score, str) else score
         return f"heads={self.heads}, channels={self.channels}, score={score}"

@@ -84,8 +84,10 @@ class GraphTransformerLayer(Module):
         if global_attention not in GLOBAL:
             raise ValueError(f"global_attention must be one of {GLOBAL}; got {global_attention!r}")
         if local is not None and edge_dim is not None:
-            raise ValueError("edge_dim goes with the built-in local attention; set it in the local "
-                             "layer instead")  # fmt: skip
+            raise ValueError(
+                "edge_dim is only for the built-in local attention; "
+                "set it in the local layer instead"
+            )
         self.channels = channels
         self.heads = heads
         self.dropout = dropout
@@ -164,5 +166,5 @@ class GraphTransformerLayer(Module):
         return F.dropout(x, self.dropout, self.training)
 
     def extra_repr(self) -> str:
-        """Return the settings of the layer as text, for the representation of the module."""
+        """Return the settings of the layer as text for its ``repr``."""
         return f"{self.channels}, heads={self.heads}"

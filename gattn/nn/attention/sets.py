@@ -66,15 +66,17 @@ def read_sets(
     check_tensor("x", x)
     if x.dim() != 3:
         if mask is not None:
-            raise ValueError(f"mask goes with x of shape (g, n, d); got {tuple(x.shape)}")
+            raise ValueError(f"mask is only for x of shape (g, n, d); got {tuple(x.shape)}")
         return Sets(x, segment_graph(x, index, ptr, dim_size), None, x.shape[:1])
     if any(argument is not None for argument in (index, ptr, dim_size)):
-        raise ValueError(f"index, ptr and dim_size go with x of shape (n, d); got {tuple(x.shape)}")
+        raise ValueError(
+            f"index, ptr and dim_size are only for x of shape (n, d); got {tuple(x.shape)}"
+        )
     sets, width = x.shape[:2]
     if mask is not None:
         check_tensor("mask", mask)
         if mask.dtype != torch.bool:
-            raise TypeError(f"mask must hold booleans; got {mask.dtype}")
+            raise TypeError(f"mask must contain booleans; got {mask.dtype}")
         if mask.shape != x.shape[:2]:
             raise ValueError(f"mask must have shape {(sets, width)}; got {tuple(mask.shape)}")
         mask = mask.reshape(-1, 1)

@@ -129,4 +129,4 @@ def check_features(name: str, x: Any, channels: int, parameter: Any) -> None:
     """
     check_width(name, x, channels)
     if isinstance(parameter, Tensor) and x.dtype != parameter.dtype and not is_autocast(x):
-        raise TypeError(f"{name} must be {parameter.dtype}, as the layer; got {x.dtype}")
+        raise TypeError(f"{name} must be {parameter.dtype}, like the layer; got {x.dtype}")

@@ -211,8 +211,8 @@ def with_loop_features(
 ) -> Tensor:
     """Return the edge features of a graph with self-loops, [e, d] or [e].
 
-    The features of the caller's edges other than self-loops come first, then those of the added
-    self-loops.
+    The features of the caller's edges other than self-loops come first, then the features of the
+    added self-loops.
 
     Args:
         edge_attr: features of the caller's edges, [e, d] or [e].

@@ -131,7 +131,7 @@ def _checked(name: str, term: Tensor, like: Tensor) -> Tensor:
     if term.device != like.device:
         raise ValueError(f"{name} must be on {like.device}, as x; got {term.device}")
     if term.is_complex():
-        raise TypeError(f"{name} must hold real numbers; got {term.dtype}")
+        raise TypeError(f"{name} must contain real numbers; got {term.dtype}")
     if term.dtype != like.dtype and term.is_floating_point() and not is_autocast(like):
         raise TypeError(f"{name} must be {like.dtype}, as x; got {term.dtype}")
     return term.to(like.dtype)
@@ -158,7 +158,9 @@ def read_typed_terms(
             )
         unknown = set(by_type or {}) - set(graphs)
         if unknown:
-            raise ValueError(f"{name} must hold edge types of {list(graphs)}; got {min(unknown)}")
+            raise ValueError(
+                f"{name} must contain edge types of {list(graphs)}; got {min(unknown)}"
+            )
     weight, bias = edge_weight or {}, attn_bias or {}
     return {
         key: read_terms(edges[key], graph, like, weight.get(key), bias.get(key), heads=heads)

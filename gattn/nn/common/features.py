@@ -41,7 +41,9 @@ def node_pair(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Return the result of :func:`node_inputs`; raise an error if destinations have no features."""
     x_src, x_dst = node_inputs(x)
     if x_dst is None:
-        raise ValueError("x must hold features for source and destination nodes; got None for one")
+        raise ValueError(
+            "x must contain features for source and destination nodes; got None for one"
+        )
     return x_src, x_dst
 
 

@@ -70,5 +70,5 @@ class SparseDropout(Module):
         return (dropout if x.layout == torch.strided else sparse_dropout)(x, self.p)
 
     def extra_repr(self) -> str:
-        """Return the settings of the layer as text, for the representation of the module."""
+        """Return the settings of the layer as text for its ``repr``."""
         return f"p={self.p}"

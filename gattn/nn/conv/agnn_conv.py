@@ -36,7 +36,7 @@ class AGNNConv(AttentionConv):
     Shapes:
         - **input:** x [n, d], or [b, n, d] for b sets of features on one set of edges; edges as
           pairs (2, e), an adjacency [n, n] or a :class:`gattn.Graph`
-        - **output:** that of x; zeros for a node without edges
+        - **output:** the shape of x; zeros for a node without edges
 
     Raises:
         TypeError: if the edges have an unsupported type, or the dtypes differ.

@@ -319,15 +319,15 @@ class AttentionConv(TermsEdgeByEdge):
             return
         width = 1 if edge_attr.dim() == 1 else edge_attr.shape[-1]
         warnings.warn(
-            f"{self} was made without edge_dim and ignores edge_attr, as PyG's does: make it with "
-            f"edge_dim={width} to use them, or leave edge_attr out",
+            f"{self} was created without edge_dim and ignores edge_attr, as PyG's does: make "
+            f"it with edge_dim={width} to use them, or leave edge_attr out",
             stacklevel=_stacklevel_outside_libraries(),
         )
         self._warned = True
 
     def _required_edge_map(self) -> Linear:
         if self.lin_edge is None:
-            raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
+            raise ValueError(f"{self} was created without edge_dim and takes no edge_attr")
         return self.lin_edge
 
     def __repr__(self) -> str:

@@ -25,7 +25,8 @@ class ExphormerConv(Module):
 
     where the brackets clamp the score to [-5, 5]. Use the edges of
     :class:`gattn.transforms.AddExpander`, with features that distinguish the edge types, such as
-    an embedding of ``expander_type``. The result equals that of the authors' code, except that no
+    an embedding of ``expander_type``. The result equals the result of the authors' code, except
+    that no
     small constant is added to the softmax's denominator. Scores are computed for some thousand
     edges at a time and recomputed in backward, so no tensor of size edges x channels is stored.
 
@@ -111,5 +112,5 @@ class ExphormerConv(Module):
         return out.flatten(1)
 
     def extra_repr(self) -> str:
-        """Return the settings of the layer as text, for the representation of the module."""
+        """Return the settings of the layer as text for its ``repr``."""
         return f"{self.in_dim}, {self.out_dim}, num_heads={self.num_heads}"

@@ -52,7 +52,7 @@ class FAConv(AttentionConv):
         - **input:** x and x_0 [n, channels], or [b, n, channels] for b sets of features on one
           set of edges; edges as pairs (2, e), an adjacency [n, n] (its values are edge weights)
           or a :class:`gattn.Graph`; edge weights [e]
-        - **output:** that of x; epsilon times the initial features for a node without edges
+        - **output:** the shape of x; epsilon times the initial features for a node without edges
 
     Raises:
         TypeError: if the edges have an unsupported type, or the dtypes differ.
@@ -177,7 +177,7 @@ class FAConv(AttentionConv):
             ValueError: for biases of edges other than the cached ones.
         """
         if isinstance(attn_bias, Tensor) and attn_bias.dtype == torch.bool:
-            raise TypeError(f"{self} has no softmax: attn_bias must hold numbers; got a mask")
+            raise TypeError(f"{self} has no softmax: attn_bias must contain numbers; got a mask")
         if attn_bias is not None and self._cached_edge_index is not None:
             input_graph, _ = read_edges(edge_index, None, x, x, self_loops=loops)
             pairs, cached = input_graph.edge_index, graph.edge_index

@@ -165,7 +165,7 @@ class GeneralConv(AttentionConv):
             shape = shape_of_rows(self.in_channels)
             raise ValueError(f"x must have shape {shape}; got {tuple(x_src.shape)}")
         if attn_bias is not None and not self.attention:
-            raise ValueError(f"{self} was made with attention=False and takes no attn_bias")
+            raise ValueError(f"{self} was created with attention=False and takes no attn_bias")
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst, size)
         edge_attr = self._checked(edge_attr)
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
@@ -242,7 +242,7 @@ class GeneralConv(AttentionConv):
             return None
         linear = getattr(self, "lin_edge", None)
         if linear is None:
-            raise ValueError(f"{self} was made without in_edge_channels and takes no edge_attr")
+            raise ValueError(f"{self} was created without in_edge_channels and takes no edge_attr")
         edge_attr = as_columns(edge_attr)
         if is_lazy(linear):
             linear(edge_attr[:0])

@@ -244,7 +244,8 @@ def _check_no_edges(attn_type: str, *arguments: Any) -> None:
     """Raise an error if attn_index or attn_attr is passed but the attention is among all nodes."""
     if any(argument is not None for argument in arguments):
         raise ValueError(
-            f"attn_index and attn_attr go with attn_type='exphormer'; this is {attn_type!r}"
+            "attn_index and attn_attr are only for attn_type='exphormer'; got attn_type "
+            f"{attn_type!r}"
         )
 
 

@@ -168,7 +168,7 @@ class GRITConv(Module):
         return y * (plain + degree.to(y.dtype).log1p().unsqueeze(1) * with_degree)
 
     def extra_repr(self) -> str:
-        """Return the settings of the layer as text, for the representation of the module."""
+        """Return the settings of the layer as text for its ``repr``."""
         return f"{self.channels}, num_heads={self.num_heads}"
 
 

@@ -135,7 +135,7 @@ class GTConv(Module):
         return self.node_update(x, out.flatten(1)), self.edge_update(edge_attr, stream.flatten(1))
 
     def extra_repr(self) -> str:
-        """Return the settings of the layer as text, for the representation of the module."""
+        """Return the settings of the layer as text for its ``repr``."""
         return f"{self.in_dim}, {self.out_dim}, num_heads={self.num_heads}"
 
 

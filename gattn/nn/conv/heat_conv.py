@@ -29,7 +29,8 @@ class HEATConv(AttentionConv):
         \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}(a \cdot [h_i, h_j, t_{ij}, a_{ij}])
 
     with :math:`h_i = W_{\tau(i)} x_i` by the type of the node; t is the LeakyReLU of an embedding
-    of the edge's type, and a that of a projection of the edge's features. Has the arguments and
+    of the edge's type, and a is the LeakyReLU of a projection of the edge's features. Has the
+    arguments and
     the parameters of ``torch_geometric.nn.HEATConv`` and returns the same outputs. No tensor of
     size edges x channels is formed: W multiplies node features, and weighted sums of edge features.
 

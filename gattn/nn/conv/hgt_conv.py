@@ -139,7 +139,9 @@ class HGTConv(AttentionConv):
         for key in edge_index_dict:
             if key not in self.edge_types_map:
                 edge_types = list(self.edge_types_map)
-                raise ValueError(f"edge_index_dict must hold edge types of {edge_types}; got {key}")
+                raise ValueError(
+                    f"edge_index_dict must contain edge types of {edge_types}; got {key}"
+                )
         kqv = {
             key: y.unflatten(-1, (3, self.heads, -1)).unbind(1)
             for key, y in self.kqv_lin(x_dict).items()

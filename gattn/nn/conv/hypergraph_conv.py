@@ -162,7 +162,7 @@ class HypergraphConv(AttentionConv):
         if self.att is None:
             return None
         if hyperedge_attr is None:
-            raise ValueError(f"{self} was made with use_attention=True and needs hyperedge_attr")
+            raise ValueError(f"{self} was created with use_attention=True and needs hyperedge_attr")
         key = split_heads(project(self.lin, hyperedge_attr, "hyperedge_attr"), self.out_channels)
         node_att, hyperedge_att = self.att.chunk(2, dim=-1)
         (node_score,) = head_scores(value, node_att)

@@ -148,7 +148,7 @@ class PointTransformerConv(AttentionConv):
         for end, p, features in (("source", pos_src, x_src), ("destination", pos_dst, x_dst)):
             if p.shape[0] != features.shape[0]:
                 raise ValueError(
-                    f"pos must have {features.shape[0]} rows, as x of the {end}; got {p.shape[0]}"
+                    f"pos must have {features.shape[0]} rows, like x of the {end}; got {p.shape[0]}"
                 )
         graph, _ = read_edges(edge_index, None, x_src, x_dst, self_loops=self.add_self_loops)
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)

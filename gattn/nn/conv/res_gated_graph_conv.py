@@ -228,7 +228,7 @@ class ResGatedGraphConv(AttentionConv):
         if (edge_attr is None) != (self.edge_dim is None):
             expected = "takes no" if self.edge_dim is None else "needs"
             raise ValueError(
-                f"{self} was made with edge_dim={self.edge_dim} and {expected} edge_attr"
+                f"{self} was created with edge_dim={self.edge_dim} and {expected} edge_attr"
             )
         if edge_attr is None or self.edge_dim is None:
             return None

@@ -122,7 +122,7 @@ class RGATConv(AttentionConv):
         _check_options(attention_mechanism, attention_mode, dim, dropout, mod)
         width = heads * out_channels
         if num_bases is not None and num_blocks is not None:
-            raise ValueError("num_bases and num_blocks exclude one another; got both")
+            raise ValueError("num_bases and num_blocks must not both be set; got both")
         if num_blocks is not None and (in_channels % num_blocks or width % num_blocks):
             raise ValueError(
                 f"num_blocks must divide in_channels ({in_channels}) and heads * out_channels "
@@ -275,7 +275,7 @@ class RGATConv(AttentionConv):
         The small matrix e W_e is formed first, so that W_e a_ij is not formed for all edges.
         """
         if self.lin_edge is None or self.e is None:
-            raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
+            raise ValueError(f"{self} was created without edge_dim and takes no edge_attr")
         edge_attr = as_columns(edge_attr)
         if not self._is_readable("lin_edge"):
             return self.lin_edge(edge_attr) @ self.e

@@ -238,7 +238,7 @@ class SuperGATConv(AttentionConv):
         if not self.training:
             return torch.tensor([0], device=next(self.parameters()).device)
         if self.att_x is None or self.att_y is None:
-            raise RuntimeError("the attention loss needs a forward in training mode before it")
+            raise RuntimeError("the attention loss needs a previous forward pass in training mode")
         return F.binary_cross_entropy_with_logits(self.att_x.mean(-1), self.att_y)
 
     def positive_sampling(self, edge_index: Tensor) -> Tensor:

@@ -147,7 +147,9 @@ class TransformerConv(AttentionConv):
         x_src, x_dst = node_pair(x)
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst)
         if self.lin_edge is not None and edge_attr is None:
-            raise ValueError(f"{self} was made with edge_dim={self.edge_dim} and needs edge_attr")
+            raise ValueError(
+                f"{self} was created with edge_dim={self.edge_dim} and needs edge_attr"
+            )
         query = split_heads(project(self.lin_query, x_dst), self.out_channels)
         key = split_heads(project(self.lin_key, x_src), self.out_channels)
         value = split_heads(project(self.lin_value, x_src), self.out_channels)

@@ -94,7 +94,7 @@ def checked_types(name: str, type_index: Any, rows: int, types: int | None) -> T
     """
     check_tensor(name, type_index)
     if type_index.is_floating_point() or type_index.is_complex():
-        raise TypeError(f"{name} must hold integers; got {type_index.dtype}")
+        raise TypeError(f"{name} must contain integers; got {type_index.dtype}")
     if type_index.shape != (rows,):
         raise ValueError(f"{name} must have shape ({rows},); got {tuple(type_index.shape)}")
     if torch.compiler.is_compiling():

@@ -20,7 +20,7 @@ class AttentionalReadout(SegmentReadout):
     .. math:: r_g = \sum_{j \in g} \mathrm{softmax}_{j \in g}(\mathrm{gate}(x_j))
         \odot \mathrm{nn}(x_j)
 
-    The arguments, the parameters and the results are those of
+    The arguments, the parameters and the results are the same as in
     ``torch_geometric.nn.AttentionalAggregation``; the softmax and the sum are one operator.
 
     Args:

@@ -74,5 +74,7 @@ class SegmentReadout(Readout):
         raise NotImplementedError
 
     def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
-        """Return the attention weights of the rows; the arguments are those of ``_reduce``."""
+        """Return the attention weights of the rows; the arguments are the same as for
+        ``_reduce``.
+        """
         raise NotImplementedError

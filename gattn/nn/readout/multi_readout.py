@@ -56,7 +56,7 @@ class MultiReadout(Readout):
     def __init__(self, readouts: Sequence[str | Aggregation]) -> None:
         super().__init__()
         if len(readouts) == 0:
-            raise ValueError("readouts must hold at least one readout; got none")
+            raise ValueError("readouts must contain at least one readout; got none")
         self.readouts = ModuleList(_resolve(readout) for readout in readouts)
 
     def reset_parameters(self) -> None:

@@ -21,7 +21,8 @@ class Set2Set(SegmentReadout):
         r_t = \sum_{j \in g} \mathrm{softmax}_{j \in g} (q_t \cdot x_j)\, x_j, \qquad
         y_g = [q_T, r_T]
 
-    The arguments, the parameters and the results are those of ``torch_geometric.nn.Set2Set``. The
+    The arguments, the parameters and the results are the same as in ``torch_geometric.nn.Set2Set``.
+    The
     dot product, the softmax and the sum are computed by one operator.
 
     Args:

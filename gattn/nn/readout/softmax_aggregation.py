@@ -20,7 +20,8 @@ class SoftmaxAggregation(SegmentReadout):
     .. math:: y_g = \sum_{j \in g} \mathrm{softmax}_{j \in g} (t\, x_j) \odot x_j
 
     The result lies between the mean and the maximum. The arguments, the parameters and the results
-    are those of ``torch_geometric.nn.SoftmaxAggregation``; softmax and sum run on the kernels.
+    are the same as in ``torch_geometric.nn.SoftmaxAggregation``; softmax and sum run on the
+    kernels.
 
     Args:
         t: the inverse temperature: 0 gives the mean, and a large t almost the maximum.
@@ -82,7 +83,7 @@ class SoftmaxAggregation(SegmentReadout):
     ) -> Tensor:
         """Compute the weighted sum of the rows of each set, along any dimension.
 
-        The arguments are those of :class:`SegmentReadout`.
+        The arguments are the same as for :class:`SegmentReadout`.
         """
         rows = self._rows(x, dim)
         out = super().forward(rows.unsqueeze(-1).flatten(1), index, ptr, dim_size)
@@ -99,7 +100,7 @@ class SoftmaxAggregation(SegmentReadout):
     ) -> Tensor:
         """Return the weight of each element of x, in the shape of x.
 
-        The arguments are those of :class:`SegmentReadout`.
+        The arguments are the same as for :class:`SegmentReadout`.
         """
         rows = self._rows(x, dim)
         weights = super().attention_weights(rows.unsqueeze(-1).flatten(1), index, ptr, dim_size)

@@ -86,7 +86,7 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
         _calibrate(estimator, y[train, None], held_out)
         constant = torch.from_numpy(labels.mean(0, keepdims=True)) * std + mean
         some, guess = (test, predicted[test]) if len(test) else (train, held_out)
-        title = "test part" if len(test) else "each node without its label"
+        title = "test part" if len(test) else "each node predicted without its label"
         metrics = _log_metrics(log, estimator, title, y[some], guess)
         if len(test):
             one_hot = torch.from_numpy(labels) * std + mean

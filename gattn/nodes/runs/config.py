@@ -168,7 +168,9 @@ def override(
     """
     if config is not None:
         if preset is not None:
-            raise ValueError("a config has its settings itself; take either it or a preset")
+            raise ValueError(
+                "a config file already sets all settings: use either --config or --preset"
+            )
         return updated(read_toml(NodeRunSettings, config), changes)
     if "data" not in changes:
         raise ValueError(f"a graph is required: a file, or one of {', '.join(PRESETS)}")

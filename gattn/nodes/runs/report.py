@@ -115,7 +115,10 @@ def _reliability(run: NodeRun, y: Tensor, predicted: Tensor) -> Reliability:
 def _trials(run: NodeRun) -> Section:
     """Return the report's section on the mean and the variation of the metrics over trials."""
     if len(run.trials) < 2:
-        text = "One training: --runs 10 would tell how much the numbers depend on chance."
+        text = (
+            "One training run: use --runs 10 to estimate how much the numbers depend on the "
+            "random seed."
+        )
         return Section("Runs", (text,))
     components = run.metrics["runs"]["test"]
     rows = tuple(
@@ -126,8 +129,9 @@ def _trials(run: NodeRun) -> Section:
     main, first = next(iter(components.items()))
     text = (
         f"{len(run.trials)} trainings: {METRICS[main]} {number(first['mean'])} ± "
-        f"{number(first['std'])} on the test part. The spread over first weights is that within "
-        "the same split; the spread over splits is the additional variation of the splits' means.",
+        f"{number(first['std'])} on the test part. The standard deviation over initial "
+        "weights is computed within each split; the standard deviation over splits is the "
+        "additional variation of the splits' means.",
         "The rest of this page describes the saved model, the one with the lowest "
         "validation loss; the test part did not influence this choice.",
     )
@@ -148,8 +152,9 @@ def _components(run: NodeRun) -> Section:
     ]
     rows.append(("stack", None, *(_defined(run.metrics["test"][metric]) for metric in metrics)))
     text = (
-        "The prediction combines these models with weights that the validation part chose. Those "
-        "of classes multiply the logarithms of probabilities, and need not sum to 1.",
+        "The prediction combines these models with weights that were fitted on the "
+        "validation part. For classes, the weights multiply the logarithms of the "
+        "probabilities and need not sum to 1.",
     )
     if run.metrics["noise"]:
         text += ("It is no better than a constant: the data do not predict the labels.",)
@@ -179,8 +184,8 @@ def _classes(run: NodeRun, figure: Figure) -> Section:
 def _confusion(run: NodeRun, estimator: NodeClassifier) -> Figure:
     names = [str(kind) for kind in estimator.classes_.tolist()]
     draw = plots.confusion_matrix(run.metrics["confusion"], names).png
-    alt = "Share of the nodes of each true class that were predicted as each class"
-    return themed(draw, alt, "Rows are true classes, columns predicted ones.")
+    alt = "Fraction of the nodes of each true class for each predicted class"
+    return themed(draw, alt, "Rows are true classes, and columns are predicted classes.")
 
 
 def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
@@ -193,9 +198,15 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
         names = [str(kind) for kind in run.estimator.classes_.tolist()]
     else:
         colour, names = run.predicted[:, 0], []
-    caption = "Nodes by prediction; half an edge is as thick as its node attends to the other one."
+    caption = (
+        "Nodes coloured by their predictions; the half of an edge next to a node is as thick "
+        "as the attention of this node to the other node."
+    )
     if len(run.y) > PICTURED:
-        caption += f" Drawn are {PICTURED:,} of {len(run.y):,} nodes, around the largest hub."
+        caption += (
+            f" The picture shows {PICTURED:,} of {len(run.y):,} nodes, around the node of "
+            "highest degree."
+        )
     draw = partial(draw_network, edges, alpha, colour, names, most=PICTURED)
     return themed(draw, "The network, its nodes coloured by prediction", caption)
 
@@ -206,8 +217,9 @@ def _attention(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Section:
         entropy = attention_entropy(edges, alpha, len(run.y))
         rows.append((i + 1, float(entropy.mean()), float(entropy.min()), float(entropy.max())))
     text = (
-        "The entropy of a node's attention beside that of uniform weights: 1 is a plain mean of "
-        "the neighbours, 0 is one neighbour alone. A mean over nodes with at least two edges.",
+        "The entropy of a node's attention weights, divided by the entropy of uniform "
+        "weights: 1 means equal weights for all neighbours, and 0 means attention to a "
+        "single neighbour. The values are means over nodes with at least two edges.",
     )
     columns = "layer", "mean", "lowest head", "highest head"
     shown = tuple(tuple(cell if cell == cell else None for cell in row) for row in rows)

@@ -224,7 +224,9 @@ def undefined_in_trials(trials: Sequence[Trial]) -> dict[str, str]:
         metric: sum(math.isnan(trial.test[metric]) for trial in trials) for metric in trials[0].test
     }
     return {
-        metric: f"undefined in {count:,} of {len(trials):,} trainings, by their test parts"
+        metric: (
+            f"undefined in {count:,} of {len(trials):,} training runs, because of their test parts"
+        )
         for metric, count in counts.items()
         if count
     }

@@ -1,6 +1,4 @@
-"""Models of a stack other than the attention network: linear models, label propagation and
-others.
-"""
+"""Models of a stack other than the attention network, for example linear models."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ def linear_attention(
         value: v, [m, h, c_v].
         segments: graph in which edge j leads from node j of m nodes to its graph, one of g, as
             :func:`gattn.graphs.pooling_graph` returns it.
-        query_segments: the same for the queries, for cross-attention; None if the queries belong to
+        query_segments: the graph from each query to its graph, for cross-attention; None if the
+            queries belong to
             the same nodes as the keys.
         feature_map: phi: ``"elu"`` for elu(x) + 1, ``"relu"``, or ``"identity"`` for query and key
             that are already features, none negative.
@@ -92,7 +93,7 @@ def feature_sums(
         key: k, [m, h, c].
         value: v, [m, h, c_v].
         segments: one edge from each key to its graph, as in :func:`linear_attention`.
-        queries: the same for the queries.
+        queries: one edge from each query to its graph.
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
@@ -165,7 +166,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, segments: Graph, queries: 
             raise ValueError(f"{name} must have one edge per node; got {graph!r}")
     if queries.num_dst != segments.num_dst:
         raise ValueError(
-            f"query_segments must have {segments.num_dst} graphs, as segments; got {queries!r}"
+            f"query_segments must have {segments.num_dst} graphs, like segments; got {queries!r}"
         )
     checks.check_floats(segments, query=query, key=key, value=value)
     checks.check_shape("query", query, queries.num_src, "h", "c")

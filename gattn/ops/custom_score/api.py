@@ -177,11 +177,11 @@ def sorted_scores(
     scores = _apply_to_edges(score, query, key, graph, edge_attr, into="position")
     if scores.dim() != 2:
         raise ValueError(
-            f"score must give [b, h] for b edges; got {scores.dim()} dimensions (with one head, "
-            "return [b, 1])"
+            f"score must return [b, h] for b edges; got {scores.dim()} dimensions (with one "
+            "head, return [b, 1])"
         )
     if not scores.is_floating_point():
-        raise TypeError(f"score must give floats; got {scores.dtype}")
+        raise TypeError(f"score must return floating-point numbers; got {scores.dtype}")
     return scores
 
 
@@ -189,9 +189,10 @@ def _check_heads(scores: Tensor, value: Tensor, graph: Graph) -> None:
     """Check that the scores have one column for each head of the values [m, h, c]."""
     if scores.shape[1] != value.shape[1]:
         raise ValueError(
-            f"score must give [b, {value.shape[1]}] for b edges, a number for each head of value; "
-            f"for {graph.num_edges} edges it gave {tuple(scores.shape)}. (To add one number for "
-            "all heads of an edge to [b, h], give it the shape [b, 1], not [b].)"
+            f"score must return [b, {value.shape[1]}] for b edges, a number for each head of "
+            f"value; for {graph.num_edges} edges it returned {tuple(scores.shape)}. (To add "
+            "one number for all heads of an edge to [b, h], give it the shape [b, 1], not "
+            "[b].)"
         )
 
 
@@ -280,4 +281,6 @@ def _check_rows(name: str, rows: Tensors, count: int, row_kind: str, graph: Grap
                 f"{tuple(tensor.shape)}"
             )
         if tensor.device != graph.device:
-            raise ValueError(f"{name} must be on {graph.device}, as the graph; got {tensor.device}")
+            raise ValueError(
+                f"{name} must be on {graph.device}, like the graph; got {tensor.device}"
+            )

@@ -54,8 +54,9 @@ CAPTURED_TENSOR = (
     "parameter, or pass the tensor as features of nodes or edges"
 )
 RANDOM_NUMBERS = (
-    "a function of edges must not draw random numbers, because backward would draw others: use the "
-    "argument dropout, or draw the numbers before the call and pass them as features of edges"
+    "a function of edges must not draw random numbers, because backward would draw different "
+    "numbers: use the argument dropout, or draw the numbers before the call and pass them as "
+    "features of edges"
 )
 Argument: TypeAlias = tuple[str, Tensors]
 """Pair of an argument and its row kind (see :mod:`gattn.ops.custom_score.chunks`)."""
@@ -181,12 +182,12 @@ class _Plan(NamedTuple):
             path = "chunked and compiled"
         reason = f"{self.call.name} {calls}" + (f": {obstacle}" if obstacle else "")
         if not self.call.is_builtin:
-            reason += "; a built-in score would run on the kernels"
+            reason += "; a built-in score runs on the kernels"
         path_trace.report("attention", "torch", f"custom score, {path}", reason)
 
     def _compile_obstacle(self) -> str:
         if not self.is_real:
-            return "torch compiles no complex tensors"
+            return "torch cannot compile complex tensors"
         return compile_obstacle(self.call, self.graph.device)
 
     def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
@@ -301,9 +302,9 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
             writer = Writer(plan.graph, plan.into, plan.allocate_result(output))
         if output.shape[1:] != writer.target.shape[1:]:
             raise ValueError(
-                f"the function must give rows of one shape for any number of edges; it gave "
-                f"{tuple(output.shape)} after rows of {tuple(writer.target.shape[1:])} (adding "
-                "[b, 1] and [b] gives [b, b])"
+                "the function must return rows of the same shape for any number of edges; it "
+                f"returned {tuple(output.shape)} after rows of "
+                f"{tuple(writer.target.shape[1:])} (adding [b, 1] and [b] gives [b, b])"
             )
         writer.write(chunk, output)
     if writer is None or output is None:  # the graph has no edges
@@ -354,7 +355,9 @@ def _call_checked(
 def _check_rows(output: Any, count: int) -> None:
     if not isinstance(output, Tensor) or output.dim() < 1 or output.shape[0] != count:
         actual = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-        raise ValueError(f"the function must give a row for each of {count} edges; got {actual}")
+        raise ValueError(
+            f"the function must return one row for each of {count} edges; got {actual}"
+        )
 
 
 class _RandomDetector(TorchDispatchMode):

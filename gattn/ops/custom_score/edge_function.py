@@ -110,8 +110,9 @@ class EdgeFunction(NamedTuple):
             weight, output = tensors[0], self._call(*tensors[1:])
             if output.dim() != 3 or output.shape[:2] != weight.shape:
                 raise ValueError(
-                    f"message must give (b, {weight.shape[1]}, c), a row for each of b edges and "
-                    f"head; for {weight.shape[0]} edges it gave {tuple(output.shape)}"
+                    f"message must return (b, {weight.shape[1]}, c), a row for each of b "
+                    f"edges and head; for {weight.shape[0]} edges it returned "
+                    f"{tuple(output.shape)}"
                 )
             return weight.unsqueeze(-1).to(output.dtype) * output
         return self._call(*tensors)

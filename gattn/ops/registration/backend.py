@@ -21,7 +21,7 @@ def select(backend: str | None, device: torch.device) -> str:
     """Return the name of the backend to use for tensors on a device.
 
     ``backend``, or else the environment variable ``GATTN_BACKEND``, forces a backend. Otherwise CPU
-    tensors use the C++ kernels, and CUDA tensors, which include those of ROCm, use Triton. All
+    tensors use the C++ kernels, and CUDA tensors, which include ROCm tensors, use Triton. All
     other tensors use the reference, with one warning. torch.onnx.export always traces the
     reference, because the exported model cannot call gattn's kernels.
 

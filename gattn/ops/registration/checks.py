@@ -51,9 +51,9 @@ def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
             raise TypeError(f"{name} must be float32, float64, bfloat16 or float16; got "
                             f"{tensor.dtype}")  # fmt: skip
         if tensor.dtype != lead.dtype:
-            raise TypeError(f"{name} must be {lead.dtype} as {first}; got {tensor.dtype}")
+            raise TypeError(f"{name} must be {lead.dtype} like {first}; got {tensor.dtype}")
         if tensor.device != device:
-            raise ValueError(f"{name} must be on {device}, as the graph; got {tensor.device}")
+            raise ValueError(f"{name} must be on {device}, like the graph; got {tensor.device}")
 
 
 def check_graph(graph: object) -> None:
@@ -63,8 +63,8 @@ def check_graph(graph: object) -> None:
     """
     if not isinstance(graph, Graph):
         raise TypeError(
-            "graph must be a gattn.Graph (make one with gattn.Graph(edges, size)); "
-            f"got {type(graph).__module__}.{type(graph).__name__}"
+            "graph must be a gattn.Graph (create it with gattn.Graph(edges, size)); got "
+            f"{type(graph).__module__}.{type(graph).__name__}"
         )
 
 
@@ -97,7 +97,7 @@ def check_edge_features(
 ) -> None:
     """Check that edge_attr is [e, d] and edge_proj is [h, c, d], or that both are None."""
     if (edge_attr is None) != (edge_proj is None):
-        raise ValueError("edge_attr and edge_proj go together; got only one of them")
+        raise ValueError("edge_attr and edge_proj must be passed together; got only one of them")
     if edge_attr is not None and edge_proj is not None:
         check_shape("edge_attr", edge_attr, num_edges, "d")
         check_shape("edge_proj", edge_proj, heads, channels, edge_attr.shape[1])

@@ -15,7 +15,7 @@ from gattn.ops.registration.shapes import Out
 
 
 class Family:
-    """Attention with one kind of score, as the operators ``NAME_forward`` and ``NAME_backward``."""
+    """Declaration of the two operators, forward and backward, of an attention function."""
 
     def __init__(
         self,

@@ -106,7 +106,8 @@ def precision_recall(
     because linear interpolation would be too optimistic (Davis and Goadrich, "The relationship
     between precision-recall and ROC curves", ICML 2006).
 
-    The arguments and errors are those of :func:`roc`; the title contains the average precision.
+    The arguments and errors are the same as for :func:`roc`; the title contains the average
+    precision.
 
     >>> precision_recall([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).png()[:4]
     b'\\x89PNG'
@@ -139,7 +140,7 @@ def _plot(kind: _Kind, y: ArrayLike, probability: ArrayLike, name: str, several:
         lines.append(f"{'mean ' if len(curves) > 1 else ''}{kind.area} {number(mean)}")
     if 0 < len(curves) < len(columns):
         left_out = len(columns) - len(curves)
-        lines.append(f"one class only: {left_out} of {len(columns)} {several}")
+        lines.append(f"only one class: {left_out} of {len(columns)} {several}")
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels

@@ -108,7 +108,7 @@ def _density(
         cmap=LinearSegmentedColormap.from_list("density", theme.density), linewidths=0.2,
     )  # fmt: skip
     bar = axes.figure.colorbar(cells, ax=axes, shrink=0.8, pad=0.02)
-    bar.set_label("rows in a cell")
+    bar.set_label("number of rows")
     bar.outline.set_visible(False)
 
 

@@ -124,5 +124,5 @@ def test_bad_input_gets_one_clear_error():
             call()
     with pytest.raises(TypeError, match="edge_type must be a tensor; got list"):
         layer(x, edge_index, [0, 1])
-    with pytest.raises(TypeError, match="edge_type must hold integers; got torch"):
+    with pytest.raises(TypeError, match="edge_type must contain integers; got torch"):
         layer(x, edge_index, kinds.float())
