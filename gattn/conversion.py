@@ -122,7 +122,9 @@ UNSUPPORTED = frozenset(
 CONDITIONAL: dict[str, Callable[[Any], bool]] = {
     "JumpingKnowledge": lambda theirs: theirs.mode == "lstm",
 }
-"""Modules that use attention only with some settings, each with a test of its settings."""
+"""Modules that use attention only with some settings, each with a function that tests the
+settings.
+"""
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,9 @@ def laplacian_eigenvectors(
 
 def _square(graph: Graph) -> int:
     if graph.num_src != graph.num_dst:
-        raise ValueError(f"edges must connect nodes of one set; got {graph!r}")
+        raise ValueError(
+            f"edges must have the same nodes as sources and destinations; got {graph!r}"
+        )
     return graph.num_src
 
 

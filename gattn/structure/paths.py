@@ -138,7 +138,7 @@ def _pairs(edges: Any, over: Graph, max_length: int) -> tuple[Graph, Tensor, Ten
     check_count("max_length", max_length)
     check_graph("over", over)
     if over.num_src != over.num_dst:
-        raise ValueError(f"over must connect nodes of one set; got {over!r}")
+        raise ValueError(f"over must have the same nodes as sources and destinations; got {over!r}")
     source, destination = over.edge_index
     code, position = (source * over.num_src + destination).unique(return_inverse=True)
     return as_graph(edges, over.num_src), code, position

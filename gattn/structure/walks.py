@@ -107,7 +107,7 @@ def walk_probabilities(
     check_count("steps", steps, 1)
     check_graph("over", over)
     if over.num_src != over.num_dst:
-        raise ValueError(f"over must connect nodes of one set; got {over!r}")
+        raise ValueError(f"over must have the same nodes as sources and destinations; got {over!r}")
     nodes = over.num_src
     walk = _one_step(as_graph(edges, nodes), edge_weight)
     node = torch.arange(nodes, device=over.device)
@@ -126,7 +126,9 @@ def _one_step(graph: Graph, edge_weight: Tensor | None) -> Tensor:
     from i.
     """
     if graph.num_src != graph.num_dst:
-        raise ValueError(f"edges must connect nodes of one set; got {graph!r}")
+        raise ValueError(
+            f"edges must have the same nodes as sources and destinations; got {graph!r}"
+        )
     source, destination = graph.edge_index
     if edge_weight is None:
         weight = torch.ones(graph.num_edges, dtype=torch.float64, device=graph.device)

@@ -135,8 +135,8 @@ def test_masks_that_mark_no_node_are_absent_or_an_error():
         ),
         (
             {"train_mask": TRAIN | TEST, "val_mask": VAL | TEST, "test_mask": TEST},
-            "train_mask and val_mask share 15 nodes, for example node 40; train_mask and test_mask share "
-            "15 nodes, as node 40; val_mask and test_mask share 15 nodes",
+            "train_mask and val_mask share 15 nodes, for example node 40; train_mask and test_mask "
+            "share 15 nodes, for example node 40; val_mask and test_mask share 15 nodes",
         ),
         ({"test_mask": ~torch.zeros(NODES, dtype=torch.bool)}, "no node is left for training"),
         (

@@ -167,7 +167,7 @@ def test_rows_left_out_are_counted_and_the_first_listed() -> None:
     sentence, (table,) = left_out(dict.fromkeys(range(1500), "no"), 2000, shown=3)
     assert sentence == "Left out: 1,500 of 2,000 rows."
     assert table.rows == ((0, "no"), (1, "no"), (2, "no"))
-    assert table.caption == "The first 3 rows rows that were left out"
+    assert table.caption == "The first 3 rows that were left out"
 
 
 def test_figures_of_both_tasks() -> None:

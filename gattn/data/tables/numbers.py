@@ -233,7 +233,7 @@ class NumberColumn(NamedTuple):
         return len(self.values) - self.missing
 
     def recognised(self) -> tuple[Pattern, ...]:
-        """Return the patterns of cells that are numbers in an unsupported notation, without texts.
+        """Return the patterns of cells that are numbers in an unsupported notation.
 
         Dropping these cells would bias a model: for example, censored values such as ``>10`` are
         the largest of a column.
