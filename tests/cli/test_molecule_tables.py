@@ -80,7 +80,7 @@ def test_rows_that_do_not_fit_the_header_are_counted(train):
     assert code == 2
     assert (
         "12 of 60 rows have a wrong number of cells; the first is in line 2: 3 cells "
-        "where the header" in output
+        "but the header" in output
     )
     code, output, folder = train(text, "--target", "y", "--skip-bad-labels")
     assert code == 0, output
@@ -154,7 +154,7 @@ def test_zero_and_one_with_a_text_ask_for_the_task(train):
         (
             [f"{n} nM" if n % 2 else f"{n} µM" for n in range(60)],
             ["--unit", "nM"],
-            "'nM' was named",
+            "set to 'nM'",
         ),
         (range(60), ["--thousands", "."], "decimal and thousands must be different signs"),
         (range(60), ["--unit", "5"], "unit must be letters or %"),

@@ -309,7 +309,7 @@ REFUSED = {
     "one molecule in all rows": (
         _with(smiles="CCO"),
         [],
-        "10 different molecules; the 80 rows hold 1",
+        "10 different molecules; the 80 rows have 1",
     ),
     "no epoch": (TABLE, ["--epochs", 0], "epochs must be a whole number, at least 1"),
 }

@@ -149,7 +149,7 @@ def test_texts_come_in_many_forms(regressor, form):
 
 @pytest.mark.parametrize(
     ("texts", "message"),
-    [("CCO", "one text 'CCO'"), (np.array([["C", "C"]]), r"shape \[1, 2\]")],
+    [("CCO", "single string 'CCO'"), (np.array([["C", "C"]]), r"shape \[1, 2\]")],
 )
 def test_what_are_no_texts(regressor, texts, message):
     with pytest.raises(ValueError, match=message):
@@ -404,7 +404,7 @@ def test_saved_and_loaded(kind, regressor, classifier, tmp_path):
         assert np.array_equal(again.predict_set(SMILES), model.predict_set(SMILES))
         assert np.array_equal(again.classes_, model.classes_)
     other = KINDS[1 - KINDS.index(kind)]
-    with pytest.raises(RunError, match=f"holds a {kind.__name__}, not a {other.__name__}"):
+    with pytest.raises(RunError, match=f"contains a {kind.__name__}, not a {other.__name__}"):
         other.load(tmp_path / "model")
     with pytest.raises(RunError, match="a trained model"):
         kind.load(tmp_path)
@@ -419,7 +419,7 @@ def test_a_model_of_other_features_is_refused(regressor, tmp_path):
         with pytest.raises(RunError, match=r"version 1 .* computes version \d+: train the model"):
             MoleculeRegressor.from_state(tmp_path, tensors, {**card, "predictor": older})
     nodes = {**card, "predictor": facts, "estimator": "NodeClassifier"}
-    with pytest.raises(RunError, match="holds a NodeClassifier, not a MoleculeRegressor"):
+    with pytest.raises(RunError, match="contains a NodeClassifier, not a MoleculeRegressor"):
         MoleculeRegressor.from_state(tmp_path, tensors, nodes)
 
 

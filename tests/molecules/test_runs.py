@@ -333,15 +333,15 @@ def test_settings_come_back_from_their_file(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epoch": 3}, "no setting epoch"),
+        ({"epoch": 3}, "unknown setting epoch"),
         ({"split": "magic"}, "split must be"),
         ({"coverage": 1.0}, "coverage"),
         ({"tune": -1}, "tune"),
         ({"workers": 0}, "workers"),
         ({"seed": 2**70}, "seed must be a whole number, at least 0 and at most 2147483647"),
-        ({"target": ("y",)}, "no DATA"),
+        ({"target": ("y",)}, "without DATA"),
         ({"decimal": ",", "thousands": ","}, "decimal and thousands must be different signs"),
-        ({"data": "a.csv", "target": ("y", "y")}, "named once"),
+        ({"data": "a.csv", "target": ("y", "y")}, "listed once"),
         ({"heads": 7}, "must divide width"),
         ({"tune": 2, "width": 96}, "tune searches width among 64, 128, 256 .*; got 96"),
         ({"tune": 2, "layers": 1}, "tune searches layers from 2 to 6 .*; got 1"),

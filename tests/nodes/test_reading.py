@@ -151,7 +151,7 @@ def test_what_edges_hold_is_told_not_to_be_read():
     assert expected in read_graph(edges).notes
     graph = networkx.Graph([(0, 1, {"weight": 2.0}), (1, 2, {"since": 1999})])
     assert expected in read_graph(graph).notes
-    assert not any("Not read" in note for note in read_graph(networkx.path_graph(3)).notes)
+    assert not any("Not used" in note for note in read_graph(networkx.path_graph(3)).notes)
 
 
 def test_edges_to_nodes_that_there_are_not_are_left_out_and_told(tmp_path):
