@@ -160,7 +160,7 @@ def test_complex_labels_and_complex_x_are_errors():
     with pytest.raises(GraphError, match="attribute 'y' must have real numbers"):
         encode_numbers(nodes)
     pairs = torch.tensor([[0, 1], [1, 2]])
-    with pytest.raises(GraphError, match="x must contain real numbers"):
+    with pytest.raises(GraphError, match="x must have real numbers"):
         read_graph(Data(x=torch.ones(3, 2, dtype=torch.complex64), edge_index=pairs))
 
 

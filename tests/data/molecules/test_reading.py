@@ -45,7 +45,7 @@ def test_options_are_checked():
         read_smiles(["C"], on_error="ignore")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="y must have 2 numbers"):
         read_smiles(["C", "N"], [1.0])
-    with pytest.raises(ValueError, match="list of texts"):
+    with pytest.raises(ValueError, match="list of strings"):
         read_smiles("CCO")
 
 
