@@ -1,4 +1,4 @@
-"""Import of a package's public names at their first use.
+"""Lazy import of a package's public names when they are first used.
 
 PyTorch, PyTorch Geometric and the packages of the extras take seconds to import. A package of gattn
 therefore imports a module only when one of the module's names is used (PEP 562). The names are
@@ -21,13 +21,16 @@ def attach(
     extra: str = "",
     prepare: Callable[[object], object] = lambda value: None,
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package with a stub file.
+    """Return the functions ``__getattr__`` and ``__dir__`` and the list ``__all__`` of a lazy
+    package.
 
     Args:
         package: name of the package.
-        file: its ``__file__``; the stub file ``__init__.pyi`` is beside it. Each of its lines
+        file: ``__file__`` of the package; the stub file ``__init__.pyi`` is in the same folder.
+            Each of its lines
             ``from module import name`` makes a name available, and its ``__all__`` is returned.
-        extra: the extra of gattn that installs what the modules import; an error names it.
+        extra: the extra of gattn that installs the packages that the modules import; named in
+            errors.
         prepare: called once with each name's value before its first use.
 
     Returns:

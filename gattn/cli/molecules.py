@@ -63,7 +63,10 @@ def train(
     from gattn.molecules.runs.train import train_run
 
     show_metrics(train_run(run, out, progress=True, log=say), "molecules")
-    say(f"{out / 'report.html'} shows it all; gattn molecules predict {out} IN.csv --out OUT.csv")
+    say(
+        f"{out / 'report.html'} is the report; to predict: gattn molecules predict {out} "
+        "IN.csv --out OUT.csv"
+    )
 
 
 @app.command()
@@ -196,8 +199,8 @@ def evaluate(
 
 
 def _show_counts(counts: Counts, table: Path, out: Path) -> None:
-    """Print the number of rows that were written, or a message if the table has no rows."""
+    """Print the number of rows that were written, or a message if the input table has no rows."""
     if counts.rows:
         say(f"{out}: {plural(counts.rows, 'row')}, {counts.bad:,} of them with an error")
     else:
-        say(f"{table} has a header and no rows: there is nothing in {out} either")
+        say(f"{table} has a header but no rows, so {out} has no rows")

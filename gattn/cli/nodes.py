@@ -26,7 +26,7 @@ app = typer.Typer(help="Classes and numbers of the nodes of a network.", no_args
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)
 AT_ONCE = ("label", "features", "names", "task", "split", "directed")
-"""Settings of predictions without a trained model."""
+"""Names of the settings of ``gattn nodes predict`` without a trained model."""
 READING = ("nodes", "encoding", "decimal", "thousands", "missing")
 
 
@@ -71,7 +71,10 @@ def train(
     show_metrics(metrics, "nodes")
     show_runs(metrics)
     graph = "GRAPH --nodes NODES" if "nodes" in settings else "GRAPH"
-    say(f"{out / 'report.html'} shows it all; gattn nodes predict {out} {graph} --out OUT.csv")
+    say(
+        f"{out / 'report.html'} is the report; to predict: gattn nodes predict {out} {graph} "
+        "--out OUT.csv"
+    )
 
 
 @app.command()
@@ -93,17 +96,20 @@ def predict(
 ) -> None:
     """Predict every node of a graph, with a trained model or from the labelled nodes."""
     if len(paths) > 2:
-        raise ValueError(f"predict takes RUN and GRAPH, or GRAPH alone; got {' '.join(paths)}")
+        raise ValueError(f"predict expects RUN and GRAPH, or only GRAPH; got {' '.join(paths)}")
     if len(paths) == 1:
         if Path(paths[0]).is_dir():
-            raise ValueError(f"{paths[0]} is a folder: name the graph to predict after it")
+            raise ValueError(f"{paths[0]} is a folder: pass the graph to predict after it")
         from gattn.nodes.runs.at_once import predict_at_once
 
         count = predict_at_once(override(None, None, {**settings, "data": paths[0]}), out, say)
         say(f"{out}: {plural(count, 'node')}")
         return
     if unused := [name for name in AT_ONCE if name in settings]:
-        raise ValueError(f"--{unused[0]} is for predictions without RUN: the model has its own")
+        raise ValueError(
+            f"--{unused[0]} is only for predictions without RUN, because the trained model "
+            "has its own value"
+        )
     from gattn.nodes.runs.predict import predict_graph
 
     run, graph = paths

@@ -34,7 +34,7 @@ class Layout(NamedTuple):
 
 
 class Rectangle(NamedTuple):
-    """Rectangle with the coordinates of its lower left corner, its width and its height."""
+    """Rectangle, defined by its lower left corner, its width and its height."""
 
     x: float
     y: float
@@ -42,7 +42,9 @@ class Rectangle(NamedTuple):
     height: float
 
     def cut(self, share: float) -> tuple[Rectangle, Rectangle]:
-        """Cut the longer side, and return two rectangles, the first with a share of the area."""
+        """Cut the rectangle across its longer side into two; the first gets this share of
+        the area.
+        """
         if self.width >= self.height:
             width = share * self.width
             rest = self._replace(x=self.x + width, width=self.width - width)

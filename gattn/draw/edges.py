@@ -1,4 +1,4 @@
-"""Convert and check the edges and weights for pictures of networks and matrices."""
+"""Conversion and checks of edges and weights for pictures of networks and matrices."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ Numbers: TypeAlias = "ArrayLike | Tensor"
 
 
 def array(numbers: Numbers) -> NDArray:
-    """Return numbers, or a tensor on any device, as a NumPy array."""
+    """Convert numbers, or a tensor on any device, to a NumPy array."""
     return np.asarray(numbers.detach().cpu() if isinstance(numbers, Tensor) else numbers)
 
 
 def read_edges(edge_index: Numbers) -> NDArray[np.int64]:
-    """Return edges as an array [2, e] of non-negative integers.
+    """Convert edges to an integer array of shape [2, e], and check that no number is negative.
 
     Raises:
-        ValueError: another shape, a number that is not an integer, or a negative number.
+        ValueError: the shape is not (2, e), or a number is negative or not an integer.
     """
     pairs = array(edge_index)
     if pairs.ndim != 2 or len(pairs) != 2:
         raise ValueError(f"edge_index must have shape (2, e); got {pairs.shape}")
     if pairs.size and (pairs.dtype.kind not in "iu" or pairs.min() < 0):
-        raise ValueError("edge_index must contain node indices, integers from 0 on")
+        raise ValueError("edge_index must contain node indices, which are integers of at least 0")
     return pairs.astype(np.int64)
 
 
 def read_weights(weights: Numbers | None, edges: int) -> NDArray[np.float64]:
-    """Return weights [e], or the mean over heads of weights [e, h]; ones if ``weights`` is None.
+    """Return one weight for each edge, [e]: the mean over heads, or ones if ``weights`` is None.
 
     Raises:
-        ValueError: the number of weights differs from that of edges, or one is not finite.
+        ValueError: the number of weights is not the number of edges, or a weight is not finite.
     """
     if weights is None:
         return np.ones(edges)

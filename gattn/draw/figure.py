@@ -1,4 +1,4 @@
-"""Render plots as PNG, in one style for all plots."""
+"""Rendering of plots as PNG images in a common style."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ LONGEST = 38  # maximum number of characters of a title, so that it fits above a
 _LOCK = threading.Lock()
 
 Draw = Callable[["list[Axes]", Theme], None]
-"""Function that draws on the panels of a figure, in the colours of a theme."""
+"""Type of a function that draws on the panels of a figure in the colours of a theme."""
 
 
 def line(text: str, longest: int = LONGEST) -> str:
-    """Return a text as one line of at most ``longest`` characters, with dollar signs escaped.
+    """Shorten a text to one line of at most ``longest`` characters, with dollar signs escaped.
 
     matplotlib would read the text between dollar signs as a formula.
 
@@ -76,10 +76,11 @@ def _settings(theme: Theme) -> dict[str, object]:
 
 
 def render(draw: Draw, *, dark: bool, height: float = 4.2, ratios: Sequence[float] = (1,)) -> bytes:
-    """Draw a figure and return the bytes of a PNG file; they are equal for equal drawings.
+    """Draw a figure and return the bytes of a PNG file.
 
     Args:
         draw: function that draws on the panels, which are stacked and share the horizontal axis.
+            Equal drawings give equal bytes.
         dark: use colours for a dark page.
         height: height of the figure, in inches.
         ratios: relative heights of the panels.

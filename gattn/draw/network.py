@@ -1,4 +1,4 @@
-"""Pictures of networks: colours show the classes of nodes, line widths the weights of edges.
+"""Pictures of networks: colours show the classes of the nodes, and line widths the edge weights.
 
 The two directions of an edge have different weights: the half of a line next to a node shows the
 weight of the edge into this node. In a picture with many edges, only those of largest weight are
@@ -34,11 +34,12 @@ CURVE = np.linspace(0, 1, 13)
 PALETTE = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255",
 )  # fmt: skip
-"""Colours of classes, which colour-blind readers can tell apart (by Okabe and Ito, and by Tol)."""
+"""Colours of classes that colour-blind readers can distinguish (from Okabe and Ito, and from Tol).
+"""
 MARKERS = "os^"
-"""Shapes of nodes. After eight classes the colours repeat with the next shape."""
+"""Marker shapes of nodes. After eight classes, the colours are used again with the next shape."""
 LOOKS = len(PALETTE) * len(MARKERS)
-"""Number of different combinations of a colour and a shape."""
+"""Number of different combinations of colour and marker shape."""
 THIN = 0.2
 """Line width of an edge with weight 0."""
 LABEL = 20
@@ -46,11 +47,11 @@ LABEL = 20
 CHARACTER = 0.02, 0.04
 """Width and height of a character of such a text, as shares of the picture."""
 BESIDE = 16
-"""Maximum number of characters of a class name for which the legend has two columns."""
+"""Maximum length of class names, in characters, for a legend with two columns."""
 
 
 def sample_network(edges: Numbers, nodes: int, *, most: int = NODES) -> NDArray[np.int64]:
-    """Return connected nodes of a large network, for a picture of a part of it.
+    """Choose a connected part of a large network to draw.
 
     Args:
         edges: [2, e] pairs of nodes.
@@ -227,7 +228,7 @@ def _top_texts(
 
 
 def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64], Sequence[str]]:
-    """Return colours as numbers, and the names of classes.
+    """Return the colours as numbers, and the names of the classes.
 
     If the colours are texts, the classes are the different texts in sorted order.
     """
@@ -235,7 +236,9 @@ def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64
     if values.dtype.kind not in "UO":
         return values.astype(np.float64), names
     if len(names):
-        raise ValueError("colour must be positions in names, or texts without names; got both")
+        raise ValueError(
+            "colour must be indices into names, or texts without names; got texts and names"
+        )
     texts, value = np.unique(values.astype(str), return_inverse=True)
     return value.astype(np.float64), texts.tolist()
 
@@ -254,7 +257,7 @@ def _check(
 def _among(
     pairs: NDArray[np.int64], strength: NDArray[np.float64], chosen: NDArray[np.int64], nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the edges between chosen nodes, with new node indices and without self-loops."""
+    """Return the edges between the chosen nodes, with new node indices and without self-loops."""
     index = np.full(nodes, -1)
     index[chosen] = np.arange(len(chosen))
     renumbered = index[pairs]

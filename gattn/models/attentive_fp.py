@@ -1,4 +1,4 @@
-"""AttentiveFP: attention over bonds, then over atoms, refined by gated units."""
+"""AttentiveFP: a model of molecules with attention over bonds and then over atoms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gattn.nn.common.segments import segment_graph
 
 
 class AttentiveFP(Module):
-    r"""The AttentiveFP model: one vector per molecule from its atoms and bonds.
+    r"""AttentiveFP model, which computes one vector per molecule from its atoms and bonds.
 
     .. math::
         x \leftarrow \mathrm{GRU}(\mathrm{ELU}(\mathrm{conv}(x)), x) \text{ for every layer}, \qquad
@@ -106,7 +106,7 @@ class AttentiveFP(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all parameters."""
+        """Reset all learnable parameters."""
         self.lin1.reset_parameters()
         self.gate_conv.reset_parameters()
         self.gru.reset_parameters()

@@ -1,4 +1,4 @@
-"""Settings of a model of molecules and of the estimators around it."""
+"""Settings of the models and of the estimators for molecules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ClassWeight = Literal["none", "balanced"]
 @document
 @dataclass(frozen=True, kw_only=True)
 class MoleculeSettings(TrainingSettings):
-    """The settings of :class:`gattn.molecules.predictor.MoleculePredictor`.
+    """Settings of a :class:`gattn.molecules.predictor.MoleculePredictor`.
 
     Attributes:
         {settings}
@@ -115,7 +115,7 @@ class MoleculeSettings(TrainingSettings):
     ] = 1000
 
     def check(self) -> None:
-        """Check that the heads divide the width."""
+        """Check that ``heads`` divides ``width``."""
         super().check()
         if self.width % self.heads:
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")

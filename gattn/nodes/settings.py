@@ -1,4 +1,4 @@
-"""Settings of a model of nodes, and the presets of the GAT paper."""
+"""Settings of the models of nodes, and the presets of the GAT paper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Preset = Literal["cora", "citeseer", "pubmed"]
 @document
 @dataclass(frozen=True, kw_only=True)
 class NodeSettings(Settings):
-    """The settings of :class:`gattn.nodes.predictor.NodePredictor`: by default the GAT paper's.
+    """Settings of a :class:`gattn.nodes.predictor.NodePredictor`, with the GAT paper's defaults.
 
     Attributes:
         {settings}
@@ -127,7 +127,7 @@ class NodeSettings(Settings):
     seed: Seed = 0
 
     def check(self) -> None:
-        """Check that the heads divide the width."""
+        """Check that ``heads`` divides ``width``."""
         super().check()
         if self.width % self.heads:
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
@@ -187,4 +187,4 @@ PRESETS: dict[str, NodeSettings] = {
     "citeseer": NodeSettings(),
     "pubmed": NodeSettings(output_heads=8, learning_rate=0.01, weight_decay=1e-3),
 }
-"""The GAT paper's settings by data set."""
+"""Settings of the GAT paper for each data set."""

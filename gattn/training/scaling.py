@@ -1,4 +1,4 @@
-"""Means and standard deviations of columns, for the standardisation of labels and features."""
+"""Means and standard deviations of columns, for standardising labels and features."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_every_kind_of_hook_is_seen():
         handle = getattr(layer, register)(lambda *args: None)
         equation = register.removeprefix("register_").split("_forward_")[0]
         for one in (layer, copy.deepcopy(layer)):
-            assert one.slow_path_reason == f"a hook on {equation} wants to see its edges"
+            assert one.slow_path_reason == f"a hook on {equation} needs its edges"
         handle.remove()
         assert layer.slow_path_reason == ""
 

@@ -227,7 +227,7 @@ def test_bad_input_gets_one_clear_error():
     fail("must have 2 parts.* got 3", lambda p: build(
         edges[:, :2], Partition.contiguous(3, 3), group=p
     ))  # fmt: skip
-    fail("process . must get edges into its own nodes; got edge", lambda p: build_local(
+    fail("process . must get only edges into its nodes; got edge", lambda p: build_local(
         edges[:, :2], partition, group=p
     ))  # fmt: skip
     fail("whole graph.*graph.local", lambda p: build(edges[:, :2], partition, group=p).edge_index,
@@ -257,6 +257,6 @@ def test_processes_with_different_inputs_all_raise():
     of_partition = on_every_rank(2, lambda p: error(p, edge_index, (mine, other)[p.rank]))
     of_edges = on_every_rank(2, lambda p: error(p, edge_index[:, p.rank :], mine))
     assert of_partition[0] == of_partition[1]
-    assert "same partition; that of process 1 differs from that of process 0" in of_partition[0]
+    assert "same partition; process 1 has a different partition than process 0" in of_partition[0]
     assert of_edges[0] == of_edges[1]
     assert "number of edges" in of_edges[0]

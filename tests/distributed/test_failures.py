@@ -12,7 +12,7 @@ import pytest
 from tests.distributed import ranks
 
 ROOT = Path(__file__).parents[2]
-NO_HEARTBEAT = "died: no heartbeat for 4 seconds"
+NO_HEARTBEAT = "died: it sent no heartbeat for 4 seconds"
 EXPECTED = {
     "raise": "failed: ValueError: the disk is full",
     "kill": NO_HEARTBEAT,

@@ -179,8 +179,8 @@ def test_a_sample_hangs_together():
     ("options", "message"),
     [
         ({"edge_index": RING.t()}, r"shape \(2, e\); got \(6, 2\)"),
-        ({"edge_index": RING.float()}, "integers from 0 on"),
-        ({"edge_index": RING - 1}, "integers from 0 on"),
+        ({"edge_index": RING.float()}, "integers of at least 0"),
+        ({"edge_index": RING - 1}, "integers of at least 0"),
         ({"weights": [1.0]}, r"shape \(6,\) or \(6, h\); got \(1,\)"),
         ({"weights": [np.nan] * 6}, "finite"),
         ({"colour": [0, 1]}, r"of 6 nodes or more; got \(2,\)"),

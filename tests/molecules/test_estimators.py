@@ -151,7 +151,7 @@ def test_texts_come_in_many_forms(regressor, form):
 
 @pytest.mark.parametrize(
     ("texts", "message"),
-    [("CCO", "one text 'CCO'"), (np.array([["C", "C"]]), r"shape \[1, 2\]")],
+    [("CCO", "single string 'CCO'"), (np.array([["C", "C"]]), r"shape \[1, 2\]")],
 )
 def test_what_are_no_texts(regressor, texts, message):
     with pytest.raises(ValueError, match=message):
@@ -312,7 +312,7 @@ def test_numbers_of_every_type_are_read_exactly(y, expected):
         ([1.0], "30 rows"),
         (np.zeros((30, 0)), "shape"),
         (np.zeros((30, 1, 1)), "shape"),
-        (["high"] * 30, "must hold numbers"),
+        (["high"] * 30, "must contain numbers"),
         ([np.inf, *range(29)], "row 0, column 0 is inf"),
         ([*range(29), -1e200], "row 29, column 0 is -1e.200"),
         (
@@ -321,24 +321,24 @@ def test_numbers_of_every_type_are_read_exactly(y, expected):
         ),
         (
             [*range(28), "3,25", "NA"],
-            "like a number with a decimal comma, as '3,25' in row 28",
+            "like a number with a decimal comma, for example '3,25' in row 28",
         ),
-        ([*range(29), ">10"], "1 value is a censored value, as '>10' in row 29, column 0"),
-        ([*range(29), "3 nM"], "1 value has a unit, as '3 nM' in row 29"),
+        ([*range(29), ">10"], "1 value is a censored value, for example '>10' in row 29, column 0"),
+        ([*range(29), "3 nM"], "1 value has a unit, for example '3 nM' in row 29"),
         (
             [*range(29), "1_000"],
-            "1 value is made of digits in a way that is not read, as '1_000' in row 29",
+            "1 value has an unsupported number format, for example '1_000' in row 29",
         ),
-        (["2021-03-12"] * 30, "30 values are dates or times, as '2021-03-12' in row 0"),
+        (["2021-03-12"] * 30, "30 values are dates or times, for example '2021-03-12' in row 0"),
         (["inf", *range(29)], "row 0, column 0 is 'inf'"),
-        (pd.to_datetime(pd.Series(["2021-03-12"] * 30)), r"holds dates or times \(datetime64"),
+        (pd.to_datetime(pd.Series(["2021-03-12"] * 30)), r"contains dates or times \(datetime64"),
         ([np.datetime64("2021-03-12", "ns"), *range(29)], "row 0, column 0 is np.datetime64"),
         ([*range(29), 1 + 2j], r"row 29, column 0 is \(1\+2j\)"),
         ([*range(29), b"1"], "row 29, column 0 is b'1'"),
         ([[1, 2], [3]] * 15, "its rows have different numbers of labels"),
         ([np.nan] * 30, "at least 2"),
         ([1.0, *[np.nan] * 29], "at least 2"),
-        ([2.5, 2.5, *[np.nan] * 28], "y must hold different numbers; every label is 2.5"),
+        ([2.5, 2.5, *[np.nan] * 28], "y must have different numbers; every label is 2.5"),
     ],
 )
 def test_labels_that_are_no_numbers(y, message):
@@ -408,9 +408,9 @@ def test_saved_and_loaded(kind, regressor, classifier, tmp_path):
         assert np.array_equal(again.predict_set(SMILES), model.predict_set(SMILES))
         assert np.array_equal(again.classes_, model.classes_)
     other = KINDS[1 - KINDS.index(kind)]
-    with pytest.raises(RunError, match=f"holds a {kind.__name__}, not a {other.__name__}"):
+    with pytest.raises(RunError, match=f"contains a {kind.__name__}, not a {other.__name__}"):
         other.load(tmp_path / "model")
-    with pytest.raises(RunError, match="no trained model"):
+    with pytest.raises(RunError, match="a trained model"):
         kind.load(tmp_path)
 
 
@@ -423,7 +423,7 @@ def test_a_model_of_other_features_is_refused(regressor, tmp_path):
         with pytest.raises(RunError, match=r"version 1 .* computes version \d+: train the model"):
             MoleculeRegressor.from_state(tmp_path, tensors, {**card, "predictor": older})
     nodes = {**card, "predictor": facts, "estimator": "NodeClassifier"}
-    with pytest.raises(RunError, match="holds a NodeClassifier, not a MoleculeRegressor"):
+    with pytest.raises(RunError, match="contains a NodeClassifier, not a MoleculeRegressor"):
         MoleculeRegressor.from_state(tmp_path, tensors, nodes)
 
 

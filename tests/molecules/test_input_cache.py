@@ -67,7 +67,7 @@ def test_a_cache_that_is_something_else_is_left_alone(tmp_path):
     cache = tmp_path / "inputs"
     cache.write_text("notes")
     with pytest.raises(
-        ValueError, match=r"the cache .*inputs is damaged, or is another file.*: remove it"
+        ValueError, match=r"the cache .*inputs is damaged, or is another kind of file.*: remove it"
     ):
         featurise(SMILES, cache=cache)
     assert cache.read_text() == "notes"

@@ -34,5 +34,5 @@ def test_nothing_is_near_where_there_is_nothing() -> None:
 
 
 def test_bits_of_another_form_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"uint8; they are \(3, 8\) torch.bool"):
+    with pytest.raises(ValueError, match=r"uint8; got \(3, 8\) torch.bool"):
         NearestMolecules(torch.ones(3, 8, dtype=torch.bool))

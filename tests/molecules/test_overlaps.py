@@ -276,7 +276,7 @@ def test_evaluate_leaves_out_what_was_learned_however_it_is_written(run, tmp_pat
         "rows": 3,
         "example": {"smiles": "[CH3:1][OH:2]", "line": 2},
     }
-    assert "3 rows (2 molecules) left out, since the model was trained or validated" in lines[0]
+    assert "3 rows (2 molecules) left out, because the model was trained or validated" in lines[0]
     assert metrics["conflicts"]["y"]["largest"] == 7.0
     assert "1 molecule has several labels of y" in lines[1]
 

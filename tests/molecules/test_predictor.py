@@ -230,16 +230,16 @@ def test_wrong_shapes_and_missing_labels_are_told() -> None:
     for wrong in (y[:, 0], y[:3]):
         with pytest.raises(ValueError, match=r"y must be \(84, t\)"):
             MoleculePredictor.fit(inputs, wrong, inputs, y, "regression", MoleculeSettings())
-    with pytest.raises(ValueError, match="a measured value of every target"):
+    with pytest.raises(ValueError, match="a label for every target"):
         fitted(torch.cat([y, torch.full_like(y[:, :1], torch.nan)], 1))
 
 
 def test_a_wrong_state_is_told() -> None:
     _, y = chains_and_targets()
     tensors, facts = fitted(y).state()
-    with pytest.raises(ValueError, match="not the tensors and facts of a model"):
+    with pytest.raises(ValueError, match="not the state of a model"):
         MoleculePredictor.from_state({}, facts)
-    with pytest.raises(ValueError, match="not the tensors and facts of a model"):
+    with pytest.raises(ValueError, match="not the state of a model"):
         MoleculePredictor.from_state(tensors, facts | {"targets": 3})
     settings = facts["settings"]
     assert isinstance(settings, dict)

@@ -211,7 +211,7 @@ def test_bad_arguments_raise(graph):
     sampler = NeighborSampler(graph, [2])
     with pytest.raises(TypeError, match=r"graph must be a gattn.Graph; got Tensor"):
         NeighborSampler(torch.zeros(2, 0), [2])
-    with pytest.raises(ValueError, match="all edges must join the same nodes; got 2 and 3"):
+    with pytest.raises(ValueError, match="all edges must connect the same nodes; got 2 and 3"):
         NeighborSampler(bipartite, [2])
     with pytest.raises(ValueError, match="each of num_neighbors must be >= -1; got -2"):
         NeighborSampler(graph, [3, -2])

@@ -169,12 +169,12 @@ def test_what_is_not_defined_is_nan_and_left_out() -> None:
         (
             [1e-9],
             "regression",
-            {"r2": "undefined: there is one label, and two different ones are needed"},
+            {"r2": "undefined: there is one label, and two different labels are needed"},
         ),
         (
             [1e-9] * 3,
             "regression",
-            {"r2": "undefined: all 3 labels are 1e-09, and two different ones are needed"},
+            {"r2": "undefined: all 3 labels are 1e-09, and two different labels are needed"},
         ),
         ([1e-9, 2e-9], "regression", {}),
         (
@@ -182,7 +182,7 @@ def test_what_is_not_defined_is_nan_and_left_out() -> None:
             "classification",
             dict.fromkeys(
                 ("roc_auc", "pr_auc"),
-                "undefined: all 2 labels are of class 1, and two different ones are needed",
+                "undefined: all 2 labels are of class 1, and two different labels are needed",
             ),
         ),
         ([1.0, 0.0], "classification", {}),
@@ -216,11 +216,12 @@ def test_a_mean_over_fewer_than_all_targets_names_the_others() -> None:
 
 def test_a_class_that_no_row_has_is_named() -> None:
     y, kinds = torch.tensor([0, 1, 1]), ["red", "green", "blue"]
-    message = "a mean over 2 of 3 classes, undefined for 'blue' (no row has it)"
+    message = "a mean over 2 of 3 classes, undefined for 'blue' (no row has this class)"
     assert undefined_metrics(y, "multiclass", kinds) == {"roc_auc": message, "pr_auc": message}
     every = undefined_metrics(torch.ones(2), "multiclass", ["red", "green"])
     assert every["roc_auc"] == (
-        "undefined for all 2 classes: 'red' (no row has it), 'green' (every row has it)"
+        "undefined for all 2 classes: 'red' (no row has this class), 'green' (every row "
+        "has this class)"
     )
     assert set(undefined_metrics(torch.ones(0), "multiclass")) == {
         *("accuracy", "f1", "roc_auc", "pr_auc")
@@ -228,7 +229,7 @@ def test_a_class_that_no_row_has_is_named() -> None:
 
 
 def test_what_cannot_be_measured() -> None:
-    with pytest.raises(ValueError, match="names must be 2, one for each target; got 1"):
+    with pytest.raises(ValueError, match="names must have 2 entries, one for each target; got 1"):
         undefined_metrics(torch.ones(3, 2), "regression", ["a"])
     with pytest.raises(ValueError, match=r"of several classes \[k\]; got \(3, 2\)"):
         undefined_metrics(torch.ones(3, 2), "multiclass")
@@ -236,7 +237,7 @@ def test_what_cannot_be_measured() -> None:
         regression_metrics(torch.tensor([math.inf, 1.0]), torch.ones(2))
     with pytest.raises(ValueError, match=r"classes from 0 to 1; got \[0, 2\]"):
         multiclass_metrics(torch.tensor([0, 2]), torch.full((2, 2), 0.5))
-    with pytest.raises(ValueError, match=r"alike; got \(3,\) and \(3, 1\)"):
+    with pytest.raises(ValueError, match=r"same shape, \[k\] or \[k, t\]; got \(3,\) and \(3, 1\)"):
         regression_metrics(torch.ones(3), torch.ones(3, 1))
     with pytest.raises(ValueError, match="not finite"):
         regression_metrics(torch.ones(1), torch.tensor([math.nan]))

@@ -130,11 +130,11 @@ def test_the_checkpoint_of_another_training_is_refused(toy, tmp_path) -> None:
     before = (tmp_path / "checkpoint.pt").read_bytes()
     for changes in ({"epochs": 2}, {"seed": 4}, {"learning_rate": 0.1}):
         settings = dataclasses.replace(short, **changes)
-        with pytest.raises(TrainingError, match="with other settings, data or first weights"):
+        with pytest.raises(TrainingError, match="with other settings, data or initial weights"):
             fit_network(toy.network(), toy.squared, toy.train, toy.val, settings, folder=tmp_path)
     moved = toy.network()
     torch.nn.init.zeros_(moved[0].bias)
-    with pytest.raises(TrainingError, match="first weights"):
+    with pytest.raises(TrainingError, match="initial weights"):
         fit_network(moved, toy.squared, toy.train, toy.val, short, folder=tmp_path)
     assert (tmp_path / "checkpoint.pt").read_bytes() == before
 

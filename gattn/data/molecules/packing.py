@@ -1,4 +1,4 @@
-"""Packed model inputs, which are small and contain no torch tensors, to send between processes."""
+"""Compact model inputs without torch tensors, for sending between processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ __all__ = ["PackedInputs", "read_packed"]
 
 
 class PackedInputs(NamedTuple):
-    """The model inputs of n SMILES; see :class:`gattn.molecules.inputs.FeaturizedSmiles`.
+    """Model inputs of n SMILES in compact form; see
+    :class:`gattn.molecules.inputs.FeaturizedSmiles`.
 
     Attributes:
         molecules: the k valid molecules.
@@ -37,7 +38,7 @@ class PackedInputs(NamedTuple):
 
 
 def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> PackedInputs:
-    """Compute the model inputs of SMILES in this process; each SMILES is parsed once."""
+    """Compute the model inputs of SMILES in this process."""
     from rdkit import rdBase
 
     with rdBase.BlockLogs():

@@ -1,4 +1,4 @@
-"""Settings of a run: the options of ``gattn molecules train`` and the content of config.toml."""
+"""Settings of a training run: the options of ``gattn molecules train``, as in config.toml."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ SEARCH: dict[str, tuple[float, ...]] = {
     "dropout": (0.0, 0.3),
     "learning_rate": (3e-4, 3e-3),
 }
-"""Settings that ``tune`` searches: all widths to try, and the ranges of the other settings."""
+"""Settings that ``tune`` searches: the widths to try, and the ranges of the other settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NumberSettings(Settings):
-    """Settings of how the numbers of the labels are written."""
+    """Settings of the notation of numbers in the label columns."""
 
     panel: ClassVar[str] = "How the numbers of the labels are written"
 
@@ -80,13 +80,13 @@ class NumberSettings(Settings):
 
     @property
     def style(self) -> NumberFormat:
-        """The parser of the numbers of the labels."""
+        """Parser of the numbers in the label columns."""
         from gattn.data.tables.numbers import NumberFormat
 
         return NumberFormat(*(getattr(self, f.name) for f in fields(NumberSettings)))
 
     def check(self) -> None:
-        """Check that the decimal sign, the separator and the unit can be told apart in a number."""
+        """Check that the decimal sign, the thousands separator and the unit are not ambiguous."""
         super().check()
         if self.thousands or self.decimal == "," or self.unit:
             # NumberFormat checks that the decimal sign and the separator differ. Its module is slow
@@ -97,7 +97,7 @@ class NumberSettings(Settings):
 @document
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(NumberSettings):
-    """Settings of a training run: the data, how to read and split them, and the model.
+    """Settings of a training run: the data and their format, the split, and the model.
 
     Attributes:
         {settings}
@@ -182,7 +182,7 @@ class RunSettings(NumberSettings):
     model: MoleculeSettings = field(default_factory=MoleculeSettings)
 
     def check(self) -> None:
-        """Check the split, the targets, and the settings from which a search starts."""
+        """Check the split, the targets, and the initial settings of a search."""
         super().check()
         column = self.split.removeprefix("column:")
         is_file = column.lower().endswith(".json")
@@ -191,25 +191,25 @@ class RunSettings(NumberSettings):
                 f"split must be random, scaffold, column:NAME or FILE.json; got {self.split!r}"
             )
         if len(set(self.target)) < len(self.target):
-            raise SettingsError(f"each target must be named once; got {', '.join(self.target)}")
+            raise SettingsError(f"each target must be listed once; got {', '.join(self.target)}")
         if self.target and not self.data:
-            raise SettingsError("a target was named, but no DATA to find it in")
+            raise SettingsError("--target was set without DATA, the table that has the target")
         if self.tune:
             self._check_search()
 
     def _check_search(self) -> None:
-        """Check that these settings are in the ranges that a search tries."""
+        """Check that these settings are within the ranges of the search."""
         for name, values in SEARCH.items():
             value = getattr(self.model, name)
             if name == "width" and value not in values:
                 raise SettingsError(
-                    f"tune searches width among {', '.join(map(str, values))} and starts from the "
-                    f"given one, which must be among them; got {value}"
+                    f"tune searches width among {', '.join(map(str, values))} and starts with "
+                    f"the setting itself, which must be one of these; got {value}"
                 )
             if not values[0] <= value <= values[-1]:
                 raise SettingsError(
-                    f"tune searches {name} from {values[0]} to {values[-1]} and starts from the "
-                    f"given one, which must be in this range; got {value}"
+                    f"tune searches {name} from {values[0]} to {values[-1]} and starts with "
+                    f"the setting itself, which must be in this range; got {value}"
                 )
         if bad := [width for width in SEARCH["width"] if width % self.model.heads]:
             raise SettingsError(
@@ -219,7 +219,7 @@ class RunSettings(NumberSettings):
 
 
 def override(config: str | Path | None, changes: Mapping[str, object]) -> RunSettings:
-    """Return the settings of a config file, with the changes from the command line.
+    """Return the settings of a configuration file, with the changes from the command line.
 
     Args:
         config: a file that :func:`gattn.training.settings.write_toml` wrote; None for the

@@ -1,4 +1,4 @@
-"""HGTConv: attention over typed edges between typed nodes."""
+"""The layer HGTConv: attention for nodes and edges of several types."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class HGTConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         super().reset_parameters()
         self.kqv_lin.reset_parameters()
         self.out_lin.reset_parameters()
@@ -140,7 +140,9 @@ class HGTConv(AttentionConv):
         for key in edge_index_dict:
             if key not in self.edge_types_map:
                 edge_types = list(self.edge_types_map)
-                raise ValueError(f"edge_index_dict must hold edge types of {edge_types}; got {key}")
+                raise ValueError(
+                    f"edge_index_dict must contain edge types of {edge_types}; got {key}"
+                )
         kqv = {
             key: y.unflatten(-1, (3, self.heads, -1)).unbind(1)
             for key, y in self.kqv_lin(x_dict).items()
@@ -213,7 +215,7 @@ class HGTConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, h * c] of the edges (edge-by-edge path only)."""
+        """Return the weighted values [e, h * c] of the edges (only in edge-by-edge computation)."""
         score = (q_i * k_j).sum(-1) * edge_attr / math.sqrt(q_i.shape[-1])
         alpha = self.softmax(score, index, ptr, size_i)
         return (v_j * alpha.unsqueeze(-1)).flatten(1)
@@ -225,7 +227,7 @@ class HGTConv(AttentionConv):
         rows: dict[EdgeType, Tensor],
         scale: dict[EdgeType, Tensor] | None = None,
     ) -> Tensor:
-        """Multiply the source rows of each edge type by its matrices, one per head.
+        """Multiply the source rows of each edge type by the matrices of that type, one per head.
 
         Args:
             linear: the matrices of all heads and edge types.
@@ -253,7 +255,7 @@ class HGTConv(AttentionConv):
         rows: dict[EdgeType, Tensor],
         scale: dict[EdgeType, Tensor] | None,
     ) -> Tensor:
-        """Return the result of :meth:`_relate` by calling a module that does more than multiply.
+        """Return the result of :meth:`_relate` for a module that does more than multiply.
 
         The module gets its rows sorted by head and edge type, as PyG's layer passes them.
         """
@@ -272,7 +274,9 @@ class HGTConv(AttentionConv):
         return torch.cat([x[:0], *(products[key] for key in rows)])
 
     def _skip(self, key: NodeType, out: Tensor, x: Tensor) -> Tensor:
-        """Return the gated mixture of out and x if their widths are equal, else out."""
+        """Return the gated mixture of ``out`` and ``x`` if their widths are equal, otherwise
+        ``out``.
+        """
         if out.shape[-1] != x.shape[-1]:
             return out
         alpha = self.skip[key].sigmoid().to(out.dtype)

@@ -1,4 +1,4 @@
-"""Settings of a run: the options of ``gattn nodes train`` and the content of config.toml."""
+"""Settings of a training run: the options of ``gattn nodes train``, as in config.toml."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SPLITS = ("auto", "public", "random", "random-per-class")
 @document
 @dataclass(frozen=True, kw_only=True)
 class NodeRunSettings(Settings):
-    """Settings of a training run: the graph, how to read and split it, and the model.
+    """Settings of a training run: the graph and its format, the split, and the model.
 
     Attributes:
         {settings}
@@ -160,7 +160,7 @@ class NodeRunSettings(Settings):
 def override(
     config: str | Path | None, preset: str | None, changes: Mapping[str, object]
 ) -> NodeRunSettings:
-    """Return the settings of a config file, with the changes from the command line.
+    """Return the settings of a configuration file, with the changes from the command line.
 
     Args:
         config: the config.toml of a run; None for the defaults.
@@ -181,7 +181,9 @@ def override(
     """
     if config is not None:
         if preset is not None:
-            raise ValueError("a config has its settings itself; take either it or a preset")
+            raise ValueError(
+                "a config file already sets all settings: use either --config or --preset"
+            )
         return updated(read_toml(NodeRunSettings, config), changes)
     if "data" not in changes:
         raise ValueError(f"a graph is required: a file, or one of {', '.join(PRESETS)}")

@@ -128,11 +128,13 @@ def test_errors(pair):
     layer, x = pair[1], torch.randn(2, 3, 6)
     with pytest.raises(ValueError, match=r"mask must have shape \(2, 3\); got \(3, 2\)"):
         layer(x, torch.ones(3, 2, dtype=torch.bool))
-    with pytest.raises(TypeError, match=r"mask must hold booleans; got torch\.int64"):
+    with pytest.raises(TypeError, match=r"mask must contain booleans; got torch\.int64"):
         layer(x, torch.ones(2, 3, dtype=torch.int64))
-    with pytest.raises(ValueError, match=r"index, ptr and dim_size go with x of shape \(n, d\)"):
+    with pytest.raises(
+        ValueError, match=r"index, ptr and dim_size are only for x of shape \(n, d\)"
+    ):
         layer(x, index=torch.tensor([0, 1]))
-    with pytest.raises(ValueError, match=r"mask goes with x of shape \(g, n, d\); got \(3, 6\)"):
+    with pytest.raises(ValueError, match=r"mask is only for x of shape \(g, n, d\); got \(3, 6\)"):
         layer(x[0], torch.ones(3, dtype=torch.bool))
     with pytest.raises(ValueError, match="x must have 6 features"):
         layer(x[..., :5])

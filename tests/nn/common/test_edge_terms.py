@@ -166,7 +166,7 @@ def test_by_edge_type(beside_pyg, monkeypatch, name, path):
     expected, got = theirs(x, edges), ours(x, edges, edge_weight=weight, attn_bias=bias)
     for kind in got:
         torch.testing.assert_close(got[kind], expected[kind])
-    with pytest.raises(ValueError, match=r"edge_weight must hold edge types of .* got \('a'"):
+    with pytest.raises(ValueError, match=r"edge_weight must contain edge types of .* got \('a'"):
         ours(x, edges, edge_weight={("a", "to", "b"): weight[CITES]})
     with pytest.raises(TypeError, match="attn_bias must be a dictionary by edge type; got Tensor"):
         ours(x, edges, attn_bias=bias[CITES])
@@ -298,8 +298,16 @@ def test_an_equation_that_would_not_see_them_is_an_error():
             ValueError,
             "must be on cpu, as x; got meta",
         ),
-        ({"edge_weight": torch.ones(8).cfloat()}, TypeError, "must hold real numbers; got torch.c"),
-        ({"attn_bias": torch.ones(8).cfloat()}, TypeError, "must hold real numbers; got torch.c"),
+        (
+            {"edge_weight": torch.ones(8).cfloat()},
+            TypeError,
+            "must contain real numbers; got torch.c",
+        ),
+        (
+            {"attn_bias": torch.ones(8).cfloat()},
+            TypeError,
+            "must contain real numbers; got torch.c",
+        ),
         ({"attn_bias": torch.ones(8, 3)}, ValueError, r"shape \(8,\) or \(8, 2\); got \(8, 3\)"),
         ({"attn_bias": torch.ones(8).double()}, TypeError, "must be torch.float32, as x"),
         ({"edge_weight": [1.0] * 8}, TypeError, "edge_weight must be a tensor"),

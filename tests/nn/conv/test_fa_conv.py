@@ -104,5 +104,7 @@ def test_bad_input_gets_one_clear_error():
         FAConv(6)(x, x, edge_index, torch.ones(3))
     with pytest.raises(ValueError, match="is required with normalize=False"):
         FAConv(6, normalize=False)(x, x, edge_index)
-    with pytest.raises(TypeError, match="has no softmax: attn_bias must hold numbers; got a mask"):
+    with pytest.raises(
+        TypeError, match="has no softmax: attn_bias must contain numbers; got a mask"
+    ):
         FAConv(6)(x, x, edge_index, attn_bias=torch.ones(3) > 0)

@@ -101,7 +101,7 @@ def test_points_far_from_the_origin_lose_no_digits():
 
 def test_errors():
     layer, x, pos = PointTransformerConv(6, 4), torch.randn(4, 6), torch.randn(4, 3)
-    with pytest.raises(ValueError, match="pos must have 4 rows, as x of the source; got 3"):
+    with pytest.raises(ValueError, match="pos must have 4 rows, like x of the source; got 3"):
         layer(x, pos[:3], EDGES)
     with pytest.raises(ValueError, match="pos must have 3 features"):
         layer(x, pos[:, :2], EDGES)

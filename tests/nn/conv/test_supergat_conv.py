@@ -132,7 +132,7 @@ def test_a_trained_layer_can_be_copied():
     for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         assert torch.equal(twin.eval()(x, edge_index), layer.eval()(x, edge_index))
         layer.train()
-        with pytest.raises(RuntimeError, match="needs a forward in training"):
+        with pytest.raises(RuntimeError, match="needs a previous forward pass in training"):
             twin.train().get_attention_loss()
     assert layer.get_attention_loss() > 0
 

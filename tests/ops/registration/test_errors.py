@@ -72,7 +72,7 @@ def test_every_wrong_device(operator, random_graph):
     for name in operator.shapes:
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         inputs[name] = inputs[name].to("meta")
-        with pytest.raises(ValueError, match=rf"{name} must be on cpu, as the graph; got meta"):
+        with pytest.raises(ValueError, match=rf"{name} must be on cpu, like the graph; got meta"):
             operator(inputs, random_graph)
 
 
@@ -126,7 +126,7 @@ def test_edge_features_without_their_projection(name, operators, random_graph):
     for left in ("edge_attr", "edge_proj"):
         inputs = operators[name].inputs(random_graph)
         del inputs[left]
-        with pytest.raises(ValueError, match="edge_attr and edge_proj go together"):
+        with pytest.raises(ValueError, match="edge_attr and edge_proj must be passed together"):
             operators[name](inputs, random_graph)
 
 
