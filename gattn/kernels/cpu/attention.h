@@ -1,5 +1,6 @@
-// Forward of attention with any score, for gat.cpp, dot_product.cpp and gatv2.cpp: one walk over
-// the destinations, in which each gathered row is read once. docs/kernels.md derives it.
+// Forward of attention with any score, for gat.cpp, dot_product.cpp and gatv2.cpp: one pass over
+// the edges, destination by destination, in which each gathered row is read once. docs/kernels.md
+// derives it.
 //
 // Edges are processed in blocks with an online softmax. The running maximum is updated with the
 // maximum of the block, the sums are rescaled, and the values of the block are added:

@@ -9,12 +9,13 @@
 // features. Per row of the output it multiplies twice by W, which stays in the cache. With edge
 // features and a backward, it also writes O and E.
 //
-// Backward consists of two walks. The walk by destination gathers k and v, and computes alpha and
+// Backward consists of two passes over the edges. The pass by destination gathers k and v, and
+// computes alpha and
 //   ds_ij = alpha_ij (r_ij (<dO_i, v_j> + (W^T dO_i) . a_ij) - D_i), D_i = <dO_i, O_i + W E_i>
 //   dq_i = sum_j ds_ij k_j + W du_i with du_i = sum_j ds_ij a_ij
 //   dW = sum_i q_i du_i^T + dO_i E_i^T
 // and the gradients of the edge terms. It writes r alpha and scale ds, [e, h] in CSR order. The
-// walk by source gathers q and dO, and computes dk_j = sum_i ds_ij q_i and dv_j = sum_i r_ij
+// pass by source gathers q and dO, and computes dk_j = sum_i ds_ij q_i and dv_j = sum_i r_ij
 // alpha_ij dO_i. The derivation is in docs/kernels.md.
 #include "attention.h"
 #include "multiply_add.h"
@@ -196,7 +197,8 @@ template <class T, class I, int C> DotProductScore<T, I, C> score_of(const DotPr
   };
 }
 
-// The first walk of backward processes the edges into each destination.
+// The first of the two passes of the backward kernel. For each destination, it processes the edges
+// into the destination.
 template <class T, class I, int C> struct DotProductBackwardByDestination {
   using A = acc_t<T>;
 
@@ -370,7 +372,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   }
 };
 
-// The second walk of backward processes the edges out of each source.
+// The second of the two passes of the backward kernel. For each source, it processes the edges out
+// of the source.
 template <class T, class I, int C> struct DotProductBackwardBySource {
   using A = acc_t<T>;
 

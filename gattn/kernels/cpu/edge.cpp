@@ -42,7 +42,8 @@ GATTN_ARGS(EdgeDotArgs, EDGE_DOT_FIELDS);
 // clang-format on
 GATTN_ARGS(RowGatherArgs, ROW_GATHER_FIELDS);
 
-// Body of a walk that writes numbers of edges and has no state per row. A Work has the functions
+// Body of a pass over the edges that writes numbers for each edge and has no state per row. A Work
+// has the functions
 //   void prepare();  void add_edges(row, first, last)
 template <class T, class Work> struct EdgeWalk {
   using A = acc_t<T>;
@@ -77,8 +78,8 @@ template <class I> struct CallerOrder {
   }
 };
 
-// Computes the softmax statistics of each row: the maximum of the scores and the inverse of the sum
-// of their exponentials.
+// Kernel body that computes the softmax statistics of each row: the maximum of the scores and the
+// inverse of the sum of their exponentials.
 template <class T, class I> struct SoftmaxStatistics {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -124,7 +125,7 @@ template <class T, class I> struct SoftmaxStatistics {
   }
 };
 
-// Computes the softmax weight of each edge from the statistics of its row.
+// Kernel body that computes the softmax weight of each edge from the statistics of its row.
 template <class T, class I> struct SoftmaxWeights {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -147,9 +148,9 @@ template <class T, class I> struct SoftmaxWeights {
   }
 };
 
-// Computes the mean of the gradients of each row and head, weighted by alpha. Weights that were
-// rounded to 16 bits do not sum exactly to one. So the mean is divided by the sum of alpha:
-// otherwise the gradients of a row would not sum to zero.
+// Kernel body that computes the mean of the gradients of each row and head, weighted by alpha.
+// Weights that were rounded to 16 bits do not sum exactly to one. So the mean is divided by the sum
+// of alpha: otherwise the gradients of a row would not sum to zero.
 template <class T, class I> struct SoftmaxBackwardMeans {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -180,7 +181,8 @@ template <class T, class I> struct SoftmaxBackwardMeans {
   }
 };
 
-// Computes the gradient of the score of each edge, alpha (grad - mean), from the mean of its row.
+// Kernel body that computes the gradient of the score of each edge, alpha (grad - mean), from the
+// mean of its row.
 template <class T, class I> struct SoftmaxBackward {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -230,7 +232,7 @@ template <class I> struct Direction {
   }
 };
 
-// Computes the weighted sum of the values over the edges of each row.
+// Kernel body that computes the weighted sum of the values over the edges of each row.
 template <class T, class I, int C> struct Aggregate {
   using A = acc_t<T>;
   Direction<I> direction;
@@ -269,7 +271,7 @@ template <class T, class I, int C> struct Aggregate {
   }
 };
 
-// Computes the dot product of query and key for each edge and head.
+// Kernel body that computes the dot product of query and key for each edge and head.
 template <class T, class I, int C> struct EdgeDot {
   using A = acc_t<T>;
   CallerOrder<I> perm;

@@ -7,10 +7,10 @@
 //   db_ij = ds_ij    dw_ij = sum over heads of alpha_ij r_ij <dO_i, v_j>
 //
 // They are processed in blocks of edges, independently of the number of channels. b (1 or h
-// elements per edge) and w (one element) are gathered in the order of the walk, one window of edges
+// elements per edge) and w (one element) are gathered in the order of the pass, one window of edges
 // at a time, and their gradients are scattered. This happens in separate loops, because random
-// accesses between the gathers of the walk take more time, and a copy of all edges would need
-// memory. A gradient overwrites the value in the window, which the walk no longer needs.
+// accesses between the gathers of the pass take more time, and a copy of all edges would need
+// memory. A gradient overwrites the value in the window, which the pass no longer needs.
 #pragma once
 
 #include <algorithm>
@@ -28,18 +28,19 @@ inline void multiply_lanes(A* __restrict to, const A* __restrict from, i64 count
   for_lanes(count, [=](i64 y) { to[y] *= from[y]; });
 }
 
-// The order in which a walk processes the edges: by destination (CSR) or by source (CSC).
+// The order in which a kernel's pass over the edges processes them: by destination (CSR) or by
+// source (CSC).
 template <class I> struct Walk {
   Edges<I> graph;
   bool by_source;
 
-  // Return the CSR position of the edge at step `at` of the walk.
+  // Return the CSR position of the edge at step `at` of the pass.
   i64 position(i64 at) const { return by_source ? i64(graph.csr2csc[at]) : at; }
   i64 edge(i64 at) const { return graph.perm[position(at)]; }
 };
 
 // A window on tensors [e, width] with a row for each edge. It copies the rows of consecutive edges
-// of a walk to contiguous memory. The walk may replace a row by its gradient. When the window
+// of a pass to contiguous memory. The pass may replace a row by its gradient. When the window
 // moves, the gradients are scattered to `gradient`.
 template <class T, class I> struct EdgeRows {
   static constexpr i64 window = split_edges;  // the maximum number of edges of a row or split
@@ -52,14 +53,14 @@ template <class T, class I> struct EdgeRows {
   Buffer<T> rows;
   // First edge of the window, end of the processed edges, end of the window.
   i64 first = 0, used = 0, last = 0;
-  i64 end = 0;  // end of the edges that the walk processes next
+  i64 end = 0;  // end of the range of edges that the kernel processes next
 
   explicit operator bool() const { return bool(from); }
   void prepare() {
     if (from) rows.resize(window * width);
   }
 
-  // Return the rows of `count` consecutive edges of the walk, from step `at` on. They are valid
+  // Return the rows of `count` consecutive edges of the pass, from step `at` on. They are valid
   // until the next call.
   T* of(i64 at, i64 count) {
     if (at < first || at + count > last) load_window(at, count);
@@ -110,9 +111,9 @@ template <class T, class I, class Args> EdgeRows<T, I> edge_rows(const Args& arg
   return {{Edges<I>(args), by_source}, from, static_cast<T*>(back), width};
 }
 
-// Values [e, 2, h] in CSR order that the walk by destination writes for the walk by source. For
+// Values [e, 2, h] in CSR order that the pass by destination writes for the pass by source. For
 // each edge they are the weight alpha times dropout and edge weight, and the gradient of the score.
-// Both are adjacent in memory, because the walk by source reads them at random positions.
+// Both are adjacent in memory, because the pass by source reads them at random positions.
 template <class A> struct EdgeValues {
   A* numbers;
   i64 heads;
@@ -127,7 +128,7 @@ template <class A> struct EdgeValues {
   void prefetch_edge(i64 position) const { prefetch(weight(position), step()); }
 };
 
-// The bias, weight and dropout of the edges in one walk.
+// The bias, weight and dropout of the edges in one pass.
 template <class T, class I> struct EdgeTerms {
   using A = acc_t<T>;
 
@@ -146,9 +147,9 @@ template <class T, class I> struct EdgeTerms {
     if (weight.gradient) product.resize(block * lanes);
   }
 
-  // Set the end of the edges that the walk processes next.
+  // Set the end of the range of edges that the kernel processes next.
   void set_end(i64 last) { bias.end = weight.end = last; }
-  // Write the gradients of the processed edges.
+  // Write the gradients of the biases and weights of the processed edges.
   void finish() { bias.flush(), weight.flush(); }
 
   // Add the bias of each edge to the scores, [count, lanes].

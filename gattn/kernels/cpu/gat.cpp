@@ -12,7 +12,7 @@
 // Backward uses that the gradients of the scores sum to zero over a row:
 //   ds_ij = p_ij (k_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>
 //   da_i  = (1 - negative_slope) <dO_i, O+_i - p+_i O_i>
-// So da needs no pass over the edges. If da is not needed, O+ - p+ O is absent. One walk over the
+// So da needs no pass over the edges. If da is not needed, O+ - p+ O is absent. One pass over the
 // edges out of each source computes dv_j and db_j. The derivation is in docs/kernels.md.
 //
 // A row of few edges, as for an atom, does not read O_i and O+_i - p+_i O_i in backward, and
@@ -65,7 +65,7 @@ GATTN_INLINE void load_key_score(A* to, const T* key, const T* edge, i64 heads, 
   if (edge) axpy<0>(to, A(1), edge, heads);
 }
 
-// The score of additive attention, which the forward walk in attention.h uses.
+// The score of additive attention, which the forward pass in attention.h uses.
 template <class T, class I, int C> struct GATScore {
   using A = acc_t<T>;
   static constexpr i64 value_prefetch_distance = 2 * prefetch_distance;
@@ -137,9 +137,9 @@ template <class T, class I, int C> struct GATScore {
   }
 };
 
-// Computes the gradient da, and the terms of a destination that backward reads for each of its
-// edges. These terms are a, the maximum, 1 / sum and delta = D. Each has shape [h], and they are
-// adjacent in `packed`.
+// Kernel body that computes the gradient da, and the terms of a destination that backward reads for
+// each of its edges. These terms are a, the maximum, 1 / sum and delta = D. Each has shape [h], and
+// they are adjacent in `packed`.
 template <class T, class I, int C> struct GATRowTerms {
   using A = acc_t<T>;
 
@@ -237,7 +237,8 @@ template <class T, class I, int C> struct GATRowTerms {
   }
 };
 
-// Computes the gradients dv_j and db_j and the gradients of all edge terms in one walk by source.
+// Kernel body that computes the gradients dv_j and db_j and the gradients of all edge terms in one
+// pass by source.
 template <class T, class I, int C> struct GATBackward {
   using A = acc_t<T>;
 

@@ -7,11 +7,11 @@
 // the factor of alpha_ij. Forward reads, per edge, a row of k, a row of v (unless v is k) and d
 // features. W a is computed for a block of edges at a time, which stays in the cache.
 //
-// Backward consists of two walks. The walk by destination computes
+// Backward consists of two passes over the edges. The pass by destination computes
 //   ds_ij = alpha_ij (r_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>,   dz_ij = ds_ij w act'(z_ij)
 //   dq_i = sum_j dz_ij, dw = sum ds act(z), dW = sum dz a^T, da = W^T dz
 // It writes r alpha and ds, [e, h] in CSR order and, for LeakyReLU, the signs of z, one bit for
-// each channel. The walk by source computes dk_j = sum_i dz_ij and dv_j = sum_i r_ij alpha_ij dO_i;
+// each channel. The pass by source computes dk_j = sum_i dz_ij and dv_j = sum_i r_ij alpha_ij dO_i;
 // for tanh it must compute z again. The derivation is in docs/kernels.md.
 #include "attention.h"
 #include "multiply_add.h"
@@ -138,9 +138,9 @@ template <class A>
   }
 }
 
-// Computes z and the scores of blocks of edges, in a walk by destination or by source. `row_table`
-// contains the features of the walk's rows. `other` contains the features of the nodes at the other
-// end of the edges, which are gathered.
+// Object that computes z and the scores of blocks of edges, in a pass by destination or by source.
+// `row_table` contains the features of the nodes whose edges the pass processes together. `other`
+// contains the features of the nodes at the other end of the edges, which are gathered.
 template <class T, class I, int C> struct GATv2Score {
   using A = acc_t<T>;
   static constexpr i64 value_prefetch_distance = prefetch_distance;
@@ -176,8 +176,9 @@ template <class T, class I, int C> struct GATv2Score {
   }
   void begin(i64 row) { current_row = widened(row_buffer.data(), row_table[row], row_size()); }
 
-  // Compute z for a block of edges. gathered(t) returns the row at the other end of edge t, and
-  // position(t) its index in the caller's order.
+  // Compute the inputs z_ij of the activation for a block of edges. The function gathered(t)
+  // returns the features of the node at the other end of edge t, and position(t) returns the index
+  // of edge t in the caller's order.
   template <class Gather, class Position>
   void hidden(i64 count, const Gather& gathered, const Position& position) {
     for (i64 t = 0; t < count; ++t) {
@@ -264,7 +265,8 @@ GATv2Score<T, I, C> score_of(const GATv2Args& args, const Rows& row_table, const
   };
 }
 
-// The first walk of backward processes the edges into each destination.
+// The first of the two passes of the backward kernel. For each destination, it processes the edges
+// into the destination.
 template <class T, class I, int C> struct GATv2BackwardByDestination {
   using A = acc_t<T>;
 
@@ -416,7 +418,8 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
   }
 };
 
-// The second walk of backward processes the edges out of each source.
+// The second of the two passes of the backward kernel. For each source, it processes the edges out
+// of the source.
 template <class T, class I, int C> struct GATv2BackwardBySource {
   using A = acc_t<T>;
 
@@ -500,7 +503,7 @@ template <class T, class I, int C> struct GATv2BackwardBySource {
   }
 };
 
-// Computes the scores of all edges and heads, in the caller's order.
+// Kernel body that computes the scores of all edges and heads, in the caller's order.
 template <class T, class I, int C> struct GATv2ScoreWalk {
   using A = acc_t<T>;
 

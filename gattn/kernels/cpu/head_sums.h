@@ -88,7 +88,8 @@ GATTN_INLINE void eight_sums(float* __restrict to, i64 first, const Term& term) 
 // If the template parameter `accumulates` has this value, the sums are added to existing values.
 constexpr bool accumulate = true;
 
-// For each head x, compute the sum of `term` over its channels: [h]. A term reads values of type T.
+// For each head x, compute the sum of `term` over the channels of the head: [h]. The function
+// `term` reads numbers of type T and returns one summand.
 template <int C, class T, bool accumulates = false, class A, class Term>
 GATTN_INLINE void sums_of_heads(A* __restrict to, i64 heads, i64 channels, const Term& term) {
   constexpr bool registers = std::is_same_v<T, float> && C >= 4 && register_bytes >= 32;

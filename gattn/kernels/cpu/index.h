@@ -1,4 +1,5 @@
-// Index arrays of a layout, which contain 32-bit or 64-bit indices.
+// The index arrays of a layout (the sorted edges of a graph). They contain 32-bit or 64-bit
+// indices.
 #pragma once
 
 #include <cstdint>

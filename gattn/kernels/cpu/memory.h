@@ -94,8 +94,9 @@ template <class A> class Buffer {
   A* data_ = nullptr;
 };
 
-// Allocates memory in all threads of a parallel region. An exception must not leave the region. So
-// if one thread cannot allocate, all threads skip the work, and the caller throws after the region.
+// Object that allocates memory in all threads of a parallel region. An exception must not leave the
+// region. So if one thread cannot allocate, all threads skip the work, and the caller throws after
+// the region.
 class Allocation {
  public:
   // Call `allocate`, and return true if it succeeded in all threads. All threads must call this

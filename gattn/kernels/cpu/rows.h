@@ -1,4 +1,4 @@
-// Parallel walk (traversal) over the rows of a CSR or CSC matrix, which all kernels on edges use.
+// Parallel pass over the rows of a CSR or CSC matrix. All kernels on edges use this pass.
 //
 // Work is divided by edges, not by rows. Rows are grouped in chunks with about the same number of
 // edges. A row of more than `split_edges` edges, a hub, is divided into splits, whose partial
@@ -44,7 +44,8 @@ struct Hub {
   i64 row, first_split, splits;
 };
 
-// Divides the rows into chunks, and the hubs into splits, from the row offsets.
+// The division of the rows into chunks, and of the hubs (rows with many edges) into splits. It is
+// computed from the row offsets.
 template <class Offsets> struct Division {
   Offsets ptr;
   i64 rows, chunks, groups, splits = 0;

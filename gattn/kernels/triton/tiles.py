@@ -179,7 +179,8 @@ def pad(length: int) -> int:
     return 1 << (max(length, 1) - 1).bit_length()
 
 
-# Triton kernels read the statistics of a layout only through the following functions.
+# The following functions are the only access of Triton kernels to the statistics that are stored
+# with a graph's layout, for example its maximum degree.
 
 
 def graph_ptr_of(layout: list[Tensor]) -> Tensor | None:
