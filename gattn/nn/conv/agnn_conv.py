@@ -116,6 +116,9 @@ class AGNNConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted features [e, d] of the edges (only in edge-by-edge computation)."""
+        """Return the weighted features [e, d] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         alpha = self.softmax(self.beta * (x_norm_i * x_norm_j).sum(-1), index, ptr, size_i)
         return x_j * alpha.unsqueeze(-1)

@@ -309,7 +309,10 @@ class AttentionConv(TermsEdgeByEdge):
         return columns.to(like.dtype), weight.to(like.dtype)
 
     def edge_values(self, edge_attr: Tensor, heads: int) -> Tensor:
-        """Return the projected edge features W_e a_ij, [e, h, c], for edge-by-edge computation."""
+        """Return the projected edge features W_e a_ij, [e, h, c].
+
+        The layer calls this method if it computes edge by edge instead of with the kernels.
+        """
         values = self._required_edge_map()(as_columns(edge_attr))
         return tile_heads(values.unflatten(1, (self.heads, -1)), 1, heads)
 

@@ -160,7 +160,10 @@ class FAConv(AttentionConv):
     def message(
         self, x_j: Tensor, alpha_j: Tensor, alpha_i: Tensor, edge_weight: OptTensor
     ) -> Tensor:
-        """Return the weighted features [e, d] of the edges (only in edge-by-edge computation)."""
+        """Return the weighted features [e, d] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         assert edge_weight is not None
         self._alpha = alpha = self.biased((alpha_j + alpha_i).squeeze(-1)).tanh()
         alpha = F.dropout(alpha, self.dropout, self.training)

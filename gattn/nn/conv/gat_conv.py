@@ -230,7 +230,10 @@ class GATConv(AttentionConv):
         ptr: OptTensor,
         dim_size: int | None,
     ) -> Tensor:
-        """Return the attention weights [e, h] after dropout (only in edge-by-edge computation)."""
+        """Return the attention weights [e, h] after dropout.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         score = alpha_j if alpha_i is None else alpha_j + alpha_i
         if edge_attr is not None and self.lin_edge is None:
             self.warn_of_ignored(edge_attr)
@@ -240,7 +243,10 @@ class GATConv(AttentionConv):
         return self.drop_weights(alpha)
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges (only in edge-by-edge computation)."""
+        """Return the weighted values [e, h, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         return alpha.unsqueeze(-1) * x_j
 
     def _edge_score(self, edge_attr: OptTensor, graph: Graph, heads: int) -> OptTensor:

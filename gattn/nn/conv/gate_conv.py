@@ -145,13 +145,19 @@ class GATEConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the attention weights [e] after dropout (only in edge-by-edge computation)."""
+        """Return the attention weights [e] after dropout.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         hidden = F.leaky_relu(self.lin1(torch.cat([x_j, edge_attr], dim=-1)))
         score = F.leaky_relu(F.linear(hidden, self.att_l) + F.linear(x_i, self.att_r)).squeeze(-1)
         return self.drop_weights(self.softmax(score, index, ptr, size_i))
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Return the weighted values [e, c] of the edges (only in edge-by-edge computation)."""
+        """Return the weighted values [e, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         return self.lin2(x_j) * alpha.unsqueeze(-1)
 
     def _neighbour_score(self, x: Tensor, edge_attr: Tensor, graph: Graph) -> Tensor:

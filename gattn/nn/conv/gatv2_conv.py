@@ -198,7 +198,10 @@ class GATv2Conv(AttentionConv):
         ptr: OptTensor,
         dim_size: int | None,
     ) -> Tensor:
-        """Return the attention weights [e, h] after dropout (only in edge-by-edge computation)."""
+        """Return the attention weights [e, h] after dropout.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         hidden = x_i + x_j
         if edge_attr is not None:
             hidden = hidden + self.edge_values(edge_attr, hidden.shape[1])
@@ -207,5 +210,8 @@ class GATv2Conv(AttentionConv):
         return self.drop_weights(self.softmax(score, index, ptr, dim_size))
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges (only in edge-by-edge computation)."""
+        """Return the weighted values [e, h, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         return x_j * alpha.unsqueeze(-1)

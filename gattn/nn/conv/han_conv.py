@@ -179,7 +179,10 @@ class HANConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, h * c] of the edges (only in edge-by-edge computation)."""
+        """Return the weighted values [e, h * c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         score = F.leaky_relu(alpha_j + alpha_i, self.negative_slope)
         alpha = F.dropout(self.softmax(score, index, ptr, size_i), self.dropout, self.training)
         return (x_j * alpha.unsqueeze(-1)).flatten(1)

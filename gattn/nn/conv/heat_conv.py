@@ -202,7 +202,10 @@ class HEATConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges (only in edge-by-edge computation)."""
+        """Return the weighted values [e, h, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         edge_attr = F.leaky_relu(self.edge_attr_emb(edge_attr), self.negative_slope)
         score = self.att(torch.cat([x_i, x_j, edge_type_emb, edge_attr], dim=-1))
         score = F.leaky_relu(score, self.negative_slope)

@@ -215,7 +215,10 @@ class HGTConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, h * c] of the edges (only in edge-by-edge computation)."""
+        """Return the weighted values [e, h * c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         score = (q_i * k_j).sum(-1) * edge_attr / math.sqrt(q_i.shape[-1])
         alpha = self.softmax(score, index, ptr, size_i)
         return (v_j * alpha.unsqueeze(-1)).flatten(1)

@@ -197,7 +197,10 @@ class HypergraphConv(AttentionConv):
         )
 
     def message(self, x_j: Tensor, norm_i: Tensor, alpha: OptTensor) -> Tensor:
-        """Return the weighted values [e, h, c] of the pairs (only in edge-by-edge computation)."""
+        """Return the weighted values [e, h, c] of the pairs.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         out = norm_i.view(-1, 1, 1) * x_j.view(-1, self.heads, self.out_channels)
         return out if alpha is None else alpha.view(-1, self.heads, 1) * out
 

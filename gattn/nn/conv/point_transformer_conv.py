@@ -244,7 +244,10 @@ class PointTransformerConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, c] of the edges (only in edge-by-edge computation)."""
+        """Return the weighted values [e, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         offset = self.pos_nn(pos_i - pos_j)
         score = _scores(query_i, key_j, offset, self.attn_nn)
         return self.softmax(score, index, ptr, size_i) * (value_j + offset)

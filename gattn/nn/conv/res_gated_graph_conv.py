@@ -215,7 +215,10 @@ class ResGatedGraphConv(AttentionConv):
             )
 
     def message(self, k_i: Tensor, q_j: Tensor, v_j: Tensor, edge_attr: OptTensor) -> Tensor:
-        """Return the gated values [e, c] of the edges (only in edge-by-edge computation)."""
+        """Return the gated values [e, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         if edge_attr is not None:
             if k_i.dim() == 3:
                 edge_attr = edge_attr.unsqueeze(1).expand(-1, k_i.shape[1], -1)

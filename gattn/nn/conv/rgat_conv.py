@@ -337,7 +337,10 @@ class RGATConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values of the edges (only in edge-by-edge computation)."""
+        """Return the weighted values of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         edges = torch.arange(edge_type.shape[0], device=edge_type.device)
         projected_i, value = (self._project(x)[edges, edge_type] for x in (x_i, x_j))
         query, key = projected_i @ self.q, value @ self.k

@@ -192,7 +192,10 @@ class SuperGATConv(AttentionConv):
         return attend_with_score(score, value, graph, terms=terms, dropout=self.dropout_now())[0]
 
     def message(self, edge_index_i: Tensor, x_i: Tensor, x_j: Tensor, size_i: int | None) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges (only in edge-by-edge computation)."""
+        """Return the weighted values [e, h, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         alpha = self.get_attention(edge_index_i, x_i, x_j, num_nodes=size_i)
         alpha = F.dropout(alpha, self.dropout, self.training)
         return x_j * alpha.unsqueeze(-1)

@@ -188,7 +188,10 @@ class TransformerConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges (only in edge-by-edge computation)."""
+        """Return the weighted values [e, h, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         if edge_attr is not None:
             edge_value = self.edge_values(edge_attr, key_j.shape[1])
             key_j, value_j = key_j + edge_value, value_j + edge_value
