@@ -91,9 +91,9 @@ class MoleculeSettings(TrainingSettings):
     class_weight: Annotated[
         ClassWeight,
         Meta(
-            description="Weighting of the classes in the loss. balanced weights each class by "
-            "the inverse of its frequency in the training part, separately for each target; "
-            "use it if one class is rare. The setting has no effect in regression."
+            description="Weighting of the classes in the loss. With balanced, the weight of a "
+            "class is the inverse of its frequency in the training part, separately for each "
+            "target; use this value if one class is rare. The setting has no effect in regression."
         ),
     ] = "none"
     kernel_rows: Annotated[

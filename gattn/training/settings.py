@@ -428,9 +428,9 @@ Threads: TypeAlias = Annotated[
     int,
     Meta(
         ge=0,
-        description="Number of threads of each operator of PyTorch or gattn. 0 chooses the "
-        "number by the size of the batch or network, because small ones are faster with one "
-        "thread. If several processes run in parallel, each has one thread. Results depend "
+        description="Number of threads of each operator of PyTorch or gattn. With 0, the "
+        "number depends on the size of the batch or network, because small ones are faster with "
+        "one thread. If several processes run in parallel, each has one thread. Results depend "
         "on this choice only by rounding errors. Set it to 1 if several programs share the "
         "machine.",
         extra={"default": "0, chosen by the size"},
@@ -440,7 +440,7 @@ TaskChoice: TypeAlias = Annotated[
     Literal["auto", "regression", "classification"],
     Meta(
         description="Type of the labels: regression for numbers, classification for classes. "
-        "auto infers the type from the labels."
+        "With auto, the type is inferred from the labels."
     ),
 ]
 Coverage: TypeAlias = Annotated[
@@ -506,8 +506,8 @@ class TrainingSettings(Settings):
     accelerator: Annotated[
         Accelerator,
         Meta(
-            description="Device on which the networks are trained. auto uses a GPU if there is "
-            "one, and the CPU otherwise."
+            description="Device on which the networks are trained. With auto, this is a GPU if "
+            "there is one, and the CPU otherwise."
         ),
     ] = "cpu"
     devices: Annotated[

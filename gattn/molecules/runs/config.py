@@ -59,15 +59,16 @@ class NumberSettings(Settings):
         Literal["refuse", "drop", "bound"],
         Meta(
             description="Treatment of labels that are only a limit, such as >10 (censored "
-            "labels). refuse stops with an error, drop treats them as missing, and bound "
-            "uses the number, here 10, as the label."
+            "labels). With refuse, the command stops with an error. With drop, such labels are "
+            "treated as missing. With bound, the number, here 10, is used as the label."
         ),
     ] = "refuse"
     uncertainty: Annotated[
         Literal["refuse", "drop"],
         Meta(
-            description="Treatment of labels with an uncertainty, such as 3.2 ± 0.1. refuse "
-            "stops with an error, and drop reads only the number before the sign, here 3.2."
+            description="Treatment of labels with an uncertainty, such as 3.2 ± 0.1. With "
+            "refuse, the command stops with an error. With drop, only the number before the sign, "
+            "here 3.2, is read."
         ),
     ] = "refuse"
     unit: Annotated[
@@ -131,10 +132,10 @@ class RunSettings(NumberSettings):
         str,
         Meta(
             description="Rule that divides the molecules into training, validation and test "
-            "parts. random assigns molecules at random. scaffold puts all molecules with the "
-            "same scaffold into the same part, which is a harder test. column:NAME reads the "
-            "parts (train, val or test) from the column NAME. FILE.json reuses the parts of "
-            "another run, from its file splits.json."
+            "parts. With random, molecules are assigned at random. With scaffold, all molecules "
+            "with the same scaffold are in the same part, which is a harder test. With "
+            "column:NAME, the parts (train, val or test) are read from the column NAME. With "
+            "FILE.json, the parts of another run are read from its file splits.json."
         ),
     ] = "random"
     encoding: Annotated[

@@ -79,17 +79,18 @@ class NodeRunSettings(Settings):
         str,
         Meta(
             description="Rule that divides the labelled nodes into training, validation and test "
-            "parts. public uses the parts that the data set defines. random uses 60 %, 20 % "
-            "and 20 % of each class. random-per-class uses 20 nodes of each class for "
-            "training, 30 for validation and all others for testing. column:NAME reads the "
-            "parts (train, val or test) from the attribute NAME. auto means public if the "
-            "data set defines parts, and random otherwise."
+            "parts. With public, they are the parts that the data set defines. With random, they "
+            "contain 60 %, 20 % and 20 % of each class. With random-per-class, 20 nodes of each "
+            "class are used for training, 30 for validation and all others for testing. With "
+            "column:NAME, the parts (train, val or test) are read from the attribute NAME. The "
+            "value auto means public if the data set defines parts, and random otherwise."
         ),
     ] = "auto"
     directed: Annotated[
         bool | None,
         Meta(
-            description="Send messages only in the direction of the edges, or in both directions.",
+            description="Send messages only in the direction of the edges. Otherwise messages are "
+            "sent in both directions.",
             extra={"default": "both directions", "flag": "--directed/--undirected"},
         ),
     ] = None
