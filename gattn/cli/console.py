@@ -98,7 +98,7 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     """Print a table of the metrics of a run or an evaluation and of the baselines."""
-    # Imported here, because this module imports torch, which is slow.
+    # The import is inside the function, because the module imports torch, which is slow.
     from gattn.training.conformal import too_few
 
     columns = {"test": metrics["test"], **metrics.get("baselines", {})}

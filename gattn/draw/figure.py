@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Draw", "line", "render"]
 
-WIDTH = 4.1  # width of a plot in inches: text of 10 points is about 11 pixels high on a page
+# Width of a plot in inches. With this width, text of 10 points is about 11 pixels high on a page.
+WIDTH = 4.1
 DOTS = 230  # resolution of a plot in dots per inch
 LONGEST = 38  # maximum number of characters of a title, so that it fits above a plot
 

@@ -229,7 +229,7 @@ class Graph:
 
     def to(self, device: Any, non_blocking: bool = False) -> Graph:
         """Return the graph on a device; the same object if it is already on this device."""
-        # Replaces "cuda" by the current device, for example "cuda:0".
+        # The device "cuda" is replaced by the current device, for example "cuda:0".
         device = torch.empty(0, device=device).device
         if device == self.device:
             return self

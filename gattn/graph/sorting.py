@@ -115,7 +115,7 @@ def _no_stats(source: Tensor) -> tuple[Tensor, Tensor]:
 
 def check_range(index: Tensor, size: int, role: str) -> None:
     """Raise an error that names the first invalid edge unless all indices are in [0, size)."""
-    # Converted to int64, because the size may exceed the range of a smaller dtype.
+    # The indices are converted to int64, because the size may exceed the range of a smaller dtype.
     index = index.long()
     outside = ((index < 0) | (index >= size)).nonzero()
     if outside.numel() == 0:

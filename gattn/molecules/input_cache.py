@@ -64,7 +64,7 @@ LAYOUT: Layout = {
     "columns": (np.int16, ()),  # fingerprint columns of the Morgan environments that occur
     "counts": (np.uint8, ()),  # number of occurrences of the environment in ``columns``
     "smiles": (np.uint8, ()),
-    "canonical": (np.uint8, ()),  # canonical SMILES
+    "canonical": (np.uint8, ()),  # text of the canonical SMILES of each molecule
     "errors": (np.uint8, ()),  # reason why a SMILES is invalid; empty if it is valid
 }
 Arrays = Mapping[str, np.ndarray]
@@ -193,11 +193,11 @@ def read_cache(path: str | os.PathLike[str], key: str) -> Arrays | None:
 
 @dataclass(frozen=True, eq=False)
 class PackedView:
-    """View of some of the molecules in packed arrays; see
-    :class:`gattn.molecules.inputs.MoleculeInputs`.
+    """View of some molecules, whose data are stored in arrays of all molecules.
 
-    Indexing copies no molecule. Graphs, counts and descriptors are expanded at each access, so
-    read them one batch at a time.
+    It has the interface of :class:`gattn.molecules.inputs.MoleculeInputs`. Indexing copies no
+    molecule. Graphs, counts and descriptors are expanded at each access, so read them one batch at
+    a time.
 
     Attributes:
         arrays: all molecules, as :data:`LAYOUT` describes.

@@ -223,7 +223,8 @@ def cross_fit_members(
         for fold in folds.unique():
             inside = folds == fold
             if not varied(val.y[~inside]).any():
-                # If all other labels are equal, they cannot rank the epochs; see fit_members.
+                # If all labels outside of this fold are equal, they cannot rank the epochs, as
+                # fit_members explains.
                 continue
             epoch = int(losses[:, ~inside].sum(1).argmin())
             if epoch != history.chosen:

@@ -267,7 +267,8 @@ def _is_category(counts: Counter[str]) -> bool:
     """Return True if a column of text looks categorical, judged by the counts of its values."""
     different, total = len(counts), counts.total()
     # If at least half of the distinct texts have several words, the column may contain free text.
-    # In this case, categories must repeat more often.
+    # Such a column counts as categorical only if its values repeat more often than in other
+    # columns.
     if sum(len(text.split()) > 1 for text in counts) >= 0.5 * different:
         return different <= min(CATEGORIES, total / 2)
     return different < total and different <= max(CATEGORIES, total / 10)

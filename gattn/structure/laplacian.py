@@ -198,7 +198,7 @@ def _canonical(value: Tensor, vector: Tensor, count: int) -> Tensor:
 
 
 def _basis(vector: Tensor) -> list[Tensor]:
-    """Return an orthonormal basis of a space that does not depend on the vectors that span it.
+    """Return the same orthonormal basis of a space for any vectors that span the space.
 
     Each step selects the coordinate axis with the largest projection onto the rest of the space,
     and adds this normalised projection to the basis.

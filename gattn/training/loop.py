@@ -152,8 +152,8 @@ class _Processes(NamedTuple):
 
 
 class _Training:
-    """State of a training: a copy of the network, the optimizer, the averaged weights, the
-    records.
+    """State of a training: a copy of the network, the optimizer, the averaged weights, and the
+    record of each epoch.
     """
 
     def __init__(
@@ -320,7 +320,7 @@ class _Training:
             if recorded:
                 if not len(outputs):
                     outputs = torch.zeros(len(self.validate), *output.shape[1:])
-                # Empty if this process had no item of its own to validate.
+                # The share is empty if this process had no item to validate.
                 share = positions[rank::size]
                 outputs[share] = output[: len(share)].float().cpu()
         if recorded:

@@ -117,7 +117,7 @@ class Molecules(Dataset["Data"]):
         """
         positions = indices_of(index, len(self))
         if positions.dim() == 0:
-            # Imported here, because importing PyTorch Geometric takes seconds.
+            # The import is inside the function, because importing PyTorch Geometric takes seconds.
             from torch_geometric.data import Data
 
             i = int(positions)
@@ -253,7 +253,7 @@ def batch_molecules(molecules: Molecules | Sequence[Data]) -> Data:
     >>> batch.batch, batch.ptr
     (tensor([0, 0, 1]), tensor([0, 2, 3]))
     """
-    # Imported here, because importing PyTorch Geometric takes seconds.
+    # The import is inside the function, because importing PyTorch Geometric takes seconds.
     from torch_geometric.data import Data
 
     if isinstance(molecules, Molecules):

@@ -178,8 +178,8 @@ class GraphReader:
     def _aromatic_alone(
         self, aromatic: np.ndarray, ends: np.ndarray, sizes: np.ndarray
     ) -> list[tuple[int, int]]:
-        """Return marks for the aromatic atoms of molecules that have an aromatic atom without
-        aromatic bonds.
+        """Return a mark (index, value) for each aromatic atom of molecules that have an aromatic
+        atom without aromatic bonds.
 
         An example of such an atom is the central nitrogen of a cyclazine: it is shared by rings
         that are only aromatic together.
@@ -212,7 +212,9 @@ class GraphReader:
 
 
 def _mark(keys: np.ndarray, marks: list[tuple[int, int]]) -> None:
-    """Add marks, pairs of an index and a value, to the keys; an index may occur several times."""
+    """Add the value of each mark (index, value) to the key at this index. An index may occur in
+    several marks.
+    """
     if marks:
         places, added = np.array(marks, np.uint64).T
         np.add.at(keys, places.astype(np.int64), added)

@@ -289,8 +289,9 @@ class GraphAttention(Module):
             check_input_of("edge_attr", edge_attr, self.lin_edge)
             features, weight = features_and_weight(self.lin_edge, edge_attr)
         else:
-            # The module lin_edge is no plain matrix product, so it is called here, and the operator
-            # gets the identity as projection.
+            # The module lin_edge is not a plain linear layer, so the operator cannot apply it. It
+            # is therefore called here, and the operator multiplies its output by the identity
+            # matrix.
             features = self.lin_edge(edge_attr)
             weight = torch.eye(features.shape[-1], device=key.device)
         projection = tile_heads(weight.unflatten(0, (self.heads, -1)), 0, key.shape[1])

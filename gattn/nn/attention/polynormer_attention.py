@@ -136,7 +136,7 @@ class PolynormerAttention(Module):
         return sets.restore(self.dropout(F.relu(self.lin_out(out))))
 
     def _features(self, linear: Linear, x: Tensor) -> Tensor:
-        """Return the sigmoid of a projection of x, [n, h, c], in the accumulation dtype."""
+        """Project x, and return the sigmoid of the result in the accumulation dtype: [n, h, c]."""
         projected = self._split(linear, x)
         return projected.to(acc_dtype(projected.dtype)).sigmoid()
 

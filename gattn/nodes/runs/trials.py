@@ -136,7 +136,8 @@ class Trainer:
             measure(estimator.task, self.y[part], predicted[part])
             for part in (estimator.split_.val, estimator.split_.test)
         )
-        del estimator.graph_  # the process that receives the trial already has the graph
+        # The graph is not sent, because the process that receives the trial already has it.
+        del estimator.graph_
         return Trial(plan, estimator, predicted, val, test)
 
 

@@ -211,7 +211,9 @@ def _inner(x: Tensor, memory: Tensor, segments: Graph, backend: str | None) -> T
 
 
 class _Outer(torch.autograd.Function):
-    """Autograd function of :func:`_outer`, whose derivative calls ``_Inner`` twice."""
+    """Autograd function that computes :func:`_outer`, the sum of outer products over the nodes of
+    each graph. Its backward calls ``_Inner`` twice.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
@@ -231,7 +233,9 @@ class _Outer(torch.autograd.Function):
 
 
 class _Inner(torch.autograd.Function):
-    """Autograd function of :func:`_inner`, whose derivatives call ``_Inner`` and ``_Outer``."""
+    """Autograd function that computes :func:`_inner`, the product of each node and its graph's
+    matrix. Its backward calls ``_Inner`` and ``_Outer``.
+    """
 
     @staticmethod
     def forward(

@@ -119,7 +119,9 @@ class Chunk:
         return values.index_select(0, getattr(self, row_kind))
 
     def is_contiguous(self, row_kind: str) -> bool:
-        """Return True if the chunk's rows of this kind are consecutive rows of a tensor."""
+        """Return True if the rows that a chunk of edges reads from a tensor of this row kind are
+        consecutive.
+        """
         return row_kind == "position" and self.edges.by == "destination"
 
 

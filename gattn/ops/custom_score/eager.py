@@ -37,7 +37,7 @@ class EdgeIndexing:
 
     @classmethod
     def of(cls, graph: Graph) -> EdgeIndexing:
-        """Return the indices for a graph, which are cached with the graph."""
+        """Return the edge indexing of a graph, which is cached with the graph."""
         return cached(graph, "all edges", lambda: cls._of(graph.layout))
 
     @classmethod

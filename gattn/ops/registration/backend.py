@@ -52,9 +52,10 @@ def _default(device_type: str) -> str:
     return _defaults[device_type]
 
 
-# A plain dict, because torch.compile can read one but not the cache of functools.cache. CPU is
-# entered at import: otherwise the first call would change the dict, and torch.compile would trace
-# code again. Tensors on the device "meta" have no values, so the reference serves them.
+# The default backends are cached in a dict, because torch.compile can read a dict but not the cache
+# of functools.cache. The entry of the CPU is written at import: otherwise the first call would
+# change the dict, and torch.compile would trace code again. Tensors on the device "meta" have no
+# values, so the reference serves them.
 _defaults = {"meta": "reference"}
 if not cpu.unavailable_reason():
     _defaults["cpu"] = "cpu"

@@ -55,7 +55,7 @@ _SEED = "gattn::{name}: seed must be [2], a key and the index of the first edge,
 
 
 class Operator:
-    """Operator with one kernel in each backend, which is the function of the operator's name.
+    """Operator with one kernel in each backend: the function with the name of the operator.
 
     Its arguments are, in this order: inputs, statistics, the layout, the seed, settings, flags, and
     the name of the backend. The reference takes the same arguments without flags and backend.
@@ -307,7 +307,8 @@ class _OperatorFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         operator: Operator = ctx.operator
-        # Read once, because activation checkpointing allows only one access.
+        # The saved tensors are read only once, because activation checkpointing allows only one
+        # access.
         tensors = ctx.saved_tensors
         result: Gradients = {}
         if grads[0] is not None:

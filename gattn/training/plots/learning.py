@@ -17,7 +17,8 @@ __all__ = ["learning_curve"]
 
 
 def learning_curve(histories: Sequence[History]) -> Plot:
-    """Plot the training and validation losses in each epoch, with the chosen epochs marked.
+    """Plot the training and validation losses in each epoch, and mark the epoch with the selected
+    weights of each network.
 
     Args:
         histories: the training history of each member of the ensemble.
