@@ -33,7 +33,7 @@ class CommStats:
     exchanges: int = 0
 
     def count(self, sent: Tensor, received: Tensor) -> None:
-        """Add the bytes of one exchange."""
+        """Add one exchange and its bytes to the statistics."""
         self.bytes_sent += sent.numel() * sent.element_size()
         self.bytes_received += received.numel() * received.element_size()
         self.exchanges += 1

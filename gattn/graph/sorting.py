@@ -30,7 +30,7 @@ def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> 
 
 @outside_transforms
 def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Compute the layout of edges whose indices are in range; on a CPU this is still checked."""
+    """Compute the layout of edges whose indices are in range. The CPU kernel checks the range."""
     if onnx.exporting():
         return reference.build(source, destination, num_src, num_dst)
     if not _is_real(source):

@@ -58,7 +58,7 @@ def fork(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def stack(x: Tensor, index: Tensor | None, below: Tensor) -> Tensor:
-    """Concatenate some rows of x, [e, d], and the rows ``below``.
+    """Append the rows of ``below``, [k, d], to all or some rows of x, [e, d].
 
     ``index`` selects rows of x, without repetitions; None selects all rows.
     """

@@ -162,7 +162,11 @@ class _Run(Generic[Network]):
         self.weights: dict[str, Tensor] = {}
 
     def judge(self, epoch: int, criteria: list[float]) -> None:
-        """Update the weights of the best epoch and the patience; higher criteria are better."""
+        """Compare the criteria of an epoch with the best ones so far, where higher is better.
+
+        If all criteria are at least as high, the weights of the epoch are stored. If at least one
+        is, the number of epochs without an improvement is reset to 0; otherwise it increases by 1.
+        """
         self.best = self.best or [-math.inf] * len(criteria)
         good = [now >= before for now, before in zip(criteria, self.best)]
         self.best = [max(pair) for pair in zip(criteria, self.best)]

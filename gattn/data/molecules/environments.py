@@ -47,7 +47,8 @@ def environments(
 
 
 def atom_keys(atoms: np.ndarray, bonds: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Compute a hash code of each atom together with its bonds, in any order of the bonds.
+    """Compute a hash code of each atom and its bonds that does not depend on the order of the
+    bonds.
 
     Args:
         atoms: [n] uint64, a code of each atom's properties.

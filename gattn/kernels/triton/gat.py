@@ -292,8 +292,8 @@ def gat_backward_query_kernel(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of the query scores, and numbers of each row that the next kernel
-    reads.
+    """Compute the gradients of the query scores, and the terms of each row that
+    ``gat_backward_key_kernel`` reads.
     """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     write_row_terms(
