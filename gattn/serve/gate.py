@@ -30,13 +30,13 @@ REPORT_POLICY = (
 EDITOR_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'self'; sandbox allow-scripts"
+    "form-action 'none'; frame-ancestors 'self'"
 )
-"""Policy of the structure editor. JSME compiles its code with ``eval``, so the editor is a frame
-with an origin of its own (``sandbox``), which can neither read the page nor send a request."""
+"""Policy of the structure editor. JSME compiles its code with ``eval``, so it is a frame with a
+policy of its own, which sends no request but for its files; the page needs no ``eval``."""
 COOKIE = "gattn_token"
-PUBLIC = ("/static/", "/editor")
-"""Paths without data of a run. The editor's frame has another origin and so no cookie."""
+PUBLIC = "/static/"
+"""Paths without data of a run."""
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",

@@ -11,6 +11,7 @@ import uvicorn
 from gattn.pipeline.product import Log, no_log
 from gattn.serve.app import AnyRun, Server
 from gattn.serve.molecules import open_molecules
+from gattn.serve.nodes import open_nodes
 from gattn.serve.settings import ServeSettings
 from gattn.training.model_io import read_model
 
@@ -44,9 +45,6 @@ def open_runs(folders: Sequence[Path], settings: ServeSettings) -> list[AnyRun]:
             name, number = f"{base}-{number}", number + 1
         _, card = read_model(folder)
         if card.get("estimator") in NODES:
-            # Imported only for such a run, because the import is slow.
-            from gattn.serve.nodes import open_nodes
-
             runs.append(open_nodes(name, folder, COVERAGE, settings.threads))
         else:
             runs.append(open_molecules(name, folder, settings.max_atoms, settings.threads))
@@ -65,12 +63,12 @@ def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -
         RunError: a folder holds no model that can be read.
         OSError: the address cannot be used.
     """
-    runs = open_runs(folders, settings)
-    for run in runs:
-        for note in run.notes:
-            log(f"{run.name}: {note}")
-    server = Server(runs, settings)
     with _listen(settings) as listening:
+        runs = open_runs(folders, settings)
+        for run in runs:
+            for note in run.notes:
+                log(f"{run.name}: {note}")
+        server = Server(runs, settings)
         server.pool.warm_up()
         port = listening.getsockname()[1]
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -86,7 +84,7 @@ def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -
 
 
 def _listen(settings: ServeSettings) -> socket.socket:
-    """Return a socket that listens on the address, before the models are loaded by processes."""
+    """Bind a socket to the address, so that a wrong address fails before the models are loaded."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
