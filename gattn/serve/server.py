@@ -70,6 +70,7 @@ def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -
                 log(f"{run.name}: {note}")
         server = Server(runs, settings)
         server.pool.warm_up()
+        listening.listen(BACKLOG)
         port = listening.getsockname()[1]
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         log(f"http://{host}:{port}/ serves {', '.join(run.name for run in runs)}; Ctrl-C stops it")

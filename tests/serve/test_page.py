@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -104,14 +105,10 @@ def test_a_molecule_is_drawn(page):
     browser = page.browser
     browser.switch_to.frame(page.find("iframe"))
     page.until(lambda: browser.execute_script("return Boolean(window.structureEditor)"))
-    browser.execute_script(
-        "structureEditor.readGenericMolecularInput('CCCO');"
-        "structureEditor.getCallBackFunction?.('AfterStructureModified');"
-        "window.parent.postMessage({type: 'smiles', value: structureEditor.smiles()}, origin)"
-    )
+    browser.execute_script("structureEditor.readGenericMolecularInput('CCCO')")
     browser.switch_to.default_content()
     page.wait("#predictions .card figure img", 2)
-    assert page.find("#smiles").get_attribute("value") == "CCCO"
+    assert page.find("#smiles").get_attribute("value") in ("CCCO", "OCCC")
 
 
 def test_a_file_with_bad_rows(page, tmp_path):
@@ -196,12 +193,10 @@ def test_every_width_and_theme_is_accessible(page, width, dark, tmp_path):
 
 
 def test_the_keyboard_reaches_everything(page):
-    body = page.find("body")
     reached = []
     for _ in range(16):
-        body.send_keys(Keys.TAB)
+        ActionChains(page.browser).send_keys(Keys.TAB).perform()
         name = "const e = document.activeElement; return e.id || e.textContent.trim()"
         reached.append(page.browser.execute_script(name))
-        body = page.browser.switch_to.active_element
     assert reached[0] == "Skip to the content"
     assert {"smiles", "Predict", "file", "column"} <= set(reached)

@@ -2,7 +2,7 @@
 
 import {ask, byId, make, moleculePicture} from "./dom.js";
 
-const PAGE = 50;
+const PAGE = 25;  // rows on a page, so that few pictures are drawn
 
 /** Predict a file with the chosen models and show the table. */
 export async function predictFile(file, models) {
@@ -87,7 +87,7 @@ function show(table, place) {
   fill();
   place.replaceChildren(
     make("div", {class: "pages"}, back, next, position, download),
-    make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": "Predictions of the file"},
+    make("div", {class: "scroll file", tabindex: "0", role: "region", "aria-label": "Predictions of the file"},
       make("table", {id: "predicted"}, make("thead", {}, head), body)));
 }
 
@@ -95,7 +95,13 @@ function line(table, row, numeric) {
   const smiles = row[table.smiles];
   const picture = row[table.error] ? "" : moleculePicture(smiles, `Structure of ${smiles}`);
   return make("tr", {}, make("td", {}, picture),
-    ...row.map((cell, c) => make("td", {class: c === table.error ? "error" : numeric[c] ? "right" : null}, cell)));
+    ...row.map((cell, c) => make("td", {class: kindOf(table, numeric, c)}, cell)));
+}
+
+function kindOf(table, numeric, column) {
+  if (column === table.error) return "error";
+  if (column === table.smiles) return "smiles";
+  return numeric[column] ? "right" : null;
 }
 
 /** Save the table as a CSV file, in the order in which it is shown. */
