@@ -29,8 +29,6 @@ from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
 
-import psutil
-
 from benchmarks.core import record
 
 MODULE = "benchmarks.serve"
@@ -83,7 +81,7 @@ def _molecules(run: Path) -> list[str]:
 
 
 @contextmanager
-def _server(run: Path, workers: int) -> Iterator[tuple[psutil.Process, int]]:
+def _server(run: Path, workers: int) -> Iterator[tuple[int, int]]:
     """Start a server on a free port and stop it at the end.
 
     A connection waits until the server accepts it, so only its line with the address is awaited.
@@ -97,7 +95,7 @@ def _server(run: Path, workers: int) -> Iterator[tuple[psutil.Process, int]]:
         if not line:
             raise RuntimeError(f"the server ended with code {process.wait()}")
         port = int(line.split(":")[2].split("/")[0])
-        yield psutil.Process(process.pid), port
+        yield process.pid, port
     finally:
         process.terminate()
         process.wait()
@@ -164,10 +162,16 @@ def _predict_rate(run: Path, smiles: Sequence[str], rows: int, workers: int) -> 
         return rows / (time.perf_counter() - start)
 
 
-def _memory(process: psutil.Process) -> float:
-    """Return the resident memory in MiB of a process and its child processes."""
-    processes = [process, *process.children(recursive=True)]
-    return sum(each.memory_info().rss for each in processes) / 2**20
+def _memory(process: int) -> float:
+    """Return the resident memory in MiB of a process and of its child processes, on Linux."""
+    total, pids = 0.0, [process]
+    while pids:
+        status = Path(f"/proc/{pids.pop()}/status").read_text()
+        fields = dict(line.split(":", 1) for line in status.splitlines())
+        total += int(fields["VmRSS"].split()[0]) / 1024
+        for task in Path(f"/proc/{fields['Pid'].strip()}/task").iterdir():
+            pids += map(int, (task / "children").read_text().split())
+    return total
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -169,17 +169,6 @@ class Server:
             )  # fmt: skip
         return _explain_answer(run, explained, target)
 
-    async def predict_table(
-        self, run: ServedMolecules, body: bytes, query: TableQuery
-    ) -> tuple[list[str], int, list[PredictedRow], Any]:
-        """Predict a CSV body; return the added columns, the predictions and the table."""
-        added = run.columns
-        column = query.smiles or str(run.card.get("smiles", "smiles"))
-        table = await anyio.to_thread.run_sync(
-            read_csv_body, body, column, query.encoding, added, self.settings.max_rows
-        )
-        return added, table.column, await self.predict(run, table.smiles, query.coverage), table
-
     def application(self) -> Gate:
         """Return the ASGI application, with the checks of every request."""
 
@@ -267,13 +256,20 @@ def _add_api(app: FastAPI, server: Server) -> None:
                 f"got {media[:100]!r}",
             )  # fmt: skip
         run = server.run(ServedMolecules, query.model)
-        added, column, rows, table = await server.predict_table(run, await request.body(), query)
+        column = query.smiles or str(run.card.get("smiles", "smiles"))
+        table = await anyio.to_thread.run_sync(
+            read_csv_body, await request.body(), column, query.encoding, run.columns,
+            server.settings.max_rows,
+        )  # fmt: skip
+        predicted = await server.predict(run, table.smiles, query.coverage)
         if "application/json" in request.headers.get("accept", ""):
-            cells = [[_visible(cell) for cell in row] for row in table.cells(rows)]
-            columns = [_visible(name) for name in table.columns(added)]
-            answer = TableAnswer(model=run.name, columns=columns, smiles_column=column, rows=cells)
+            answer = TableAnswer(
+                model=run.name, smiles_column=table.column,
+                columns=[_visible(name) for name in table.columns(run.columns)],
+                rows=[[_visible(cell) for cell in row] for row in table.cells(predicted)],
+            )  # fmt: skip
             return JSONResponse(answer.model_dump())
-        content = await anyio.to_thread.run_sync(table.write, added, rows)
+        content = await anyio.to_thread.run_sync(table.write, run.columns, predicted)
         return Response(
             content, media_type="text/csv; charset=utf-8",
             headers={"content-disposition": 'attachment; filename="predictions.csv"'},
@@ -288,10 +284,10 @@ def _add_api(app: FastAPI, server: Server) -> None:
     async def node(request: NodeRequest) -> NodeAnswer:
         """Return the prediction of a node and the nodes that it attends to."""
         run = server.run(ServedNodes, request.model)
-        found = run.predict(server.check_text(request.name, "the name"))
+        prediction = run.predict(server.check_text(request.name, "the name"))
         return NodeAnswer(
-            model=run.name, name=request.name, values=found.values, degree=found.degree,
-            neighbours=[NodeNeighbour(**each) for each in found.neighbours],
+            model=run.name, name=request.name, values=prediction.values, degree=prediction.degree,
+            neighbours=[NodeNeighbour(**each) for each in prediction.neighbours],
         )  # fmt: skip
 
     @app.get("/nodes", responses=ERRORS)
@@ -307,7 +303,8 @@ def _add_page(app: FastAPI, server: Server) -> None:
     async def picture(smiles: str, dark: bool = False) -> Response:
         """Return the picture of a molecule."""
         server.check_text(smiles, "the SMILES")
-        content = await anyio.to_thread.run_sync(draw_plain, smiles, dark)
+        with server.queue.admitted():
+            content = await anyio.to_thread.run_sync(draw_plain, smiles, dark)
         headers = {"cache-control": "private, max-age=3600"}
         return Response(content, media_type="image/svg+xml", headers=headers)
 
@@ -356,7 +353,7 @@ def _parsed(kind: type[Body], body: bytes) -> Body:
         raise RequestError(status, _sentence(first)) from error
 
 
-def _sentence(error: dict[str, Any] | Any) -> str:
+def _sentence(error: Mapping[str, Any]) -> str:
     """Return a sentence about the first invalid field of a request."""
     place = [str(part) for part in error["loc"] if part not in ("body", "query", "path")]
     where = f"{'.'.join(place)[:200]}: " if place else ""

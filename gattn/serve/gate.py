@@ -105,16 +105,16 @@ class Gate:
             await asyncio.wait_for(answer(), self.settings.timeout)
             return
         except RequestError as error:
-            refused = error
+            refusal = error
         except (TimeoutError, asyncio.TimeoutError):
-            refused = RequestError(
+            refusal = RequestError(
                 408,
                 f"the request took more than {self.settings.timeout:g} seconds: send fewer rows, "
                 "or repeat it later",
             )
         if not started:
-            refused.headers.setdefault("connection", "close")
-            await error_response(refused)(scope, receive, send_with_headers)
+            refusal.headers.setdefault("connection", "close")
+            await error_response(refusal)(scope, receive, send_with_headers)
 
     def _check_host(self, headers: Headers) -> None:
         host = headers.get("host", "")
@@ -131,7 +131,9 @@ class Gate:
         origin = headers.get("origin")
         if origin is None:
             return
-        if origin.lower() not in {f"{s}://{headers.get('host', '')}" for s in ("http", "https")}:
+        if origin.lower() not in {
+            f"{s}://{headers.get('host', '').lower()}" for s in ("http", "https")
+        }:
             raise RequestError(403, f"requests of another site are refused; got {origin[:200]!r}")
 
     def _check_token(self, scope: Scope, headers: Headers) -> Response | None:

@@ -148,17 +148,17 @@ class BatchQueue(Generic[Key, Result]):
 
     def _take(self) -> list[_Job[Key]]:
         """Remove the jobs of the next batch; jobs of cancelled requests are dropped."""
-        taken: list[_Job[Key]] = []
+        jobs: list[_Job[Key]] = []
         remaining: deque[_Job[Key]] = deque()
         count = 0
         for job in self._jobs:
             if job.result.done():
                 continue
             fits = count + len(job.rows) <= self.batch
-            if not taken or (job.key == taken[0].key and fits):
-                taken.append(job)
+            if not jobs or (job.key == jobs[0].key and fits):
+                jobs.append(job)
                 count += len(job.rows)
             else:
                 remaining.append(job)
         self._jobs = remaining
-        return taken
+        return jobs

@@ -76,8 +76,8 @@ def read_csv_body(
         path.write_bytes(body)
         try:
             table = open_table(path, [column], encoding=encoding, on_bad_bytes="surrogateescape")
-            if taken := [name for name in (*added, ERROR) if name in table.columns]:
-                raise ValueError(f"{path} has a column {taken[0]!r} already: rename it")
+            if duplicates := [name for name in (*added, ERROR) if name in table.columns]:
+                raise ValueError(f"{path} has a column {duplicates[0]!r} already: rename it")
             rows = []
             for row in table.rows():
                 if len(rows) == max_rows:

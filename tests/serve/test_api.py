@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import multiprocessing
 import threading
 import time
 from functools import partial
@@ -92,6 +93,7 @@ def test_requests_are_combined_and_get_the_predictions_of_single_ones(client_of,
             assert row["similarity"] == other["similarity"]
 
 
+@pytest.mark.slow
 def test_several_processes_predict_the_same(client_of, client):
     with client_of(workers=2) as processes:
         body = {"smiles": SMILES}
@@ -103,6 +105,12 @@ def test_several_processes_predict_the_same(client_of, client):
                 assert row["std"] == pytest.approx(other["std"], rel=1e-4)
         bad = processes.post("/explain", json={"smiles": "bad("})
         assert (bad.status_code, "cannot be read" in bad.json()["error"]) == (422, True)
+        for process in multiprocessing.active_children():
+            process.kill()
+            process.join()
+        killed = processes.post("/predict", json=body)
+        assert (killed.status_code, "was killed" in killed.json()["error"]) == (503, True)
+        assert processes.post("/predict", json=body).status_code == 200
 
 
 def test_an_explanation(client, runs):
