@@ -1,4 +1,4 @@
-"""Compute means of features and labels over neighbours, as inputs of models without edges."""
+"""Means of features and labels over the neighbours of nodes, as inputs of simple models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 __all__ = ["Neighbours", "label_features", "propagate", "propagate_folds"]
 
 FOLDS = 5
-"""Number of folds of the training nodes. Labels of a fold are hidden to compute its features."""
+"""Number of folds of the training nodes. The features of a fold are computed without its labels."""
 STEPS = 15
 RESTART = 0.15
 """Probability of a restart in each of the ``STEPS`` steps of label propagation."""
@@ -22,7 +22,7 @@ Matrix = Any
 
 
 class Neighbours:
-    r"""Matrices A whose product A x is the mean of x over the neighbours of each node.
+    r"""Sparse matrices A for which A x is the mean of x over the neighbours of each node.
 
     .. math:: (A x)_i = \frac{1}{|N(i)|} \sum_{j \in N(i)} x_j
 
@@ -46,11 +46,11 @@ class Neighbours:
     """
 
     def __init__(self, edge_index: Tensor, nodes: int, *, directed: bool = False) -> None:
-        # With a self-loop, a node's own label would be among its features.
+        # Self-loops are removed, because a node's features must not contain its own label.
         source, destination = edge_index[:, edge_index[0] != edge_index[1]].numpy()
         ones = np.ones(len(source), np.float32)
         into: Matrix = sp.csr_matrix((ones, (destination, source)), (nodes, nodes))
-        into.data[:] = 1  # repeated edges, which SciPy sums, count once
+        into.data[:] = 1  # SciPy sums repeated edges, but each edge must count once
         out: Matrix = into.T.tocsr()
         both: Matrix = into.maximum(out).tocsr()
         symmetric = both.nnz == into.nnz
@@ -60,7 +60,9 @@ class Neighbours:
         self.degrees = np.log1p(np.stack(counts, 1)).astype(np.float32)
 
     def one_hop(self) -> list[Matrix]:
-        """Return the matrices of means over one step, one for each direction if they differ."""
+        """Return the matrices for means over one step: one, or one for each direction of
+        the edges.
+        """
         return self.along or [self.means]
 
 
@@ -70,7 +72,7 @@ def _row_means(matrix: Matrix) -> Matrix:
 
 
 def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.float32]:
-    r"""Spread labels along the edges with restarts.
+    r"""Spread labels along the edges by propagation with restarts.
 
     .. math:: F \leftarrow (1 - r) A F + r Y
 
@@ -100,7 +102,7 @@ def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.floa
 def propagate_folds(
     means: Matrix, labels: NDArray, train: NDArray, seed: int
 ) -> NDArray[np.float32]:
-    """Spread labels as :func:`propagate` does, but to a training node only those of other folds.
+    """Spread labels like :func:`propagate`, but to a training node only the labels of other folds.
 
     Args:
         means: [n, n] means over neighbours.
@@ -122,11 +124,11 @@ def propagate_folds(
 def label_features(
     neighbours: Neighbours, labels: NDArray, train: NDArray, guess: NDArray, seed: int
 ) -> list[NDArray[np.float32]]:
-    r"""Return features of each node computed from the labels of other nodes.
+    r"""Compute features of each node from the labels of other nodes.
 
-    A predicted label stands for that of a node without a label. Means over one step do not contain
-    a node's own label. From means over two steps, the walks back to the node are subtracted. To a
-    training node, only the labels of the other folds are propagated.
+    Nodes without a label get a predicted label. A mean over one step does not contain the label of
+    the node itself. From a mean over two steps, the walks back to the node are subtracted. Only the
+    labels of other folds are propagated to a training node.
 
     .. math:: A \tilde Y, \qquad A A \tilde Y - \mathrm{diag}(A A) \tilde Y
 
