@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -99,6 +98,8 @@ class ServeSettings(Settings):
         """Whether only this machine can reach the address."""
         if self.host == "localhost":
             return True
+        import ipaddress  # here, because every command imports this module
+
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:

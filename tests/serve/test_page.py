@@ -19,6 +19,11 @@ pytestmark = pytest.mark.slow
 
 AXE = Path(__file__).parent / "assets" / "axe.min.js"
 REQUESTS = "return performance.getEntriesByType('resource').map(entry => entry.name)"
+DROP = """
+const dataTransfer = new DataTransfer();
+dataTransfer.items.add(new File([arguments[0]], "dropped.csv"));
+document.getElementById("drop").dispatchEvent(new DragEvent("drop", {dataTransfer}));
+"""
 CSV = "smiles,id\nCCCO,1\nbad(,2\nCCN,<b onclick=alert(1)>x</b>\nCC,4,5\n"
 
 
@@ -106,6 +111,9 @@ def test_a_molecule_is_drawn(page):
     browser.switch_to.frame(page.find("iframe"))
     page.until(lambda: browser.execute_script("return Boolean(window.structureEditor)"))
     browser.execute_script("structureEditor.readGenericMolecularInput('CCCO')")
+    files = page.requests()
+    assert files
+    assert all(name.startswith((f"{page.address}/static/", "data:")) for name in files)
     browser.switch_to.default_content()
     page.wait("#predictions .card figure img", 2)
     assert page.find("#smiles").get_attribute("value") in ("CCCO", "OCCC")
@@ -146,6 +154,12 @@ def test_a_file_with_bad_rows(page, tmp_path):
     saved = page.browser.execute_async_script("saved.then(arguments[0])")
     assert saved.splitlines()[0].startswith("smiles,id,numbers: prediction,")
     assert len(saved.splitlines()) == 5
+
+
+def test_a_file_is_dropped(page):
+    page.browser.execute_script(DROP, CSV)
+    page.wait("#predicted tbody tr", 4)
+    assert page.text_of("#file-status") == "dropped.csv: 4 rows, 2 of them with an error."
 
 
 def test_a_node_is_looked_up(page):
