@@ -53,7 +53,7 @@ def serving(server: Server):
     """Start an application in this process and yield a client."""
     gate = server.application()
     app, transport = gate.app, httpx.ASGITransport(gate)
-    client = httpx.AsyncClient(transport=transport, base_url=ADDRESS, timeout=60)
+    client = httpx.AsyncClient(transport=transport, base_url=ADDRESS, timeout=600)
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(app.router.lifespan_context(app)),

@@ -20,7 +20,7 @@ def serve(monkeypatch, capsys):
 def test_errors_are_one_line(serve, folders, tmp_path):
     code, message = serve(tmp_path, "--port", 0)
     assert code == 2
-    assert "holds no trained model" in message
+    assert "trained model: it has no model.json" in message
     code, message = serve(folders["classes"], "--host", "0.0.0.0")
     assert code == 2
     assert "set --token" in message
@@ -44,15 +44,15 @@ def test_a_missing_package_is_named_with_the_extra(serve, folders, monkeypatch):
 @pytest.mark.slow
 def test_a_server_answers_and_ends_by_a_signal(folders):
     command = [sys.executable, "-m", "gattn.cli", "serve", str(folders["classes"]), "--port", "0"]
-    process = subprocess.Popen([*command, "--workers", "1"], stderr=subprocess.PIPE, text=True)
-    line = process.stderr.readline()
-    assert line.startswith("http://127.0.0.1:"), line
-    address = line.split()[0]
-    body = json.dumps({"smiles": ["CCO"]}).encode()
-    headers = {"content-type": "application/json"}
-    request = urllib.request.Request(f"{address}predict", body, headers)
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        assert json.load(answer)["rows"][0]["error"] == ""
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 143
-    assert process.stderr.read() == "gattn: terminated\n"
+    command += ["--workers", "1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        line = process.stderr.readline()
+        assert line.startswith("http://127.0.0.1:"), line
+        body = json.dumps({"smiles": ["CCO"]}).encode()
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(f"{line.split()[0]}predict", body, headers)
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            assert json.load(answer)["rows"][0]["error"] == ""
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+        assert process.stderr.read() == "gattn: terminated\n"
