@@ -96,8 +96,8 @@ class ServedMolecules:
 
     def target_columns(self, target: int) -> dict[str, int]:
         """Return the columns of one target without its name, and their positions."""
-        count = len(self.columns) // len(self.model.targets_)
-        names = prediction_columns(self.model)[target * count : (target + 1) * count]
+        count = (len(self.columns) - 1) // len(self.model.targets_)  # the last is the similarity
+        names = self.columns[target * count : (target + 1) * count]
         prefix = f"{self.model.targets_[target]}_" if len(self.model.targets_) > 1 else ""
         return {name.removeprefix(prefix): target * count + i for i, name in enumerate(names)}
 

@@ -15,9 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gattn.serve import app as application
+from gattn.serve.app import Server
+from gattn.serve.server import open_runs
 from gattn.serve.settings import ServeSettings
 from gattn.training.settings import SettingsError
 from tests.cli.commands import run_command
+from tests.cli.molecule_table import GP, ROWS
+from tests.pictures import leave_blank
+from tests.serve.clients import serving
 
 SMILES = ["CCCCO", "CCN", "c1ccccc1O", "CC(C)CO"]
 CSV = b"smiles,id\nCCO,1\nbad(,2\n\nCCCN,3,4\nC\xff,5\n'=1+1',6\n"
@@ -155,6 +160,27 @@ def test_an_explanation_of_classes(client):
     assert answer["values"]["prediction"] in ("active", "idle")
     assert answer["percentile"] is None
     assert {each["value"] for each in answer["nearest"]} <= {"active", "idle"}
+
+
+def test_a_target_of_several(tmp_path, monkeypatch):
+    table = "smiles,y,z\n" + "".join(f"{text},{y},{-y}\n" for text, y, _ in ROWS)
+    (tmp_path / "data.csv").write_text(table)
+    command = ["molecules", "train", tmp_path / "data.csv", "--target", "y", "--target", "z", *GP]
+    leave_blank(monkeypatch)
+    assert run_command(monkeypatch, *command, "--out", tmp_path / "both") == 0
+    both = Server(open_runs([tmp_path / "both"], ServeSettings()), ServeSettings(workers=1))
+    with serving(both) as client:
+        body = {"smiles": "CCCCCCO", "coverage": 0.5}
+        assert "target must be one of y, z" in client.post("/explain", json=body).json()["error"]
+        row = client.post("/predict", json={**body, "smiles": [body["smiles"]]}).json()["rows"][0]
+        for target, sign in (("y", 1), ("z", -1)):
+            answer = client.post("/explain", json={**body, "target": target}).json()
+            columns = ("prediction", "std", "lower", "upper")
+            assert [answer["values"][name] for name in columns] == [
+                row[f"{target}_{name}"] for name in columns
+            ]
+            values = [sign * each["value"] for each in answer["nearest"]]
+            assert all(value > 0 for value in values)
 
 
 def test_a_node(client, runs):
