@@ -127,7 +127,7 @@ def test_an_undefined_metric_says_why(folder, gattn, tmp_path):
     metrics = json.loads((tmp_path / "a" / "metrics.json").read_text())
     assert metrics["test"]["roc_auc"] is None
     assert metrics["undefined"]["test"] == {"roc_auc": reason, "pr_auc": reason}
-    assert metrics["undefined"]["runs"]["roc_auc"].startswith("undefined in 1 of 1 trainings")
+    assert metrics["undefined"]["runs"]["roc_auc"].startswith("undefined in 1 of 1 training runs")
     absent = "undefined: no node of the test part has this class"
     assert metrics["undefined"]["classes"]["right"]["recall"] == absent
     page = (tmp_path / "a" / "report.html").read_text("utf-8")

@@ -340,9 +340,9 @@ def test_only_named_attributes_are_read(bad):
     assert model.predict(graph).shape == (34,)
     with pytest.raises(GraphError, match=rf"attribute '{bad}' must have .* in features \(--fea"):
         NodeClassifier(label="club", **SMALL).fit(graph)
-    with pytest.raises(GraphError, match=f"attribute '{bad}' must contain"):
+    with pytest.raises(GraphError, match=f"attribute '{bad}' must have"):
         NodeClassifier(label="club", features=[bad], **SMALL).fit(graph)
-    with pytest.raises(GraphError, match=f"attribute '{bad}' must contain"):
+    with pytest.raises(GraphError, match=f"attribute '{bad}' must have"):
         NodeClassifier(label=bad, features=["score"], **SMALL).fit(graph)
 
 
