@@ -91,6 +91,8 @@ def test_wheel_carries_what_is_needed_and_no_sources(pure_wheel: Path) -> None:
     registry = "gattn/data/datasets/registry.toml"
     assert {"gattn/py.typed", registry, "gattn/functional.py"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
+    editor = "gattn/serve/static/jsme/"
+    assert {f"{editor}jsme.nocache.js", f"{editor}license.txt"} <= set(names)
     assert [name for name in names if name.endswith(SOURCES)] == []
     tops = {name.split("/")[0] for name in names}
     assert tops == {"gattn", f"gattn-{gattn.__version__}.dist-info"}
@@ -121,7 +123,8 @@ def test_what_is_required_is_imported_and_extras_are_not_required() -> None:
     assert names == {"torch", "torch-geometric", "numpy", "tomli"}
     extras = settings["optional-dependencies"]
     assert set(extras) == {
-        "draw", "gpu", "molecules", "networkx", "nodes", "partition", "scipy", "tune",
+        "draw", "gpu", "molecules", "networkx", "nodes", "partition", "scipy", "serve",
+        "tune",
     }  # fmt: skip
     source = "".join(path.read_text("utf-8") for path in (ROOT / "gattn").rglob("*.py"))
     for extra in ("molecules", "networkx"):

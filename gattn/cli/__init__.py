@@ -42,7 +42,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "gattn").startswith("gattn"):
             raise
-        extra = "nodes" if "nodes" in sys.argv[1:2] else "molecules"
+        extra = next((name for name in ("nodes", "serve") if name in sys.argv[1:2]), "molecules")
         _fail(f'this command needs {error.name}: pip install "gattn[{extra}]"')
     except Exception as error:
         if code := _signal_behind(error):

@@ -13,7 +13,7 @@ from gattn.training.model_io import Json, read_model
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
 
-__all__ = ["OpenedRun", "load_estimator", "open_run"]
+__all__ = ["OpenedRun", "load_estimator", "load_model", "open_run"]
 
 
 class OpenedRun(NamedTuple):
@@ -44,6 +44,18 @@ def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, d
     return kind.from_state(folder, tensors, card), card
 
 
+def load_model(folder: str | os.PathLike[str]) -> tuple[MoleculeModel, dict[str, Json]]:
+    """Return the model that is stored in a folder, without scikit-learn, and its card.
+
+    Raises:
+        RunError: a file is missing, truncated or changed, or holds another kind of model.
+    """
+    tensors, card = read_model(folder)
+    is_classifier = card.get("estimator") == "MoleculeClassifier"
+    kind = ClassificationModel if is_classifier else RegressionModel
+    return kind.from_state(folder, tensors, card), card
+
+
 def open_run(
     folder: str | os.PathLike[str],
     path: str | Path,
@@ -71,10 +83,7 @@ def open_run(
         FileNotFoundError: the file ``path`` does not exist.
         ValueError: the file cannot be read, or the column is missing or appears twice.
     """
-    tensors, card = read_model(folder)
-    is_classifier = card.get("estimator") == "MoleculeClassifier"
-    kind = ClassificationModel if is_classifier else RegressionModel
-    model = kind.from_state(folder, tensors, card)
+    model, card = load_model(folder)
     model.workers = workers
     model.predictor_.threads = threads
     column = smiles or str(card.get("smiles", "smiles"))

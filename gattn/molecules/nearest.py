@@ -73,13 +73,38 @@ class NearestMolecules:
         Returns:
             [k] float32 in 0..1; zeros if there are no training molecules.
         """
-        bit_indices = [np.flatnonzero(bits) for bits in (counts > 0).numpy()]
+        bit_indices = _bit_indices(counts)
         largest = np.zeros(len(bit_indices), np.float32)
-        needed = np.unique(np.concatenate([np.zeros(0, np.int64), *bit_indices]))
-        for place, columns, sizes in self._blocks(needed):
+        for place, columns, sizes in self._blocks(_union(bit_indices)):
             for i, bits in enumerate(bit_indices):
-                largest[i] = max(largest[i], _largest(columns[place[bits]], sizes))
+                similarities = _similarities(columns[place[bits]], sizes)
+                largest[i] = max(largest[i], similarities.max())
         return torch.from_numpy(largest)
+
+    def similarities(self, counts: Tensor) -> Tensor:
+        """Return the similarity of each molecule to every training molecule.
+
+        Args:
+            counts: [k, bits] uint8; a bit is set where a count is above 0.
+
+        Returns:
+            [k, m] float32 in 0..1, in the order of the columns of ``train``: eight for each byte,
+            with zeros for the molecules that pad a byte.
+
+        Example:
+            >>> train = pack_bits([torch.tensor([[1, 2, 0], [0, 1, 0]], dtype=torch.uint8)])
+            >>> query = torch.tensor([[3, 1, 0]], dtype=torch.uint8)
+            >>> NearestMolecules(train).similarities(query)[0, :3]
+            tensor([1.0000, 0.5000, 0.0000])
+        """
+        bit_indices = _bit_indices(counts)
+        rows = np.zeros((len(bit_indices), 8 * self._train.shape[1]), np.float32)
+        begin = 0
+        for place, columns, sizes in self._blocks(_union(bit_indices)):
+            for row, bits in zip(rows, bit_indices):
+                row[begin : begin + len(sizes)] = _similarities(columns[place[bits]], sizes)
+            begin += len(sizes)
+        return torch.from_numpy(rows)
 
     def _blocks(self, needed: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield blocks of training molecules with the rows of all ``needed`` bits.
@@ -115,8 +140,18 @@ class NearestMolecules:
         return sizes
 
 
-def _largest(bits: np.ndarray, sizes: np.ndarray) -> np.float32:
-    """Return the largest Tanimoto similarity of one molecule to n training molecules.
+def _bit_indices(counts: Tensor) -> list[np.ndarray]:
+    """Return for each molecule the indices of the bits that it sets."""
+    return [np.flatnonzero(bits) for bits in (counts > 0).numpy()]
+
+
+def _union(bit_indices: list[np.ndarray]) -> np.ndarray:
+    """Return the indices of the bits that any of the molecules sets, in ascending order."""
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *bit_indices]))
+
+
+def _similarities(bits: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the similarity of one molecule to n training molecules, [n] float32.
 
     Args:
         bits: [count, n], the rows of the bits that the molecule has, for all training molecules.
@@ -125,5 +160,4 @@ def _largest(bits: np.ndarray, sizes: np.ndarray) -> np.float32:
     count = len(bits)
     shared = np.add.reduce(bits, axis=0, dtype=np.uint8 if count < 256 else np.uint16)
     least = shared.astype(np.float32)
-    most = np.maximum(sizes + np.float32(count) - least, np.float32(1))
-    return (least / most).max()
+    return least / np.maximum(sizes + np.float32(count) - least, np.float32(1))

@@ -324,6 +324,24 @@ class MoleculePredictor:
         pieces = in_pieces(inputs, PIECE)
         return torch.cat([self._nearest.similarity(some.counts) for some in pieces])
 
+    def train_similarities(self, inputs: MoleculeInputs) -> Tensor:
+        """Return the similarity of molecules to each molecule of the fingerprints of the model.
+
+        Args:
+            inputs: k molecules.
+
+        Returns:
+            [k, m] float32 in 0..1, Tanimoto similarities on Morgan bits: first the molecules of the
+            training part, padded with zeros to a multiple of eight, then those of the validation
+            part, padded likewise.
+        """
+        return self._nearest.similarities(inputs.counts)
+
+    @property
+    def fingerprint_bytes(self) -> int:
+        """Number of bytes in which the fingerprints store one bit of all training molecules."""
+        return self._tensors["bits"].shape[1]
+
     def embed(self, inputs: MoleculeInputs) -> Tensor:
         """Return the hidden vectors of molecules, from which the networks compute their
         predictions.

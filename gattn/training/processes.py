@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from joblib.externals.loky import ProcessPoolExecutor
 
-__all__ = ["in_order", "is_first_process"]
+__all__ = ["in_order", "is_first_process", "prepare_process"]
 
 Key = TypeVar("Key")
 Task = TypeVar("Task")
@@ -221,9 +221,18 @@ _WORK: list[Callable[[object], object]] = []
 """Function that a child process applies to its tasks; it is sent once, at the start."""
 
 
-def _prepare(work: Callable[[object], object], parent: int) -> None:
+def prepare_process(parent: int) -> None:
+    """Prepare a child process: it uses one thread, and exits when its parent process is gone.
+
+    Args:
+        parent: the identifier of the parent process.
+    """
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     use_one_thread()
+
+
+def _prepare(work: Callable[[object], object], parent: int) -> None:
+    prepare_process(parent)
     _WORK.append(work)
 
 

@@ -25,6 +25,22 @@ def test_it_is_the_largest_of_all_similarities(
     assert torch.equal(NearestMolecules(packed).similarity(3 * queries), expected)
 
 
+@pytest.mark.parametrize("few", [16, 8192])
+def test_similarities_are_in_the_order_of_the_columns(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearest, "FEW", few)
+    generator = torch.Generator().manual_seed(1)
+    bits = (torch.rand(count, 2048, generator=generator) < 0.02 for count in (70, 30))
+    train, queries = (some.to(torch.uint8) for some in bits)
+    packed = pack_bits(train.split(40))
+    similarities = NearestMolecules(packed).similarities(queries)
+    assert similarities.shape == (30, 72)
+    expected = count_tanimoto(queries, train)
+    assert torch.equal(similarities[:, :70], expected)
+    assert (similarities[:, 70:] == 0).all()
+
+
 def test_nothing_is_near_where_there_is_nothing() -> None:
     bits, none = torch.full((8, 2), 255, dtype=torch.uint8), torch.zeros(8, 0, dtype=torch.uint8)
     counts = torch.zeros(3, 8, dtype=torch.uint8)

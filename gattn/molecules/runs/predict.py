@@ -14,7 +14,7 @@ from gattn.molecules.loading import open_run
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.training.checks import check_fraction
 
-__all__ = ["Counts", "predict_table", "row_errors", "row_smiles"]
+__all__ = ["ERROR", "Counts", "predict_table", "row_errors", "row_smiles"]
 
 ERROR = "error"
 T = TypeVar("T")

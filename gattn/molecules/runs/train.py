@@ -38,7 +38,7 @@ from gattn.pipeline.product import Log, Parts, Product, Report, TrainedRun, no_l
 from gattn.pipeline.run_folder import CHECKPOINTS
 from gattn.pipeline.text import plural
 
-__all__ = ["MoleculeProduct", "MoleculeRun", "train_run"]
+__all__ = ["MoleculeProduct", "MoleculeRun", "read_run_source", "train_run"]
 
 CACHE = ".gattn"
 """Name of the folder that caches parsed SMILES, with one file for each list of SMILES."""
@@ -144,7 +144,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
     def load(self) -> MoleculeData:
         """Read the table and parse its SMILES."""
         settings = self.settings
-        source = _read_source(settings)
+        source = read_run_source(settings)
         kind = MoleculeRegressor if source.labels.task == "regression" else MoleculeClassifier
         estimator = kind(
             **asdict(settings.model), on_error="skip", workers=settings.workers,
@@ -266,7 +266,13 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         return {"predictions.csv": rows}
 
 
-def _read_source(settings: RunSettings) -> Source:
+def read_run_source(settings: RunSettings) -> Source:
+    """Read the table of a run, or the data set that comes with RDKit if the run names no table.
+
+    Raises:
+        FileNotFoundError: the table does not exist.
+        ValueError: the table cannot be read, or no target was named.
+    """
     if not settings.data:
         return built_in()
     if not settings.target:

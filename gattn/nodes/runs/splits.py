@@ -24,7 +24,7 @@ from gattn.nodes.splits import (
 from gattn.pipeline.measure import PARTS
 from gattn.pipeline.run_folder import file_hash
 
-__all__ = ["is_drawn", "make_split", "split_column", "splits_record"]
+__all__ = ["data_hash", "is_drawn", "make_split", "split_column", "splits_record"]
 
 SHARES = (0.6, 0.2, 0.2)
 
@@ -86,11 +86,6 @@ def splits_record(
     settings: NodeRunSettings, graph: AttributedGraph, splits: Sequence[Split]
 ) -> dict[str, Any]:
     """Return the content of ``splits.json``: the data, and the node indices of each part."""
-    if settings.data.lower() in CITATION:
-        hashes = "".join(file.sha256 for file in get_dataset(settings.data).files)
-        sha256 = hashlib.sha256(hashes.encode()).hexdigest()
-    else:
-        sha256 = file_hash(*(Path(path) for path in (settings.data, settings.nodes) if path))
     parts = [
         {
             "protocol": split.protocol,
@@ -98,7 +93,24 @@ def splits_record(
         }
         for split in splits
     ]
-    return {"data": settings.data, "sha256": sha256, "nodes": len(graph), "splits": parts}
+    return {
+        "data": settings.data,
+        "sha256": data_hash(settings),
+        "nodes": len(graph),
+        "splits": parts,
+    }
+
+
+def data_hash(settings: NodeRunSettings) -> str:
+    """Return the SHA-256 of the data of a run: of its files, or of those of the data set.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+    """
+    if settings.data.lower() in CITATION:
+        hashes = "".join(file.sha256 for file in get_dataset(settings.data).files)
+        return hashlib.sha256(hashes.encode()).hexdigest()
+    return file_hash(*(Path(path) for path in (settings.data, settings.nodes) if path))
 
 
 def _kind(settings: NodeRunSettings, graph: AttributedGraph) -> str:
