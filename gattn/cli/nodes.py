@@ -25,7 +25,10 @@ app = typer.Typer(help="Classes and numbers of the nodes of a network.", no_args
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)
-AT_ONCE = ("label", "features", "names", "task", "split", "directed")
+AT_ONCE = (
+    *("label", "features", "names", "task", "split", "directed"),
+    *("edge_features", "edge_weight", "edge_type", "time"),
+)
 """Settings of predictions without a trained model."""
 READING = ("nodes", "encoding", "decimal", "thousands", "missing")
 

@@ -85,11 +85,12 @@ class Column:
         columns = [scaled, missing.astype(float)] if self.gaps else [scaled]
         return sp.csr_matrix(np.stack(columns, 1))
 
-    def unknown(self, values: pd.Series) -> str:
+    def unknown(self, values: pd.Series, items: str = "nodes") -> str:
         """Return a note if values have no feature, because none of them was in training, or "".
 
         Args:
             values: the column of another graph than that of the training.
+            items: what the rows are, for the note.
         """
         if (
             self.kind == "number"
@@ -97,8 +98,8 @@ class Column:
             and (gone := int(is_missing(values, numbers=True).sum()))
         ):
             return (
-                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} nodes, and was for "
-                "none in training: the mean stands there."
+                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} {items}, and was "
+                "for none in training: the mean stands there."
             )
         if self.kind != "category":
             return ""
@@ -108,7 +109,7 @@ class Column:
             return ""
         return (
             f"Column {self.name!r} holds what it did not in training, as {unknown[0][:40]!r}: "
-            f"{len(unknown):,} of {len(values):,} nodes have no feature there."
+            f"{len(unknown):,} of {len(values):,} {items} have no feature there."
         )
 
     def state(self) -> dict[str, Any]:

@@ -21,9 +21,9 @@ from gattn.training.settings import (
     updated,
 )
 
-__all__ = ["NodeRunSettings", "override"]
+__all__ = ["NodeRunSettings", "edge_features", "override"]
 
-SPLITS = ("auto", "public", "random", "random-per-class")
+SPLITS = ("auto", "public", "random", "random-per-class", "time")
 
 
 @document
@@ -75,8 +75,9 @@ class NodeRunSettings(Settings):
             description="Rule that divides the labelled nodes into training, validation and test "
             "part. public: the parts that the data set defines; random: 60, 20 and 20 % of each "
             "class; random-per-class: 20 nodes of each class for training and 30 for validation; "
-            "column:NAME: an attribute that contains train, val or test; auto: public if the data "
-            "set defines parts, else random."
+            "column:NAME: an attribute that contains train, val or test; time: the oldest 60 % for "
+            "training and the newest 20 % for testing, by --time; auto: time with --time, public "
+            "if the data set defines parts, else random."
         ),
     ] = "auto"
     directed: Annotated[
@@ -86,6 +87,36 @@ class NodeRunSettings(Settings):
             extra={"default": "both ways", "flag": "--directed/--undirected"},
         ),
     ] = None
+    edge_features: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Column of the edges to read as a feature of attention and, as a mean over "
+            "a node's edges, of the other models. Repeat it for several; an empty name reads none.",
+            extra={"default": "all that are not the weight, the type or the time"},
+        ),
+    ] = ()
+    edge_weight: Annotated[
+        str,
+        Meta(
+            description="Column of the edges with weights, at least 0. Attention and means over "
+            "neighbours are proportional to them."
+        ),
+    ] = ""
+    edge_type: Annotated[
+        str,
+        Meta(
+            description="Column of the edges with types. Each type has means over its neighbours; "
+            "set it if types differ in what they say about a node."
+        ),
+    ] = ""
+    time: Annotated[
+        str,
+        Meta(
+            description="Column of the nodes or the edges with times: numbers, or dates such as "
+            "2024-01-31. The test part is newer than the training part, and no node depends on a "
+            "newer node or edge."
+        ),
+    ] = ""
     encoding: Annotated[
         str | None,
         Meta(
@@ -142,6 +173,15 @@ class NodeRunSettings(Settings):
         if self.split not in SPLITS and not self.split.startswith("column:"):
             choices = ", ".join(SPLITS)
             raise SettingsError(f"split must be {choices} or column:NAME; got {self.split!r}")
+        if self.split == "time" and not self.time:
+            raise SettingsError("split time needs the column of times: --time COL")
+
+
+def edge_features(settings: NodeRunSettings) -> list[str] | None:
+    """Return the columns of edges to read as features; None for all, an empty list for none."""
+    if not settings.edge_features:
+        return None
+    return [name for name in settings.edge_features if name]
 
 
 def override(

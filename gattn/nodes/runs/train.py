@@ -19,7 +19,7 @@ from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.features import EncodedGraph
 from gattn.nodes.files import read_graph_file
 from gattn.nodes.labels import read_labels
-from gattn.nodes.runs.config import NodeRunSettings
+from gattn.nodes.runs.config import NodeRunSettings, edge_features
 from gattn.nodes.runs.measure import (
     class_scores,
     confusion,
@@ -175,7 +175,9 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             **asdict(settings.model), "label": values.name,
             "features": list(settings.features) or None, "directed": settings.directed,
             "threads": settings.threads,
-            "names": settings.names,
+            "names": settings.names, "edge_features": edge_features(settings),
+            "edge_weight": settings.edge_weight or None, "edge_type": settings.edge_type or None,
+            "time": settings.time or None,
         }  # fmt: skip
         task = settings.task if settings.task != "auto" else _task(values)
         estimator = (NodeClassifier if task == "classification" else NodeRegressor)(**options)
