@@ -80,8 +80,8 @@ class EdgeInputs:
     Attributes:
         structure: the edges and the rows of their attributes.
         features: [e, d] float32 features of the edges of ``edge_index``; None if there are none.
-        bias: [e] float32, logarithms of the weights of the edges of ``edge_index``, -inf for a
-            weight of 0; None without weights.
+        bias: [e] float32, logarithms of the weights of the edges of ``edge_index``; None without
+            weights.
         weights: [k] float32, the weight of each of the graph's ``arcs``; None without weights.
         types: [k] int64, the type of each arc from 0, and -1 for a type without features; None
             without types.

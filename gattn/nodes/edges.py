@@ -163,14 +163,21 @@ class EdgeEncoder:
         columns = tuple(map(Column.from_state, state["columns"]))
         return cls(**{**state, **lists, "columns": columns})
 
+    def _edges(self, graph: AttributedGraph) -> EdgeTable:
+        """Return the edges of a graph, without those of weight 0, after checking their columns."""
+        edges = _edge_table(graph)
+        times = [self.time] if self.time is not None and self.has_edge_times else []
+        for name in (*self.names, *times):
+            _column(edges, name, ", which the model reads")
+        if self.weight is None:
+            return edges
+        weights = _weights(edges.table[self.weight], lambda row: edges.where(graph.names, row))
+        return edges.select(weights > 0) if (weights == 0).any() else edges
+
     def _structure(self, graph: AttributedGraph) -> tuple[Tensor, Tensor, EdgeStructure]:
         """Return the arcs, the edges for messages, and the rows of their attributes."""
-        edges = _edge_table(graph)
-        for name in self.names:
-            _column(edges, name, ", which the model reads")
+        edges = self._edges(graph)
         names = [*self.names, *([self.time] if self.has_edge_times else [])]
-        if self.time is not None and self.has_edge_times:
-            _column(edges, self.time, ", which the model reads")
         source, destination = edges.pairs.numpy()
         if edges.two_way:
             source, destination = np.minimum(source, destination), np.maximum(source, destination)
@@ -231,10 +238,8 @@ class EdgeEncoder:
         weights, bias = None, None
         if self.weight is not None:
             weights = _weights(rows.table[self.weight], where) / self.scale
-            with np.errstate(divide="ignore"):
-                bias = np.log(weights)
-            scaled = np.where(weights > 0, bias, 0) / self.spread
-            blocks.append(sp.csr_matrix(scaled[:, None]))
+            bias = np.log(weights)
+            blocks.append(sp.csr_matrix((bias / self.spread)[:, None]))
         types = None
         if self.type is not None:
             types = pd.Index(self.types).get_indexer(pd.Index(as_texts(rows.table[self.type])))
@@ -338,7 +343,7 @@ def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> li
     """
     if graph.edge_table is None:
         return []
-    edges = graph.edge_table
+    edges = graph.edge_table if encoder is None else encoder._edges(graph)
     source, destination = edges.pairs.numpy()
     if edges.two_way:
         source, destination = np.minimum(source, destination), np.maximum(source, destination)
@@ -351,7 +356,8 @@ def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> li
     notes = doubled_note(merged, " with the same columns")
     if different := doubled - merged:
         notes.append(
-            f"{different:,} further edges between the same nodes differ in columns: all are used."
+            f"{different:,} further edge{'s' * (different > 1)} between the same nodes with other "
+            "columns: all are used."
         )
     return notes
 
@@ -455,7 +461,7 @@ def _learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, fl
         raise GraphError(f"weights of edges (column {name!r}) must not all be 0")
     notes = []
     if zeros := len(weights) - len(positive):
-        notes.append(f"Column {name!r} of the edges: {zeros:,} weights are 0: no message passes.")
+        notes.append(f"Column {name!r} of the edges: {zeros:,} edges of weight 0 are left out.")
     if positive.min() == positive.max():
         notes.append(f"Column {name!r} of the edges is constant: the weights change nothing.")
         return float(positive[0]), 1.0, notes
@@ -468,7 +474,7 @@ def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], list[str
     counts = Counter(text for text in texts if text)
     notes = []
     if empty := texts.count(""):
-        notes.append(f"Column {name!r} of the edges: {empty:,} edges have no type.")
+        notes.append(f"Column {name!r} of the edges is empty for {empty:,} of {len(texts):,}.")
     if len(counts) < 2:
         reason = f"all edges are of type {next(iter(counts))!r}" if counts else "it is empty"
         notes.append(f"Column {name!r} of the edges changes nothing: {reason}.")
