@@ -83,9 +83,8 @@ class EdgeInputs:
         bias: [e] float32, logarithms of the weights of the edges of ``edge_index``; None without
             weights.
         weights: [k] float32, the weight of each of the graph's ``arcs``; None without weights.
-        types: [k] int64, the type of each arc from 0, and -1 for a type without features; None
-            without types.
-        num_types: number of types.
+        groups: divisions of the arcs, which have means over neighbours for each part. Each is the
+            part [k] int64 of each arc, from 0, or -1 for no part; and the number of parts.
         arc_features: [k, d] sparse, features of the arcs for means over the edges of a node; None
             if there are none.
     """
@@ -94,6 +93,5 @@ class EdgeInputs:
     features: Tensor | None
     bias: Tensor | None
     weights: NDArray[np.float32] | None
-    types: NDArray[np.int64] | None
-    num_types: int
+    groups: Sequence[tuple[NDArray[np.int64], int]]
     arc_features: Any

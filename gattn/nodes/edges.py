@@ -24,6 +24,8 @@ __all__ = ["ALL_COLUMNS", "EdgeColumns", "EdgeEncoder", "merged_edges_note", "re
 
 TYPES = 10
 """Maximum number of types of edges with features of their own: the most frequent ones."""
+DIVIDED = 4
+"""Maximum number of columns of numbers whose quartiles have means over neighbours of their own."""
 NARROW, PROJECTED = 32, 16
 """A column with more than ``NARROW`` features is projected to ``PROJECTED`` for attention."""
 WIDE, REDUCED = 512, 128
@@ -75,6 +77,8 @@ class EdgeEncoder:
         spread: standard deviation of the logarithms of these weights, above 0.
         type: column of types; None for none.
         types: the types with features of their own.
+        cuts: for each column of numbers that divides the edges, its name and its standardised
+            quartiles.
         time: column of times of the nodes or the edges; None for none.
         has_edge_times: True if the edges have the column ``time``.
         age: mean and standard deviation of the ages of edges, if there are times.
@@ -88,6 +92,7 @@ class EdgeEncoder:
     spread: float = 1.0
     type: str | None = None
     types: tuple[str, ...] = ()
+    cuts: tuple[tuple[str, tuple[float, ...]], ...] = ()
     time: str | None = None
     has_edge_times: bool = False
     age: tuple[float, float] = (0.0, 1.0)
@@ -160,6 +165,7 @@ class EdgeEncoder:
     def from_state(cls, state: Mapping[str, Any]) -> EdgeEncoder:
         """Restore an encoder from its :meth:`state`."""
         lists = {name: tuple(state[name]) for name in ("dates", "types", "age")}
+        lists["cuts"] = tuple((name, tuple(values)) for name, values in state["cuts"])
         columns = tuple(map(Column.from_state, state["columns"]))
         return cls(**{**state, **lists, "columns": columns})
 
@@ -240,12 +246,18 @@ class EdgeEncoder:
             weights = _weights(rows.table[self.weight], where) / self.scale
             bias = np.log(weights)
             blocks.append(sp.csr_matrix((bias / self.spread)[:, None]))
-        types = None
-        if self.type is not None:
+        groups: list[tuple[NDArray, int]] = []
+        if self.types:
             types = pd.Index(self.types).get_indexer(pd.Index(as_texts(rows.table[self.type])))
             hot = np.flatnonzero(types >= 0)
             shape = len(rows), len(self.types)
             blocks.append(sp.csr_matrix((np.ones(len(hot)), (hot, types[hot])), shape))
+            groups.append((types, len(self.types)))
+        place = {column.name: place for place, column in enumerate(self.columns)}
+        for name, cuts in self.cuts:
+            parts = np.searchsorted(cuts, _numbers(blocks[place[name]]), side="right")
+            missing = np.isnan(_numbers(blocks[place[name]]))
+            groups.append((np.where(missing, -1, parts), len(cuts) + 1))
         narrow = [_narrow(block, NARROW, PROJECTED) for block in blocks]
         columns = [np.asarray(block.todense())[edge_rows] for block in narrow]
         if structure.ages is not None:
@@ -263,8 +275,7 @@ class EdgeEncoder:
             None if features is None else torch.from_numpy(features),
             None if bias is None else torch.from_numpy(bias[edge_rows].astype(np.float32)),
             None if weights is None else weights[arc_rows].astype(np.float32),
-            None if types is None else types[arc_rows],
-            len(self.types),
+            [(parts[arc_rows], count) for parts, count in groups],
             None if arcs is None else arcs[arc_rows],
         )
 
@@ -314,8 +325,9 @@ def read_edge_columns(
         notes += type_notes
     if not columns and (chosen.weight, chosen.type, chosen.time) == (None, None, None):
         return graph, None, [*notes, *merged_edges_note(graph, None)]
+    cuts = _learn_cuts(columns, table, where)
     encoder = EdgeEncoder(
-        tuple(columns), dates, chosen.weight, scale, spread, chosen.type, types, chosen.time,
+        tuple(columns), dates, chosen.weight, scale, spread, chosen.type, types, cuts, chosen.time,
         chosen.time is not None and edge_times(graph, chosen.time) is not None,
     )  # fmt: skip
     *_, structure = encoder._structure(graph)
@@ -487,6 +499,27 @@ def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], list[str
             f"have means of their own, and {rest:,} edges of the others do not."
         )
     return tuple(most[:TYPES]), notes
+
+
+def _learn_cuts(
+    columns: Sequence[Column], table: pd.DataFrame, where: Where
+) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """Return the standardised quartiles of the first columns of numbers, by name."""
+    cuts = []
+    for column in [one for one in columns if one.kind == "number"][:DIVIDED]:
+        numbers = _numbers(column.features(table[column.name], where))
+        numbers = numbers[np.isfinite(numbers)]
+        values = np.unique(np.quantile(numbers, (0.25, 0.5, 0.75)))
+        values = values[values > numbers.min()]
+        if len(values):
+            cuts.append((column.name, tuple(values.tolist())))
+    return tuple(cuts)
+
+
+def _numbers(block: Matrix) -> NDArray[np.float64]:
+    """Return the numbers [m] of a column's features [m, 1] or, with missing values, [m, 2]."""
+    dense = np.asarray(block.todense(), np.float64)
+    return np.where(dense[:, 1:].any(1), np.nan, dense[:, 0])
 
 
 def _read_notes(encoder: EdgeEncoder) -> list[str]:

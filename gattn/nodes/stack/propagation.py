@@ -43,7 +43,8 @@ class Neighbours:
         along: two matrices, of means over the sources of the edges into a node, and over the
             destinations of the edges out of it. It is empty if ``directed`` is True or if every
             edge has an opposite edge.
-        typed: the same matrices for the edges of each type; empty without types.
+        typed: the same matrices for the edges of each type, and of each quartile of a column of
+            numbers; empty without types and numbers.
         degrees: [n, 2], logarithms of the numbers of edges into and out of a node, plus one. With
             weights, their sums are used instead of the numbers; with types, further columns count
             the edges of each.
@@ -76,10 +77,9 @@ class Neighbours:
         self.along = [] if directed or symmetric else [_row_means(into), _row_means(out)]
         counts = [np.asarray(one.sum(1)).ravel() for one in (into, out)]
         self.typed: list[Matrix] = []
-        for kind in range(0 if inputs is None else inputs.num_types):
-            assert inputs is not None
-            assert inputs.types is not None
-            of_type = is_edge & (inputs.types == kind)
+        groups = () if inputs is None else inputs.groups
+        for part in (parts == kind for parts, count in groups for kind in range(count)):
+            of_type = is_edge & part
             one, opposite, union = _adjacency(pairs, n, weights, of_type, is_open)
             matrices = [one] if directed else [union] if symmetric else [one, opposite]
             self.typed += map(_row_means, matrices)
