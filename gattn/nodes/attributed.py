@@ -137,6 +137,19 @@ class AttributedGraph:
         """Return the graph with more sentences in ``notes``."""
         return replace(self, notes=(*self.notes, *notes))
 
+    def without_edge_inputs(self) -> AttributedGraph:
+        """Return the graph as it was read, before an encoder attached inputs of its edges."""
+        if self.edge_inputs is None:
+            return self
+        pairs, nodes = self.arcs, len(self)
+        if self.edge_table is not None:
+            pairs = self.edge_table.pairs
+            if self.edge_table.two_way:
+                pairs = torch.cat([pairs, pairs.flip(0)], 1)
+        arcs = _unique(pairs, nodes)
+        edges = arcs if self.directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
+        return replace(self, arcs=arcs, edge_index=edges, edge_inputs=None)
+
     def with_gaps(self, words: Sequence[str]) -> AttributedGraph:
         """Return the graph with missing values in the cells that hold one of ``words``.
 

@@ -77,6 +77,7 @@ class EdgeEncoder:
         spread: standard deviation of the logarithms of these weights, above 0.
         type: column of types; None for none.
         types: the types with features of their own.
+        rare: the other types.
         cuts: for each column of numbers that divides the edges, its name and its standardised
             quartiles.
         time: column of times of the nodes or the edges; None for none.
@@ -92,6 +93,7 @@ class EdgeEncoder:
     spread: float = 1.0
     type: str | None = None
     types: tuple[str, ...] = ()
+    rare: tuple[str, ...] = ()
     cuts: tuple[tuple[str, tuple[float, ...]], ...] = ()
     time: str | None = None
     has_edge_times: bool = False
@@ -123,8 +125,6 @@ class EdgeEncoder:
         Raises:
             GraphError: a column is missing or cannot be read.
         """
-        if graph.edge_inputs is not None:
-            return graph
         arcs, edges, structure = self._structure(graph)
         inputs = self._inputs(structure, graph.names)
         return replace(graph, arcs=arcs, edge_index=edges, edge_inputs=inputs)
@@ -152,8 +152,8 @@ class EdgeEncoder:
             for column in self.columns
             if column.name in table.columns
         ]
-        if self.type in table.columns:
-            column = Column(str(self.type), "category", categories=self.types)
+        if self.types and self.type in table.columns:
+            column = Column(str(self.type), "category", categories=(*self.types, *self.rare))
             notes.append(column.unknown(table[self.type], "edges"))
         return [_edge_note(note) for note in notes if note]
 
@@ -164,7 +164,7 @@ class EdgeEncoder:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> EdgeEncoder:
         """Restore an encoder from its :meth:`state`."""
-        lists = {name: tuple(state[name]) for name in ("dates", "types", "age")}
+        lists = {name: tuple(state[name]) for name in ("dates", "types", "rare", "age")}
         lists["cuts"] = tuple((name, tuple(values)) for name, values in state["cuts"])
         columns = tuple(map(Column.from_state, state["columns"]))
         return cls(**{**state, **lists, "columns": columns})
@@ -319,24 +319,25 @@ def read_edge_columns(
     if chosen.weight is not None:
         scale, spread, weight_notes = _learn_weights(edges, chosen.weight, where)
         notes += weight_notes
-    types: tuple[str, ...] = ()
+    types, rare = (), ()
     if chosen.type is not None:
-        types, type_notes = _learn_types(edges, chosen.type)
+        types, rare, type_notes = _learn_types(edges, chosen.type)
         notes += type_notes
     if not columns and (chosen.weight, chosen.type, chosen.time) == (None, None, None):
         return graph, None, [*notes, *merged_edges_note(graph, None)]
     cuts = _learn_cuts(columns, table, where)
     encoder = EdgeEncoder(
-        tuple(columns), dates, chosen.weight, scale, spread, chosen.type, types, cuts, chosen.time,
-        chosen.time is not None and edge_times(graph, chosen.time) is not None,
+        tuple(columns), dates, chosen.weight, scale, spread, chosen.type, types, rare, cuts,
+        chosen.time, chosen.time is not None and edge_times(graph, chosen.time) is not None,
     )  # fmt: skip
-    *_, structure = encoder._structure(graph)
+    arcs, messages, structure = encoder._structure(graph)
     ages = structure.ages
     if ages is not None and len(ages):
         encoder = replace(encoder, age=(float(ages.mean()), float(ages.std()) or 1.0))
     encoder = replace(encoder, has_direction=structure.against is not None)
-    attached = encoder.attach(graph)
-    notes += _read_notes(encoder) + merged_edges_note(graph, encoder)
+    inputs = encoder._inputs(structure, graph.names)
+    attached = replace(graph, arcs=arcs, edge_index=messages, edge_inputs=inputs)
+    notes += _read_notes(encoder) + merged_edges_note(attached, encoder)
     if structure.open is not None:
         used, all_edges = attached.edge_index.shape[1], 2 * structure.open.shape[1]
         notes.append(
@@ -350,7 +351,7 @@ def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> li
     """Return notes on doubled edges, given the columns of edges that the model reads.
 
     Args:
-        graph: the graph as it was read.
+        graph: the graph, after :meth:`EdgeEncoder.attach` if there is an encoder.
         encoder: the encoder of the edges; None if no column is read.
     """
     if graph.edge_table is None:
@@ -361,10 +362,9 @@ def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> li
         source, destination = np.minimum(source, destination), np.maximum(source, destination)
     pairs = pd.DataFrame({"source": source, "destination": destination})
     doubled = int(pairs.duplicated().sum())
-    if encoder is None:
+    if graph.edge_inputs is None:
         return doubled_note(doubled)
-    *_, structure = encoder._structure(graph)
-    merged = len(edges) - len(structure.rows)
+    merged = len(edges) - len(graph.edge_inputs.structure.rows)
     notes = doubled_note(merged, " with the same columns")
     if different := doubled - merged:
         notes.append(
@@ -480,8 +480,8 @@ def _learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, fl
     return float(positive.mean()), float(np.log(positive).std()), notes
 
 
-def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], list[str]]:
-    """Return the types of edges that get features of their own, and notes."""
+def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
+    """Return the types of edges that get features of their own, the other types, and notes."""
     texts = as_texts(_column(edges, name), gaps=False)
     counts = Counter(text for text in texts if text)
     notes = []
@@ -490,7 +490,7 @@ def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], list[str
     if len(counts) < 2:
         reason = f"all edges are of type {next(iter(counts))!r}" if counts else "it is empty"
         notes.append(f"Column {name!r} of the edges changes nothing: {reason}.")
-        return (), notes
+        return (), (), notes
     most = [text for text, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
     if len(most) > TYPES:
         rest = sum(counts[text] for text in most[TYPES:])
@@ -498,7 +498,7 @@ def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], list[str
             f"Column {name!r} of the edges holds {len(most):,} types: the {TYPES} most frequent "
             f"have means of their own, and {rest:,} edges of the others do not."
         )
-    return tuple(most[:TYPES]), notes
+    return tuple(most[:TYPES]), tuple(most[TYPES:]), notes
 
 
 def _learn_cuts(

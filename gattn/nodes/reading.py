@@ -51,7 +51,7 @@ def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedG
         GraphError: the graph has no nodes, two nodes with the same name, or no columns of edges.
     """
     if isinstance(graph, AttributedGraph):
-        return graph
+        return graph.without_edge_inputs()
     if isinstance(graph, Data):
         return from_data(graph, directed=directed is not False)
     if isinstance(graph, pd.DataFrame):

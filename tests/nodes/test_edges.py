@@ -80,6 +80,9 @@ def test_doubled_edges_count_once_unless_their_columns_differ():
         ("w", "number"), ("kind", "category"),
     ]  # fmt: skip
     assert "Read of the edges: 'w' (numbers), 'kind' (categories)." in notes
+    original = graph.without_edge_inputs()
+    assert original.edge_inputs is None
+    assert _pairs(original) == [("a", "b"), ("b", "c")]
     assert "1 edge given more than once with the same columns: each is kept once." in notes
     assert "1 further edge between the same nodes with other columns: all are used." in notes
     unread, encoder, notes = read_edge_columns(_graph(directed=True), EdgeColumns(features=()))

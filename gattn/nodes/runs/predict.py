@@ -152,10 +152,11 @@ def _read_graph(
         thousands=thousands, missing=missing,
     )  # fmt: skip
     encoder = estimator.predictor_.encoder
-    edge_notes = merged_edges_note(graph, encoder.edges)
+    attached = encoder.attach_edges(graph)
+    edge_notes = merged_edges_note(attached, encoder.edges)
     for note in (*graph.notes, *edge_notes, *encoder.unknown(graph)):
         log(note)
-    return encoder.attach_edges(graph)
+    return attached
 
 
 def prediction_columns(estimator: NodeEstimator) -> list[str]:
