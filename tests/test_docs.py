@@ -19,7 +19,8 @@ from tests.pictures import leave_blank
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
-TRAINING = {"csv.md", "gaps.md", "molecules.md"}  # their commands train for seconds
+# The commands on these pages train models for seconds.
+TRAINING = {"csv.md", "gaps.md", "molecules.md"}
 GUIDE = ("graphs", "sets", "sequences", "grids", "cross", "readouts")
 
 
@@ -54,7 +55,8 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     leave_blank(monkeypatch)
     torch.manual_seed(0)
     module = types.ModuleType(f"page_{page.stem}")
-    monkeypatch.setitem(sys.modules, module.__name__, module)  # where PyG looks up its classes
+    # PyG looks up the classes of a layer in its module.
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     for number, (language, block) in enumerate(FENCE.findall(page.read_text())):
         if language == "python":
             exec(compile(block, f"{page.name}, block {number}", "exec"), vars(module))
@@ -102,8 +104,9 @@ def test_costs_are_measured(tmp_path: Path) -> None:
     costs.main(["--largest", "1024", "--seconds", "0", "--guide", str(guide)])
     table = (guide / "sequences.md").read_text()
     assert "16,384" not in table.split("<!-- end of costs -->")[0]
-    assert "| 256 | 32,896 |" in table  # causal: n (n + 1) / 2 edges
-    assert "| 1,024 | 33,520 | 8.6e+06 | 1 | 64 |" in table  # band: ceil((n - 1) / w) steps
+    assert "| 256 | 32,896 |" in table  # causal attention of n tokens has n (n + 1) / 2 edges
+    # A band of width w has a longest path of ceil((n - 1) / w) steps.
+    assert "| 1,024 | 33,520 | 8.6e+06 | 1 | 64 |" in table
     assert (guide / "images" / "costs.png").stat().st_size > 1000
 
 

@@ -67,7 +67,8 @@ def test_a_wheel_runs_its_kernels_without_a_compiler(wheel: Path, tmp_path: Path
     assert Path(output["file"]).is_relative_to(site), output["file"]
     assert output["info"]["cpu"].startswith("available")
     assert output["warnings"] == []
-    assert 0 < output["apart"] < 1e-5  # summed in another order than the reference
+    # The kernel sums in another order than the reference, so the results differ slightly.
+    assert 0 < output["apart"] < 1e-5
 
 
 @pytest.mark.slow
@@ -134,7 +135,7 @@ ABSENT = [
     ("networkx", "__import__('gattn.draw').draw.draw_network([[0], [1]])", "draw"),
     ("matplotlib", "__import__('gattn.draw').draw.draw_matrix([[0], [0]], [1.0])", "draw"),
 ]
-# Each runs in a forked process, because importing torch again is slow.
+# Each case runs in a forked process, because importing torch again is slow.
 WITHOUT = """
 import json, os, sys, traceback
 import torch_geometric.nn
@@ -190,7 +191,7 @@ def test_every_check_is_run_before_a_release() -> None:
     )
     expected = {"lint", "test", "versions", "sanitize", "docs", "wheels", "sdist"}
     assert expected <= set(ci["jobs"])
-    assert "workflow_call" in ci[True]  # YAML reads "on" as true
+    assert "workflow_call" in ci[True]  # the key "on" of a workflow: YAML reads it as true
     assert set(release["jobs"]["publish"]["needs"]) == {"check", "version"}
     assert release["jobs"]["check"]["uses"] == "./.github/workflows/ci.yml"
 

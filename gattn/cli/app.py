@@ -1,4 +1,6 @@
-"""The Typer application of ``gattn``, with the groups ``molecules`` and ``nodes``."""
+"""The Typer application of the ``gattn`` command, with the subcommands ``molecules`` and
+``nodes``.
+"""
 
 from __future__ import annotations
 

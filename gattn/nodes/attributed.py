@@ -1,4 +1,4 @@
-"""A graph whose nodes have names and attributes, with notes on how it was read."""
+"""Class of graphs whose nodes have names and attributes."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
 Where: TypeAlias = Callable[[int], str]
-"""Function that describes the position of a node, for example ``"at node 'n0' (line 2)"``."""
+"""Type of a function that describes the position of a node, for example ``"at node 'n0' (line
+2)"``.
+"""
 
 
 def at_row(place: int) -> str:
-    """Return the description of a position, for values without names of nodes.
+    """Describe the position of a value in words, if nodes have no names.
 
     >>> at_row(4)
     'in row 4 (counted from 0)'
@@ -56,7 +58,7 @@ class GraphError(ValueError):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """An edge that was left out when the graph was read.
+    """Edge that was left out when a graph was read.
 
     Attributes:
         line: line of the edge in its file, from 1; 0 if it was not read from a file.
@@ -71,7 +73,7 @@ class LeftOut:
 
 @dataclass(frozen=True, eq=False)
 class AttributedGraph:
-    """Graph of named nodes, with a table of the nodes' attributes.
+    """Graph whose nodes have names and a table of attributes.
 
     Attributes:
         names: n different names of nodes.
@@ -82,8 +84,8 @@ class AttributedGraph:
         directed: True if messages follow the direction of the edges only.
         notes: sentences about decisions that were made when the graph was read.
         left_out: the edges that were left out.
-        unreadable: for each attribute that cannot be read, and so is not in ``table``, the reason.
-            An error is raised only if the attribute is used.
+        unreadable: the reason for each attribute that cannot be read and is therefore not in
+        ``table``. An error is raised only if the attribute is used.
         tensor_labels: True if the column ``y`` comes from a tensor, in which -1 marks a node
             without a label.
         lines: line of each node in its file, from 1; empty if the nodes were not read from a file.
@@ -112,20 +114,20 @@ class AttributedGraph:
         return len(self.names)
 
     def node(self, place: int) -> str:
-        """Return the name of the node at a position, with its line in the file if known."""
+        """Return the name of the node with this index, and its line in the file if there is one."""
         line = f" (line {self.lines[place]:,})" if self.lines else ""
         return f"node {self.names[place]!r}{line}"
 
     def where(self, place: int) -> str:
-        """Return the position of a node in words, for example ``"at node 'n0' (line 2)"``."""
+        """Describe the position of a node in words, for example ``"at node 'n0' (line 2)"``."""
         return f"at {self.node(place)}"
 
     def column(self, name: str) -> pd.Series:
         """Return an attribute of the nodes.
 
         Raises:
-            GraphError: the attribute does not exist (the message lists those that do), or cannot
-                be read.
+            GraphError: the attribute does not exist (the message lists the existing attributes), or
+            cannot be read.
         """
         if name in self.unreadable:
             raise GraphError(self.unreadable[name])
@@ -134,7 +136,7 @@ class AttributedGraph:
         return self.table[name]
 
     def with_notes(self, *notes: str) -> AttributedGraph:
-        """Return the graph with more sentences in ``notes``."""
+        """Return a copy of the graph with additional sentences in ``notes``."""
         return replace(self, notes=(*self.notes, *notes))
 
     def without_edge_inputs(self) -> AttributedGraph:
@@ -151,7 +153,8 @@ class AttributedGraph:
         return replace(self, arcs=arcs, edge_index=edges, edge_inputs=None)
 
     def with_gaps(self, words: Sequence[str]) -> AttributedGraph:
-        """Return the graph with missing values in the cells that hold one of ``words``.
+        """Return a copy of the graph in which attribute values equal to one of ``words`` are
+        missing.
 
         Args:
             words: texts that stand for a missing value, compared without the white space around
@@ -200,9 +203,9 @@ def with_gaps(
 
 
 def attribute_names(table: pd.DataFrame) -> str:
-    """Return a clause for error messages that lists the first twenty attributes of the nodes."""
+    """Return a list of the first twenty attributes of the nodes, as text for error messages."""
     if table.columns.empty:
-        return "they have none (those of a table of edges stand in a table of nodes, --nodes)"
+        return "they have no attributes (for a table of edges, pass a table of nodes with --nodes)"
     return f"they have {', '.join(map(repr, table.columns[:20]))}"
 
 
@@ -220,7 +223,7 @@ def attributed_graph(
     lines: Sequence[int] = (),
     edge_table: EdgeTable | None = None,
 ) -> AttributedGraph:
-    """Check a graph, remove duplicate edges and self-loops, and add opposite edges.
+    """Create a graph without duplicate edges and self-loops; undirected edges get both directions.
 
     Args:
         names: n names of nodes.
@@ -250,7 +253,7 @@ def attributed_graph(
     source, destination = edge_index
     no_loop = source != destination
     if loops := int((~no_loop).sum()):
-        notes.append(f"{_many(loops, 'self-loop')} dropped: layers that need them add their own.")
+        notes.append(f"{_many(loops, 'self-loop')} removed: layers that need self-loops add them.")
     pairs = edge_index[:, no_loop]
     arcs = _unique(pairs, nodes)
     if edge_table is None:
@@ -260,7 +263,7 @@ def attributed_graph(
     edges = arcs if directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
     if isolated := nodes - len(edges.unique()):
         notes.append(
-            f"{_many(isolated, 'node')} without an edge: predicted from features of their own."
+            f"{_many(isolated, 'node')} without an edge: predicted from their features only."
         )
     return AttributedGraph(
         list(names), edges, table.reset_index(drop=True), x, directed, tuple(notes),
@@ -277,7 +280,7 @@ def doubled_note(count: int, same: str = "") -> list[str]:
     """
     if not count:
         return []
-    return [f"{_many(count, 'edge')} given more than once{same}: each is kept once."]
+    return [f"{_many(count, 'edge')} repeated{same}: each is used once."]
 
 
 def edges_by_name(
@@ -286,7 +289,7 @@ def edges_by_name(
     destination: Sequence[Hashable],
     lines: Sequence[int] | None = None,
 ) -> tuple[Tensor, NDArray[np.int64], list[LeftOut]]:
-    """Convert edges between names of nodes to edges between positions of nodes.
+    """Convert edges between node names to edges between node indices.
 
     An edge whose source or destination is not among ``names`` is left out.
 
@@ -311,14 +314,16 @@ def edges_by_name(
         missing = pair[0] if ends[0, edge] < 0 else pair[1]
         shown = ["(empty)" if _is_gap(end) else str(end) for end in pair]
         line = 0 if lines is None else lines[edge]
-        reason = "it names one node" if _is_gap(missing) else f"there is no node {missing!r}"
+        reason = (
+            "it has only one node name" if _is_gap(missing) else f"there is no node {missing!r}"
+        )
         left_out.append(LeftOut(line, " - ".join(shown), reason))
     rows = np.flatnonzero(is_known)
     return torch.from_numpy(ends[:, rows].astype(np.int64)), rows, left_out
 
 
 def _is_gap(name: Hashable) -> bool:
-    """Return True if the name of a node is missing: None, ``pandas.NA`` or NaN."""
+    """Return True if the name of a node is missing (None, ``pandas.NA`` or NaN)."""
     return name is None or name is pd.NA or name != name
 
 
@@ -327,7 +332,7 @@ def check_names(names: Sequence[Hashable], where: str = "", *, lines: Sequence[i
 
     Args:
         names: n names.
-        where: describes the column of the names.
+        where: description of the column of the names.
         lines: lines of the nodes in their file; empty without a file.
 
     Raises:
@@ -345,13 +350,13 @@ def check_names(names: Sequence[Hashable], where: str = "", *, lines: Sequence[i
 
 
 def _unique(pairs: Tensor, nodes: int) -> Tensor:
-    """Return the edges without duplicates, sorted by destination and then by source."""
+    """Remove duplicate edges, and sort the edges by destination and then by source."""
     outside = ((pairs < 0) | (pairs >= nodes)).any(0).nonzero().flatten()
     if len(outside):
         edge = int(outside[0])
         source, destination = pairs[:, edge].tolist()
         raise GraphError(
-            f"edges must join nodes 0 to {nodes - 1}; edge {edge} is {source} -> {destination}"
+            f"edges must connect nodes 0 to {nodes - 1}; edge {edge} is {source} -> {destination}"
         )
     key = torch.unique(pairs[1] * nodes + pairs[0])
     return torch.stack([key % nodes, key // nodes])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ NARROW, PROJECTED = 32, 16
 """A column with more than ``NARROW`` features is projected to ``PROJECTED`` for attention."""
 WIDE, REDUCED = 512, 128
 """A column with more than ``WIDE`` features is projected to ``REDUCED`` for means over edges."""
+COLUMN = re.compile(r"^(Column|attribute) (['\"]).*?\2")
+"""Pattern of the name of a column at the beginning of a note or an error."""
 NUMBERING = ("id", "edge_id", "edgeid", "index", "level_0")
 """Names of columns that number the edges if they hold different whole numbers."""
 
@@ -407,16 +410,17 @@ def _feature_names(edges: EdgeTable, chosen: EdgeColumns) -> tuple[list[str], li
             names.append(name)
         rest = [name for name in columns if name not in (*names, *_special(chosen))]
         shown = ", ".join(map(repr, rest))
-        return names, [f"Not read of the edges: {shown}."] if rest else []
+        return names, [f"Not used: the columns {shown} of the edges."] if rest else []
     notes = [
-        f"Not read of the edges: {name!r}: {reason}." for name, reason in edges.unreadable.items()
+        f"Column {name!r} of the edges is not used: {reason}."
+        for name, reason in edges.unreadable.items()
     ]
     names = []
     for name in edges.table.columns:
         if name in _special(chosen):
             continue
         if _numbers_edges(name, edges.table[name]):
-            notes.append(f"Not read of the edges: {name!r}: it numbers the edges.")
+            notes.append(f"Column {name!r} of the edges is not used: it numbers the edges.")
         else:
             names.append(name)
     return names, notes
@@ -473,9 +477,9 @@ def _learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, fl
         raise GraphError(f"weights of edges (column {name!r}) must not all be 0")
     notes = []
     if zeros := len(weights) - len(positive):
-        notes.append(f"Column {name!r} of the edges: {zeros:,} edges of weight 0 are left out.")
+        notes.append(f"Column {name!r} of the edges: {zeros:,} edges of weight 0 are removed.")
     if positive.min() == positive.max():
-        notes.append(f"Column {name!r} of the edges is constant: the weights change nothing.")
+        notes.append(f"Column {name!r} of the edges is constant: the weights have no effect.")
         return float(positive[0]), 1.0, notes
     return float(positive.mean()), float(np.log(positive).std()), notes
 
@@ -489,7 +493,7 @@ def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[st
         notes.append(f"Column {name!r} of the edges is empty for {empty:,} of {len(texts):,}.")
     if len(counts) < 2:
         reason = f"all edges are of type {next(iter(counts))!r}" if counts else "it is empty"
-        notes.append(f"Column {name!r} of the edges changes nothing: {reason}.")
+        notes.append(f"Column {name!r} of the edges has no effect: {reason}.")
         return (), (), notes
     most = [text for text, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
     if len(most) > TYPES:
@@ -535,7 +539,7 @@ def _read_notes(encoder: EdgeEncoder) -> list[str]:
         parts.append(f"{encoder.type!r} ({len(encoder.types)} types)")
     if encoder.has_edge_times:
         parts.append(f"{encoder.time!r} (times)")
-    return [f"Read of the edges: {', '.join(parts)}."] if parts else []
+    return [f"Columns of the edges that are used: {', '.join(parts)}."] if parts else []
 
 
 def _as_tensor(pairs: NDArray) -> Tensor:
@@ -545,10 +549,7 @@ def _as_tensor(pairs: NDArray) -> Tensor:
 def _edge_note(note: str) -> str:
     """Return a note on a column in the words for edges."""
     note = note.replace("--features / features=", "--edge-features / edge_features=")
-    head, quote, rest = note.partition("' ")
-    if head.startswith(("Column '", "attribute '")) and quote:
-        return f"{head}' of the edges {rest}"
-    return note
+    return COLUMN.sub(r"\g<0> of the edges", note, count=1)
 
 
 def _narrow(block: Matrix, limit: int, size: int) -> Matrix:

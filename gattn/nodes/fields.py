@@ -1,4 +1,4 @@
-"""Receptive fields: the part of a graph on which the outputs of some nodes depend."""
+"""Receptive fields: the nodes and edges on which the outputs of some nodes depend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """The edges that each layer of a network needs for the outputs of some nodes.
+    """Receptive field of some nodes: the edges that each layer needs to compute their outputs.
 
     Attributes:
         nodes: [m] int64, the nodes whose features are read, beginning with the nodes of the
@@ -43,7 +43,7 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class FieldInput:
-    """The input of a network of nodes: a receptive field, and the features of its nodes.
+    """Input of a network: a receptive field and the features of its nodes.
 
     Attributes:
         x: [m, d] float32 features of the field's nodes, dense or ``torch.sparse_csr``.
@@ -61,7 +61,7 @@ class FieldInput:
 
 
 def whole_graph(edge_index: Tensor, nodes: int, layers: int) -> Field:
-    """Return the receptive field of all nodes, in which every layer reads every edge."""
+    """Return the receptive field of all nodes, in which each layer uses all edges."""
     graph = Graph(edge_index, nodes)
     return Field(None, ((graph, nodes),) * layers)
 
@@ -71,8 +71,9 @@ def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) 
 
     .. math:: S_L = \text{seeds}, \qquad S_{l-1} = S_l \cup \{j : j \to i,\; i \in S_l\}
 
-    Layer l computes the nodes of S_l from those of S_{l-1}. The seeds' outputs and their gradients
-    equal those on the whole graph if every layer reads only neighbours. In a citation network with
+    Layer l computes the nodes of S_l from the nodes of S_{l-1}. The seeds' outputs and their
+    gradients are the same as on the whole graph if every layer reads only neighbours. In a citation
+    network with
     20 labelled papers per class, the field is a small part of the network.
 
     Args:
@@ -130,7 +131,7 @@ def edge_terms(inputs: EdgeInputs | None, field: Field) -> tuple[Mapping[str, Te
 
 
 def read_features(x: Tensor, nodes: Tensor | None) -> Tensor:
-    """Return the rows ``nodes`` of dense or sparse features, or all rows if ``nodes`` is None."""
+    """Return the rows ``nodes`` of dense or sparse features; all rows if ``nodes`` is None."""
     if nodes is None:
         return x
     if x.layout == torch.strided:
@@ -145,7 +146,7 @@ def read_features(x: Tensor, nodes: Tensor | None) -> Tensor:
 
 
 def csr_tensor(pointers: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
-    """Return a sparse CSR matrix, without torch's warning that the layout is in beta."""
+    """Create a sparse CSR matrix without torch's warning that the layout is in beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(pointers, columns, values, size, check_invariants=False)

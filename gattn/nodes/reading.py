@@ -1,4 +1,4 @@
-"""Convert networkx graphs, PyG's ``Data``, and tables of edges and nodes to one form."""
+"""Conversion of networkx graphs, PyG's ``Data`` and tables to one type of graph."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ GraphLike: TypeAlias = (
 )
 EDGE_TENSORS = ("edge_attr", "edge_weight", "edge_type", "edge_time")
 BOTH_WAYS = (
-    "The graph is directed, and messages go both ways along every edge; ask for directed edges to "
-    "have them follow its direction."
+    "The graph is directed, but messages are sent in both directions of every edge; use "
+    "directed=True (--directed) to send them only in the direction of the edge."
 )
 
 
 def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedGraph:
-    """Read a graph from any supported object.
+    """Convert a graph in any supported format to an :class:`AttributedGraph`.
 
     Args:
         graph: a networkx graph, PyG's ``Data``, a table of edges, or a pair of tables (edges,
@@ -58,7 +58,7 @@ def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedG
         return from_tables(graph, None, directed=bool(directed))
     if isinstance(graph, tuple):
         if [isinstance(one, pd.DataFrame) for one in graph] != [True, True]:
-            raise TypeError("a graph of tables is a pair (edges, nodes) of data frames")
+            raise TypeError("tables of a graph must be a pair (edges, nodes) of data frames")
         edges, nodes = graph
         return from_tables(edges, nodes, directed=bool(directed))
     if hasattr(graph, "nodes") and hasattr(graph, "is_multigraph"):
@@ -70,7 +70,7 @@ def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedG
 
 
 def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> AttributedGraph:
-    """Read a networkx graph, whose node attributes become columns.
+    """Convert a networkx graph; its node attributes become columns of a table.
 
     Args:
         graph: a networkx graph of any class.
@@ -95,7 +95,10 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
     if graph.is_directed() and directed is None:
         notes = [BOTH_WAYS, *notes]
     elif directed and not graph.is_directed():
-        notes = ["The graph is undirected: messages go both ways along every edge.", *notes]
+        notes = [
+            "The graph is undirected: messages are sent in both directions of every edge.",
+            *notes,
+        ]
     read = attributed_graph(
         names, pairs, table, directed=bool(directed) and graph.is_directed(), notes=notes,
         unreadable=unreadable, edge_table=edge_table,
@@ -104,7 +107,7 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
 
 
 def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
-    """Read PyG's ``Data``; ``y`` and the masks become columns.
+    """Convert PyG's ``Data``; the labels ``y`` and the masks become columns of a table.
 
     ``edge_attr``, ``edge_weight``, ``edge_type`` and ``edge_time`` become columns of the edges.
 
@@ -137,16 +140,16 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
     x = data.x
     if x is not None:
         if x.dim() not in (1, 2):
-            raise GraphError(f"x must be [n, d], a row a node; it is {(*x.shape,)}")
+            raise GraphError(f"x must be [n, d], with one row for each node; got {(*x.shape,)}")
         if x.is_complex():
             raise GraphError(
-                "x must hold real numbers; it holds complex ones: give their real and imaginary "
-                "parts as columns, as torch.cat([x.real, x.imag], 1)"
+                "x must have real numbers; got complex numbers: pass their real and "
+                "imaginary parts as columns, for example torch.cat([x.real, x.imag], 1)"
             )
         x = x.float() if x.dim() == 2 else x.float()[:, None]
         x = x.coalesce().to_sparse_csr() if x.layout == torch.sparse_coo else x
         if not (x if x.layout == torch.strided else x.values()).isfinite().all():
-            raise GraphError("x must be finite; it holds NaN or an infinite number")
+            raise GraphError("x must be finite; it has NaN or an infinite number")
     edge_index = data.edge_index.cpu().long()
     return attributed_graph(
         range(nodes), edge_index, pd.DataFrame(columns, index=range(nodes)),

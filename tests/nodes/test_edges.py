@@ -79,18 +79,18 @@ def test_doubled_edges_count_once_unless_their_columns_differ():
     assert [(column.name, column.kind) for column in encoder.columns] == [
         ("w", "number"), ("kind", "category"),
     ]  # fmt: skip
-    assert "Read of the edges: 'w' (numbers), 'kind' (categories)." in notes
+    assert "Columns of the edges that are used: 'w' (numbers), 'kind' (categories)." in notes
     original = graph.without_edge_inputs()
     assert original.edge_inputs is None
     assert _pairs(original) == [("a", "b"), ("b", "c")]
-    assert "1 edge given more than once with the same columns: each is kept once." in notes
+    assert "1 edge repeated with the same columns: each is used once." in notes
     assert "1 further edge between the same nodes with other columns: all are used." in notes
     unread, encoder, notes = read_edge_columns(_graph(directed=True), EdgeColumns(features=()))
     assert _pairs(unread) == [("a", "b"), ("b", "c")]
     assert encoder is None
     assert notes == [
-        "Not read of the edges: 'w', 'kind'.",
-        "2 edges given more than once: each is kept once.",
+        "Not used: the columns 'w', 'kind' of the edges.",
+        "2 edges repeated: each is used once.",
     ]
 
 
@@ -283,12 +283,12 @@ def test_a_bad_column_of_edges_is_one_error(rows, columns, message):
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
     [
-        ("a,b,2,x\nb,c,2,x\n", {}, "Column 'w' of the edges says nothing: it is constant."),
-        ("a,b,2,x\nb,c,2,y\n", {"weight": "w"}, "is constant: the weights change nothing"),
-        ("a,b,2,x\nb,c,1,x\n", {"type": "kind"}, "changes nothing: all edges are of type 'x'"),
+        ("a,b,2,x\nb,c,2,x\n", {}, "Column 'w' of the edges is not used: it is constant."),
+        ("a,b,2,x\nb,c,2,y\n", {"weight": "w"}, "is constant: the weights have no effect"),
+        ("a,b,2,x\nb,c,1,x\n", {"type": "kind"}, "has no effect: all edges are of type 'x'"),
         ("a,b,2,x\nb,c,1,\n", {"type": "kind"}, "Column 'kind' of the edges is empty for 1 of 2."),
-        ("a,b,0,x\nb,c,1,y\n", {"weight": "w"}, "1 edges of weight 0 are left out"),
-        ("a,b,1,x\nb,c,two,y\n", {}, "Column 'w' of the edges holds 1 numbers and 1 texts"),
+        ("a,b,0,x\nb,c,1,y\n", {"weight": "w"}, "1 edges of weight 0 are removed"),
+        ("a,b,1,x\nb,c,two,y\n", {}, "Column 'w' of the edges has 1 numbers and 1 texts"),
         ("a,b,2020-01-01,x\nb,c,2020-01-02,y\n", {}, "Column 'w' of the edges is read as dates"),
     ],
 )
@@ -304,7 +304,7 @@ def test_numbers_of_edges_and_rare_types_are_no_features():
     assert encoder is not None
     assert encoder.columns == ()
     assert len(encoder.types) == 10
-    assert "Not read of the edges: 'id': it numbers the edges." in notes
+    assert "Column 'id' of the edges is not used: it numbers the edges." in notes
     assert any("holds 12 types: the 10 most frequent" in note for note in notes)
 
 
@@ -313,7 +313,8 @@ def test_new_categories_are_counted_and_a_missing_column_is_an_error():
     assert encoder is not None
     other = _graph("a,b,1,z\nb,c,2,x\n")
     (note,) = encoder.unknown(other)
-    assert "Column 'kind' of the edges holds what it did not in training, as 'z': 1 of 2" in note
+    assert "Column 'kind' of the edges has values that did not occur in training" in note
+    assert "'z': 1 of 2 edges have no feature" in note
     assert encoder.attach(other).edge_inputs.features.shape[1] == encoder.width
     for missing in ("w", "kind"):
         rest = "kind" if missing == "w" else "w"
@@ -357,7 +358,7 @@ def test_a_run_stores_the_columns_of_edges_and_predicts_with_them(tmp_path):
     metrics = train_run(settings, tmp_path / "run", log=lines.append)
     assert metrics["edge_columns"]["read"] == ["strength", "kind", "words", "day"]
     assert set(metrics["edge_columns"]["permuted"]) == {"strength", "kind", "words", "day"}
-    assert any("Read of the edges: 'words' (" in line for line in lines)
+    assert any("Columns of the edges that are used: 'words' (" in line for line in lines)
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "Columns of the edges" in page
     count = predict_graph(tmp_path / "run", data, tmp_path / "out.csv", nodes=table)
@@ -372,7 +373,7 @@ def test_a_run_stores_the_columns_of_edges_and_predicts_with_them(tmp_path):
     edges.assign(kind="other").to_csv(data, index=False)
     notes = []
     predict_graph(tmp_path / "run", data, tmp_path / "new.csv", nodes=table, log=notes.append)
-    assert any("'kind' of the edges holds what it did not in training" in note for note in notes)
+    assert any("'kind' of the edges has values that did not occur" in note for note in notes)
 
 
 def test_estimators_read_columns_of_edges_and_are_restored(tmp_path):

@@ -1,4 +1,4 @@
-"""Split the labelled nodes of a run into a training, a validation and a test part."""
+"""Splits of the labelled nodes of a run into training, validation and test part."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ SHARES = (0.6, 0.2, 0.2)
 
 
 def split_column(settings: NodeRunSettings) -> str:
-    """Return the attribute that holds the part of each node; "" if the split has none."""
+    """Return the name of the attribute that contains the part of each node; "" if there is none."""
     name = settings.split.removeprefix("column:")
     return name if name != settings.split else ""
 
 
 def is_drawn(settings: NodeRunSettings, graph: AttributedGraph) -> bool:
-    """Return True if the parts are drawn at random, so that each trial can have other parts."""
+    """Return True if the split is random, so that each trial can have a different split."""
     return _kind(settings, graph).startswith("random")
 
 
 def make_split(
     settings: NodeRunSettings, graph: AttributedGraph, y: Tensor, task: NodeTask, number: int
 ) -> tuple[Split, list[str]]:
-    """Split the labelled nodes as the settings say.
+    """Split the labelled nodes according to the settings.
 
     Args:
         settings: settings of the run.
@@ -88,7 +88,7 @@ def make_split(
 def splits_record(
     settings: NodeRunSettings, graph: AttributedGraph, splits: Sequence[Split]
 ) -> dict[str, Any]:
-    """Return the content of ``splits.json``: the data, and the nodes of every part, from 0."""
+    """Return the content of ``splits.json``: the data, and the node indices of each part."""
     if settings.data.lower() in CITATION:
         hashes = "".join(file.sha256 for file in get_dataset(settings.data).files)
         sha256 = hashlib.sha256(hashes.encode()).hexdigest()

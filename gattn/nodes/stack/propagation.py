@@ -1,4 +1,4 @@
-"""Compute means of features and labels over neighbours, as inputs of models without edges."""
+"""Means of features and labels over the neighbours of nodes, as inputs of simple models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gattn.nodes.edge_table import EdgeInputs
 __all__ = ["Neighbours", "label_features", "propagate", "propagate_folds"]
 
 FOLDS = 5
-"""Number of folds of the training nodes. Labels of a fold are hidden to compute its features."""
+"""Number of folds of the training nodes. The features of a fold are computed without its labels."""
 STEPS = 15
 RESTART = 0.15
 """Probability of a restart in each of the ``STEPS`` steps of label propagation."""
@@ -25,7 +25,7 @@ Matrix = Any
 
 
 class Neighbours:
-    r"""Matrices A whose product A x is the mean of x over the neighbours of each node.
+    r"""Sparse matrices A for which A x is the mean of x over the neighbours of each node.
 
     .. math:: (A x)_i = \frac{1}{\sum_{j \in N(i)} w_{ij}} \sum_{j \in N(i)} w_{ij} x_j
 
@@ -66,7 +66,7 @@ class Neighbours:
         directed: bool = False,
         inputs: EdgeInputs | None = None,
     ) -> None:
-        # With a self-loop, a node's own label would be among its features.
+        # Self-loops are removed, because a node's features must not contain its own label.
         is_edge = (edge_index[0] != edge_index[1]).numpy()
         pairs, n = edge_index.numpy(), nodes
         weights = None if inputs is None else inputs.weights
@@ -103,7 +103,9 @@ class Neighbours:
         return cls(graph.arcs, len(graph), directed=graph.directed, inputs=inputs)
 
     def one_hop(self) -> list[Matrix]:
-        """Return the matrices of means over one step, one for each direction if they differ."""
+        """Return the matrices for means over one step: one, or one for each direction of
+        the edges.
+        """
         return self.along or [self.means]
 
 
@@ -163,7 +165,7 @@ def _row_means(matrix: Matrix) -> Matrix:
 
 
 def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.float32]:
-    r"""Spread labels along the edges with restarts.
+    r"""Spread labels along the edges by propagation with restarts.
 
     .. math:: F \leftarrow (1 - r) A F + r Y
 
@@ -193,7 +195,7 @@ def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.floa
 def propagate_folds(
     means: Matrix, labels: NDArray, train: NDArray, seed: int
 ) -> NDArray[np.float32]:
-    """Spread labels as :func:`propagate` does, but to a training node only those of other folds.
+    """Spread labels like :func:`propagate`, but to a training node only the labels of other folds.
 
     Args:
         means: [n, n] means over neighbours.
@@ -215,11 +217,11 @@ def propagate_folds(
 def label_features(
     neighbours: Neighbours, labels: NDArray, train: NDArray, guess: NDArray, seed: int
 ) -> list[NDArray[np.float32]]:
-    r"""Return features of each node computed from the labels of other nodes.
+    r"""Compute features of each node from the labels of other nodes.
 
-    A predicted label stands for that of a node without a label. Means over one step do not contain
-    a node's own label. From means over two steps, the walks back to the node are subtracted. To a
-    training node, only the labels of the other folds are propagated.
+    Nodes without a label get a predicted label. A mean over one step does not contain the label of
+    the node itself. From a mean over two steps, the walks back to the node are subtracted. Only the
+    labels of other folds are propagated to a training node.
 
     .. math:: A \tilde Y, \qquad A A \tilde Y - \mathrm{diag}(A A) \tilde Y
 
