@@ -156,8 +156,8 @@ def time_split(
         >>> split.train, split.val, split.test
         (tensor([0, 1, 2]), tensor([3]), tensor([4]))
     """
-    labelled, known = y.isfinite().numpy(), np.isfinite(times)
-    rows = np.flatnonzero(labelled & known)
+    labelled, has_time = y.isfinite().numpy(), np.isfinite(times)
+    rows = np.flatnonzero(labelled & has_time)
     parts = 2 + (fractions[2] > 0)
     values, counts = np.unique(times[rows], return_counts=True)
     if len(values) < parts:
@@ -180,7 +180,7 @@ def time_split(
         f"Split by column {name!r}: {len(train):,} oldest nodes for training, {len(val):,} for "
         f"validation, {len(test):,} newest for the test part."
     ]
-    if without := int((labelled & ~known).sum()):
+    if without := int((labelled & ~has_time).sum()):
         notes.append(
             f"{without:,} labelled nodes without an edge have no time, and are in no part."
         )
