@@ -79,6 +79,7 @@ class EdgeInputs:
 
     Attributes:
         structure: the edges and the rows of their attributes.
+        has_direction: True if the model reads edges along and against their direction separately.
         features: [e, d] float32 features of the edges of ``edge_index``; None if there are none.
         bias: [e] float32, logarithms of the weights of the edges of ``edge_index``; None without
             weights.
@@ -90,6 +91,7 @@ class EdgeInputs:
     """
 
     structure: EdgeStructure
+    has_direction: bool
     features: Tensor | None
     bias: Tensor | None
     weights: NDArray[np.float32] | None

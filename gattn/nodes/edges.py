@@ -275,6 +275,7 @@ class EdgeEncoder:
         arcs = sp.csr_matrix(sp.hstack(wide, format="csr", dtype=np.float32)) if wide else None
         return EdgeInputs(
             structure,
+            self.has_direction,
             None if features is None else torch.from_numpy(features),
             None if bias is None else torch.from_numpy(bias[edge_rows].astype(np.float32)),
             None if weights is None else weights[arc_rows].astype(np.float32),

@@ -376,6 +376,24 @@ def test_a_run_stores_the_columns_of_edges_and_predicts_with_them(tmp_path):
     assert any("'kind' of the edges has values that did not occur" in note for note in notes)
 
 
+def test_a_model_of_a_symmetric_table_predicts_other_directions():
+    edges, nodes = _network()
+    opposite = edges.rename(columns={"source": "target", "target": "source"})
+    both = pd.concat([edges, opposite], ignore_index=True)
+    model = NodeClassifier(label="label", epochs=2, width=8, heads=2, **OPTIONS).fit((both, nodes))
+    encoder = model.predictor_.encoder.edges
+    assert encoder is not None
+    assert not encoder.has_direction
+    for name in encoder.names:
+        permuted = encoder.permuted(model.graph_, name, seed=0)
+        assert torch.isfinite(model.predictor_.predict(permuted)).all()
+    # The arcs of a table without opposite edges are read in both directions, as in training.
+    assert np.isfinite(model.predict_proba((edges, nodes))).all()
+    directed = NodeClassifier(label="label", epochs=2, width=8, heads=2, **OPTIONS)
+    directed.fit((edges, nodes))
+    assert np.isfinite(directed.predict_proba((both, nodes))).all()
+
+
 def test_estimators_read_columns_of_edges_and_are_restored(tmp_path):
     edges, nodes = _network()
     model = NodeClassifier(label="label", epochs=3, width=8, heads=2, **OPTIONS)

@@ -72,7 +72,8 @@ class Neighbours:
         weights = None if inputs is None else inputs.weights
         is_open = None if inputs is None else inputs.structure.open
         into, out, both = _adjacency(pairs, n, weights, is_edge, is_open)
-        symmetric = both.nnz == into.nnz if weights is None else both is into
+        # The columns of a model must not depend on the graph that is predicted.
+        symmetric = both.nnz == into.nnz if inputs is None else not inputs.has_direction
         self.means = _row_means(into if directed else both)
         self.along = [] if directed or symmetric else [_row_means(into), _row_means(out)]
         counts = [np.asarray(one.sum(1)).ravel() for one in (into, out)]
@@ -127,7 +128,7 @@ def _adjacency(
         is_open: [2, k], True if the source, and the destination, may be a neighbour; None for all.
 
     Returns:
-        Three matrices [n, n]; the last one is the first itself if weights are symmetric.
+        Three matrices [n, n].
     """
 
     def matrix(rows: NDArray, columns: NDArray, some: NDArray[np.bool_]) -> Matrix:
@@ -145,7 +146,8 @@ def _adjacency(
     out = into.T.tocsr() if is_open is None else matrix(source, destination, against)
     if weights is None:
         return into, out, into.maximum(out).tocsr()
-    return into, out, into if (into != out).nnz == 0 else into + out
+    # Arcs of symmetric edges are in both matrices; the means do not depend on the factor.
+    return into, out, into + out
 
 
 def _edge_means(
