@@ -110,8 +110,8 @@ def predict(
         return
     if unused := [name for name in AT_ONCE if name in settings]:
         raise ValueError(
-            f"--{unused[0]} is only for predictions without RUN, because the trained model "
-            "has its own value"
+            f"--{unused[0].replace('_', '-')} is only for predictions without RUN, because the "
+            "trained model has its own value"
         )
     from gattn.nodes.runs.predict import predict_graph
 
