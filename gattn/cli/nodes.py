@@ -25,7 +25,10 @@ app = typer.Typer(help="Classes and numbers of the nodes of a network.", no_args
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)
-AT_ONCE = ("label", "features", "names", "task", "split", "directed")
+AT_ONCE = (
+    *("label", "features", "names", "task", "split", "directed"),
+    *("edge_features", "edge_weight", "edge_type", "time"),
+)
 """Names of the settings of ``gattn nodes predict`` without a trained model."""
 READING = ("nodes", "encoding", "decimal", "thousands", "missing")
 
@@ -107,8 +110,8 @@ def predict(
         return
     if unused := [name for name in AT_ONCE if name in settings]:
         raise ValueError(
-            f"--{unused[0]} is only for predictions without RUN, because the trained model "
-            "has its own value"
+            f"--{unused[0].replace('_', '-')} is only for predictions without RUN, because the "
+            "trained model has its own value"
         )
     from gattn.nodes.runs.predict import predict_graph
 

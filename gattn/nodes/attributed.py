@@ -12,7 +12,10 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from gattn.nodes.edge_table import EdgeInputs, EdgeTable
 
 __all__ = [
     "AttributedGraph",
@@ -23,7 +26,9 @@ __all__ = [
     "attribute_names",
     "attributed_graph",
     "check_names",
+    "doubled_note",
     "edges_by_name",
+    "with_gaps",
 ]
 
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
@@ -85,6 +90,10 @@ class AttributedGraph:
             without a label.
         lines: line of each node in its file, from 1; empty if the nodes were not read from a file.
         arcs: [2, k] int64, the edges in the direction in which the data lists them.
+        edge_table: attributes of the edges; None if the data have none.
+        edge_inputs: tensors of the edges' attributes, whose edges are those of ``edge_index`` and
+            ``arcs``; None if no attribute of the edges is read. Then the graph contains an edge
+            once, and otherwise once for each combination of attributes.
     """
 
     names: list[Hashable]
@@ -98,6 +107,8 @@ class AttributedGraph:
     tensor_labels: bool = False
     lines: tuple[int, ...] = ()
     arcs: Tensor = field(default_factory=lambda: torch.zeros(2, 0, dtype=torch.int64))
+    edge_table: EdgeTable | None = None
+    edge_inputs: EdgeInputs | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -128,6 +139,19 @@ class AttributedGraph:
         """Return a copy of the graph with additional sentences in ``notes``."""
         return replace(self, notes=(*self.notes, *notes))
 
+    def without_edge_inputs(self) -> AttributedGraph:
+        """Return the graph as it was read, before an encoder attached inputs of its edges."""
+        if self.edge_inputs is None:
+            return self
+        pairs, nodes = self.arcs, len(self)
+        if self.edge_table is not None:
+            pairs = self.edge_table.pairs
+            if self.edge_table.two_way:
+                pairs = torch.cat([pairs, pairs.flip(0)], 1)
+        arcs = _unique(pairs, nodes)
+        edges = arcs if self.directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
+        return replace(self, arcs=arcs, edge_index=edges, edge_inputs=None)
+
     def with_gaps(self, words: Sequence[str]) -> AttributedGraph:
         """Return a copy of the graph in which attribute values equal to one of ``words`` are
         missing.
@@ -136,28 +160,46 @@ class AttributedGraph:
             words: texts that stand for a missing value, compared without the white space around
                 them. A number, such as ``-1``, is also compared with cells that are numbers.
         """
-        gaps = {word.strip() for word in words}
-        if not gaps:
+        if not {word.strip() for word in words}:
             return self
-        numbers = {float(gap) for gap in gaps if NUMBER.fullmatch(gap)}
+        table, notes = with_gaps(self.table, words)
+        graph = replace(self.with_notes(*notes), table=table)
+        if self.edge_table is None:
+            return graph
+        edges, notes = with_gaps(self.edge_table.table, words, " of the edges")
+        return replace(graph.with_notes(*notes), edge_table=replace(self.edge_table, table=edges))
 
-        def stands_for_gap(cell: object) -> bool:
-            if isinstance(cell, str):
-                return cell.strip() in gaps
-            is_number = isinstance(cell, Real) and not isinstance(cell, bool | np.bool_)
-            return is_number and cell in numbers
 
-        is_gap = self.table.map(stands_for_gap)
-        counts = {name: int(is_gap[name].sum()) for name in self.table.columns}
-        notes = [
-            f"Column {name!r}: {_many(count, 'cell')} with {', '.join(map(repr, words))} "
-            f"{'is' if count == 1 else 'are'} missing."
-            for name, count in counts.items()
-            if count
-        ]
-        table = self.table.astype(object).mask(is_gap, None)
-        columns = {name: table[name] if counts[name] else self.table[name] for name in counts}
-        return replace(self.with_notes(*notes), table=pd.DataFrame(columns, index=self.table.index))
+def with_gaps(
+    table: pd.DataFrame, words: Sequence[str], owner: str = ""
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return a table with missing values in the cells that hold one of some words, and notes.
+
+    Args:
+        table: attributes of nodes or edges.
+        words: see :meth:`AttributedGraph.with_gaps`.
+        owner: follows the name of a column in a note, for example ``" of the edges"``.
+    """
+    gaps = {word.strip() for word in words}
+    numbers = {float(gap) for gap in gaps if NUMBER.fullmatch(gap)}
+
+    def stands_for_gap(cell: object) -> bool:
+        if isinstance(cell, str):
+            return cell.strip() in gaps
+        is_number = isinstance(cell, Real) and not isinstance(cell, bool | np.bool_)
+        return is_number and cell in numbers
+
+    is_gap = table.map(stands_for_gap)
+    counts = {name: int(is_gap[name].sum()) for name in table.columns}
+    notes = [
+        f"Column {name!r}{owner}: {_many(count, 'cell')} with {', '.join(map(repr, words))} "
+        f"{'is' if count == 1 else 'are'} missing."
+        for name, count in counts.items()
+        if count
+    ]
+    masked = table.astype(object).mask(is_gap, None)
+    columns = {name: masked[name] if counts[name] else table[name] for name in counts}
+    return pd.DataFrame(columns, index=table.index), notes
 
 
 def attribute_names(table: pd.DataFrame) -> str:
@@ -179,6 +221,7 @@ def attributed_graph(
     unreadable: Mapping[Hashable, str] | None = None,
     tensor_labels: bool = False,
     lines: Sequence[int] = (),
+    edge_table: EdgeTable | None = None,
 ) -> AttributedGraph:
     """Create a graph without duplicate edges and self-loops; undirected edges get both directions.
 
@@ -193,9 +236,12 @@ def attributed_graph(
         unreadable: see :class:`AttributedGraph`.
         tensor_labels: see :class:`AttributedGraph`.
         lines: see :class:`AttributedGraph`.
+        edge_table: attributes of the e edges; None if there are none.
 
     Returns:
-        The graph, with notes on the number of duplicate edges and of nodes without an edge.
+        The graph, with notes on the number of duplicate edges and of nodes without an edge. The
+        note on duplicate edges with attributes depends on the attributes that are read:
+        see :func:`gattn.nodes.edges.read_edge_columns`.
 
     Raises:
         GraphError: there are no nodes, or two nodes have the same name.
@@ -210,8 +256,10 @@ def attributed_graph(
         notes.append(f"{_many(loops, 'self-loop')} removed: layers that need self-loops add them.")
     pairs = edge_index[:, no_loop]
     arcs = _unique(pairs, nodes)
-    if doubled_edges := pairs.shape[1] - arcs.shape[1]:
-        notes.append(f"{_many(doubled_edges, 'edge')} repeated: each is used once.")
+    if edge_table is None:
+        notes += doubled_note(pairs.shape[1] - arcs.shape[1])
+    else:
+        edge_table = edge_table.select(no_loop.numpy())
     edges = arcs if directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
     if isolated := nodes - len(edges.unique()):
         notes.append(
@@ -219,8 +267,20 @@ def attributed_graph(
         )
     return AttributedGraph(
         list(names), edges, table.reset_index(drop=True), x, directed, tuple(notes),
-        tuple(left_out), unreadable or {}, tensor_labels, tuple(lines), arcs,
+        tuple(left_out), unreadable or {}, tensor_labels, tuple(lines), arcs, edge_table,
     )  # fmt: skip
+
+
+def doubled_note(count: int, same: str = "") -> list[str]:
+    """Return a note on edges that are given more than once; an empty list if there are none.
+
+    Args:
+        count: number of edges that are left out.
+        same: describes what else is equal, for example ``" with the same columns"``.
+    """
+    if not count:
+        return []
+    return [f"{_many(count, 'edge')} repeated{same}: each is used once."]
 
 
 def edges_by_name(
@@ -228,7 +288,7 @@ def edges_by_name(
     source: Sequence[Hashable],
     destination: Sequence[Hashable],
     lines: Sequence[int] | None = None,
-) -> tuple[Tensor, list[LeftOut]]:
+) -> tuple[Tensor, NDArray[np.int64], list[LeftOut]]:
     """Convert edges between node names to edges between node indices.
 
     An edge whose source or destination is not among ``names`` is left out.
@@ -240,7 +300,8 @@ def edges_by_name(
         lines: lines of the edges in their file.
 
     Returns:
-        [2, k] int64 edges, and the edges that were left out.
+        [2, k] int64 edges, the indices [k] of these edges among the e edges, and the edges that
+        were left out.
     """
     place = pd.Index(list(names), dtype=object)
     ends = np.stack(
@@ -257,7 +318,8 @@ def edges_by_name(
             "it has only one node name" if _is_gap(missing) else f"there is no node {missing!r}"
         )
         left_out.append(LeftOut(line, " - ".join(shown), reason))
-    return torch.from_numpy(ends[:, is_known].astype(np.int64)), left_out
+    rows = np.flatnonzero(is_known)
+    return torch.from_numpy(ends[:, rows].astype(np.int64)), rows, left_out
 
 
 def _is_gap(name: Hashable) -> bool:

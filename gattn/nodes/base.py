@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gattn.data import Split
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
+from gattn.nodes.edges import EdgeColumns
 from gattn.nodes.features import EncodedGraph, encode_graph
 from gattn.nodes.labels import Labels, read_labels, usual_labels
 from gattn.nodes.models import AnyPredictor, fit_predictors, predictor_from_state
@@ -31,6 +32,7 @@ from gattn.nodes.splits import (
 )
 from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.tables import row_number_notes
+from gattn.nodes.times import node_times, time_split
 from gattn.training.checks import check_fraction
 from gattn.training.estimator import SerializableEstimator
 from gattn.training.settings import check_value, settings_of
@@ -118,7 +120,21 @@ class NodeEstimator(SerializableEstimator, Parameters):
             notes = {name: note for name, note in notes.items() if name not in left}
             left += notes
             graph = graph.with_notes(*notes.values())
-        return encode_graph(graph, self.features, left, node_names=bool(self.names))
+        time = self.time
+        if time in graph.table.columns and time not in (self.features or ()):
+            left.append(time)
+            graph = graph.with_notes(f"Column {time!r} of the nodes holds times: it is no feature.")
+        return encode_graph(
+            graph, self.features, left, node_names=bool(self.names), edges=self.edge_columns()
+        )
+
+    def edge_columns(self) -> EdgeColumns:
+        """Return the columns of edges to read, and the column of times."""
+        features = self.edge_features
+        return EdgeColumns(
+            None if features is None else tuple(features),
+            self.edge_weight, self.edge_type, self.time,
+        )  # fmt: skip
 
     def fit_parts(
         self: Self,
@@ -217,9 +233,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
         check_is_fitted(self, "predictor_")
         if graph is not None:
             read = read_graph(graph, directed=self.directed)
-            for note in self.predictor_.encoder.unknown(read):
+            encoder = self.predictor_.encoder
+            for note in encoder.unknown(read):
                 warnings.warn(note, stacklevel=3)
-            return read
+            return encoder.attach_edges(read)
         if getattr(self, "graph_", None) is None:
             raise GraphError(
                 "a loaded estimator does not contain a graph: pass the graph to predict"
@@ -235,6 +252,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
     def _parts(self, graph: AttributedGraph, y: Tensor) -> tuple[Split, list[str]]:
         fraction, by_class = float(self.validation_fraction), self.task == "classification"
+        if self.time is not None:
+            check_fraction("validation_fraction", fraction)
+            times = node_times(graph, self.time)
+            return time_split(y, times, (1 - fraction, fraction, 0.0), self.time)
         if mask_columns(graph):
             return masked_split(graph, y, self.seed, fraction, by_class=by_class)
         check_fraction("validation_fraction", fraction)

@@ -84,13 +84,17 @@ class BatchedGAT:
         """
         x = inputs.x
         per_layer = zip(*(cast("list[GATConv]", network.layers) for network in networks))
-        for joint, layers, (graph, rows) in zip(self.layers, per_layer, inputs.field.layers):
+        terms = inputs.terms or ({},) * len(self.layers)
+        for joint, layers, (graph, rows), edge_terms in zip(
+            self.layers, per_layer, inputs.field.layers, terms
+        ):
             x = x if joint is self.layers[0] else F.elu(x)
             x = _project(layers, x, networks[0].dropout).transpose(0, 1)
             joint.training = networks[0].training
             ends = x, x[:, :rows]
             edges = _edges_into_first(graph, rows)
-            x = functional_call(joint, _joint_parameters(layers), (ends, edges)).transpose(0, 1)
+            parameters = _joint_parameters(layers)
+            x = functional_call(joint, parameters, (ends, edges), dict(edge_terms)).transpose(0, 1)
         return x.transpose(0, 1)
 
 
@@ -101,6 +105,10 @@ def _joint_parameters(layers: Sequence[GATConv]) -> dict[str, Tensor]:
         name: torch.cat([getattr(layer, name) for layer in layers], 1)
         for name in ("att_src", "att_dst")
     }
+    if layers[0].edge_dim is not None:
+        vectors["att_edge"] = torch.cat([layer.get_parameter("att_edge") for layer in layers], 1)
+        maps: list[Tensor] = [layer.get_parameter("lin_edge.weight") for layer in layers]
+        vectors["lin_edge.weight"] = torch.cat(maps)
     return {**vectors, "bias": torch.stack(biases)[:, None]}
 
 

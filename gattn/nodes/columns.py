@@ -89,12 +89,13 @@ class Column:
         columns = [scaled, missing.astype(float)] if self.gaps else [scaled]
         return sp.csr_matrix(np.stack(columns, 1))
 
-    def unknown(self, values: pd.Series) -> str:
+    def unknown(self, values: pd.Series, items: str = "nodes") -> str:
         """Return a note if all values of the column are new, so that they have no feature;
         otherwise "".
 
         Args:
             values: the column of a graph that was not used for training.
+            items: noun for the rows in the note.
         """
         if (
             self.kind == "number"
@@ -102,8 +103,8 @@ class Column:
             and (gone := int(is_missing(values, numbers=True).sum()))
         ):
             return (
-                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} nodes, but "
-                "was not empty in training: the mean is used for these nodes."
+                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} {items}, but "
+                f"was not empty in training: the mean is used for these {items}."
             )
         if self.kind != "category":
             return ""
@@ -113,7 +114,7 @@ class Column:
             return ""
         return (
             f"Column {self.name!r} has values that did not occur in training, for example "
-            f"{unknown[0][:40]!r}: {len(unknown):,} of {len(values):,} nodes have no feature "
+            f"{unknown[0][:40]!r}: {len(unknown):,} of {len(values):,} {items} have no feature "
             "for this column."
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from torch import Tensor
 from gattn.graph import Graph
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.columns import Column, learn_columns, write_features
+from gattn.nodes.edges import ALL_COLUMNS, EdgeColumns, EdgeEncoder, read_edge_columns
 from gattn.nodes.fields import csr_tensor
 from gattn.structure import return_probabilities
 
@@ -41,12 +42,14 @@ class FeatureEncoder:
         walk_steps: number of steps of random walks for ``"structure"``; 0 for no walks.
         source: ``"x"`` for the features ``x`` of the graph, ``"columns"`` for encoded attributes,
             or ``"structure"`` for degrees and random walks.
+        edges: encoder of the columns of edges; None if none is read.
     """
 
     columns: tuple[Column, ...]
     width: int
     walk_steps: int
     source: str
+    edges: EdgeEncoder | None = None
 
     @classmethod
     def fit(
@@ -97,7 +100,7 @@ class FeatureEncoder:
             raise GraphError(str(error)) from None
         if columns:
             return cls(tuple(columns), sum(c.width for c in columns), 0, "columns"), notes
-        steps = 4 if _two_steps(graph) <= WALKS else 0
+        steps = 4 if not _has_times(graph) and _two_steps(graph) <= WALKS else 0
         walks = f" and the return probabilities of random walks of 1 to {steps} steps" * bool(steps)
         note = f"The nodes have no features: the model uses their degrees{walks}."
         return cls((), 3 + steps, steps, "structure"), [*notes, note]
@@ -133,16 +136,30 @@ class FeatureEncoder:
         """
         present = [column for column in self.columns if column.name in graph.table.columns]
         notes = (column.unknown(graph.column(column.name)) for column in present)
-        return [note for note in notes if note]
+        of_edges = [] if self.edges is None else self.edges.unknown(graph)
+        return [*(note for note in notes if note), *of_edges]
+
+    def attach_edges(self, graph: AttributedGraph) -> AttributedGraph:
+        """Return a graph with the inputs of its edges, if columns of edges are read.
+
+        Raises:
+            GraphError: the edges lack a column that the model reads, or it cannot be read.
+        """
+        return graph if self.edges is None else self.edges.attach(graph)
 
     def state(self) -> dict[str, Any]:
         """Return the state of the encoder as a dictionary that can be stored in JSON."""
-        return {**vars(self), "columns": [column.state() for column in self.columns]}
+        edges = None if self.edges is None else self.edges.state()
+        columns = [column.state() for column in self.columns]
+        return {**vars(self), "columns": columns, "edges": edges}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> FeatureEncoder:
         """Restore an encoder from the result of :meth:`state`."""
-        return cls(**{**state, "columns": tuple(map(Column.from_state, state["columns"]))})
+        edges = state.get("edges")
+        edges = None if edges is None else EdgeEncoder.from_state(edges)
+        columns = tuple(map(Column.from_state, state["columns"]))
+        return cls(**{**state, "columns": columns, "edges": edges})
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,10 +218,17 @@ def encode_graph(
     leave: Sequence[Hashable],
     *,
     node_names: bool = False,
+    edges: EdgeColumns = ALL_COLUMNS,
 ) -> EncodedGraph:
-    """Fit a :class:`FeatureEncoder` to a graph, and return the graph with its features."""
+    """Fit a :class:`FeatureEncoder` to a graph, and return the graph with its features.
+
+    The arguments are those of :meth:`FeatureEncoder.fit`, and the columns of edges to read.
+    """
+    graph, edge_encoder, edge_notes = read_edge_columns(graph, edges)
     encoder, notes = FeatureEncoder.fit(graph, names, leave, node_names=node_names)
-    return EncodedGraph(graph, encoder, encoder.features(graph), (*graph.notes, *notes))
+    encoder = replace(encoder, edges=edge_encoder)
+    notes = (*graph.notes, *edge_notes, *notes)
+    return EncodedGraph(graph, encoder, encoder.features(graph), notes)
 
 
 def _as_columns(graph: AttributedGraph, names: Sequence[str]) -> list[str]:
@@ -231,6 +255,10 @@ def _degrees(graph: AttributedGraph) -> tuple[Tensor, Tensor]:
     return edges.in_degree(), edges.out_degree()
 
 
+def _has_times(graph: AttributedGraph) -> bool:
+    return graph.edge_inputs is not None and graph.edge_inputs.structure.open is not None
+
+
 def _two_steps(graph: AttributedGraph) -> int:
     """Return the number of walks of two edges in a graph, which determines the cost of return
     probabilities.
@@ -245,6 +273,8 @@ def _structure(graph: AttributedGraph, steps: int) -> Tensor:
     The features are the logarithms of in- and out-degrees, ones, and return probabilities.
     """
     into, out = (degree.float().log1p() for degree in _degrees(graph))
+    if _has_times(graph):
+        out = torch.zeros_like(out)  # edges out of a node lead to nodes that are newer
     columns = [into[:, None], out[:, None], torch.ones(len(graph), 1)]
     if steps:
         columns.append(return_probabilities(graph.edge_index, len(graph), steps=steps))

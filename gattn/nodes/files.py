@@ -81,32 +81,33 @@ def read_graph_file(
     if not path.stat().st_size:
         raise GraphError(f"{path} is empty; expected a graph")
     try:
-        graph, semicolons = _read(path, nodes, directed, encoding)
+        graph, separators = _read(path, nodes, directed, encoding)
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
-    return with_numbers(graph.with_gaps(missing), style, commas=semicolons)
+    commas, edge_commas = (separator == ";" for separator in separators)
+    return with_numbers(graph.with_gaps(missing), style, commas=commas, edge_commas=edge_commas)
 
 
 def _read(
     path: Path, nodes: str | Path | None, directed: bool | None, encoding: str | None
-) -> tuple[AttributedGraph, bool]:
-    """Read a graph; also return True if its table of nodes is separated by semicolons."""
+) -> tuple[AttributedGraph, tuple[str, str]]:
+    """Read a graph; also return the separators of its tables of nodes and edges."""
     ending = path.suffix.lower()
     if ending in MARKUP:
         if nodes is not None:
             raise GraphError(
                 f"{path} contains its nodes; a table of nodes is only for a table or list of edges"
             )
-        return from_networkx(_marked_up(path), directed=directed), False
+        return from_networkx(_marked_up(path), directed=directed), ("", "")
     if ending not in TABLES + LISTS:
         ends = ", ".join([*MARKUP, *TABLES, *LISTS])
         raise GraphError(f"{path.name} must end in {ends}; it ends in {ending or 'nothing'}")
-    table, separator = None, ""
+    table, separator, edge_separator = None, "", ""
     node_lines: list[int] = []
     if ending in LISTS:
         edges, lines, notes = read_list(path, encoding)
     else:
-        edges, lines, _ = _read_table(path, encoding)
+        edges, lines, edge_separator = _read_table(path, encoding)
         notes = [] if len(edges) else [f"{path.name} has a header but no edges."]
     if edges.empty and nodes is None:
         raise GraphError("it has no edges")
@@ -120,7 +121,7 @@ def _read(
     )  # fmt: skip
     if len(edges) and not graph.edge_index.shape[1]:
         raise GraphError(f"no edge remains: each of {len(edges):,} joins a node to itself")
-    return graph, separator == ";"
+    return graph, (separator, edge_separator)
 
 
 def _marked_up(path: Path) -> networkx.Graph:

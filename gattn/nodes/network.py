@@ -55,20 +55,26 @@ class AttentionNetwork(nn.Module):
         settings: settings; the layer type and the sizes are read.
         features: number of features.
         outputs: number of classes; 1 for numbers.
+        edge_dim: number of features of an edge; None without any.
 
     Reference:
         Velickovic et al., "Graph attention networks" (ICLR 2018).
     """
 
-    def __init__(self, settings: NodeSettings, features: int, outputs: int) -> None:
+    def __init__(
+        self, settings: NodeSettings, features: int, outputs: int, edge_dim: int | None = None
+    ) -> None:
         super().__init__()
         kind, p, heads = CONVOLUTIONS[settings.model], settings.dropout, settings.heads
         inside = settings.layers - 1
         widths = [features, *[settings.width] * inside]
         self.hidden = nn.ModuleList(
-            kind(width, settings.width // heads, heads, dropout=p) for width in widths[:-1]
+            kind(width, settings.width // heads, heads, dropout=p, edge_dim=edge_dim)
+            for width in widths[:-1]
         )
-        self.out = kind(widths[-1], outputs, settings.output_heads, concat=False, dropout=p)
+        self.out = kind(
+            widths[-1], outputs, settings.output_heads, concat=False, dropout=p, edge_dim=edge_dim
+        )
         self.dropout = SparseDropout(p)
         for weight in self.layers[0].parameters():
             if weight.dim() == 2:
@@ -86,15 +92,16 @@ class AttentionNetwork(nn.Module):
         features.
         """
         graph, rows = inputs.field.layers[-1]
-        return self.out(self.dropout(self.embed(inputs)), graph)[:rows]
+        terms = inputs.layer_terms(-1)
+        return self.out(self.dropout(self.embed(inputs)), graph, **terms)[:rows]
 
     def embed(self, inputs: FieldInput) -> Tensor:
         """Return the input of the last layer, [m, width]; the features if there is only one
         layer.
         """
         x = inputs.x
-        for layer, (graph, rows) in zip(self.hidden, inputs.field.layers):
-            x = F.elu(layer(self.dropout(x), graph)[:rows])
+        for place, (layer, (graph, rows)) in enumerate(zip(self.hidden, inputs.field.layers)):
+            x = F.elu(layer(self.dropout(x), graph, **inputs.layer_terms(place))[:rows])
         return x
 
     @torch.no_grad()
@@ -103,8 +110,9 @@ class AttentionNetwork(nn.Module):
         h].
         """
         x, attention = inputs.x, []
-        for layer, (graph, rows) in zip(self.layers, inputs.field.layers):
-            x, weights = layer(x, graph, return_attention_weights=True)
+        for place, (layer, (graph, rows)) in enumerate(zip(self.layers, inputs.field.layers)):
+            terms = inputs.layer_terms(place)
+            x, weights = layer(x, graph, return_attention_weights=True, **terms)
             x = F.elu(x[:rows])
             attention.append(weights)
         return attention
@@ -117,20 +125,23 @@ class GPSNetwork(nn.Module):
         settings: settings; the sizes are read.
         features: number of features.
         outputs: number of classes; 1 for numbers.
+        edge_dim: number of features of an edge; None without any.
 
     Reference:
         Rampasek et al., "Recipe for a general, powerful, scalable graph transformer" (NeurIPS
         2022).
     """
 
-    def __init__(self, settings: NodeSettings, features: int, outputs: int) -> None:
+    def __init__(
+        self, settings: NodeSettings, features: int, outputs: int, edge_dim: int | None = None
+    ) -> None:
         super().__init__()
         width, heads, p = settings.width, settings.heads, settings.dropout
         self.read = nn.Linear(features, width)
         self.layers = nn.ModuleList(
             GPSConv(
-                width, GATv2Conv(width, width // heads, heads, dropout=p), heads, dropout=p,
-                norm="layer_norm", attn_kwargs={"dropout": p},
+                width, GATv2Conv(width, width // heads, heads, dropout=p, edge_dim=edge_dim),
+                heads, dropout=p, norm="layer_norm", attn_kwargs={"dropout": p},
             )
             for _ in range(settings.layers)
         )  # fmt: skip
@@ -143,24 +154,25 @@ class GPSNetwork(nn.Module):
     def embed(self, inputs: FieldInput) -> Tensor:
         """Return the input of the output layer, [n, width]."""
         x = self.read(self.dropout(inputs.x))
-        for layer, (graph, _) in zip(self.layers, inputs.field.layers):
-            x = layer(x, graph)
+        for place, (layer, (graph, _)) in enumerate(zip(self.layers, inputs.field.layers)):
+            x = layer(x, graph, **inputs.layer_terms(place))
         return x
 
     @torch.no_grad()
     def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
         """Return the edges [2, e] and weights [e, h] of each layer's attention along the edges."""
         x, attention = self.read(inputs.x), []
-        for layer, (graph, _) in zip(self.layers, inputs.field.layers):
+        for place, (layer, (graph, _)) in enumerate(zip(self.layers, inputs.field.layers)):
             assert isinstance(layer, GPSConv)
             assert layer.conv is not None
-            attention.append(layer.conv(x, graph, return_attention_weights=True)[1])
-            x = layer(x, graph)
+            terms: Any = inputs.layer_terms(place)
+            attention.append(layer.conv(x, graph, return_attention_weights=True, **terms)[1])
+            x = layer(x, graph, **terms)
         return attention
 
 
 def make_network(
-    settings: NodeSettings, features: int, outputs: int
+    settings: NodeSettings, features: int, outputs: int, edge_dim: int | None = None
 ) -> AttentionNetwork | GPSNetwork:
     """Create a network with weights drawn from ``settings.seed``, without using torch's
     generator.
@@ -168,4 +180,4 @@ def make_network(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         kind = GPSNetwork if settings.model == "gps" else AttentionNetwork
-        return kind(settings, features, outputs)
+        return kind(settings, features, outputs, edge_dim)

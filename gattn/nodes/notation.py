@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from gattn.data.tables.numbers import (
     NumberColumn,
@@ -29,7 +30,11 @@ POINTED = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 
 
 def with_numbers(
-    graph: AttributedGraph, style: NumberFormat | None = None, *, commas: bool = False
+    graph: AttributedGraph,
+    style: NumberFormat | None = None,
+    *,
+    commas: bool = False,
+    edge_commas: bool = False,
 ) -> AttributedGraph:
     """Convert the text columns of a graph that contain only numbers.
 
@@ -38,6 +43,7 @@ def with_numbers(
         style: format of the numbers; None to leave numbers with a decimal point as texts.
         commas: True to convert columns of decimal commas if ``style`` is None, as for a table that
             is separated by semicolons.
+        edge_commas: the same for the columns of the edges.
 
     Returns:
         The graph, with a note for each column that was converted.
@@ -49,11 +55,30 @@ def with_numbers(
     >>> with_numbers(read_graph((edges, nodes)), commas=True).table["size"].tolist()
     [0.5, 2.25]
     """
-    table, notes = graph.table.copy(), []
+    table, notes = _numbers(graph.table, style, commas=commas)
+    edges, edge_notes = graph.edge_table, []
+    if edges is not None:
+        columns, edge_notes = _numbers(
+            edges.table, style, commas=edge_commas, owner=" of the edges"
+        )
+        edges = replace(edges, table=columns)
+    if not notes and not edge_notes:
+        return graph
+    return replace(graph.with_notes(*notes, *edge_notes), table=table, edge_table=edges)
+
+
+def _numbers(
+    original: pd.DataFrame, style: NumberFormat | None, *, commas: bool, owner: str = ""
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return a table with columns of texts that are all numbers converted to numbers, and notes.
+
+    ``owner`` follows the name of a column in the notes.
+    """
+    table, notes = original.copy(), []
     pointed: list[tuple[object, str]] = []
     with_commas = False
-    for name in graph.table.columns:
-        values = graph.table[name]
+    for name in original.columns:
+        values = original[name]
         if not all(isinstance(value, str) for value in values.dropna()):
             continue
         texts = as_texts(values)
@@ -70,8 +95,8 @@ def with_numbers(
         if chosen is None or column is None or column.unread:
             if style is not None and not plain.unread and plain.labelled:
                 notes.append(
-                    f"Column {name!r} has numbers with a decimal point: they are read with a "
-                    f"decimal point instead of {_words(style)}."
+                    f"Column {name!r}{owner} has numbers with a decimal point: they are read "
+                    f"with a decimal point instead of {_words(style)}."
                 )
             continue
         table[name] = column.values
@@ -83,19 +108,17 @@ def with_numbers(
                 else int(np.flatnonzero(column.values != plain.values)[0])
             )
             notes.append(
-                f"Column {name!r} is read with {_words(chosen)}: {texts[place].strip()!r} is "
-                f"{column.values[place]:g}."
+                f"Column {name!r}{owner} is read with {_words(chosen)}: "
+                f"{texts[place].strip()!r} is {column.values[place]:g}."
             )
     if with_commas:
         notes += [
-            f"Column {name!r} has points, for example {point!r}, but other columns have "
-            "decimal commas: the points are read as decimal points. If they separate "
+            f"Column {name!r}{owner} has points, for example {point!r}, but other columns "
+            "have decimal commas: the points are read as decimal points. If they separate "
             "thousands, use --decimal , and --thousands ."
             for name, point in pointed
         ]
-    if not notes:
-        return graph
-    return replace(graph.with_notes(*notes), table=table)
+    return table, notes
 
 
 def looks_numeric(texts: Sequence[str]) -> bool:

@@ -13,7 +13,13 @@ from torch import Tensor
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.batched_gat import BatchedGAT, can_batch
 from gattn.nodes.features import FeatureEncoder
-from gattn.nodes.fields import FieldInput, read_features, receptive_field, whole_graph
+from gattn.nodes.fields import (
+    FieldInput,
+    edge_terms,
+    read_features,
+    receptive_field,
+    whole_graph,
+)
 from gattn.nodes.network import make_network
 from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.training.full_batch import (
@@ -79,7 +85,8 @@ class NodePredictor:
         self.task: NodeTask = task
         self.settings, self.encoder = settings, encoder
         self.outputs = outputs
-        self.network = make_network(settings, encoder.width, outputs).eval()
+        edge_dim = None if encoder.edges is None else encoder.edges.width or None
+        self.network = make_network(settings, encoder.width, outputs, edge_dim).eval()
         self.mean, self.std = 0.0, 1.0
         self.history: list[History] = []
         self._read: tuple[AttributedGraph, Tensor] | None = None
@@ -148,9 +155,12 @@ class NodePredictor:
             # The model gps attends among all nodes, so its input is the whole graph.
             target = torch.full((n, 1), torch.nan, dtype=torch.float32)
             target[nodes, 0] = y[nodes].float()
-            return FullBatch(FieldInput(problem.x, whole_graph(edges, n, layers)), target)
+            field = whole_graph(edges, n, layers)
+            terms = edge_terms(problem.graph.edge_inputs, field)
+            return FullBatch(FieldInput(problem.x, field, terms), target)
         field = receptive_field(edges, n, nodes, layers)
-        inputs = FieldInput(read_features(problem.x, field.nodes), field)
+        terms = edge_terms(problem.graph.edge_inputs, field)
+        inputs = FieldInput(read_features(problem.x, field.nodes), field, terms)
         return FullBatch(inputs, y[nodes, None].float())
 
     @property
@@ -187,7 +197,7 @@ class NodePredictor:
         if self._read is None or self._read[0] is not graph:
             self._read = graph, self.encoder.features(graph)
         field = whole_graph(graph.edge_index, len(graph), self.settings.layers)
-        return FieldInput(self._read[1], field)
+        return FieldInput(self._read[1], field, edge_terms(graph.edge_inputs, field))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickling without the last graph, because the other process

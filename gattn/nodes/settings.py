@@ -170,6 +170,36 @@ class NodeParameters(NodeSettings):
             },
         ),
     ] = None
+    edge_features: Annotated[
+        Sequence[str] | None,
+        Meta(
+            description="Columns of the edges to read as features of attention and, as means over "
+            "a node's edges, of the other models; an empty list reads none.",
+            extra={"default": "all that are not the weight, the type or the time"},
+        ),
+    ] = None
+    edge_weight: Annotated[
+        str | None,
+        Meta(
+            description="Column of the edges with weights, at least 0. Attention and means over "
+            "neighbours are proportional to them."
+        ),
+    ] = None
+    edge_type: Annotated[
+        str | None,
+        Meta(
+            description="Column of the edges with types. Each type has means over its neighbours; "
+            "set it if types differ in what they say about a node."
+        ),
+    ] = None
+    time: Annotated[
+        str | None,
+        Meta(
+            description="Column of the nodes or the edges with times: numbers, or dates such as "
+            "2024-01-31. The validation part is newer than the training part, and no node depends "
+            "on a newer node or edge."
+        ),
+    ] = None
     validation_fraction: Annotated[
         float,
         Meta(

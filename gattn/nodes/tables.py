@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gattn.nodes.attributed import (
     AttributedGraph,
@@ -20,9 +21,10 @@ from gattn.nodes.attributed import (
     check_names,
     edges_by_name,
 )
+from gattn.nodes.edge_table import EdgeTable
 from gattn.nodes.values import as_numbers, flat_table
 
-__all__ = ["DESTINATIONS", "SOURCES", "from_tables", "not_read", "row_number_notes"]
+__all__ = ["DESTINATIONS", "SOURCES", "from_tables", "row_number_notes"]
 
 SOURCES = (
     *("source", "src", "from", "u", "node1", "citing", "fromnodeid", "source_id", "sourceid"),
@@ -80,7 +82,7 @@ def from_tables(
         GraphError: the table of edges has fewer than two columns, its header is an edge, the name
             of a node is missing or occurs twice, or no edge joins two nodes of the table.
     """
-    ends, decisions = _ends(edges)
+    ends, attributes, decisions = _ends(edges)
     way = "follow this direction" if directed else "are sent in both directions"
     first, second = ends.columns
     notes = [*notes, f"Edges point from column {first!r} to column {second!r}; messages {way}."]
@@ -94,7 +96,7 @@ def from_tables(
         names, table, decisions, unreadable = _named_nodes(nodes, named, node_lines)
         notes += decisions
     _check_header(first, second, names)
-    pairs, left_out = edges_by_name(names, list(source), list(destination), lines)
+    pairs, rows, left_out = edges_by_name(names, list(source), list(destination), lines)
     if left_out:
         absent = "" if nodes is None else _absent(named, names)
         if nodes is not None and not pairs.shape[1]:
@@ -108,18 +110,31 @@ def from_tables(
     return attributed_graph(
         names, pairs, table, directed=directed, notes=notes, left_out=left_out,
         unreadable=unreadable, lines=node_lines,
+        edge_table=_edge_table(attributes, pairs, rows, lines),
     )  # fmt: skip
 
 
-def not_read(attributes: Iterable[Hashable]) -> list[str]:
-    """Return a note that some attributes of edges are not read; an empty list if there are none."""
-    names = ", ".join(map(repr, attributes))
-    return [f"Not used: the attributes {names} of the edges."] if names else []
+def _edge_table(
+    attributes: pd.DataFrame, pairs: Tensor, rows: NDArray, lines: Sequence[int] | None
+) -> EdgeTable | None:
+    """Return the attributes of the edges that join two nodes; None if there are no columns.
+
+    Args:
+        attributes: one row for each edge of the data.
+        pairs: [2, k] positions of nodes.
+        rows: [k] rows of these edges in ``attributes``.
+        lines: lines of the edges of the data in their file.
+    """
+    if attributes.columns.empty:
+        return None
+    table, _, unreadable = flat_table(attributes.iloc[rows].reset_index(drop=True))
+    known_lines = () if lines is None else np.asarray(lines)[rows].tolist()
+    return EdgeTable(pairs, table, False, known_lines, unreadable)
 
 
-def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the columns with the sources and the destinations of the edges, and notes on the
-    choice.
+def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """Return the columns with the sources and the destinations of the edges, the other columns, and
+    notes on the choice.
     """
     if edges.shape[1] < 2:
         raise GraphError(f"a table of edges needs two columns; got {list(edges.columns)}")
@@ -143,8 +158,8 @@ def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         for i in places
         if is_index[i]
     ]
-    rest = dict.fromkeys(names[i] for i in others if i != second)
-    return edges.iloc[:, [first, second]], [*notes, *not_read(rest)]
+    rest = [i for i in others if i != second]
+    return edges.iloc[:, [first, second]], edges.iloc[:, rest], notes
 
 
 def _check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -> None:

@@ -146,13 +146,13 @@ def test_names_between_tabs_or_commas_hold_spaces(tmp_path, text):
     }
 
 
-def test_what_edges_hold_is_told_not_to_be_read():
+def test_attributes_of_edges_are_columns_of_the_edges():
     edges = pd.DataFrame({"from": [0], "to": [1], "weight": [2.0], "since": [1999]})
-    expected = "Not used: the attributes 'weight', 'since' of the edges."
-    assert expected in read_graph(edges).notes
     graph = networkx.Graph([(0, 1, {"weight": 2.0}), (1, 2, {"since": 1999})])
-    assert expected in read_graph(graph).notes
-    assert not any("Not used" in note for note in read_graph(networkx.path_graph(3)).notes)
+    for table in (read_graph(edges).edge_table, read_graph(graph).edge_table):
+        assert table is not None
+        assert table.table.columns.tolist() == ["weight", "since"]
+    assert read_graph(networkx.path_graph(3)).edge_table is None
 
 
 def test_edges_to_nodes_that_there_are_not_are_left_out_and_told(tmp_path):

@@ -63,18 +63,19 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
         graph, y, estimator = data.graph, data.y, data.estimator
         is_class = isinstance(estimator, NodeClassifier)
         train, test = y.isfinite().nonzero().flatten(), torch.zeros(0, dtype=torch.int64)
-        if settings.split != "auto" or mask_columns(graph):
+        if settings.split != "auto" or settings.time or mask_columns(graph):
             split, notes = make_split(settings, graph, y, estimator.task, 0)
             train, test = (part[y[part].isfinite()] for part in (split.train, split.test))
             graph = graph.with_notes(*notes)
         if len(train) < LEAST:
             raise GraphError(f"at least {LEAST} nodes must have a label; got {len(train)}")
         encoded = estimator.encode(graph, estimator.label)
+        graph = encoded.graph
         for note in encoded.notes:
             log(note)
         mean, std = (0.0, 1.0) if is_class else tuple(map(float, moments(y[train, None])))
         labels = _labels(estimator, (y[train] - mean) / std)
-        neighbours = Neighbours(graph.arcs, len(graph), directed=graph.directed)
+        neighbours = Neighbours.of(graph)
         matrix, seed = as_matrix(encoded.x), settings.model.seed
         blocks = Blocks(matrix, neighbours, Reduction.fit(matrix, seed))
         nodes = train.numpy()

@@ -21,9 +21,9 @@ from gattn.training.settings import (
     updated,
 )
 
-__all__ = ["NodeRunSettings", "override"]
+__all__ = ["NodeRunSettings", "edge_features", "override"]
 
-SPLITS = ("auto", "public", "random", "random-per-class")
+SPLITS = ("auto", "public", "random", "random-per-class", "time")
 
 
 @document
@@ -82,8 +82,10 @@ class NodeRunSettings(Settings):
             "parts. With public, they are the parts that the data set defines. With random, they "
             "contain 60 %, 20 % and 20 % of each class. With random-per-class, 20 nodes of each "
             "class are used for training, 30 for validation and all others for testing. With "
-            "column:NAME, the parts (train, val or test) are read from the attribute NAME. The "
-            "value auto means public if the data set defines parts, and random otherwise."
+            "column:NAME, the parts (train, val or test) are read from the attribute NAME. With "
+            "time, the oldest 60 % are used for training and the newest 20 % for testing, by "
+            "--time. The value auto means time with --time, public if the data set defines parts, "
+            "and random otherwise."
         ),
     ] = "auto"
     directed: Annotated[
@@ -94,6 +96,36 @@ class NodeRunSettings(Settings):
             extra={"default": "both directions", "flag": "--directed/--undirected"},
         ),
     ] = None
+    edge_features: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Column of the edges to read as a feature of attention and, as a mean over "
+            "a node's edges, of the other models. Repeat it for several; an empty name reads none.",
+            extra={"default": "all that are not the weight, the type or the time"},
+        ),
+    ] = ()
+    edge_weight: Annotated[
+        str,
+        Meta(
+            description="Column of the edges with weights, at least 0. Attention and means over "
+            "neighbours are proportional to them."
+        ),
+    ] = ""
+    edge_type: Annotated[
+        str,
+        Meta(
+            description="Column of the edges with types. Each type has means over its neighbours; "
+            "set it if types differ in what they say about a node."
+        ),
+    ] = ""
+    time: Annotated[
+        str,
+        Meta(
+            description="Column of the nodes or the edges with times: numbers, or dates such as "
+            "2024-01-31. The test part is newer than the training part, and no node depends on a "
+            "newer node or edge."
+        ),
+    ] = ""
     encoding: Annotated[
         str | None,
         Meta(
@@ -156,6 +188,15 @@ class NodeRunSettings(Settings):
         if self.split not in SPLITS and not self.split.startswith("column:"):
             choices = ", ".join(SPLITS)
             raise SettingsError(f"split must be {choices} or column:NAME; got {self.split!r}")
+        if self.split == "time" and not self.time:
+            raise SettingsError("split time needs the column of times: --time COL")
+
+
+def edge_features(settings: NodeRunSettings) -> list[str] | None:
+    """Return the columns of edges to read as features; None for all, an empty list for none."""
+    if not settings.edge_features:
+        return None
+    return [name for name in settings.edge_features if name]
 
 
 def override(

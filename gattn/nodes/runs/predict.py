@@ -13,6 +13,7 @@ from torch import Tensor
 from gattn.files import new_file, write_rows
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.base import NodeEstimator
+from gattn.nodes.edges import merged_edges_note
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.files import read_graph_file
 from gattn.pipeline.product import Log, no_log
@@ -150,9 +151,12 @@ def _read_graph(
         path, nodes, directed=estimator.directed, encoding=encoding, decimal=decimal,
         thousands=thousands, missing=missing,
     )  # fmt: skip
-    for note in (*graph.notes, *estimator.predictor_.encoder.unknown(graph)):
+    encoder = estimator.predictor_.encoder
+    attached = encoder.attach_edges(graph)
+    edge_notes = merged_edges_note(attached, encoder.edges)
+    for note in (*graph.notes, *edge_notes, *encoder.unknown(graph)):
         log(note)
-    return graph
+    return attached
 
 
 def prediction_columns(estimator: NodeEstimator) -> list[str]:

@@ -51,6 +51,8 @@ def node_report(run: NodeRun) -> Report:
     sections = [_trials(run)]
     if "components" in run.metrics:
         sections.append(_components(run))
+    if "edge_columns" in run.metrics:
+        sections.append(_edge_columns(run))
     if isinstance(run.estimator, NodeClassifier):
         figures["confusion"] = _confusion(run, run.estimator)
         sections.append(_classes(run, figures["confusion"]))
@@ -160,6 +162,29 @@ def _components(run: NodeRun) -> Section:
         text += ("It is no better than a constant: the data do not predict the labels.",)
     columns = "component", "weight", *(METRICS[metric] for metric in metrics)
     return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
+
+
+def _edge_columns(run: NodeRun) -> Section:
+    """Return the section of the report on the columns of edges."""
+    columns, base = run.metrics["edge_columns"], run.metrics["val"]
+    main = next(iter(base))
+    notes = tuple(note for note in run.encoded.notes if " of the edges" in note)
+    permuted = columns["permuted"]
+    if not permuted:
+        reason = "the graph is too large" if columns["read"] else "only times are read"
+        return Section("Columns of the edges", (*notes, f"No column was permuted: {reason}."))
+    rows = [
+        (name, _defined(metrics[main]), _defined(base[main] - metrics[main]))
+        for name, metrics in permuted.items()
+    ]
+    title = METRICS[main]
+    text = (
+        f"The {title} on the validation part is {number(base[main])}. The table shows it after the "
+        "values of a column were exchanged among the edges at random. The difference is what the "
+        "trained model gains from the column; it is near 0 if another column says the same.",
+    )
+    table = Table(("column", f"{title}, permuted", "difference"), tuple(rows), "Validation part")
+    return Section("Columns of the edges", (*text, *notes), (table,))
 
 
 def _defined(value: float) -> float | None:

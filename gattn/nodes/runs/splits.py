@@ -21,6 +21,7 @@ from gattn.nodes.splits import (
     per_class_split,
     random_node_split,
 )
+from gattn.nodes.times import node_times, time_split
 from gattn.pipeline.measure import PARTS
 from gattn.pipeline.run_folder import file_hash
 
@@ -64,6 +65,8 @@ def make_split(
     notes = []
     if kind == "public":
         split, notes = masked_split(graph, y, seed, by_class=is_class)
+    elif kind == "time":
+        split, notes = time_split(y, node_times(graph, settings.time), SHARES, settings.time)
     elif kind == "random":
         split = random_node_split(y, seed, SHARES, by_class=is_class)
     elif kind == "random-per-class":
@@ -116,4 +119,6 @@ def data_hash(settings: NodeRunSettings) -> str:
 def _kind(settings: NodeRunSettings, graph: AttributedGraph) -> str:
     if settings.split != "auto":
         return settings.split
+    if settings.time:
+        return "time"
     return "public" if mask_columns(graph) else "random"

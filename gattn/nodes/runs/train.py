@@ -19,7 +19,8 @@ from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.features import EncodedGraph
 from gattn.nodes.files import read_graph_file
 from gattn.nodes.labels import read_labels
-from gattn.nodes.runs.config import NodeRunSettings
+from gattn.nodes.runs.config import NodeRunSettings, edge_features
+from gattn.nodes.runs.edge_columns import edge_column_metrics
 from gattn.nodes.runs.measure import (
     class_scores,
     confusion,
@@ -175,7 +176,9 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             **asdict(settings.model), "label": values.name,
             "features": list(settings.features) or None, "directed": settings.directed,
             "threads": settings.threads,
-            "names": settings.names,
+            "names": settings.names, "edge_features": edge_features(settings),
+            "edge_weight": settings.edge_weight or None, "edge_type": settings.edge_type or None,
+            "time": settings.time or None,
         }  # fmt: skip
         task = settings.task if settings.task != "auto" else _task(values)
         estimator = (NodeClassifier if task == "classification" else NodeRegressor)(**options)
@@ -237,6 +240,13 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         }  # fmt: skip
         if isinstance(estimator.predictor_, StackedPredictor):
             metrics["components"] = _components(estimator.predictor_, encoded, split, y)
+        if estimator.predictor_.encoder.edges is not None:
+            metrics["edge_columns"] = {
+                "read": estimator.predictor_.encoder.edges.names,
+                "permuted": edge_column_metrics(
+                    estimator.predictor_, encoded.graph, y, split.val, settings.model.seed
+                ),
+            }
         constant = metrics["baselines"]["majority" if task == "classification" else "mean"]
         metrics["noise"] = is_noise(best.test, constant, len(test))
         if isinstance(estimator, NodeClassifier):

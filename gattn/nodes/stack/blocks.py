@@ -24,6 +24,9 @@ REDUCED = 128
 WIDE = 512
 """Maximum number of features that are not reduced."""
 
+TYPED = 2048
+"""Maximum number of means over the neighbours of each type, for all types together."""
+
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
@@ -99,11 +102,29 @@ class Blocks:
         entries = float(means.getnnz(1) @ np.ones(means.shape[0])) / max(means.shape[0], 1)
         small = entries * near.nnz <= STORED
         second = means @ near if small else means @ (means @ self.reduced)
-        return [x, *first, second, self.neighbours.degrees]
+        return [x, *first, second, self.neighbours.degrees, *self.edge_blocks()]
 
     def dense_hops(self) -> list[NDArray[np.float32]]:
         """Return the reduced features, their means over one and two steps, and the degrees."""
         means, z = self.neighbours.means, self.reduced
         first = [one @ z for one in self.neighbours.one_hop()]
         near = means @ z if self.neighbours.along else first[0]
-        return [z, *first, means @ near, self.neighbours.degrees]
+        return [z, *first, means @ near, self.neighbours.degrees, *self.edge_blocks()]
+
+    def edge_blocks(self) -> list[NDArray[np.float32]]:
+        """Return means over the neighbours of each type, and means of the edges' features.
+
+        The list is empty if no columns of edges are read. With many types and features, the means
+        are those of a random projection of the features.
+        """
+        neighbours = self.neighbours
+        blocks = []
+        if neighbours.typed:
+            z, limit = self.reduced, max(TYPED // len(neighbours.typed), 1)
+            if z.shape[1] > limit:
+                projection = np.random.RandomState(0).standard_normal((z.shape[1], limit))
+                z = z @ (projection / limit**0.5).astype(np.float32)
+            blocks += [one @ z for one in neighbours.typed]
+        if neighbours.edge_means is not None:
+            blocks.append(neighbours.edge_means)
+        return blocks

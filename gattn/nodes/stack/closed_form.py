@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gattn.nodes.stack.blocks import Blocks
-from gattn.nodes.stack.linear import LARGE, leave_one_out
+from gattn.nodes.stack.linear import LARGE, Scaler, leave_one_out
 from gattn.nodes.stack.propagation import propagate, propagate_folds
 from gattn.nodes.stack.weights import fit_weights, pool, temperature
 
@@ -25,6 +25,9 @@ class ClosedForm:
 
     .. math:: X, \quad A X, \quad A^2 X, \quad (I - A) X, \quad (I - A)^2 X
 
+    If columns of edges are read, one further regression reads X, A X, the means over the neighbours
+    of each type, and the means of the edges' features.
+
     The leave-one-out predictions of ridge regression, in which each training node is predicted by a
     model that was fitted to the other nodes, have a closed form. They are used to choose the
     penalties, the factors that convert scores to probabilities, and the weights of the combination.
@@ -33,7 +36,7 @@ class ClosedForm:
     Attributes:
         weights: coefficients [d, c] of each regression; the last row is the constant.
         factors: factor of the scores of each regression before the softmax; 1 for numbers.
-        shares: [6], the weights of the five regressions and of propagated labels.
+        shares: the weight of each regression, and last that of propagated labels.
         is_class: True if the labels are classes, so that probabilities are predicted.
 
     References:
@@ -107,6 +110,9 @@ def _filtered(blocks: Blocks, rows: int) -> list[Matrix]:
     far = means @ near
     high = x - near
     filtered = [x, near, far, high, high - means @ high]
+    if edge_blocks := blocks.edge_blocks():
+        parts = [x, near, *edge_blocks]
+        filtered.append(Scaler.fit(parts).join(parts))
     joined = []
     for each in filtered:
         one: Matrix = sp.csr_matrix(each)

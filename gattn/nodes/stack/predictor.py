@@ -94,7 +94,7 @@ class StackedPredictor:
         mean, std = networks[0].mean, networks[0].std
         y = ((problem.y - mean) / std).numpy()
         train, val = problem.train.numpy(), problem.val.numpy()
-        neighbours = Neighbours(graph.arcs, len(graph), directed=graph.directed)
+        neighbours = Neighbours.of(graph)
         components, predictions = Components.fit(
             problem.x, neighbours, y, train, val, problem.outputs, first.seed,
             is_class=is_class,
@@ -153,7 +153,7 @@ class StackedPredictor:
         graph of :meth:`fit`.
         """
         if self._last is None or self._last[0] is not graph:
-            neighbours = Neighbours(graph.arcs, len(graph), directed=graph.directed)
+            neighbours = Neighbours.of(graph)
             predicted = self._components.predict(
                 self.encoder.features(graph), neighbours, with_labels=self.knows(graph)
             )
