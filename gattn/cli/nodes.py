@@ -1,4 +1,4 @@
-"""Commands of ``gattn nodes``: train, predict and embed."""
+"""Commands of ``gattn nodes``: train, predict, explain and embed."""
 
 from __future__ import annotations
 
@@ -117,6 +117,32 @@ def predict(
 
     run, graph = paths
     say(f"{out}: {plural(predict_graph(run, graph, out, log=say, **settings), 'node')}")
+
+
+@app.command()
+@with_settings(NodeRunSettings, only=(*READING, "threads"))
+def explain(
+    run: Run,
+    graph: Annotated[str, GRAPH],
+    node: Annotated[str, Argument(metavar="NODE", help="Name of the node to explain.")],
+    out: Annotated[Path, Option(help="New folder for the tables and the picture.")],
+    most: Annotated[
+        int,
+        Option(
+            "--neighbors",
+            min=0,
+            help="Maximum number of neighbours to explain, those with the largest attention. "
+            "The graph is predicted again without each of them.",
+        ),
+    ] = 10,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Explain the prediction of one node by its neighbours and its attributes."""
+    from gattn.nodes.runs.explain import explain_graph_node
+
+    explain_graph_node(run, graph, node, out, most=most, log=say, **settings)
+    say(f"{out}: neighbours.csv, attributes.csv and network.png")
 
 
 @app.command()

@@ -177,6 +177,10 @@ class NodePredictor:
             out = self.network(self._whole(graph)).double()
             return out.softmax(1) if self.task == "classification" else out * self.std + self.mean
 
+    def predict_edited(self, graph: AttributedGraph, original: AttributedGraph) -> Tensor:
+        """Predict a graph from which edges or attribute values of ``original`` were removed."""
+        return self.predict(graph)
+
     @torch.no_grad()
     def embed(self, graph: AttributedGraph) -> Tensor:
         """Return the input of the last layer for each node, [n, width] float32."""

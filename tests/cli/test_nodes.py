@@ -330,6 +330,35 @@ def test_the_help_names_what_is_missing_without_an_option(gattn, monkeypatch):
         assert "default: empty cells; in columns of numbers also NA and similar texts" in words
 
 
+def test_explain_writes_tables_and_a_picture(folder, gattn, tmp_path):
+    tables = [folder / "edges.csv", "n3", "--nodes", folder / "nodes.csv"]
+    for run in ("classes", "numbers"):
+        out = tmp_path / run
+        code, output = gattn("explain", folder / run, *tables, "--out", out, "--neighbors", 2)
+        assert code == 0
+        assert "n3: " in output
+        assert "without any edge: " in output
+        assert {path.name for path in out.iterdir()} == {
+            "neighbours.csv", "attributes.csv", "network.png",
+        }  # fmt: skip
+        rows = _rows(out / "neighbours.csv")
+        assert len(rows) == 2
+        for row in rows:
+            assert f"without neighbour {row['neighbour']}: " in output
+            assert 0 < float(row["attention"]) < 1
+        assert {row["attribute"] for row in _rows(out / "attributes.csv")} == (
+            {"about", "size", "score"} if run == "classes" else {"size"}
+        )
+    code, output = gattn("explain", folder / "classes", *tables, "--out", out)
+    assert code != 0
+    assert "exists" in output
+    unknown = [tables[0], "nobody", *tables[2:]]
+    code, output = gattn("explain", folder / "classes", *unknown, "--out", tmp_path / "new")
+    assert code != 0
+    assert "the graph has no node 'nobody'" in output
+    assert not (tmp_path / "new").exists()
+
+
 def test_presets_are_the_papers():
     assert override(None, None, {"data": "pubmed"}).model.output_heads == 8
     assert override(None, "pubmed", {"data": "mine.csv", "heads": 4}).model.heads == 4

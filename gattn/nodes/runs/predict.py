@@ -26,6 +26,7 @@ __all__ = [
     "predict_graph",
     "prediction_cells",
     "prediction_columns",
+    "read_graph",
 ]
 
 
@@ -81,7 +82,7 @@ def predict_graph(
     check_fraction("coverage", coverage)
     estimator = load_estimator(run).set_params(threads=threads)
     with new_file(out) as temporary:
-        graph = _read_graph(estimator, path, nodes, encoding, decimal, thousands, missing, log)
+        graph = read_graph(estimator, path, nodes, encoding, decimal, thousands, missing, log)
         cells = prediction_cells(estimator, estimator.predictor_.predict(graph), coverage)
         rows = ([name, *row] for name, row in zip(graph.names, cells))
         write_rows(temporary, chain([["node", *prediction_columns(estimator)]], rows))
@@ -131,7 +132,7 @@ def embed_graph(
         raise ValueError(f"{out} must end in .parquet or .npy")
     estimator = load_estimator(run).set_params(threads=threads)
     with new_file(out) as temporary:
-        graph = _read_graph(estimator, path, nodes, encoding, decimal, thousands, missing, log)
+        graph = read_graph(estimator, path, nodes, encoding, decimal, thousands, missing, log)
         vectors = estimator.predictor_.embed(graph).numpy()
         if ending == ".npy":
             np.save(temporary, vectors)
@@ -142,7 +143,7 @@ def embed_graph(
     return len(graph)
 
 
-def _read_graph(
+def read_graph(
     estimator: NodeEstimator, path: str | Path, nodes: str | Path | None, encoding: str | None,
     decimal: str | None, thousands: str, missing: Sequence[str], log: Log,
 ) -> AttributedGraph:  # fmt: skip

@@ -138,7 +138,17 @@ class StackedPredictor:
         """Return probabilities [n, classes], or numbers [n, 1] in the unit of the labels, as
         float64.
         """
-        parts = self.component_predictions(graph)
+        return self._combine(self.component_predictions(graph))
+
+    def predict_edited(self, graph: AttributedGraph, original: AttributedGraph) -> Tensor:
+        """Predict a graph from which edges or attribute values of ``original`` were removed.
+
+        The models that read labels are used if ``original`` is the graph of :meth:`fit`.
+        """
+        return self._combine(self._predict_components(graph, with_labels=self.knows(original)))
+
+    def _combine(self, parts: Mapping[str, Tensor]) -> Tensor:
+        """Return the weighted combination of the components' predictions."""
         weights = self.weights if set(parts) == set(self.weights) else self.other_weights
         predictions = [parts[name].numpy() for name in weights]
         combined = pool(
@@ -153,14 +163,20 @@ class StackedPredictor:
         graph of :meth:`fit`.
         """
         if self._last is None or self._last[0] is not graph:
-            neighbours = Neighbours.of(graph)
-            predicted = self._components.predict(
-                self.encoder.features(graph), neighbours, with_labels=self.knows(graph)
-            )
-            mean, std = self.network.mean, self.network.std
-            outputs = {name: p * std + mean for name, p in predicted.items()}
-            self._last = graph, outputs | {NETWORK: self.network.predict(graph).numpy()}
+            parts = self._predict_components(graph, with_labels=self.knows(graph))
+            self._last = graph, {name: p.numpy() for name, p in parts.items()}
         return {name: torch.from_numpy(p) for name, p in self._last[1].items()}
+
+    def _predict_components(
+        self, graph: AttributedGraph, *, with_labels: bool
+    ) -> dict[str, Tensor]:
+        neighbours = Neighbours.of(graph)
+        predicted = self._components.predict(
+            self.encoder.features(graph), neighbours, with_labels=with_labels
+        )
+        mean, std = self.network.mean, self.network.std
+        outputs = {name: torch.from_numpy(p * std + mean) for name, p in predicted.items()}
+        return outputs | {NETWORK: self.network.predict(graph)}
 
     def knows(self, graph: AttributedGraph) -> bool:
         """Return True if a graph has the same nodes and edges as the graph of :meth:`fit`."""

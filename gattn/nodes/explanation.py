@@ -1,0 +1,180 @@
+"""Explanation of the prediction of one node by its neighbours and its attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.nodes.attributed import AttributedGraph, GraphError
+from gattn.nodes.models import AnyPredictor
+
+__all__ = ["Influence", "NodeExplanation", "explain_node"]
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Influence of a neighbour or of an attribute on the prediction of a node.
+
+    Attributes:
+        name: name of the neighbour or of the attribute.
+        attention: attention of the node to the neighbour in the last layer of the attention
+            network: the mean over heads, summed over repeated edges. It is NaN for an attribute,
+            and if there is no edge from the neighbour to the node.
+        without: probability of the predicted class, or predicted number, if the edges between the
+            node and the neighbour are removed, or if the attribute of the node is missing.
+        change: prediction minus ``without``. It is positive if the neighbour or the attribute
+            raises the prediction.
+    """
+
+    name: Hashable
+    attention: float
+    without: float
+    change: float
+
+
+@dataclass(frozen=True)
+class NodeExplanation:
+    """Explanation of the prediction of one node.
+
+    Attributes:
+        place: index of the node.
+        output: index of the predicted class; 0 for numbers.
+        prediction: probability of the predicted class, or the predicted number.
+        own_attention: attention of the node to itself; NaN if the network has no self-loop there.
+        neighbours: the explained neighbours, sorted by decreasing absolute change.
+        attributes: the attributes of the node that the model reads, sorted in the same way.
+        degree: number of different neighbours of the node.
+        isolated: probability of the predicted class, or predicted number, if all edges of the node
+            are removed.
+    """
+
+    place: int
+    output: int
+    prediction: float
+    own_attention: float
+    neighbours: tuple[Influence, ...]
+    attributes: tuple[Influence, ...]
+    degree: int
+    isolated: float
+
+
+def explain_node(
+    predictor: AnyPredictor, graph: AttributedGraph, node: Hashable, *, most: int = 10
+) -> NodeExplanation:
+    r"""Measure how the prediction of a node changes without each neighbour and each attribute.
+
+    .. math:: \mathrm{change}_j = f(G)_i - f(G \setminus \{(i, j), (j, i)\})_i
+
+    The prediction f is that of the whole model. The attention weights are those of the attention
+    network, which may be one of several models in a stack.
+
+    Args:
+        predictor: the fitted model.
+        graph: the graph to predict.
+        node: name of the node.
+        most: maximum number of neighbours, those with the largest attention. Each neighbour costs
+            one prediction of the graph.
+
+    Returns:
+        The explanation. It has no neighbours if the node has no edges.
+
+    Raises:
+        GraphError: the graph has no node of this name.
+    """
+    place = _place(graph, node)
+    predicted = predictor.predict(graph)[place]
+    output = int(predicted.argmax())
+    prediction = float(predicted[output])
+    attention = _attention(predictor, graph, place)
+    ends = graph.edge_index
+    adjacent = torch.cat([ends[0, ends[1] == place], ends[1, ends[0] == place]]).unique()
+    others = sorted(
+        (int(other) for other in adjacent if other != place),
+        key=lambda other: (-attention.get(other, 0.0), other),
+    )
+
+    def influence(name: Hashable, weight: float, edited: AttributedGraph) -> Influence:
+        without = float(predictor.predict_edited(edited, graph)[place, output])
+        return Influence(name, weight, without, prediction - without)
+
+    neighbours = [
+        influence(
+            graph.names[other], attention.get(other, float("nan")),
+            _without_edges(predictor, graph, place, [other]),
+        )
+        for other in others[:most]
+    ]  # fmt: skip
+    attributes = [
+        influence(name, float("nan"), _without_value(graph, place, name))
+        for name in _attributes(predictor, graph)
+    ]
+    isolated = predictor.predict_edited(_without_edges(predictor, graph, place, others), graph)
+    return NodeExplanation(
+        place, output, prediction, attention.get(place, float("nan")), _sorted(neighbours),
+        _sorted(attributes), len(others), float(isolated[place, output]),
+    )  # fmt: skip
+
+
+def _place(graph: AttributedGraph, node: Hashable) -> int:
+    """Return the index of a node by its name, which may be passed as text."""
+    names = {name: i for i, name in enumerate(graph.names)}
+    if node in names:
+        return names[node]
+    texts = [i for i, name in enumerate(graph.names) if str(name) == str(node)]
+    if len(texts) != 1:
+        examples = ", ".join(repr(str(name)) for name in graph.names[:3])
+        raise GraphError(f"the graph has no node {str(node)!r}; its nodes are {examples}, ...")
+    return texts[0]
+
+
+def _attention(predictor: AnyPredictor, graph: AttributedGraph, place: int) -> dict[int, float]:
+    """Return the attention of a node to each source of an edge into it, in the last layer."""
+    layers = predictor.attention(graph)
+    if not layers:
+        return {}
+    edges, weights = layers[-1]
+    mask = edges[1] == place
+    sums: dict[int, float] = {}
+    for source, weight in zip(edges[0, mask].tolist(), weights[mask].double().mean(1).tolist()):
+        sums[source] = sums.get(source, 0.0) + weight  # edges with different columns are repeated
+    return sums
+
+
+def _without_edges(
+    predictor: AnyPredictor, graph: AttributedGraph, place: int, others: Sequence[int]
+) -> AttributedGraph:
+    """Return the graph without the edges between a node and other nodes."""
+    removed = torch.tensor(others, dtype=torch.int64)
+
+    def mask(ends: Tensor) -> Tensor:
+        source, destination = ends
+        pair = (source == place) & torch.isin(destination, removed)
+        return ~(pair | (destination == place) & torch.isin(source, removed))
+
+    raw, table = graph.without_edge_inputs(), graph.edge_table
+    if table is not None:
+        table = table.select(mask(table.pairs).numpy())
+    arcs, edges = (ends[:, mask(ends)] for ends in (raw.arcs, raw.edge_index))
+    edited = replace(raw, arcs=arcs, edge_index=edges, edge_table=table)
+    return edited if graph.edge_inputs is None else predictor.encoder.attach_edges(edited)
+
+
+def _without_value(graph: AttributedGraph, place: int, name: str) -> AttributedGraph:
+    """Return the graph in which an attribute of a node is missing."""
+    table = graph.table.copy(deep=False)
+    table[name] = table[name].where(np.arange(len(table)) != place)
+    return replace(graph, table=table)
+
+
+def _attributes(predictor: AnyPredictor, graph: AttributedGraph) -> list[str]:
+    """Return the attributes that the model reads and that the graph's table contains."""
+    columns = predictor.encoder.columns
+    return [column.name for column in columns if column.name in graph.table.columns]
+
+
+def _sorted(influences: list[Influence]) -> tuple[Influence, ...]:
+    return tuple(sorted(influences, key=lambda one: -abs(one.change)))

@@ -1,0 +1,127 @@
+"""Explain the prediction of one node with a trained model, and write tables and a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from gattn.draw import draw_network
+from gattn.files import new_folder, write_rows
+from gattn.nodes.attributed import AttributedGraph
+from gattn.nodes.base import NodeEstimator
+from gattn.nodes.estimators import NodeClassifier
+from gattn.nodes.explanation import Influence, NodeExplanation, explain_node
+from gattn.nodes.runs.predict import load_estimator, read_graph
+from gattn.pipeline.product import Log, no_log
+
+__all__ = ["explain_graph_node"]
+
+
+def explain_graph_node(
+    run: str | Path,
+    path: str | Path,
+    node: str,
+    out: str | Path,
+    *,
+    most: int = 10,
+    nodes: str | Path | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    thousands: str = "",
+    missing: Sequence[str] = (),
+    threads: int = 0,
+    log: Log = no_log,
+) -> NodeExplanation:
+    """Explain the prediction of one node of a graph.
+
+    The folder ``out`` has the tables ``neighbours.csv`` and ``attributes.csv``, with one row for
+    each :class:`gattn.nodes.explanation.Influence`, and ``network.png``, a picture of the node and
+    its neighbours.
+
+    Args:
+        run: the folder of a trained model.
+        path: the graph, as :func:`gattn.nodes.files.read_graph_file` takes it.
+        node: name of the node.
+        out: a new folder.
+        most: maximum number of neighbours, those with the largest attention.
+        nodes: a table of the graph's nodes.
+        encoding: encoding of tables and lists of edges; None for that of the byte order mark, else
+            UTF-8.
+        decimal: decimal sign; see :func:`gattn.nodes.files.read_graph_file`.
+        thousands: the separator between groups of three digits.
+        missing: texts that stand for a missing attribute.
+        threads: number of threads inside one operator; 0 to choose it from the size of the graph.
+        log: called with each line that the user should read.
+
+    Raises:
+        RunError: the folder contains no model that can be read.
+        GraphError: the graph cannot be read, has no such node, or lacks an attribute that the
+            model reads.
+        FileExistsError: ``out`` exists.
+    """
+    estimator = load_estimator(run).set_params(threads=threads)
+    with new_folder(out) as folder:
+        graph = read_graph(estimator, path, nodes, encoding, decimal, thousands, missing, log)
+        explanation = explain_node(estimator.predictor_, graph, node, most=most)
+        write_rows(folder / "neighbours.csv", _rows("neighbour", explanation.neighbours))
+        write_rows(folder / "attributes.csv", _rows("attribute", explanation.attributes))
+        (folder / "network.png").write_bytes(_picture(estimator, graph, explanation))
+    for sentence in _sentences(estimator, graph, explanation):
+        log(sentence)
+    return explanation
+
+
+def _rows(name: str, influences: Iterable[Influence]) -> Iterable[Sequence[object]]:
+    """Yield the rows of a table of influences; a weight that does not exist is an empty cell."""
+    yield name, "attention", "prediction_without", "change"
+    for one in influences:
+        attention = "" if math.isnan(one.attention) else f"{one.attention:.6g}"
+        yield one.name, attention, f"{one.without:.6g}", f"{one.change:.6g}"
+
+
+def _sentences(
+    estimator: NodeEstimator, graph: AttributedGraph, explanation: NodeExplanation
+) -> Iterable[str]:
+    """Yield a sentence on the prediction, and one for each of the largest influences."""
+    name, value = graph.names[explanation.place], f"{explanation.prediction:.4g}"
+    if isinstance(estimator, NodeClassifier):
+        kind = estimator.classes_.tolist()[explanation.output]
+        yield f"{name}: class {kind} with probability {value}"
+    else:
+        yield f"{name}: {value}"
+    if explanation.degree:
+        change = explanation.prediction - explanation.isolated
+        yield f"without any edge: {explanation.isolated:.4g} (change {change:+.4g})"
+    shown = len(explanation.neighbours)
+    if shown < explanation.degree:
+        yield f"{shown:,} of {explanation.degree:,} neighbours are explained, by attention"
+    for one in explanation.neighbours[:5]:
+        yield f"without neighbour {one.name}: {one.without:.4g} (change {one.change:+.4g})"
+    for one in explanation.attributes[:5]:
+        yield f"without attribute {one.name}: {one.without:.4g} (change {one.change:+.4g})"
+
+
+def _picture(
+    estimator: NodeEstimator, graph: AttributedGraph, explanation: NodeExplanation
+) -> bytes:
+    """Draw the node, its explained neighbours and the edges between them."""
+    positions = {name: i for i, name in enumerate(graph.names)}
+    shown = [explanation.place, *(positions[one.name] for one in explanation.neighbours)]
+    predicted = estimator.predictor_.predict(graph)[shown]
+    index = np.full(len(graph), -1)
+    index[shown] = np.arange(len(shown))
+    layers = estimator.predictor_.attention(graph)
+    edges, weights = layers[-1] if layers else (graph.edge_index, None)
+    ends = index[edges.numpy()]
+    mask = (ends >= 0).all(0)
+    classes = isinstance(estimator, NodeClassifier)
+    return draw_network(
+        ends[:, mask], None if weights is None else weights.numpy()[mask],
+        predicted.argmax(1).numpy() if classes else predicted[:, 0].numpy(),
+        [str(kind) for kind in estimator.classes_.tolist()] if classes else (),
+        labels=[str(graph.names[place]) for place in shown],
+        wrong=np.arange(len(shown)) == 0, title=f"{graph.names[explanation.place]} in the ring",
+    )  # fmt: skip
