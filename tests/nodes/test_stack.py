@@ -56,10 +56,9 @@ def _neighbours(nodes=30, edges=60):
     return Neighbours(torch.from_numpy(DRAW.integers(nodes, size=(2, edges))), nodes)
 
 
-@pytest.mark.parametrize("rows", [12, 40])
-def test_left_out_predictions_are_those_of_fits_without_the_row(rows, monkeypatch):
-    monkeypatch.setattr("gattn.nodes.stack.linear.LARGE", 20)  # 40 rows take the other branch
-    x, y = DRAW.normal(size=(rows, 5)), DRAW.normal(size=(rows, 2))
+@pytest.mark.parametrize(("rows", "features"), [(12, 20), (40, 5)])
+def test_left_out_predictions_are_those_of_fits_without_the_row(rows, features):
+    x, y = DRAW.normal(size=(rows, features)), DRAW.normal(size=(rows, 2))
     weight, fitted, left_out, penalty = leave_one_out(x, y)
     whole = Ridge(alpha=penalty, fit_intercept=False).fit(x, y)
     np.testing.assert_allclose(weight, whole.coef_.T, rtol=1e-6, atol=1e-9)

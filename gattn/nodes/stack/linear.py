@@ -19,9 +19,6 @@ ITERATIONS = 40
 """Maximum number of L-BFGS steps for each penalty; each fit starts from the result of the last."""
 PENALTIES = 10.0 ** np.arange(-4, 5)
 """Penalties of ridge regression, relative to the mean of the kernel's diagonal."""
-LARGE = 3000
-"""With more rows than this, ridge regression decomposes the matrix of features by features instead
-of that of rows by rows."""
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
@@ -154,7 +151,8 @@ def leave_one_out(
         w = X^\top \alpha, \quad \alpha = (X X^\top + \lambda I)^{-1} Y, \qquad
         y_i - \hat y_{-i} = \frac{\alpha_i}{\bigl((X X^\top + \lambda I)^{-1}\bigr)_{ii}}
 
-    The chosen penalty has the smallest mean squared error of the leave-one-out predictions.
+    The chosen penalty has the smallest mean squared error of the leave-one-out predictions. The
+    smaller one of :math:`X X^\top` and :math:`X^\top X` is decomposed.
 
     Args:
         x: [k, d] features, sparse or dense, with a constant if the model needs a bias.
@@ -174,7 +172,7 @@ def leave_one_out(
         ((3, 3), (3, 3))
     """
     y = np.asarray(labels, np.float64)
-    if x.shape[0] <= max(LARGE, 1):
+    if x.shape[0] <= x.shape[1]:
         gram = x @ x.T
         gram = np.asarray(gram.toarray() if sp.issparse(gram) else gram, np.float64)
         values, vectors = np.linalg.eigh(gram)
