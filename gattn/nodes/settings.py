@@ -46,7 +46,7 @@ class NodeSettings(Settings):
         NodeModel,
         Meta(
             description="Model to train. stacked: a combination of gat with linear models, "
-            "propagated labels and a perceptron; gat, gatv2 and transformer: networks that attend "
+            "perceptrons and propagated labels; gat, gatv2 and transformer: networks that attend "
             "along edges; gps: a network that also attends among all nodes, in time that grows "
             "with the square of their number."
         ),

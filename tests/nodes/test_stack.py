@@ -243,11 +243,49 @@ def test_scaled_blocks_have_rows_of_norm_one_and_zeros_stay_zeros():
 def test_a_perceptron_learns_a_function_that_is_not_linear():
     x = DRAW.normal(size=(4000, 2)).astype(np.float32)
     y = (x[:, 0] * x[:, 1] > 0).astype(float)
-    model = Perceptron.fit([x], y, np.arange(3000), 2, 0, is_class=True)
-    assert (model.predict([x])[3000:].argmax(1) == y[3000:]).mean() > 0.9
+    model = Perceptron.fit([], [x], y, np.arange(3000), 2, 0, is_class=True)
+    assert (model.predict([], [x])[3000:].argmax(1) == y[3000:]).mean() > 0.9
 
 
-def test_a_saved_stack_predicts_the_same_without_pickle(tmp_path):
+def test_a_perceptron_reads_sparse_features_as_dense_ones():
+    words = sp.random(500, 300, 0.02, format="csr", dtype=np.float32, random_state=0)
+    numbers = DRAW.normal(size=(500, 2)).astype(np.float32)
+    y = (words @ DRAW.normal(size=300) > 0).astype(float)
+    model = Perceptron.fit([words], [numbers], y, np.arange(400), 2, 0, is_class=True)
+    expected = model.state_dict()
+    x = torch.from_numpy(numbers)
+    hidden = ((x - expected["center"]) / expected["scale"]).clamp(-10, 10)
+    hidden = (
+        model.hidden(hidden)
+        + model.factors.float() * torch.from_numpy(words.toarray()) @ model.table
+    )
+    logits = model.out(model.norm(hidden).relu())
+    predicted = model.predict([words], [numbers])
+    np.testing.assert_allclose(predicted, logits.softmax(1).detach().numpy(), rtol=1e-4, atol=1e-6)
+    loaded = Perceptron.from_state(expected, is_class=True)
+    np.testing.assert_array_equal(loaded.predict([words], [numbers]), predicted)
+
+
+@pytest.mark.parametrize("many", [50, 2000])
+def test_a_stack_is_the_same_in_one_thread_and_in_two(many, monkeypatch):
+    monkeypatch.setattr("gattn.nodes.stack.components.MANY", many)
+    edges, nodes = _network()
+    before = torch.get_num_threads()
+    try:
+        predictions = []
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            model = NodeClassifier(label="label", epochs=EPOCHS).fit((edges, nodes))
+            predictions.append(model.predict_proba())
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_array_equal(*predictions)
+
+
+@pytest.mark.parametrize("many", [50, 2000])
+def test_a_saved_stack_predicts_the_same_without_pickle(tmp_path, many, monkeypatch):
+    monkeypatch.setattr("gattn.nodes.stack.components.MANY", many)
     edges, nodes = _network()
     model = NodeClassifier(label="label", epochs=EPOCHS).fit((edges, nodes))
     model.save(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -91,6 +90,10 @@ def fit_linear(
 
     Returns:
         The model.
+
+    Warns:
+        ConvergenceWarning: a logistic regression stopped after 40 steps. Callers may ignore it,
+            because the validation part compares the results.
     """
     fits = _logistic(x, y, train, classes) if is_class else _ridge(x, y, train)
     best, lowest = None, np.inf
@@ -108,7 +111,6 @@ def fit_linear(
 
 
 def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     labels = y[train].astype(int)
@@ -120,10 +122,7 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
         return
     rows, model = x[train], LogisticRegression(max_iter=ITERATIONS, tol=1e-3, warm_start=True)
     for strength in STRENGTHS:
-        with warnings.catch_warnings():
-            # The fit need not converge, because the validation part compares the results.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model.set_params(C=strength).fit(rows, labels)
+        model.set_params(C=strength).fit(rows, labels)
         weight = np.zeros((x.shape[1], classes), np.float32)
         intercept: Any = model.intercept_
         one_sided = len(kinds) == 2  # scikit-learn has only the second class's logit
