@@ -125,10 +125,12 @@ def label_features(
     r"""Return features of each node computed from the labels of other nodes.
 
     A predicted label stands for that of a node without a label. Means over one step do not contain
-    a node's own label. From means over two steps, the walks back to the node are subtracted. To a
-    training node, only the labels of the other folds are propagated.
+    a node's own label. From means over two steps, the walks back to the node are subtracted. If
+    edges have a direction, these are also the means over the nodes that share a destination, and
+    over those that share a source. To a training node, only the labels of the other folds are
+    propagated.
 
-    .. math:: A \tilde Y, \qquad A A \tilde Y - \mathrm{diag}(A A) \tilde Y
+    .. math:: A \tilde Y, \qquad A B \tilde Y - \mathrm{diag}(A B) \tilde Y
 
     Args:
         neighbours: the graph.
@@ -143,7 +145,12 @@ def label_features(
     complete = guess.astype(np.float32)
     complete[train] = labels
     means = neighbours.means
-    back = np.asarray(means.multiply(means.T).sum(1)).ravel()[:, None]
     blocks = [one @ complete for one in (means, *neighbours.along)]
-    blocks.append(means @ blocks[0] - back * complete)
+    steps = [(means, means)]
+    if neighbours.along:
+        into, out = neighbours.along
+        steps += [(out, into), (into, out)]
+    for last, first in steps:
+        back = np.asarray(last.multiply(first.T).sum(1)).ravel()[:, None]
+        blocks.append(last @ (first @ complete) - back * complete)
     return [*blocks, propagate_folds(means, labels, train, seed)]
