@@ -248,7 +248,9 @@ def test_a_perceptron_learns_a_function_that_is_not_linear():
 
 
 def test_a_perceptron_reads_sparse_features_as_dense_ones():
-    words = sp.random(500, 300, 0.02, format="csr", dtype=np.float32, random_state=0)
+    words = sp.csr_matrix(
+        DRAW.random((500, 300)) * (DRAW.random((500, 300)) < 0.02), dtype=np.float32
+    )
     numbers = DRAW.normal(size=(500, 2)).astype(np.float32)
     y = (words @ DRAW.normal(size=300) > 0).astype(float)
     model = Perceptron.fit([words], [numbers], y, np.arange(400), 2, 0, is_class=True)
