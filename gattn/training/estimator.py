@@ -1,4 +1,4 @@
-"""Base class of gattn's scikit-learn estimators, with methods to save them."""
+"""Base class of gattn's scikit-learn estimators, which can be saved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ Self = TypeVar("Self", bound="SerializableEstimator")
 
 
 class SerializableEstimator(BaseEstimator, FittedModel, ABC):
-    """Base class of the estimators for molecules and nodes: scikit-learn's interface and saving."""
+    """Base class of the estimators for molecules and nodes, with scikit-learn's interface and
+    ``save``.
+    """
 
     def set_params(self: Self, **params: Any) -> Self:
         """Set parameters of the estimator; ``threads`` also changes the fitted model."""
@@ -32,7 +34,7 @@ class SerializableEstimator(BaseEstimator, FittedModel, ABC):
         return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the fitted estimator: tensors as safetensors, all other values as JSON.
+        """Write the fitted estimator to a folder, as safetensors and JSON files.
 
         Args:
             folder: the folder, which is created if it does not exist.
@@ -44,7 +46,7 @@ class SerializableEstimator(BaseEstimator, FittedModel, ABC):
         write_model(folder, *self.state())
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors of a fitted estimator, and a dict of all other values ("card").
+        """Return the tensors of a fitted estimator, and a dictionary of all other values ("card").
 
         Raises:
             NotFittedError: the estimator was not fitted.
@@ -62,7 +64,7 @@ class SerializableEstimator(BaseEstimator, FittedModel, ABC):
 
     @property
     def history_(self) -> list[History]:
-        """The training history of each network, with a record for every epoch."""
+        """Training history of each network, with a record of every epoch."""
         return self.predictor_.history
 
     @abstractmethod
@@ -70,11 +72,11 @@ class SerializableEstimator(BaseEstimator, FittedModel, ABC):
         """Return the classes and the calibration as JSON values."""
 
     def _extra_tensors(self) -> dict[str, Tensor]:
-        """Return further tensors to save, which are not part of the predictor."""
+        """Return additional tensors to save that are not part of the predictor."""
         return {}
 
     def _extra_state(self) -> dict[str, Json]:
-        """Return further JSON values to save, which are not part of the predictor."""
+        """Return additional JSON values to save that are not part of the predictor."""
         return {}
 
 

@@ -101,7 +101,9 @@ def test_features_of_a_node_do_not_depend_on_its_own_label(count):
         changed = labels.copy()
         changed[row] = np.roll(changed[row], 1)
         after = np.hstack(label_features(graph, changed, train, guess, 0))
-        columns = slice(None) if count > 1 else slice(-4)  # one label alone is its own mean
+        # If there is only one label, the last four columns contain the mean of all labels, which is
+        # this label.
+        columns = slice(None) if count > 1 else slice(-4)
         np.testing.assert_allclose(
             after[train[row], columns], before[train[row], columns], atol=1e-6
         )
@@ -345,7 +347,7 @@ def test_prediction_without_training_beats_propagated_labels_and_says_so(tmp_pat
         rows = list(csv.DictReader(file))
     guess = [row["predicted"] for row in rows[150:]]
     assert np.mean(guess == truth[150:].to_numpy()) > 0.8
-    assert any(line.startswith("each node without its label: accuracy") for line in lines)
+    assert any(line.startswith("each node predicted without its label: accuracy") for line in lines)
     probability = [float(rows[0][f"probability_kind {kind}"]) for kind in range(3)]
     assert sum(probability) == pytest.approx(1, abs=1e-4)
 

@@ -1,8 +1,8 @@
-"""Model of nodes in closed form: a combination of ridge regressions on filtered features."""
+"""Model of nodes without training: a combination of ridge regressions on filtered features."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gattn.nodes.stack.blocks import Blocks
-from gattn.nodes.stack.linear import leave_one_out
+from gattn.nodes.stack.linear import Scaler, leave_one_out
 from gattn.nodes.stack.propagation import propagate, propagate_folds
 from gattn.nodes.stack.weights import fit_weights, pool, temperature
 
@@ -31,19 +31,22 @@ Matrix = Any
 
 @dataclass(frozen=True, eq=False)
 class ClosedForm:
-    r"""Combination of ridge regressions on filtered features, and of propagated labels.
+    r"""Combination of label propagation and of ridge regressions on filtered features.
 
     .. math:: X, \quad A X, \quad A^2 X, \quad (I - A) X, \quad (I - A)^2 X
 
-    A ridge regression has a closed form for its leave-one-out predictions, which predict each
-    training node by a model that was fitted to the others. These predictions choose the penalties,
-    the factors that turn scores into probabilities, and the weights of the combination. So the
-    model is fitted without gradient descent.
+    If columns of edges are read, one further regression reads X, A X, the means over the neighbours
+    of each type, and the means of the edges' features.
+
+    The leave-one-out predictions of ridge regression, in which each training node is predicted by a
+    model that was fitted to the other nodes, have a closed form. They are used to choose the
+    penalties, the factors that convert scores to probabilities, and the weights of the combination.
+    The model is therefore fitted without gradient descent.
 
     Attributes:
         weights: coefficients [d, c] of each regression; the last row is the constant.
         factors: factor of the scores of each regression before the softmax; 1 for numbers.
-        shares: [6], the weights of the five regressions and of propagated labels.
+        shares: the weight of each regression, and last that of propagated labels.
         is_class: True if the labels are classes, so that probabilities are predicted.
 
     References:
@@ -60,7 +63,7 @@ class ClosedForm:
     def fit(
         cls, blocks: Blocks, labels: NDArray, train: NDArray, seed: int, *, is_class: bool
     ) -> tuple[ClosedForm, list[NDArray[np.float64]]]:
-        """Fit the regressions to one-hot classes or standardised numbers.
+        """Fit the regressions and the weights of the combination to the labels.
 
         Args:
             blocks: features of all nodes.
@@ -71,11 +74,14 @@ class ClosedForm:
 
         Returns:
             The model, and predictions [k, c] of the training nodes by each filter and by propagated
-            labels, which do not depend on the node's own label.
+            labels, which do not depend on the node's label.
         """
         truth = labels.argmax(1) if is_class else labels[:, 0]
         weights, factors, outputs = [], [], []
-        for x in _filtered_rows(_features(blocks, len(train)), blocks.neighbours.means, train):
+        x = _features(blocks, len(train))
+        inputs = [*_filtered_rows(x, blocks.neighbours.means, train)]
+        inputs += [joined[train] for joined in _edge_features(blocks, x)]
+        for x in inputs:
             weight, left_out = _regress(x, labels)
             factor = temperature(left_out, truth) if is_class else 1.0
             weights.append(weight)
@@ -88,21 +94,25 @@ class ClosedForm:
         return model, outputs
 
     def predict(self, blocks: Blocks, labels: NDArray, train: NDArray) -> NDArray[np.float64]:
-        """Return probabilities or standardised numbers, [n, c], for all nodes.
+        """Predict all nodes: probabilities or standardised numbers, [n, c].
 
         Args:
             blocks: features of all nodes.
             labels: [k, c], as in :meth:`fit`.
             train: [k], the nodes that have these labels.
         """
-        x = _features(blocks, len(train))
+        x, means = _features(blocks, len(train)), blocks.neighbours.means
+        scores = [
+            _filter(factors, x @ weight[:-1], means) + weight[-1]
+            for factors, weight in zip(FILTERS, self.weights)
+        ]
+        scores += [
+            np.asarray(joined @ weight[:-1], np.float64) + weight[-1]
+            for joined, weight in zip(_edge_features(blocks, x), self.weights[len(FILTERS) :])
+        ]
         outputs = [
-            _output(
-                _filter(place, x @ weight[:-1], blocks.neighbours.means) + weight[-1],
-                factor,
-                is_class=self.is_class,
-            )
-            for place, (weight, factor) in enumerate(zip(self.weights, self.factors))
+            _output(each, factor, is_class=self.is_class)
+            for each, factor in zip(scores, self.factors)
         ]
         spread = propagate(blocks.neighbours.means, labels, train)[:, :-1]
         return pool([*outputs, spread.astype(np.float64)], self.shares, is_class=self.is_class)
@@ -121,13 +131,22 @@ def _filtered_rows(x: Matrix, means: Matrix, rows: NDArray) -> Iterator[Matrix]:
         yield sum(factor * step for factor, step in zip(factors, steps) if factor)
 
 
-def _filter(place: int, values: NDArray, means: Matrix) -> NDArray[np.float64]:
+def _filter(factors: Sequence[int], values: NDArray, means: Matrix) -> NDArray[np.float64]:
     """Apply one of the :data:`FILTERS` to values [n, c] of all nodes."""
     total = np.zeros(values.shape)
-    for factor in FILTERS[place]:
+    for factor in factors:
         total += factor * values
         values = means @ values
     return total
+
+
+def _edge_features(blocks: Blocks, x: Matrix) -> list[Matrix]:
+    """Return the features of nodes, neighbours and edges in one matrix; none without columns."""
+    edge_blocks = blocks.edge_blocks()
+    if not edge_blocks:
+        return []
+    parts = [x, blocks.neighbours.means @ x, *edge_blocks]
+    return [Scaler.fit(parts).join(parts)]
 
 
 def _regress(x: Matrix, labels: NDArray) -> tuple[NDArray[np.float32], NDArray[np.float64]]:

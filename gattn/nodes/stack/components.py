@@ -1,4 +1,4 @@
-"""The components of a stack that do not attend: linear models, label propagation, perceptrons."""
+"""Models of a stack other than the attention network, for example linear models."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from gattn.nodes.stack.propagation import Neighbours, label_features, propagate
 __all__ = ["LABEL_FREE", "Components"]
 
 LABEL_FREE = ("constant", "columns", "neighbours")
-"""Components that read no labels, and so predict another graph as well."""
+"""Names of the models that read no labels, so that they can also predict other graphs."""
 MANY = 2000
-"""Training nodes from which perceptrons are fitted instead of the linear models `neighbours` and
-`labels`, which take longer and predict worse."""
+"""Minimum number of training nodes for which perceptrons replace the linear models `neighbours` and
+`labels`, which take longer and predict worse.
+"""
 
 
 class Components:
-    """Models that are fitted once for each split of a graph, whatever the seed.
+    """Models of a stack that are fitted once for each split of a graph, and do not depend on the
+    seed.
 
     =================  ========================================================================
     ``constant``       share of each class, or the mean
@@ -40,7 +42,7 @@ class Components:
 
     Attributes:
         is_class: True for classes.
-        linear: linear models and the scaler of their blocks, by name.
+        linear: linear models and the scalers of their features, by name.
         closed_form: the model without training.
         perceptrons: perceptrons by name; empty with few training nodes.
         reduction: projection of wide features.
@@ -78,21 +80,22 @@ class Components:
         is_class: bool,
         check: Callable[[], None] = lambda: None,
     ) -> tuple[Components, dict[str, NDArray[np.float64]]]:
-        """Fit the components to a training part.
+        """Fit the models to the training nodes, and predict all nodes.
 
         Args:
             x: [n, d] encoded features.
             neighbours: the graph.
-            y: [n] classes from 0, or standardised numbers; only those of the two parts are read.
+            y: [n] classes from 0, or standardised numbers; only the labels of the two parts are
+                read.
             train: [k] nodes to fit.
-            val: [m] nodes that choose penalties.
+            val: [m] validation nodes, by which penalties are chosen.
             outputs: number of classes; 1 for numbers.
             seed: seed of folds and of perceptrons.
             is_class: True for classes.
             check: called before each model; it may raise an exception to end the computation.
 
         Returns:
-            The components, and their predictions [n, outputs] of all nodes by name.
+            The models, and their predictions [n, outputs] for all nodes, by name.
         """
         matrix = as_matrix(x)
         reduction = Reduction.fit(matrix, seed)
@@ -136,7 +139,7 @@ class Components:
     def predict(
         self, x: Tensor, neighbours: Neighbours, *, with_labels: bool
     ) -> dict[str, NDArray[np.float64]]:
-        """Predict all nodes of a graph: [n, outputs] by name.
+        """Predict all nodes of a graph with each model: [n, outputs] by name.
 
         Args:
             x: [n, d] encoded features.
@@ -164,7 +167,7 @@ class Components:
         return predictions | {"labels": ask("labels", around)} | self._rest(blocks)
 
     def _rest(self, blocks: Blocks) -> dict[str, NDArray[np.float64]]:
-        """Predict by the components that are neither linear models nor perceptrons."""
+        """Predict all nodes with the models that are neither linear nor perceptrons."""
         spread = propagate(blocks.neighbours.means, self.labels, self.train)
         return {
             "constant": self._constant(blocks.x.shape[0]),
@@ -176,7 +179,7 @@ class Components:
         return np.repeat(self.labels.mean(0, dtype=np.float64)[None], nodes, 0)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors and the JSON values for :meth:`from_state`."""
+        """Return the tensors and JSON values from which :meth:`from_state` restores the models."""
         arrays = {"axes": self.reduction.axes, "train": self.train, "labels": self.labels}
         arrays["closed_form.shares"] = self.closed_form.shares
         for place, weight in enumerate(self.closed_form.weights):
@@ -196,7 +199,7 @@ class Components:
 
     @classmethod
     def from_state(cls, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> Components:
-        """Restore the components from their :meth:`state`.
+        """Restore the models from the result of :meth:`state`.
 
         Raises:
             KeyError: an entry is missing.

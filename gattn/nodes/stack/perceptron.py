@@ -1,4 +1,4 @@
-"""Perceptron of two layers on features and their means over neighbours."""
+"""Perceptron with two layers, which reads the features of a node and means over its neighbours."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ EPOCHS, SPARSE_EPOCHS = 12, 8
 """Number of epochs without and with sparse features, which overfit sooner."""
 DROPOUT, INPUT_DROPOUT, SPARSE_DROPOUT = 0.4, 0.1, 0.2
 PIECE = 8192
-"""Number of nodes that are predicted at once, which bounds the memory."""
+"""Number of nodes that are predicted in one step, which limits the memory."""
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 class Perceptron(nn.Module):
-    r"""Predict classes or standardised numbers from features of each node alone.
+    r"""Perceptron that predicts a class or a standardised number from the features of a node.
 
     .. math:: W_2 \, \mathrm{relu}(\mathrm{norm}(W_0 s + W_1 (x - \mu) / \sigma))
 
@@ -117,7 +117,7 @@ class Perceptron(nn.Module):
         *,
         is_class: bool,
     ) -> Perceptron:
-        """Train a perceptron with a one-cycle learning rate.
+        """Train a perceptron with a one-cycle learning rate schedule.
 
         Args:
             sparse: blocks of sparse features [n, ...] of all nodes; may be empty.
