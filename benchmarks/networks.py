@@ -55,7 +55,8 @@ def main(arguments: Sequence[str]) -> None:
             f"{entry['seconds']:.0f} s and {entry['processor_seconds']:.0f} s of processors each"
         )
         for title, (mean, error) in entry["accuracy"].items():
-            print(f"  {title:32s} {mean:.4f} ± {error:.4f}", flush=True)
+            spread = "" if error is None else f" ± {error:.4f}"
+            print(f"  {title:32s} {mean:.4f}{spread}", flush=True)
 
 
 def measure(name: str, options: argparse.Namespace, edges: str) -> dict[str, Any]:
@@ -93,8 +94,9 @@ def measure(name: str, options: argparse.Namespace, edges: str) -> dict[str, Any
     }  # fmt: skip
 
 
-def _mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+def _mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
+    """Return the mean and its standard error, which is None for one value."""
+    error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
     return statistics.fmean(values), error
 
 

@@ -2,6 +2,7 @@
 
     python -m benchmarks.nodes text --nodes 60000      # minutes, and the memory that it took
     python -m benchmarks.nodes cora --runs 100         # the GAT paper's table
+    python -m benchmarks.nodes cora --runs 100 --options=--learning-rate=0.01  # fewer epochs
     python -m benchmarks.nodes cora --runs 20 --layers pyg   # the same by PyG's layers
     python -m benchmarks.nodes cora --runs 20 --stack 1      # not trained together
 
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str]) -> None:
         "--layers", choices=("gattn", "pyg"), help="sides to measure (default: gattn)"
     )
     parser.add_argument("--stack", type=int, help="networks trained together")
+    parser.add_argument("--options", nargs="*", default=[], help="further options of the command")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "nodes.jsonl")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
@@ -60,6 +62,7 @@ def main(arguments: Sequence[str]) -> None:
             str(options.runs),
             "--out",
             f"{folder}/run",
+            *options.options,
         ]
         began = time.perf_counter()
         if len(entry := _entry(options)) > 1:
@@ -73,7 +76,8 @@ def main(arguments: Sequence[str]) -> None:
     memory, worked = used.ru_maxrss / 2**20, used.ru_utime + used.ru_stime
     entry = {
         "case": f"nodes/{options.data}", "runs": options.runs, "nodes": metrics["nodes"],
-        "layers": options.layers or "gattn", "stack": options.stack, "seconds": seconds,
+        "layers": options.layers or "gattn", "stack": options.stack, "options": options.options,
+        "seconds": seconds,
         "processor_seconds": worked, "epochs": sum(epochs) / len(epochs), "peak_gib": memory,
         "test": metrics["runs"]["test"], "baselines": metrics["baselines"],
     }  # fmt: skip

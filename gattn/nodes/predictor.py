@@ -34,7 +34,7 @@ from gattn.training.settings import from_table, to_table
 from gattn.training.threads import limited_threads
 from gattn.training.types import EpochRecord, History
 
-__all__ = ["NodePredictor", "NodeProblem", "graph_elements"]
+__all__ = ["NodePredictor", "NodeProblem", "graph_elements", "label_moments"]
 
 GPS_NODES = 20_000
 """Maximum number of nodes for GPS, whose attention takes time proportional to their square."""
@@ -123,10 +123,8 @@ class NodePredictor:
         predictors: list[NodePredictor] = [
             cls(one, task, encoder, problem.outputs) for one in settings
         ]
-        y, (mean, std) = problem.y, (0.0, 1.0)
-        if task == "regression":
-            mean, std = (float(one) for one in moments(y[problem.train, None]))
-            y = (y - mean) / std
+        mean, std = label_moments(problem, task)
+        y = (problem.y - mean) / std
         first, networks = settings[0], [one.network for one in predictors]
         elements = graph_elements(problem.graph, first) * len(networks)
         with limited_threads(elements, threads):
@@ -233,6 +231,14 @@ class NodePredictor:
             raise ValueError(str(error)) from None
         predictor.mean, predictor.std = state["mean"], state["std"]
         return predictor
+
+
+def label_moments(problem: NodeProblem, task: NodeTask) -> tuple[float, float]:
+    """Return the mean and standard deviation of the training labels; 0 and 1 for classes."""
+    if task == "classification":
+        return 0.0, 1.0
+    mean, std = (float(one) for one in moments(problem.y[problem.train, None]))
+    return mean, std
 
 
 def graph_elements(graph: AttributedGraph, settings: NodeSettings) -> int:

@@ -48,7 +48,7 @@ class NodeSettings(Settings):
             description="Model to train. gat, gatv2 and transformer are graph neural networks "
             "that attend along edges. gps also attends between all pairs of nodes, so its "
             "time grows with the square of the number of nodes. stacked combines gat with "
-            "linear models, label propagation and a perceptron."
+            "linear models, label propagation and perceptrons."
         ),
     ] = "stacked"
     epochs: Annotated[

@@ -56,11 +56,9 @@ def _neighbours(nodes=30, edges=60):
     return Neighbours(torch.from_numpy(DRAW.integers(nodes, size=(2, edges))), nodes)
 
 
-@pytest.mark.parametrize("rows", [12, 40])
-def test_left_out_predictions_are_those_of_fits_without_the_row(rows, monkeypatch):
-    # 40 rows count as many rows, so another algorithm is used.
-    monkeypatch.setattr("gattn.nodes.stack.linear.LARGE", 20)
-    x, y = DRAW.normal(size=(rows, 5)), DRAW.normal(size=(rows, 2))
+@pytest.mark.parametrize(("rows", "features"), [(12, 20), (40, 5)])
+def test_left_out_predictions_are_those_of_fits_without_the_row(rows, features):
+    x, y = DRAW.normal(size=(rows, features)), DRAW.normal(size=(rows, 2))
     weight, fitted, left_out, penalty = leave_one_out(x, y)
     whole = Ridge(alpha=penalty, fit_intercept=False).fit(x, y)
     np.testing.assert_allclose(weight, whole.coef_.T, rtol=1e-6, atol=1e-9)
@@ -247,11 +245,51 @@ def test_scaled_blocks_have_rows_of_norm_one_and_zeros_stay_zeros():
 def test_a_perceptron_learns_a_function_that_is_not_linear():
     x = DRAW.normal(size=(4000, 2)).astype(np.float32)
     y = (x[:, 0] * x[:, 1] > 0).astype(float)
-    model = Perceptron.fit([x], y, np.arange(3000), 2, 0, is_class=True)
-    assert (model.predict([x])[3000:].argmax(1) == y[3000:]).mean() > 0.9
+    model = Perceptron.fit([], [x], y, np.arange(3000), 2, 0, is_class=True)
+    assert (model.predict([], [x])[3000:].argmax(1) == y[3000:]).mean() > 0.9
 
 
-def test_a_saved_stack_predicts_the_same_without_pickle(tmp_path):
+def test_a_perceptron_reads_sparse_features_as_dense_ones():
+    words = sp.csr_matrix(
+        DRAW.random((500, 300)) * (DRAW.random((500, 300)) < 0.02), dtype=np.float32
+    )
+    numbers = DRAW.normal(size=(500, 2)).astype(np.float32)
+    y = (words @ DRAW.normal(size=300) > 0).astype(float)
+    model = Perceptron.fit([words], [numbers], y, np.arange(400), 2, 0, is_class=True)
+    expected = model.state_dict()
+    x = torch.from_numpy(numbers)
+    hidden = ((x - expected["center"]) / expected["scale"]).clamp(-10, 10)
+    hidden = (
+        model.hidden(hidden)
+        + model.factors.float() * torch.from_numpy(words.toarray()) @ model.table
+    )
+    logits = model.out(model.norm(hidden).relu())
+    predicted = model.predict([words], [numbers])
+    np.testing.assert_allclose(predicted, logits.softmax(1).detach().numpy(), rtol=1e-4, atol=1e-6)
+    loaded = Perceptron.from_state(expected, is_class=True)
+    np.testing.assert_array_equal(loaded.predict([words], [numbers]), predicted)
+
+
+@pytest.mark.parametrize("many", [50, 2000])
+def test_a_stack_is_the_same_in_one_thread_and_in_two(many, monkeypatch):
+    monkeypatch.setattr("gattn.nodes.stack.components.MANY", many)
+    edges, nodes = _network()
+    before = torch.get_num_threads()
+    try:
+        predictions = []
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            model = NodeClassifier(label="label", epochs=EPOCHS).fit((edges, nodes))
+            predictions.append(model.predict_proba())
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_array_equal(*predictions)
+
+
+@pytest.mark.parametrize("many", [50, 2000])
+def test_a_saved_stack_predicts_the_same_without_pickle(tmp_path, many, monkeypatch):
+    monkeypatch.setattr("gattn.nodes.stack.components.MANY", many)
     edges, nodes = _network()
     model = NodeClassifier(label="label", epochs=EPOCHS).fit((edges, nodes))
     model.save(tmp_path)

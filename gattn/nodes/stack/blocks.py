@@ -19,6 +19,10 @@ STORED = 20_000_000
 """Maximum number of nonzero entries in the means over two steps along edges; otherwise, the
 dimension of the features is reduced first.
 """
+FIRST_STORED = 10_000_000
+"""Maximum number of nonzero entries in the means over one step along edges, as sparse features of a
+perceptron, before equal columns are summed.
+"""
 REDUCED = 128
 """Number of features after the reduction of their dimension."""
 WIDE = 512
@@ -104,12 +108,24 @@ class Blocks:
         second = means @ near if small else means @ (means @ self.reduced)
         return [x, *first, second, self.neighbours.degrees, *self.edge_blocks()]
 
-    def dense_hops(self) -> list[NDArray[np.float32]]:
-        """Return the reduced features, their means over one and two steps, and the degrees."""
+    def split_hops(self) -> tuple[list[Matrix], list[NDArray[np.float32]]]:
+        """Return the blocks of :meth:`hops` for a perceptron: sparse ones and dense ones.
+
+        The means over two steps are those of the reduced features. The features and their means
+        over one step are sparse if the reduction is not the identity and the means have few
+        entries. Otherwise they are reduced, too.
+        """
         means, z = self.neighbours.means, self.reduced
         first = [one @ z for one in self.neighbours.one_hop()]
         near = means @ z if self.neighbours.along else first[0]
-        return [z, *first, means @ near, self.neighbours.degrees, *self.edge_blocks()]
+        dense = [means @ near, self.neighbours.degrees, *self.edge_blocks()]
+        if z.shape[1] == self.x.shape[1]:
+            return [], [z, *first, *dense]
+        sources = np.diff(self.x.indptr)
+        entries = sum(float((one.getnnz(0) * sources).sum()) for one in self.neighbours.one_hop())
+        if entries > FIRST_STORED:
+            return [self.x], [*first, *dense]
+        return [self.x, *(one @ self.x for one in self.neighbours.one_hop())], dense
 
     def edge_blocks(self) -> list[NDArray[np.float32]]:
         """Return means over the neighbours of each type, and means of the edges' features.

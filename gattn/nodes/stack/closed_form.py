@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from gattn.nodes.stack.blocks import Blocks
-from gattn.nodes.stack.linear import LARGE, Scaler, leave_one_out
+from gattn.nodes.stack.linear import Scaler, leave_one_out
 from gattn.nodes.stack.propagation import propagate, propagate_folds
 from gattn.nodes.stack.weights import fit_weights, pool, temperature
 
 __all__ = ["ClosedForm"]
+
+SIDE = 1500
+"""Maximum number of training nodes, or of features, for regressions on all features. Their time
+grows with the cube of the smaller number. Otherwise they read the reduced features."""
+DENSE = 0.05
+"""Features with a larger share of non-zero entries are multiplied as dense matrices."""
+FILTERS = ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, -1, 0), (1, -2, 1))
+"""Factors of X, A X and A A X in each filter."""
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
@@ -68,10 +78,13 @@ class ClosedForm:
         """
         truth = labels.argmax(1) if is_class else labels[:, 0]
         weights, factors, outputs = [], [], []
-        for x in _filtered(blocks, len(train)):
-            weight, _, left_out, _ = leave_one_out(x[train], labels)
+        x = _features(blocks, len(train))
+        inputs = [*_filtered_rows(x, blocks.neighbours.means, train)]
+        inputs += [joined[train] for joined in _edge_features(blocks, x)]
+        for x in inputs:
+            weight, left_out = _regress(x, labels)
             factor = temperature(left_out, truth) if is_class else 1.0
-            weights.append(weight.astype(np.float32))
+            weights.append(weight)
             factors.append(factor)
             outputs.append(_output(left_out, factor, is_class=is_class))
         spread = propagate_folds(blocks.neighbours.means, labels, train, seed)
@@ -88,38 +101,66 @@ class ClosedForm:
             labels: [k, c], as in :meth:`fit`.
             train: [k], the nodes that have these labels.
         """
-        filtered = _filtered(blocks, len(train))
+        x, means = _features(blocks, len(train)), blocks.neighbours.means
+        scores = [
+            _filter(factors, x @ weight[:-1], means) + weight[-1]
+            for factors, weight in zip(FILTERS, self.weights)
+        ]
+        scores += [
+            np.asarray(joined @ weight[:-1], np.float64) + weight[-1]
+            for joined, weight in zip(_edge_features(blocks, x), self.weights[len(FILTERS) :])
+        ]
         outputs = [
-            _output(np.asarray(x @ weight, np.float64), factor, is_class=self.is_class)
-            for x, weight, factor in zip(filtered, self.weights, self.factors)
+            _output(each, factor, is_class=self.is_class)
+            for each, factor in zip(scores, self.factors)
         ]
         spread = propagate(blocks.neighbours.means, labels, train)[:, :-1]
         return pool([*outputs, spread.astype(np.float64)], self.shares, is_class=self.is_class)
 
 
-def _filtered(blocks: Blocks, rows: int) -> list[Matrix]:
-    """Return the features after each of the five graph filters, with a constant column: [n,
-    d + 1].
-    """
-    import scipy.sparse as sp
+def _features(blocks: Blocks, rows: int) -> Matrix:
+    """Return all features, or the reduced ones if the regressions of all would take long."""
+    return blocks.x if min(rows, blocks.x.shape[1]) <= SIDE else blocks.reduced
 
-    means = blocks.neighbours.means
-    wide = blocks.x.shape[1] > blocks.reduced.shape[1]
-    x = blocks.x if rows <= LARGE and wide else blocks.reduced
+
+def _filtered_rows(x: Matrix, means: Matrix, rows: NDArray) -> Iterator[Matrix]:
+    """Yield some rows of the features after each of the :data:`FILTERS`."""
     near = means @ x
-    far = means @ near
-    high = x - near
-    filtered = [x, near, far, high, high - means @ high]
-    if edge_blocks := blocks.edge_blocks():
-        parts = [x, near, *edge_blocks]
-        filtered.append(Scaler.fit(parts).join(parts))
-    joined = []
-    for each in filtered:
-        one: Matrix = sp.csr_matrix(each)
-        size = float(np.sqrt(one.multiply(one).sum() / max(one.shape[0], 1)))
-        constant = np.full((one.shape[0], 1), size or 1.0, np.float32)
-        joined.append(sp.csr_matrix(sp.hstack([one, constant], format="csr")))
-    return joined
+    steps = [x[rows], near[rows], means[rows] @ near]
+    for factors in FILTERS:
+        yield sum(factor * step for factor, step in zip(factors, steps) if factor)
+
+
+def _filter(factors: Sequence[int], values: NDArray, means: Matrix) -> NDArray[np.float64]:
+    """Apply one of the :data:`FILTERS` to values [n, c] of all nodes."""
+    total = np.zeros(values.shape)
+    for factor in factors:
+        total += factor * values
+        values = means @ values
+    return total
+
+
+def _edge_features(blocks: Blocks, x: Matrix) -> list[Matrix]:
+    """Return the features of nodes, neighbours and edges in one matrix; none without columns."""
+    edge_blocks = blocks.edge_blocks()
+    if not edge_blocks:
+        return []
+    parts = [x, blocks.neighbours.means @ x, *edge_blocks]
+    return [Scaler.fit(parts).join(parts)]
+
+
+def _regress(x: Matrix, labels: NDArray) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Return coefficients [d + 1, c], the constant last, and leave-one-out predictions."""
+    squares = x.multiply(x).sum() if sp.issparse(x) else np.square(x, dtype=np.float64).sum()
+    size = float(np.sqrt(squares / max(x.shape[0], 1))) or 1.0
+    constant = np.full((x.shape[0], 1), size, np.float32)
+    if sp.issparse(x) and x.nnz < DENSE * x.shape[0] * x.shape[1]:
+        joined = sp.csr_matrix(sp.hstack([x, constant], format="csr"))
+    else:
+        joined = np.hstack([x.toarray() if sp.issparse(x) else x, constant])
+    weight, _, left_out, _ = leave_one_out(joined, labels)
+    weight[-1] *= size
+    return weight.astype(np.float32), left_out
 
 
 def _output(scores: NDArray, factor: float, *, is_class: bool) -> NDArray[np.float64]:

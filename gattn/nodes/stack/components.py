@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,9 @@ __all__ = ["LABEL_FREE", "Components"]
 LABEL_FREE = ("constant", "columns", "neighbours")
 """Names of the models that read no labels, so that they can also predict other graphs."""
 MANY = 2000
-"""Minimum number of training nodes for which a perceptron replaces the linear model `labels`."""
+"""Minimum number of training nodes for which perceptrons replace the linear models `neighbours` and
+`labels`, which take longer and predict worse.
+"""
 
 
 class Components:
@@ -31,18 +33,18 @@ class Components:
     =================  ========================================================================
     ``constant``       share of each class, or the mean
     ``columns``        linear model on a node's features
-    ``neighbours``     linear model, also on means over one and two steps and on degrees
-    ``labels``         linear model, also on the labels around a node; with few training nodes
+    ``neighbours``     the same, also on means over one and two steps and on degrees; with
+                       2,000 training nodes a perceptron
+    ``labels``         the same, also on the labels around a node
     ``propagation``    labels spread along the edges
     ``closed_form``    :class:`gattn.nodes.stack.closed_form.ClosedForm`
-    ``perceptron``     two layers on means of features and labels, with 2,000 training nodes
     =================  ========================================================================
 
     Attributes:
         is_class: True for classes.
         linear: linear models and the scalers of their features, by name.
         closed_form: the model without training.
-        perceptron: None with few training nodes.
+        perceptrons: perceptrons by name; empty with few training nodes.
         reduction: projection of wide features.
         train: [k] nodes with labels.
         labels: [k, c] one-hot classes or standardised numbers.
@@ -52,7 +54,7 @@ class Components:
         self,
         linear: Mapping[str, tuple[Scaler, Linear]],
         closed_form: ClosedForm,
-        perceptron: Perceptron | None,
+        perceptrons: Mapping[str, Perceptron],
         reduction: Reduction,
         train: NDArray,
         labels: NDArray,
@@ -60,7 +62,7 @@ class Components:
         *,
         is_class: bool,
     ) -> None:
-        self.linear, self.closed_form, self.perceptron = linear, closed_form, perceptron
+        self.linear, self.closed_form, self.perceptrons = linear, closed_form, perceptrons
         self.reduction, self.train, self.labels = reduction, train, labels
         self.seed, self.is_class = seed, is_class
 
@@ -76,6 +78,7 @@ class Components:
         seed: int,
         *,
         is_class: bool,
+        check: Callable[[], None] = lambda: None,
     ) -> tuple[Components, dict[str, NDArray[np.float64]]]:
         """Fit the models to the training nodes, and predict all nodes.
 
@@ -87,8 +90,9 @@ class Components:
             train: [k] nodes to fit.
             val: [m] validation nodes, by which penalties are chosen.
             outputs: number of classes; 1 for numbers.
-            seed: seed of folds and of the perceptron.
+            seed: seed of folds and of perceptrons.
             is_class: True for classes.
+            check: called before each model; it may raise an exception to end the computation.
 
         Returns:
             The models, and their predictions [n, outputs] for all nodes, by name.
@@ -98,33 +102,39 @@ class Components:
         blocks = Blocks(matrix, neighbours, reduction)
         labels = np.eye(outputs)[y[train].astype(int)] if is_class else y[train][:, None]
         labels = labels.astype(np.float32)
-        hops = blocks.hops()
         linear: dict[str, tuple[Scaler, Linear]] = {}
+        perceptrons: dict[str, Perceptron] = {}
         predictions: dict[str, NDArray[np.float64]] = {}
+        is_large = len(train) >= MANY
+        sparse, dense = blocks.split_hops() if is_large else (blocks.hops(), [])
 
-        def fit_one(name: str, some: Sequence[Any]) -> None:
+        def fit_linear_model(name: str, some: Sequence[Any]) -> None:
+            check()
             scaler = Scaler.fit(some)
             joined = scaler.join(some)
             model = fit_linear(joined, y, train, val, outputs, is_class=is_class)
             linear[name] = scaler, model
             predictions[name] = model.predict(joined)
 
-        fit_one("columns", hops[:1])
-        fit_one("neighbours", hops)
+        def fit_one(name: str, around: Sequence[NDArray]) -> None:
+            if not is_large:
+                return fit_linear_model(name, [*sparse, *around])
+            check()
+            some = sparse, [*dense, *around]
+            model = Perceptron.fit(*some, y, train, outputs, seed, is_class=is_class)
+            perceptrons[name] = model
+            predictions[name] = model.predict(*some)
+
+        fit_linear_model("columns", [matrix])
+        fit_one("neighbours", [])
         around = label_features(neighbours, labels, train, predictions["neighbours"], seed)
-        # On a large graph this model is omitted, because it takes most of the time and the
-        # perceptron reads the same features of labels.
-        if len(train) < MANY:
-            fit_one("labels", [*hops, *around])
+        fit_one("labels", around)
+        check()
         form, _ = ClosedForm.fit(blocks, labels, train, seed, is_class=is_class)
-        perceptron = None
-        if len(train) >= MANY:
-            dense = [*blocks.dense_hops(), *around]
-            perceptron = Perceptron.fit(dense, y, train, outputs, seed, is_class=is_class)
         components = cls(
-            linear, form, perceptron, reduction, train, labels, seed, is_class=is_class
+            linear, form, perceptrons, reduction, train, labels, seed, is_class=is_class
         )
-        return components, predictions | components._rest(blocks, around)
+        return components, predictions | components._rest(blocks)
 
     def predict(
         self, x: Tensor, neighbours: Neighbours, *, with_labels: bool
@@ -138,33 +148,32 @@ class Components:
                 :data:`LABEL_FREE` alone.
         """
         blocks = Blocks(as_matrix(x), neighbours, self.reduction)
-        hops = blocks.hops()
+        sparse, dense = blocks.split_hops() if self.perceptrons else (blocks.hops(), [])
 
-        def ask(name: str, some: Sequence[Any]) -> NDArray[np.float64]:
+        def ask(name: str, around: Sequence[NDArray]) -> NDArray[np.float64]:
+            if name in self.perceptrons:
+                return self.perceptrons[name].predict(sparse, [*dense, *around])
             scaler, model = self.linear[name]
-            return model.predict(scaler.join(some))
+            return model.predict(scaler.join([*sparse, *around]))
 
-        predictions = {"columns": ask("columns", hops[:1]), "neighbours": ask("neighbours", hops)}
+        scaler, model = self.linear["columns"]
+        predictions = {
+            "columns": model.predict(scaler.join([blocks.x])), "neighbours": ask("neighbours", [])
+        }  # fmt: skip
         if not with_labels:
             return predictions | {"constant": self._constant(x.shape[0])}
         guess = predictions["neighbours"]
         around = label_features(neighbours, self.labels, self.train, guess, self.seed)
-        if "labels" in self.linear:
-            predictions["labels"] = ask("labels", [*hops, *around])
-        return predictions | self._rest(blocks, around)
+        return predictions | {"labels": ask("labels", around)} | self._rest(blocks)
 
-    def _rest(self, blocks: Blocks, around: Sequence[NDArray]) -> dict[str, NDArray[np.float64]]:
-        """Predict all nodes with the models that are not linear."""
+    def _rest(self, blocks: Blocks) -> dict[str, NDArray[np.float64]]:
+        """Predict all nodes with the models that are neither linear nor perceptrons."""
         spread = propagate(blocks.neighbours.means, self.labels, self.train)
-        predictions = {
+        return {
             "constant": self._constant(blocks.x.shape[0]),
             "propagation": spread[:, :-1].astype(np.float64),
             "closed_form": self.closed_form.predict(blocks, self.labels, self.train),
         }
-        if self.perceptron is not None:
-            dense = [*blocks.dense_hops(), *around]
-            predictions["perceptron"] = self.perceptron.predict(dense)
-        return predictions
 
     def _constant(self, nodes: int) -> NDArray[np.float64]:
         return np.repeat(self.labels.mean(0, dtype=np.float64)[None], nodes, 0)
@@ -178,12 +187,12 @@ class Components:
         for name, (_, model) in self.linear.items():
             arrays[f"{name}.weight"], arrays[f"{name}.bias"] = model.weight, model.bias
         tensors = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
-        if self.perceptron is not None:
-            state = self.perceptron.state_dict()
-            tensors |= {f"perceptron.{name}": tensor for name, tensor in state.items()}
+        for name, model in self.perceptrons.items():
+            state = model.state_dict()
+            tensors |= {f"{name}.perceptron.{key}": tensor for key, tensor in state.items()}
         return tensors, {
             "is_class": self.is_class, "seed": self.seed,
-            "factors": list(self.closed_form.factors),
+            "factors": list(self.closed_form.factors), "perceptrons": list(self.perceptrons),
             "scalers": {name: list(scaler.factors) for name, (scaler, _) in self.linear.items()},
             "penalties": {name: model.penalty for name, (_, model) in self.linear.items()},
         }  # fmt: skip
@@ -211,18 +220,20 @@ class Components:
         shares = arrays["closed_form.shares"]
         form = ClosedForm(weights, tuple(state["factors"]), shares, is_class)
         labels = arrays["labels"]
-        network = {
-            name.removeprefix("perceptron."): tensor
-            for name, tensor in tensors.items()
-            if name.startswith("perceptron.")
+        perceptrons = {
+            name: Perceptron.from_state(_below(tensors, f"{name}.perceptron."), is_class=is_class)
+            for name in state["perceptrons"]
         }
-        perceptron = None
-        if network:
-            features = network["center"].shape[0]
-            perceptron = Perceptron(features, labels.shape[1], is_class=is_class)
-            perceptron.load_state_dict(network)
-            perceptron.eval()
         return cls(
-            linear, form, perceptron, Reduction(arrays["axes"]), arrays["train"], labels,
+            linear, form, perceptrons, Reduction(arrays["axes"]), arrays["train"], labels,
             state["seed"], is_class=is_class,
         )  # fmt: skip
+
+
+def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with a prefix, without the prefix."""
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +18,6 @@ ITERATIONS = 40
 """Maximum number of L-BFGS steps for each penalty; each fit starts from the previous result."""
 PENALTIES = 10.0 ** np.arange(-4, 5)
 """Penalties of ridge regression, relative to the mean of the kernel's diagonal."""
-LARGE = 3000
-"""Maximum number of rows for which ridge regression decomposes the matrix of rows by rows; for more
-rows, it decomposes the matrix of features by features.
-"""
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
@@ -95,6 +90,10 @@ def fit_linear(
 
     Returns:
         The model.
+
+    Warns:
+        ConvergenceWarning: a logistic regression stopped after 40 steps. Callers may ignore it,
+            because the validation part compares the results.
     """
     fits = _logistic(x, y, train, classes) if is_class else _ridge(x, y, train)
     best, lowest = None, np.inf
@@ -112,7 +111,6 @@ def fit_linear(
 
 
 def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     labels = y[train].astype(int)
@@ -124,11 +122,7 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
         return
     rows, model = x[train], LogisticRegression(max_iter=ITERATIONS, tol=1e-3, warm_start=True)
     for strength in STRENGTHS:
-        with warnings.catch_warnings():
-            # Warnings are hidden: the fit need not converge, because the strength is selected on
-            # the validation part.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model.set_params(C=strength).fit(rows, labels)
+        model.set_params(C=strength).fit(rows, labels)
         weight = np.zeros((x.shape[1], classes), np.float32)
         intercept: Any = model.intercept_
         # For two classes, scikit-learn stores only the coefficients of the second.
@@ -157,7 +151,8 @@ def leave_one_out(
         w = X^\top \alpha, \quad \alpha = (X X^\top + \lambda I)^{-1} Y, \qquad
         y_i - \hat y_{-i} = \frac{\alpha_i}{\bigl((X X^\top + \lambda I)^{-1}\bigr)_{ii}}
 
-    The chosen penalty has the smallest mean squared error of the leave-one-out predictions.
+    The chosen penalty has the smallest mean squared error of the leave-one-out predictions. The
+    smaller one of :math:`X X^\top` and :math:`X^\top X` is decomposed.
 
     Args:
         x: [k, d] features, sparse or dense, with a constant if the model needs a bias.
@@ -177,7 +172,7 @@ def leave_one_out(
         ((3, 3), (3, 3))
     """
     y = np.asarray(labels, np.float64)
-    if x.shape[0] <= max(LARGE, 1):
+    if x.shape[0] <= x.shape[1]:
         gram = x @ x.T
         gram = np.asarray(gram.toarray() if sp.issparse(gram) else gram, np.float64)
         values, vectors = np.linalg.eigh(gram)

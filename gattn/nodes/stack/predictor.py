@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,17 +11,20 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.fields import read_features, receptive_field
-from gattn.nodes.predictor import NodePredictor, NodeProblem
+from gattn.nodes.predictor import NodePredictor, NodeProblem, label_moments
 from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.nodes.stack.components import LABEL_FREE, Components
 from gattn.nodes.stack.propagation import Neighbours
 from gattn.nodes.stack.weights import cross_fit, fit_weights, pool
 from gattn.training.settings import from_table, to_table
+from gattn.training.threads import Background, available_threads
 from gattn.training.types import EpochRecord, History
 
 __all__ = ["StackedPredictor"]
@@ -86,19 +90,39 @@ class StackedPredictor:
     ) -> list[StackedPredictor]:
         """Train a stack for each of the settings; see :meth:`NodePredictor.fit` for the arguments.
 
-        The stacks have different attention networks, and share the other models.
+        The stacks have different attention networks, and share the other models. With two or more
+        threads, the other models are fitted in a second Python thread beside the networks.
         """
         graph, is_class, first = problem.graph, task == "classification", settings[0]
         network_settings = [_network_settings(one, problem) for one in settings]
-        networks = NodePredictor.fit(problem, encoder, task, network_settings, on_epoch, threads)
-        mean, std = networks[0].mean, networks[0].std
+        mean, std = label_moments(problem, task)
         y = ((problem.y - mean) / std).numpy()
         train, val = problem.train.numpy(), problem.val.numpy()
-        neighbours = Neighbours.of(graph)
-        components, predictions = Components.fit(
-            problem.x, neighbours, y, train, val, problem.outputs, first.seed,
-            is_class=is_class,
-        )  # fmt: skip
+
+        def fit_components(
+            check: Callable[[], None],
+        ) -> tuple[Components, dict[str, NDArray[np.float64]]]:
+            return Components.fit(
+                problem.x, Neighbours.of(graph), y, train, val, problem.outputs, first.seed,
+                is_class=is_class, check=check,
+            )  # fmt: skip
+
+        def fit_networks(threads: int) -> list[NodePredictor]:
+            return NodePredictor.fit(problem, encoder, task, network_settings, on_epoch, threads)
+
+        # BLAS libraries also use one thread. Their threads spin between the small products. The
+        # filter of warnings is set here because it is shared by all threads of a process.
+        with threadpool_limits(1, "blas"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            if available_threads() > 1:
+                with Background(fit_components) as background:
+                    networks = fit_networks(threads or 1)
+                    components, predictions = background.result()
+            else:
+                networks = fit_networks(threads)
+                components, predictions = fit_components(lambda: None)
+        for network in networks:
+            network.threads = threads
         predictions = {name: p * std + mean for name, p in predictions.items()}
         truth, stacks = problem.y.numpy()[val], []
         for stack_settings, network in zip(settings, networks):

@@ -222,10 +222,12 @@ def label_features(
     r"""Compute features of each node from the labels of other nodes.
 
     Nodes without a label get a predicted label. A mean over one step does not contain the label of
-    the node itself. From a mean over two steps, the walks back to the node are subtracted. Only the
-    labels of other folds are propagated to a training node.
+    the node itself. From a mean over two steps, the walks back to the node are subtracted. If edges
+    have a direction, there are also means over the nodes that share a destination with the node,
+    and over those that share a source. Only the labels of other folds are propagated to a training
+    node.
 
-    .. math:: A \tilde Y, \qquad A A \tilde Y - \mathrm{diag}(A A) \tilde Y
+    .. math:: A \tilde Y, \qquad A B \tilde Y - \mathrm{diag}(A B) \tilde Y
 
     Args:
         neighbours: the graph.
@@ -240,7 +242,12 @@ def label_features(
     complete = guess.astype(np.float32)
     complete[train] = labels
     means = neighbours.means
-    back = np.asarray(means.multiply(means.T).sum(1)).ravel()[:, None]
     blocks = [one @ complete for one in (means, *neighbours.along, *neighbours.typed)]
-    blocks.append(means @ blocks[0] - back * complete)
+    steps = [(means, means)]
+    if neighbours.along:
+        into, out = neighbours.along
+        steps += [(out, into), (into, out)]
+    for last, first in steps:
+        back = np.asarray(last.multiply(first.T).sum(1)).ravel()[:, None]
+        blocks.append(last @ (first @ complete) - back * complete)
     return [*blocks, propagate_folds(means, labels, train, seed)]
