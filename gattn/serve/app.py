@@ -28,6 +28,7 @@ from gattn.serve.molecules import (
     as_values,
     draw_plain,
     explain_molecule,
+    first_explanation,
     predict_rows,
 )
 from gattn.serve.nodes import ServedNodes
@@ -98,8 +99,9 @@ class Server:
         molecules = [run for run in runs if isinstance(run, ServedMolecules)]
         self._position = {run.name: i for i, run in enumerate(molecules)}
         self.pool = ModelPool(
-            [run.model for run in molecules], [run.folder for run in molecules], settings.workers
-        )
+            [run.model for run in molecules], [run.folder for run in molecules], settings.workers,
+            first_explanation,
+        )  # fmt: skip
         self.queue: BatchQueue[tuple[str, float], PredictedRow] = BatchQueue(
             self._predict_batch, workers=self.pool.workers, capacity=settings.queue
         )

@@ -27,7 +27,7 @@ from gattn.serve.training_set import (
 
 __all__ = [
     "METHODS", "ExplainedMolecule", "PredictedRow", "ServedMolecules", "as_values", "draw_plain",
-    "explain_molecule", "open_molecules", "predict_rows",
+    "explain_molecule", "first_explanation", "open_molecules", "predict_rows",
 ]  # fmt: skip
 
 NEAREST = 5
@@ -207,6 +207,11 @@ def explain_molecule(
             for is_dark in (False, True)
         )  # fmt: skip
     return ExplainedMolecule(row.cells, explanation, nearest, light, dark)
+
+
+def first_explanation(model: MoleculeModel) -> None:
+    """Explain methane, so that later calls in this process do not wait for imports."""
+    explain_molecule(model, "C", "", 0, 0.9)
 
 
 def draw_plain(smiles: str, dark: bool) -> bytes:

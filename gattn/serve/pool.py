@@ -33,12 +33,18 @@ class ModelPool:
         models: the models, in the order of ``folders``.
         folders: the folders that hold them.
         workers: number of child processes; with 1, a thread of this process is used.
+        first_call: function of a module that each process calls with each model before the first
+            request, because the first call of a process imports modules and is slow.
     """
 
     def __init__(
-        self, models: Sequence[MoleculeModel], folders: Sequence[Path], workers: int
+        self,
+        models: Sequence[MoleculeModel],
+        folders: Sequence[Path],
+        workers: int,
+        first_call: Callable[[MoleculeModel], object],
     ) -> None:
-        self.models, self.folders = models, folders
+        self.models, self.folders, self.first_call = models, folders, first_call
         self.workers = workers if models else 1
         self._executor = self._start()
 
@@ -76,7 +82,9 @@ class ModelPool:
             ) from None
 
     def warm_up(self) -> None:
-        """Wait until every process has loaded the models.
+        """Start the processes, and wait until one of them has called each model.
+
+        The processes load and call the models at the same time, so the others are ready soon after.
 
         Raises:
             RuntimeError: a process was killed while it started.
@@ -84,6 +92,9 @@ class ModelPool:
         if self.workers > 1:
             for future in [self._executor.submit(os.getpid) for _ in range(self.workers)]:
                 future.result()
+        else:
+            for model in self.models:
+                self._executor.submit(self.first_call, model).result()
 
     def close(self) -> None:
         """End the child processes after their current tasks."""
@@ -93,13 +104,17 @@ class ModelPool:
         if self.workers == 1:
             return ThreadPoolExecutor(1, thread_name_prefix="predict")
         limits = [model.max_atoms for model in self.models]
-        return ProcessPoolExecutor(
-            self.workers, get_context("spawn"), _load, (self.folders, limits, os.getpid())
-        )
+        arguments = self.folders, limits, os.getpid(), self.first_call
+        return ProcessPoolExecutor(self.workers, get_context("spawn"), _load, arguments)
 
 
-def _load(folders: Sequence[Path], max_atoms: Sequence[int], parent: int) -> None:
-    """Load the models in a child process.
+def _load(
+    folders: Sequence[Path],
+    max_atoms: Sequence[int],
+    parent: int,
+    first_call: Callable[[MoleculeModel], object],
+) -> None:
+    """Load the models in a child process, and call each of them once.
 
     An interrupt in a terminal is sent to all processes, and the parent ends its child processes.
     """
@@ -109,6 +124,7 @@ def _load(folders: Sequence[Path], max_atoms: Sequence[int], parent: int) -> Non
         model, _ = load_model(folder)
         model.workers, model.max_atoms = 1, most
         _MODELS.append(model)
+        first_call(model)
 
 
 def _call(
