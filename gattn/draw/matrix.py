@@ -80,7 +80,7 @@ def draw_matrix(
 
     Raises:
         ValueError: the errors of :func:`attention_matrix`, or the number of names differs from the
-        number of rows or columns.
+            number of rows or columns.
         ImportError: matplotlib is not installed.
 
     Example:

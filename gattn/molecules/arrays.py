@@ -47,7 +47,7 @@ def as_table(y: Any, rows: int) -> np.ndarray:
 
     Raises:
         ValueError: there are no labels, their number is not the number of molecules, or the shape
-        is wrong.
+            is wrong.
     """
     if y is None:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
@@ -130,7 +130,7 @@ def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
 
     Raises:
         ValueError: a column has more or fewer than two classes, or its classes have different
-        types.
+            types.
     """
     classes = []
     for name, column in zip(names, table.T):

@@ -60,13 +60,13 @@ class Explanation:
         symbols: the element of each atom. A hydrogen that the SMILES writes as an atom belongs to
             its neighbour and has no entry.
         atoms: [n], the position of each atom in the SMILES, counted from 0 and including hydrogens
-        that the SMILES writes as atoms; 0..n-1 without such hydrogens.
+            that the SMILES writes as atoms; 0..n-1 without such hydrogens.
         method: the method that computed the weights.
         target: index of the explained target.
         prediction: output of ``predict``, in the target's unit; for classes a probability.
         std: the standard deviation of the prediction.
         weights: [n] float64, signed, in the target's unit; the weights of ``"attention"`` have no
-        sign or unit.
+            sign or unit.
         parts: [n] for each part of the model; they sum to the weights.
         spread: [n], the standard deviation of the weights over the ensemble's networks; NaN for
             fewer than two networks.

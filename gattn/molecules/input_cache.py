@@ -148,7 +148,7 @@ def write_cache(path: str | os.PathLike[str], pieces: Iterable[PackedInputs], ke
 
     Raises:
         OSError: the file cannot be written, for instance because the disk is full; temporary files
-        are deleted.
+            are deleted.
     """
     path = Path(path)
     folder = path.with_name(f".{path.name}.parts")

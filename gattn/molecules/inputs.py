@@ -257,7 +257,7 @@ def make_pieces(
 
     Raises:
         ValueError: ``chunk``, ``max_atoms`` or ``workers`` is below 1, or a single string was
-        passed instead of a list.
+            passed instead of a list.
         ImportError: RDKit is not installed.
 
     >>> [(piece.items, piece.result) for piece in make_pieces(len, ["C", "CC", "("], chunk=2)]

@@ -85,7 +85,7 @@ class AttributedGraph:
         notes: sentences about decisions that were made when the graph was read.
         left_out: the edges that were left out.
         unreadable: the reason for each attribute that cannot be read and is therefore not in
-        ``table``. An error is raised only if the attribute is used.
+            ``table``. An error is raised only if the attribute is used.
         tensor_labels: True if the column ``y`` comes from a tensor, in which -1 marks a node
             without a label.
         lines: line of each node in its file, from 1; empty if the nodes were not read from a file.
@@ -127,7 +127,7 @@ class AttributedGraph:
 
         Raises:
             GraphError: the attribute does not exist (the message lists the existing attributes), or
-            cannot be read.
+                cannot be read.
         """
         if name in self.unreadable:
             raise GraphError(self.unreadable[name])

@@ -74,7 +74,7 @@ class FeatureEncoder:
 
         Raises:
             GraphError: an attribute in ``names`` is missing, is repeated or is the label, or a
-            number is infinite.
+                number is infinite.
         """
         if graph.x is not None and names is None:
             return cls((), graph.x.shape[1], 0, "x"), []

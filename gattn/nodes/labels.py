@@ -69,7 +69,7 @@ def read_labels(
 
     Raises:
         GraphError: there are no labels, their number differs from the number of nodes, both ``y``
-        and
+            and
             ``label`` exist, ``y`` may be a coordinate because there is also ``x``, or a tensor of
             classes contains a number below -1.
     """

@@ -73,7 +73,7 @@ class NodePredictor:
         std: standard deviation of the training labels; 1 for classes.
         history: records of the training; empty after :meth:`from_state`.
         threads: number of threads inside an operator of a prediction; 0 to choose it from the size
-        of the graph.
+            of the graph.
     """
 
     threads = 0

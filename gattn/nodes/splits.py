@@ -160,7 +160,7 @@ def masked_split(
 
     Raises:
         GraphError: there is no mask, a mask contains other values, two masks share a node, or a
-        mask
+            mask
             marks only nodes without a label.
     """
     columns = mask_columns(graph)
@@ -311,7 +311,7 @@ def column_split(
 
     Raises:
         GraphError: the column does not exist or contains another word, or a part has no labelled
-        node.
+            node.
     """
     names = [text.strip().lower() for text in as_texts(graph.column(column), gaps=True)]
     for row, name in enumerate(names):

@@ -88,7 +88,7 @@ def fit_network(
 
     Raises:
         TrainingError: the folder contains a damaged checkpoint or the checkpoint of another
-        training; no label is known; or the loss is not finite.
+            training; no label is known; or the loss is not finite.
         OSError: the checkpoint cannot be written; the previous checkpoint is unchanged.
     """
     if not len(train):

@@ -53,8 +53,8 @@ def test_a_neighbour_changes_the_prediction_by_its_edges(classifier):
         smaller.add_nodes_from(
             (name, {"size": graph.table["size"][i]}) for i, name in enumerate(graph.names)
         )
-        kept = pairs[:, ~between].T.tolist()
-        smaller.add_edges_from((graph.names[a], graph.names[b]) for a, b in kept)
+        remaining = pairs[:, ~between].T.tolist()
+        smaller.add_edges_from((graph.names[a], graph.names[b]) for a, b in remaining)
         expected = classifier.predict_proba(smaller)[3, explanation.output]
         assert np.isclose(explanation.neighbours[0].without, expected, rtol=1e-5)
 
@@ -111,7 +111,7 @@ def test_the_columns_of_edges_are_read_again(model):
     assert explanation.neighbours
     if model == "gat":
         other = int(explanation.neighbours[0].name)
-        kept = ~(edges[["source", "target"]].isin([node, other]).all(axis=1))
-        assert (~kept).sum() == 1
-        expected = classifier.predict_proba((edges[kept], nodes))[node, explanation.output]
+        remaining = ~(edges[["source", "target"]].isin([node, other]).all(axis=1))
+        assert (~remaining).sum() == 1
+        expected = classifier.predict_proba((edges[remaining], nodes))[node, explanation.output]
         assert np.isclose(explanation.neighbours[0].without, expected, rtol=1e-5)

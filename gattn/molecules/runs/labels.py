@@ -59,7 +59,7 @@ class Labels:
     Attributes:
         task: regression for numbers, classification for classes.
         y: [k, t] float64 with NaN for a missing label; for classification [k, t] objects: unchanged
-        strings, whole numbers, or None for a missing label.
+            strings, whole numbers, or None for a missing label.
         problems: k texts, the reason why a row has no label; empty if it has a label or if all its
             cells are empty.
         lost: the cells that are not empty but are not valid labels, also in rows that have a label

@@ -67,7 +67,7 @@ def predict_table(
         FileExistsError: ``out`` exists.
         FileNotFoundError: the file ``path`` does not exist.
         ValueError: the column is missing or appears twice, or the file already has a column with
-        the name of an output column.
+            the name of an output column.
     """
     check_fraction("coverage", coverage)
     estimator, table, column = open_run(

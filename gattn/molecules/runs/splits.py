@@ -41,7 +41,7 @@ def choose_parts(
     Raises:
         FileNotFoundError: the file of the split does not exist.
         ValueError: there are too few molecules, a part is empty, or the column or file does not
-        contain a split.
+            contain a split.
     """
     notes: list[str] = []
     if len(molecules) < LEAST:

@@ -34,7 +34,7 @@ class AttentionRecord:
         module: name of the layer in ``model.named_modules()``; "" for the model itself.
         edge_index: [2, e], the sources and destinations of the edges.
         weights: [e, h] before dropout. For k learned queries, the shape is [e, k * h], one query
-        after the other; for b sets of features, it is [e, b * h], one set after the other.
+            after the other; for b sets of features, it is [e, b * h], one set after the other.
         size: the numbers of sources and of destinations, (m, n).
         edge_type: type of the edges, for a layer with several edge types; else None.
 

@@ -90,7 +90,7 @@ class VarianceComponents(NamedTuple):
         mean: mean over all trials.
         std: standard deviation over all trials; NaN for a single trial.
         of_weights: standard deviation over trials with the same split, which is due to the initial
-        weights.
+            weights.
         of_parts: standard deviation that is due to the split, in addition to ``of_weights``.
     """
 
