@@ -1,16 +1,19 @@
-"""Base of the regressor and the classifier of molecules: parsing, fitting and predicting."""
+"""Base of the regressor and the classifier of molecules: parsing, fitting and predicting.
+
+Nothing here imports scikit-learn; :mod:`gattn.molecules.estimators` adds its interface.
+"""
 
 from __future__ import annotations
 
+import copy
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
-from sklearn.utils import Tags
 from torch import Tensor
 
 from gattn.data import MoleculeError, random_split
@@ -27,7 +30,6 @@ from gattn.molecules.rows import (
     warn_of_overlap,
 )
 from gattn.molecules.settings import MoleculeParameters, MoleculeSettings
-from gattn.training.estimator import SerializableEstimator
 from gattn.training.settings import settings_of
 
 if TYPE_CHECKING:
@@ -44,10 +46,9 @@ else:
     Parameters = object
 
 
-class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
+class MoleculeEstimator(MoleculeModel, ABC, Parameters):
     """Base of the estimators of molecules; see :class:`MoleculeParameters`."""
 
-    _saved_as = ""
     _parameters = MoleculeParameters
 
     def fit(
@@ -86,18 +87,24 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
         return self.fit_labelled(train, val, folder=folder, progress=progress)
 
     def read(
-        self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
+        self,
+        smiles: Iterable[str],
+        y: Any,
+        *,
+        targets: Sequence[str] | None = None,
+        cache: str | os.PathLike[str] | None = None,
     ) -> LabelledMolecules:
         """Parse molecules and record the names and classes of their labels, as :meth:`fit` does.
 
-        ``cache`` is a file that stores the parsed molecules; see
-        :func:`gattn.molecules.inputs.featurise`.
+        ``targets`` are the names of the targets, by default those of the columns of y. ``cache`` is
+        a file that stores the parsed molecules; see :func:`gattn.molecules.inputs.featurise`.
         """
         # An invalid parameter raises its error here, before the SMILES are parsed.
         settings_of(MoleculeParameters, self)
         texts = as_texts(smiles)
         table = as_table(y, len(texts))
-        self.targets_, self.single_target_ = column_names(y), np.ndim(y) == 1
+        self.targets_ = column_names(y) if targets is None else list(targets)
+        self.single_target_ = np.ndim(y) == 1
         self._fit_labels(table)
         labelled = self.labelled(texts, table, cache=cache)
         self.bad_ = labelled.bad
@@ -137,6 +144,13 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
     def settings(self) -> MoleculeSettings:
         """Return the settings of the model."""
         return settings_of(MoleculeSettings, self)
+
+    def replace(self: Self, **parameters: Any) -> Self:
+        """Return a copy with other values of some parameters and the same names of the labels."""
+        model = copy.copy(self)
+        for name, value in parameters.items():
+            setattr(model, name, value)
+        return model
 
     def embed(self, smiles: Iterable[str]) -> np.ndarray:
         """Return the hidden vectors from which the networks predict.
@@ -239,12 +253,6 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         """Return [n, ...] for values [n, t, ...] if ``fit`` got y [n], else values unchanged."""
         return values[:, 0] if self.single_target_ else values
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array = True, False
-        tags.target_tags.multi_output = True
-        return tags
 
     @abstractmethod
     def _fit_labels(self, table: np.ndarray) -> None:

@@ -6,22 +6,27 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags
-from torch import Tensor
 
-from gattn.molecules.arrays import as_classes, as_numbers, find_classes
-from gattn.molecules.base import MoleculeEstimator
-from gattn.molecules.fitted import ClassificationModel, RegressionModel
-from gattn.molecules.predictor import Prediction
-from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
+from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
+from gattn.training.estimator import SerializableEstimator
 
 __all__ = ["MoleculeClassifier", "MoleculeRegressor"]
 
 
-class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
+class _Estimator(SerializableEstimator):
+    """Scikit-learn's interface of the estimators of molecules."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
     """Predict numbers from SMILES, each with a standard deviation and an interval.
 
     It follows scikit-learn's protocol: ``clone``, ``cross_val_score``, ``GridSearchCV`` and
@@ -44,6 +49,8 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
         >>> model.fit(smiles, range(24)).predict(["CCCCO", "CCCCCO"]).shape
         (2,)
     """
+
+    _saved_as = ""
 
     def predict(
         self, X: Iterable[str], return_std: bool = False
@@ -104,28 +111,8 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
         """
         return self._score(r2_score, X, y, sample_weight)
 
-    def _fit_labels(self, table: np.ndarray) -> None:
-        for name, column in zip(self.targets_, as_numbers(table).T):
-            labels = column[np.isfinite(column)]
-            if len(labels) > 1 and labels.min() == labels.max():
-                raise ValueError(
-                    f"{name} must hold different numbers; every label is {labels[0]:g}"
-                )
 
-    def _encode(self, table: np.ndarray) -> np.ndarray:
-        return as_numbers(table)
-
-    def _decide(self, mean: Tensor) -> np.ndarray:
-        return mean.numpy()
-
-    def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
-        self.calibrator_ = IntervalCalibrator.fit(y, prediction.mean, prediction.std)
-
-    def _labels_state(self) -> dict[str, Any]:
-        return {"calibration": self.calibrator_.state()}
-
-
-class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel):
+class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
     """Predict one of two classes from SMILES, for one target or several.
 
     It follows scikit-learn's protocol: ``clone``, ``cross_val_score``, ``GridSearchCV`` and
@@ -149,6 +136,8 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
         >>> model.fit(smiles, ["alcohol", "amine"] * 12).predict_proba(["CCCCO"]).shape
         (1, 2)
     """
+
+    _saved_as = ""
 
     def predict(self, X: Iterable[str]) -> np.ndarray:
         """Predict the more probable class.
@@ -227,25 +216,6 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
         tags.classifier_tags.multi_class = False  # pyright: ignore[reportOptionalMemberAccess]
         tags.classifier_tags.multi_label = True  # pyright: ignore[reportOptionalMemberAccess]
         return tags
-
-    def _fit_labels(self, table: np.ndarray) -> None:
-        classes = find_classes(table, self.targets_)
-        self.classes_ = classes[0] if self.single_target_ else classes
-
-    def _encode(self, table: np.ndarray) -> np.ndarray:
-        return as_classes(table, self.classes_by_target, self.targets_)
-
-    def _decide(self, mean: Tensor) -> np.ndarray:
-        """Return 1 where the second class is more probable, else 0; NaN stays NaN."""
-        return torch.where(mean.isnan(), mean, (mean > 0.5).to(mean.dtype)).numpy()
-
-    def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
-        both = torch.stack([1 - prediction.mean, prediction.mean], dim=2)
-        self.calibrator_ = LabelSetCalibrator.fit(y, both)
-
-    def _labels_state(self) -> dict[str, Any]:
-        classes = [kinds.tolist() for kinds in self.classes_by_target]
-        return {"classes": classes, "calibration": self.calibrator_.state()}
 
 
 def _labels(kinds: np.ndarray, second: np.ndarray) -> np.ndarray:

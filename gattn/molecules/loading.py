@@ -33,14 +33,16 @@ class OpenedRun(NamedTuple):
 def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, dict[str, Json]]:
     """Return the regressor or the classifier that is stored in a folder, and its model card.
 
+    It is an estimator without scikit-learn's interface.
+
     Raises:
         RunError: a file is missing, truncated or changed, or holds another kind of model.
     """
-    from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+    from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
 
     tensors, card = read_model(folder)
-    is_classifier = card.get("estimator") == MoleculeClassifier.__name__
-    kind = MoleculeClassifier if is_classifier else MoleculeRegressor
+    is_classifier = card.get("estimator") == "MoleculeClassifier"
+    kind = ClassificationEstimator if is_classifier else RegressionEstimator
     return kind.from_state(folder, tensors, card), card
 
 

@@ -82,7 +82,8 @@ def evaluate_table(
         ValueError: the file, a column or a label cannot be used; no molecule remains.
     """
     estimator, card = load_estimator(run)
-    estimator.set_params(on_error="skip", workers=workers, threads=threads)
+    estimator = estimator.replace(on_error="skip", workers=workers, threads=threads)
+    estimator.predictor_.threads = threads
     column = smiles or str(card.get("smiles", "smiles"))
     style = NumberFormat(**{**cast("dict[str, Any]", card.get("numbers", {})), **(numbers or {})})
     if targets is not None and len(targets) != len(estimator.targets_):
