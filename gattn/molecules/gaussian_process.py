@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gattn.compat.torch import uncompiled_optimizers
 from gattn.data.molecules.descriptors import DESCRIPTORS
 from gattn.molecules.inputs import in_pieces
 from gattn.training.progress import progress_bar
@@ -459,7 +460,8 @@ def _search(parts: list[Tensor], y: Tensor, check: Callable[[], None]) -> Tensor
     """Return the logarithms of the hyperparameters of maximum posterior density: [8]."""
     start = torch.tensor(START + 2 * START_OF_GROUP, dtype=torch.float64)
     theta = start.clone().requires_grad_()
-    optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")
+    with uncompiled_optimizers():
+        optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")
     rows = y.isfinite().nonzero().flatten()
     if len(rows) < len(y):
         parts, y = [part[rows][:, rows] for part in parts], y[rows]
