@@ -23,6 +23,9 @@ FIRST, LAST = 25.0, 1e4
 """The peak learning rate divided by the first one, and the first one divided by the last one."""
 HIGH, LOW = 0.95, 0.85
 """Decay of the mean of gradients at the ends of the cycle and at its peak."""
+PIECE = 1 << 14
+"""Elements of a sum that torch does not divide among threads, so that it has the same bits for any
+number of threads."""
 
 
 def flatten(parameters: Iterable[Tensor]) -> list[Tensor]:
@@ -152,7 +155,8 @@ class AdamW:
     @torch.no_grad()
     def clip(self, norm: float) -> None:
         """Scale the gradients so that the norm of all together is at most this number."""
-        norms = [torch.linalg.vector_norm(gradient) for gradient in self.gradients]
+        pieces = (piece for gradient in self.gradients for piece in gradient.split(PIECE))
+        norms = [torch.linalg.vector_norm(piece) for piece in pieces]
         total = torch.linalg.vector_norm(torch.stack(norms))
         for gradient in self.gradients:
             gradient.mul_((norm / (total + 1e-6)).clamp(max=1.0))
