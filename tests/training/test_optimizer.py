@@ -79,7 +79,8 @@ def test_a_restored_optimizer_continues_with_the_same_bits() -> None:
 
 
 def test_parameters_of_two_dtypes_get_two_vectors() -> None:
-    network = nn.ModuleList([nn.Linear(2, 3), nn.Linear(2, 2).double()])
+    double = nn.Linear(2, 2).double()
+    network = nn.ModuleList([nn.Linear(2, 3), double])
     before = [parameter.detach().clone() for parameter in network.parameters()]
     vectors = flatten(network.parameters())
     assert [(len(vector), vector.dtype) for vector in vectors] == [
@@ -88,27 +89,26 @@ def test_parameters_of_two_dtypes_get_two_vectors() -> None:
     ]
     assert all(map(torch.equal, network.parameters(), before))
     vectors[1].fill_(2.0)
-    assert float(network[1].weight.detach().sum()) == 8.0
+    assert float(double.weight.detach().sum()) == 8.0
     assert flatten([]) == []
 
 
 def test_clipping_has_the_same_bits_for_any_number_of_threads() -> None:
     torch.manual_seed(0)
     network = nn.Linear(1000, 300)
-    gradient = torch.randn(301_000)
     optimizer = AdamW(
         network, copy.deepcopy(network), OneCycle(0.1, 6, 0.3), weight_decay=0.1, decay=0.5
     )
+    gradient = torch.randn_like(optimizer.gradients[0])
     clipped, threads = [], torch.get_num_threads()
     try:
         for number in (1, 2, 3):
             torch.set_num_threads(number)
             optimizer.gradients[0].copy_(gradient)
             optimizer.clip(1.0)
-            clipped.append(network.weight.grad.clone())
+            clipped.append(optimizer.gradients[0].clone())
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(clipped[0], clipped[1])
     assert torch.equal(clipped[0], clipped[2])
-    flat = torch.cat([clipped[0].flatten(), network.bias.grad])
-    torch.testing.assert_close(flat.norm(), torch.tensor(1.0))
+    torch.testing.assert_close(clipped[0].norm(), torch.tensor(1.0))
