@@ -42,20 +42,22 @@ def main(arguments: list[str]) -> int:
         subprocess.run(
             [compiler, f"-print-file-name=lib{name}.so"], check=True, capture_output=True, text=True
         ).stdout.strip()
-        for name in ("asan", "ubsan", "stdc++")  # without stdc++ exceptions are not intercepted
+        # Libstdc++ must be loaded before the sanitizer can intercept C++ exceptions.
+        for name in ("asan", "ubsan", "stdc++")
     ]
     environment |= {
         "LD_PRELOAD": " ".join(libraries),
-        # Python and torch do not free all memory, and other libraries throw exceptions.
+        # Leaks are ignored, because Python and torch do not free all memory. Checks of duplicate
+        # definitions are off, because other libraries contain some.
         "ASAN_OPTIONS": "detect_leaks=0:detect_odr_violation=0",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "OMP_NUM_THREADS": "2",
     }
     (extension,) = BUILD.glob("_kernels*.so")
     command = [sys.executable, "-c", RUN, str(extension), "-q", "-x", "-p", "no:cacheprovider"]
-    # By default (capture=fd) pytest would discard the report of a sanitizer that ends the run.
+    # If a sanitizer ends the process, pytest's default capture=fd would discard its report.
     command += ["--capture=sys"]
-    # The sanitizers change the memory use of a process, so that its tests are skipped.
+    # The sanitizers change the memory use of a process, so tests of memory use are skipped.
     command += ["-o", "timeout=0", "--ignore", "tests/ops/test_memory.py"]
     command += arguments or ["tests/ops"]
     return subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode

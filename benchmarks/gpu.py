@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure the selected graphs. The exit code is 0 if all checks passed."""
     options = parse(arguments)
     if options.dry_run and os.environ.get("TRITON_INTERPRET") != "1":
-        # triton reads the variable at import, so that the command must start again
+        # Triton reads this variable at import, so the command starts itself again with it.
         os.environ["TRITON_INTERPRET"] = "1"
         os.execv(sys.executable, [sys.executable, "-m", "benchmarks.gpu", *arguments])
     if options.table:
@@ -85,7 +85,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         options.graphs = FEW if options.quick else graphs.NAMES
     if options.dry_run:
         options.scale, options.runs, options.shapes = 1e-5, 1, ((2, 4),)
-    # the interpreter truncates float32 to bfloat16, whereas a card rounds
+    # Triton's interpreter truncates float32 to bfloat16, whereas a GPU rounds.
     options.dtypes = ("float32", "float16" if options.dry_run else "bfloat16")
     return options
 

@@ -3,10 +3,12 @@
     python -m benchmarks.networks cora sympy blocks-0.8 noise --splits 5
     python -m benchmarks.networks debian --options=--names
     python -m benchmarks.networks cora --split random-per-class --model gat
+    python -m benchmarks.networks weights types direction time --edges both
 
 Each split is a run of ``gattn nodes train`` with another seed, in a process of its own. The command
 prints the mean and the standard error of the accuracy of the model, of each component and of each
-baseline, and appends a JSON line for each network to benchmarks/results/networks.jsonl.
+baseline. With ``--edges both`` it first ignores the columns and the direction of the edges, and
+then reads them. It appends a JSON line for each network to benchmarks/results/networks.jsonl.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.core import record
-from benchmarks.data.networks import NETWORKS, make
+from benchmarks.data.networks import NETWORKS, READING, ignore_edge_columns, make
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -36,25 +38,36 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--model", default="stacked", help="as of gattn nodes train")
     parser.add_argument("--options", nargs="*", default=[], help="further options of the command")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "networks.jsonl")
+    parser.add_argument(
+        "--edges",
+        choices=("read", "ignore", "both"),
+        default="read",
+        help="read the columns and the direction of edges; ignore reads both directions alike",
+    )
     options = parser.parse_args(arguments)
     environment = record.environment("benchmarks.networks", arguments)
-    for name in options.networks:
-        entry = measure(name, options)
+    ways = ("ignore", "read") if options.edges == "both" else (options.edges,)
+    for name, way in ((name, way) for name in options.networks for way in ways):
+        entry = measure(name, options, way)
         record.append(options.out, {**entry, "environment": environment})
         print(
-            f"{name}, {options.split}, {options.splits} splits, "
+            f"{name}, edges: {way}, {options.split}, {options.splits} splits, "
             f"{entry['seconds']:.0f} s and {entry['processor_seconds']:.0f} s of processors each"
         )
         for title, (mean, error) in entry["accuracy"].items():
             print(f"  {title:32s} {mean:.4f} ± {error:.4f}", flush=True)
 
 
-def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
+def measure(name: str, options: argparse.Namespace, edges: str) -> dict[str, Any]:
     """Train on each split of a network: means and standard errors of accuracies, and times."""
     scores: dict[str, list[float]] = {}
     began, used = time.perf_counter(), _processor_seconds()
     with tempfile.TemporaryDirectory() as folder:
         data = make(name, Path(folder))
+        if edges == "ignore":
+            ignore_edge_columns(Path(data[0]))
+        else:
+            data += READING.get(name, ())
         prepared, used = time.perf_counter(), _processor_seconds()
         for seed in range(options.splits):
             out = Path(folder) / f"run{seed}"
@@ -72,7 +85,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     count = options.splits
     return {
         "case": f"networks/{name}", "split": options.split, "splits": count,
-        "model": options.model, "options": options.options,
+        "model": options.model, "edges": edges, "options": options.options,
         "seconds": (time.perf_counter() - prepared) / count,
         "prepare_seconds": prepared - began,
         "processor_seconds": (_processor_seconds() - used) / count,

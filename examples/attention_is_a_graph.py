@@ -88,7 +88,9 @@ def sequences(kind: str, steps: int, seed: int, device: str) -> tuple[float, flo
             F.cross_entropy(score, y).backward()
             optimizer.step()
             continue
-        for _ in range(LAYERS):  # nodes with a path to the mark; the others guess
+        for _ in range(LAYERS):
+            # Count the paths from the marked node to each node; a node without a path can only
+            # guess.
             mark = mark.index_add(0, graph.edge_index[1], mark[graph.edge_index[0]])
         batches.append(
             torch.stack([score.argmax(1).eq(y).float(), mark[:, 0].clamp(1 / SYMBOLS, 1)])

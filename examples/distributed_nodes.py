@@ -44,8 +44,9 @@ def ring(nodes: int, degree: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     source = torch.arange(nodes).repeat(degree)
     step = CLASSES * torch.randint(
         -8, 9, source.shape, generator=draw
-    )  # most edges stay in the class
-    step += (torch.rand(source.shape, generator=draw) < 0.2).long()  # others leave it
+    )  # most edges join two nodes of the same class
+    # A fifth of the edges lead to another class.
+    step += (torch.rand(source.shape, generator=draw) < 0.2).long()
     x = torch.randn(nodes, WIDTH, generator=draw)
     x[torch.arange(nodes), y] += 0.5
     return torch.stack([source, (source + step) % nodes]), x, y
@@ -66,12 +67,13 @@ def train(args: argparse.Namespace, processes: Processes) -> dict[str, float]:
     """Train this process's replica of the model on its own nodes."""
     graph, x, y = part(args, processes)
     labelled, num_labelled = graph.nodes % 10 == 0, len(range(0, args.nodes, 10))
-    torch.manual_seed(args.seed)  # the same parameters and dropout in every process
+    torch.manual_seed(args.seed)  # all processes start with the same parameters and dropout seed
     model = GAT().to(processes.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     state = {"model": model, "optimizer": optimizer}
     first, loss = 0, x.new_zeros(())
-    if args.checkpoint and args.checkpoint.exists():  # of any number of processes
+    if args.checkpoint and args.checkpoint.exists():
+        # A run with another number of processes may have written the checkpoint.
         checkpoint = load_checkpoint(args.checkpoint)
         first = checkpoint.pop("epochs")
         for name, values in checkpoint.items():
@@ -83,7 +85,8 @@ def train(args: argparse.Namespace, processes: Processes) -> dict[str, float]:
         loss.backward()
         sum_gradients(model.parameters())
         optimizer.step()
-    if args.checkpoint and processes.rank == 0:  # all processes have the same parameters
+    if args.checkpoint and processes.rank == 0:
+        # All processes have the same parameters, so only the first one writes them.
         values = {name: thing.state_dict() for name, thing in state.items()}
         save_checkpoint(args.checkpoint, {**values, "epochs": args.epochs})
     with torch.no_grad():

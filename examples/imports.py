@@ -46,7 +46,7 @@ def parse(modules: dict[str, Path]) -> dict[str, ast.Module]:
     """Parse the files of modules, without those in the syntax of another Python version."""
     trees = {}
     for name, path in modules.items():
-        # Packages ship files for newer versions, which they import there alone.
+        # A package may contain files for newer Python versions, which raise a SyntaxError here.
         with contextlib.suppress(SyntaxError):
             trees[name] = ast.parse(path.read_bytes())
     return trees

@@ -111,7 +111,8 @@ def main() -> None:
     split = RandomLinkSplit(0.05, 0.1, is_undirected=True, add_negative_train_samples=False)
     parts = split(load(args.dataset))
     scores = {args.layer: train(parts, args.layer, args.epochs, args.device)}
-    scores |= common_neighbours(parts[0], parts[2].edge_label_index)  # on the training edges
+    # Common neighbours are counted on the training edges only.
+    scores |= common_neighbours(parts[0], parts[2].edge_label_index)
     result = {name: rate(score, parts[2]) for name, score in scores.items()}
     for name, rated in result.items():
         shown = ", ".join(f"{what} {value:.3f}" for what, value in rated.items())

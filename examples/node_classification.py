@@ -82,9 +82,12 @@ def train(graph: Data, seed: int, epochs: int) -> tuple[float, int]:
         rights.append(hit[graph.val_mask].mean().item())
         bar.set_postfix(val_loss=losses[-1], val_accuracy=rights[-1], refresh=False)
         best = losses[-1] == min(losses), rights[-1] == max(rights)
-        if all(best):  # the selected epoch is best in both, as in the paper
+        if all(best):
+            # As in the GAT paper, report the test accuracy of the last epoch that has both the
+            # lowest loss and the highest accuracy on the validation part.
             accuracy = hit[graph.test_mask].mean().item()
-        since = 0 if any(best) else since + 1  # either one continues the training
+        # Training continues while the loss or the accuracy improves.
+        since = 0 if any(best) else since + 1
         if since == PATIENCE:
             break
     return accuracy, len(losses)

@@ -27,7 +27,7 @@ from tqdm import trange
 
 import gattn.nn
 from gattn import data as gd
-from gattn.data import NeighborLoader  # was: from torch_geometric.loader
+from gattn.data import NeighborLoader  # replaces the import from torch_geometric.loader
 
 FEATURES, BITS, WIDTH, HEADS, CLASSES = 16, 256, 32, 4, 2
 
@@ -81,7 +81,7 @@ def run(library: ModuleType, data: HeteroData, args: argparse.Namespace) -> dict
         for batch in loader:
             optimizer.zero_grad()
             score, compounds = model(batch.x_dict, batch.edge_index_dict), batch["compound"]
-            seeds = slice(compounds.batch_size)  # the seeds are the first nodes
+            seeds = slice(compounds.batch_size)  # the first nodes of a batch are its seed nodes
             F.cross_entropy(score[seeds], compounds.y[seeds]).backward()
             optimizer.step()
     explainer = Explainer(

@@ -1,4 +1,4 @@
-"""Graph attention for PyTorch: layers, functions and models on any graph.
+"""Graph attention for PyTorch: layers, functions and models for graphs.
 
 A name is imported at its first use: ``import gattn`` imports neither PyTorch nor its operators.
 """

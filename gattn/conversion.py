@@ -1,4 +1,4 @@
-"""Replacement of PyG's attention layers inside a model by gattn's, with the same parameters."""
+"""Replacement of PyG's attention layers in a model by gattn's layers with the same parameters."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SAME_ATTRIBUTES: dict[type[Module], type[Module]] = {
     pyg_sgformer.GraphModule: sgformer.GraphModule,
     pyg_sgformer.SGModule: sgformer.SGModule,
 }
-"""PyG modules and the gattn modules with exactly the same attributes."""
+"""PyG modules and the gattn modules that have exactly the same attributes."""
 
 TWINS: dict[type[Module], type[Module]] = {
     pyg.AGNNConv: gattn.nn.AGNNConv,
@@ -58,7 +58,7 @@ TWINS: dict[type[Module], type[Module]] = {
     pyg.AttentiveFP: AttentiveFP,
     **SAME_ATTRIBUTES,
 }
-"""PyG layers and models and the gattn classes with the same parameters."""
+"""PyG layers and models and the gattn classes that have the same parameters."""
 
 pyg_internals.register_equations(*TWINS)
 
@@ -97,7 +97,7 @@ REBUILT: dict[type[Module], Callable[[Any], Module]] = {
     pyg.GraphMultisetTransformer: _multiset,
     pyg.SetTransformerAggregation: _set_transformer,
 }
-"""PyG aggregations, each with a function that builds the gattn readout with its parameters."""
+"""PyG aggregations, each with a function that builds a gattn readout with the same parameters."""
 
 UNSUPPORTED = frozenset(
     {
@@ -122,20 +122,24 @@ UNSUPPORTED = frozenset(
 CONDITIONAL: dict[str, Callable[[Any], bool]] = {
     "JumpingKnowledge": lambda theirs: theirs.mode == "lstm",
 }
-"""Unsupported modules that use attention only with some settings, with a test of the settings."""
+"""Modules that use attention only with some settings, each with a function that tests the
+settings.
+"""
 
 
 @dataclass(frozen=True)
 class ConversionReport:
-    """Report of the attention layers of a model that run on gattn, and of those that do not.
+    """Report of the attention layers of a model: which run on gattn, which do not, and why.
 
     Args:
-        replaced: class name by path of the layers that run on gattn.
-        left: reason by path of the attention layers that :func:`convert` does not replace.
-        convertible: class name by path of PyG's layers that :func:`convert` would replace.
-        seen: number of the other modules by class name; printed if no layer is listed above.
-        edge_by_edge: reason by path of gattn's layers that do not run on the kernels, from their
-            ``slow_path_reason``.
+        replaced: the layers that run on gattn: a dict from the path in the model to the class name.
+        left: the attention layers that :func:`convert` does not replace: a dict from the path to
+            the reason.
+        convertible: PyG's layers that :func:`convert` would replace: a dict from the path to the
+            class name.
+        seen: number of other modules by class name; printed if the model has no attention layer.
+        edge_by_edge: gattn's layers that do not run on the fast kernels: a dict from the path to
+            the reason, which is the layer's ``slow_path_reason``.
 
     Example:
         >>> from gattn import ConversionReport
@@ -162,12 +166,12 @@ class ConversionReport:
             lines.append(f"not replaced, {len(self.left)}{_listed(self.left)}")
         if self.seen and not self.replaced and not self.convertible:
             seen = ", ".join(f"{number} {kind}" for kind, number in self.seen.items())
-            lines.append(f"other modules, without attention that gattn replaces: {seen}")
+            lines.append(f"other modules, without attention layers that gattn can replace: {seen}")
         return "\n".join(lines)
 
 
 def convert(model: _Model) -> _Model:
-    """Replace PyG's attention layers inside a model by gattn's, with the same parameters.
+    """Replace PyG's attention layers in a model by gattn's layers with the same parameters.
 
     The new layers have the same parameter, buffer and submodule objects as the old ones, and the
     same settings, hooks and mode. Optimizers continue to work, and outputs are equal except for the
@@ -185,7 +189,7 @@ def convert(model: _Model) -> _Model:
         TypeError: model is not a ``torch.nn.Module``.
 
     Warns:
-        UserWarning: nothing in the model runs on gattn; the message lists its modules.
+        UserWarning: no layer of the model runs on gattn; the message lists its modules.
 
     Example:
         >>> import torch, torch_geometric.nn as pyg
@@ -214,7 +218,7 @@ def convert(model: _Model) -> _Model:
 
 
 def conversion_report(model: Module) -> ConversionReport:
-    """Report which attention layers of a model run on gattn, and why others do not.
+    """Report which attention layers of a model run on gattn, and why the others do not.
 
     Args:
         model: any module, converted or not.
@@ -248,7 +252,8 @@ def conversion_report(model: Module) -> ConversionReport:
         else:
             seen[kind.__name__] += 1
             continue
-        # Of a GPSConv, only the global attention is a part; its local layer has an entry, too.
+        # Inside a GPSConv, only the global attention is a part without an entry of its own. The
+        # local layer has an entry in the report.
         part_path = "attn" if isinstance(module, _GPS) else ""
         wholes.append(f"{path}.{part_path}" if path else part_path)
     report.seen.update(seen)
@@ -268,19 +273,20 @@ _NEW = (
     gattn.nn.LinearAttention,
     gattn.nn.MultiheadAttentionBlock,
 )
-"""Attention modules that PyG does not have and that other gattn modules contain."""
+"""Attention modules without a counterpart in PyG that other gattn modules contain."""
 _GPS = (pyg.GPSConv, gattn.nn.GPSConv)
 
 
 def _is_ours(module: Module) -> bool:
-    """Return True for an instance of a gattn class or of a subclass of one."""
+    """Return True if a module is an instance of a gattn class or of a subclass of one."""
     return any(kind.__module__.startswith("gattn.") for kind in type(module).__mro__)
 
 
 def _replace(module: Module, done: dict[Module, Module]) -> Module:
-    """Return the replacement of a module, or the module itself, with children replaced.
+    """Return the replacement of a module, or the module itself, after replacing its children.
 
-    A shared module has one replacement, which ``done`` records.
+    ``done`` contains the modules that are already replaced, because one module may occur several
+    times.
     """
     if module not in done:
         done[module] = twin = _twin(module)
@@ -291,7 +297,7 @@ def _replace(module: Module, done: dict[Module, Module]) -> Module:
 
 
 def _twin(module: Module) -> Module:
-    """Return the gattn module for a PyG module, or the module itself if there is none."""
+    """Return the gattn module that replaces a PyG module, or the module itself if there is none."""
     kind = type(module)
     if _why_not(module):
         return module
@@ -303,14 +309,14 @@ def _twin(module: Module) -> Module:
 
 
 def _retype(theirs: Module, kind: type[Module]) -> Module:
-    """Create a module of another class with the attributes and hooks of PyG's module."""
+    """Create a module of another class with the attributes and hooks of a PyG module."""
     twin = kind.__new__(kind)
     vars(twin).update(vars(theirs), _modules=dict(theirs._modules))
     return twin
 
 
 def _adopt(theirs: Module, kind: type[Module]) -> Module:
-    """Create a layer with the settings, parameters, buffers and children of PyG's layer."""
+    """Create a gattn layer with the settings, parameters, buffers and children of a PyG layer."""
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         twin = kind(**_settings(theirs, kind))
     state, source = vars(twin), vars(theirs)
@@ -318,12 +324,13 @@ def _adopt(theirs: Module, kind: type[Module]) -> Module:
         absent = {key: None for key, value in state[name].items() if value is None}
         state[name] = {**absent, **source[name]}
         for key in source[name]:
-            state.pop(key, None)  # a plain attribute would hide the registered parameter
+            # A plain attribute of the same name would hide the registered parameter.
+            state.pop(key, None)
     state["_non_persistent_buffers_set"] = source["_non_persistent_buffers_set"]
     copied = (*_COPIED_SETTINGS, *pyg_internals.INITIAL_VALUES)
     state.update({key: source[key] for key in copied if key in source})
     of_pyg = (*pyg_internals.CLASS_STATE, *pyg_internals.BOUND)
-    for key, value in source.items():  # keep attributes that the user added
+    for key, value in source.items():  # copy attributes that the user added to the layer
         if not key.startswith("_") and key not in of_pyg and not hasattr(twin, key):
             state[key] = value
     _share_hooks(theirs, twin)
@@ -333,14 +340,15 @@ def _adopt(theirs: Module, kind: type[Module]) -> Module:
 
 
 _COPIED_SETTINGS = ("training", "aggr", "flow", "norm_with_batch")
-"""Attributes that are copied, because no constructor argument reproduces them."""
+"""Attributes that are copied to a converted layer, because no constructor argument sets them."""
 
 
 def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
-    """Return the constructor arguments of a gattn layer, read from PyG's layer.
+    """Return the constructor arguments of a gattn layer, which are read from a PyG layer.
 
-    PyG's layers store most arguments under their names. Widths that only a submodule stores may be
-    arbitrary if a user replaced the submodule, because the new layer gets this submodule.
+    PyG's layers store most arguments under their names. If a user replaced a submodule, the widths
+    that only this submodule stores may have any value, because the new layer gets the submodule
+    itself.
     """
     settings: dict[str, Any] = dict(vars(theirs))
     if kind is gattn.nn.GATEConv:
@@ -348,7 +356,8 @@ def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
         edge = max(getattr(theirs.lin1, "in_features", source) - source, 0)
         settings.update(in_channels=source, out_channels=out, edge_dim=edge)
     elif kind is gattn.nn.GPSConv:
-        settings.update(conv=None, norm=None)  # these children are copied from PyG's layer
+        # The local layer and the norms are copied from PyG's layer afterwards.
+        settings.update(conv=None, norm=None)
     elif kind is gattn.nn.GeneralConv:
         settings.update(
             l2_normalize=theirs.normalize_l2, bias=getattr(theirs.lin_msg, "bias", None) is not None
@@ -373,12 +382,14 @@ def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
 
 
 def _share_hooks(theirs: Module, twin: Module) -> None:
-    """Share the hook dictionaries of two modules, so that a handle removes a hook from both."""
+    """Let two modules share their dictionaries of hooks, so that a handle removes a hook
+    from both.
+    """
     vars(twin).update({key: value for key, value in vars(theirs).items() if "_hook" in key})
 
 
 def _rebuild(theirs: Module, build: Callable[[Any], Module]) -> Module:
-    """Build a readout with the parameters, hooks and mode of PyG's aggregation."""
+    """Build a gattn readout with the parameters, hooks and mode of a PyG aggregation."""
     with torch.random.fork_rng(devices=[]):
         twin = build(theirs)
     parameters = dict(theirs.named_parameters(remove_duplicate=False))
@@ -392,7 +403,7 @@ def _rebuild(theirs: Module, build: Callable[[Any], Module]) -> Module:
 
 
 def _why_not(module: Any) -> str:
-    """Return why an attention module is not replaced; empty if it can be, or has no attention."""
+    """Return the reason why a module with attention is not replaced; "" if it can be replaced."""
     kind = type(module)
     if _is_ours(module):
         return _unusual_attention(module)
@@ -400,7 +411,7 @@ def _why_not(module: Any) -> str:
         return _unusual(module)
     for base in (*TWINS, *REBUILT):
         if isinstance(module, base):
-            return f"a subclass of {base.__name__}, which {_overrides(kind, base)}"
+            return f"a subclass of {base.__name__} that {_overrides(kind, base)}"
     of_torch = (b for b in kind.__mro__ if b.__module__.startswith(("torch.", "torch_geometric.")))
     name = next((base.__name__ for base in of_torch if base.__name__ in UNSUPPORTED), "")
     if name and (name not in CONDITIONAL or CONDITIONAL[name](module)):
@@ -409,11 +420,12 @@ def _why_not(module: Any) -> str:
 
 
 def _overrides(kind: type, known_base: type) -> str:
-    """Describe the methods of a base class that a subclass overrides."""
+    """Describe the methods that a subclass overrides from its base class."""
     overridden: dict[str, None] = {}
     for base in kind.__mro__[: kind.__mro__.index(known_base)]:
         for name, value in vars(base).items():
-            # PyG adds generated methods, such as propagate, to every subclass.
+            # PyG generates methods such as propagate for every subclass. A method was written by
+            # the user only if its qualified name contains the name of this class.
             is_written_here = getattr(value, "__qualname__", "") == f"{base.__qualname__}.{name}"
             if is_written_here and hasattr(known_base, name):
                 overridden[name] = None
@@ -421,7 +433,7 @@ def _overrides(kind: type, known_base: type) -> str:
 
 
 def _unusual(module: Any) -> str:
-    """Return why an instance of a PyG layer cannot be replaced; empty if it can."""
+    """Return the reason why an instance of a PyG layer cannot be replaced; "" if it can be."""
     if overrides := pyg_internals.overridden(type(module)):
         return overrides
     replaced = [
@@ -432,7 +444,8 @@ def _unusual(module: Any) -> str:
     ]
     if replaced:
         return f"its {', '.join(replaced)} was replaced on the instance"
-    if type(module) in SAME_ATTRIBUTES:  # replaced only if all of its submodules are
+    if type(module) in SAME_ATTRIBUTES:
+        # These classes are replaced only if all of their submodules are replaced.
         for path, part in module.named_modules():
             if part is not module and (reason := _why_not(part)):
                 return f"its {path} is not replaced: {reason}"
@@ -440,12 +453,12 @@ def _unusual(module: Any) -> str:
 
 
 def _unusual_attention(module: Any) -> str:
-    """Return why the attention inside a GPSConv is not replaced; empty if it is."""
+    """Return the reason why the attention of a GPSConv is not replaced; "" if it is."""
     if not isinstance(module, _GPS):
         return ""
     attn = module.attn
     if isinstance(attn, PerformerAttention):
-        return "its attention is a PerformerAttention, which gattn does not have"
+        return "its attention is a PerformerAttention, which gattn does not implement"
     if isinstance(attn, MultiheadAttention):
         plain = attn.bias_k is None and not attn.add_zero_attn and attn._qkv_same_embed_dim
         options = " and ".join(ATTENTION_OPTIONS)

@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders: after a failure, the old content is unchanged."""
+"""Atomic writes of files and folders: if a write fails, the old content is unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield the path of a temporary file, which replaces the file when the block ends.
+    """Yield a temporary path; when the block ends, the file there replaces the file at ``path``.
 
     If the block fails (full disk, error, interruption), the temporary file is removed and an
     existing file is not changed. If several processes write the file, the last one wins.
@@ -21,7 +21,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         path: the file to write.
 
     Yields:
-        The temporary path, on the same disk.
+        The temporary path, on the same disk as ``path``.
 
     Raises:
         FileNotFoundError: the folder of the file does not exist.
@@ -43,7 +43,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write a file that does not exist yet, as :func:`whole_file` does.
+    """Yield a temporary path; when the block ends, the file there becomes the new file ``path``.
 
     Raises:
         FileExistsError: the file exists.
@@ -56,7 +56,7 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield an empty temporary folder, which gets its final name when the block ends.
+    """Yield a temporary folder, which is renamed to ``path`` when the block ends.
 
     Raises:
         FileExistsError: the folder exists.
@@ -69,14 +69,15 @@ def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def replace_files(contents: Mapping[Path, bytes]) -> None:
-    """Replace files so that a reader of one sees its old or its new content, never a part.
+    """Replace several files atomically: a reader sees the old or the new content of each file.
 
     All contents are first written and flushed to new files beside the old ones. If one cannot be
     written (full disk), no old file is changed. A killed process may leave hidden files, which the
     next call overwrites. Only one process may call it at a time.
 
     Args:
-        contents: new content by path; the folders must exist.
+        contents: the new content of each file, as a dict from path to bytes; the folders must
+            exist.
 
     Raises:
         OSError: a file cannot be written.
@@ -102,7 +103,7 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
 
 
 def write_rows(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """Write rows, with the header as first row if there is one, to a UTF-8 CSV file."""
+    """Write rows to a UTF-8 CSV file; the first row may be a header."""
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n").writerows(rows)
 

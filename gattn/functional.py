@@ -1,6 +1,6 @@
 """Functions that compute attention over the edges of a :class:`gattn.Graph`.
 
-The import of this module registers all operators of gattn with torch.
+Importing this module registers all operators of gattn with torch.
 """
 
 import gattn.ops.nodes  # noqa: F401  # registers operators that only layers call

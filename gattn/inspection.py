@@ -1,4 +1,4 @@
-"""Report of the execution path that each attention layer of a model takes, and why it is slow."""
+"""Report of how each attention layer of a model is executed, and why some layers are slow."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ FUSED = "fused"
 DENSE = "dense"
 NOT_CALLED = "not called"
 _SMALL = 1 << 16
-"""Maximum number of elements of a new floating-point tensor for which the dry run has memory."""
+"""Maximum size of a floating-point tensor for which the dry run allocates memory."""
 _FASTEST_FIRST = (DENSE, FUSED)
 
 
 @dataclass(frozen=True)
 class PathRecord:
-    """Execution path of one layer in one forward.
+    """Record of how one layer was executed in one forward pass.
 
     Args:
         module: name of the layer in ``model.named_modules()``; "" for the model itself.
@@ -59,7 +59,7 @@ class PathRecord:
 
 @dataclass(frozen=True)
 class PathReport:
-    """Execution paths of all attention layers of a model; prints as a table.
+    """Report of how all attention layers of a model are executed; it prints as a table.
 
     Args:
         records: one record for each layer, in the order of ``model.named_modules()``.
@@ -75,7 +75,7 @@ class PathReport:
 
     @property
     def slow(self) -> tuple[PathRecord, ...]:
-        """Records with a reason: layers that a change could make faster."""
+        """Records of the layers that a change could make faster, each with a reason."""
         return tuple(record for record in self.records if record.reason)
 
     def __str__(self) -> str:
@@ -94,10 +94,12 @@ class PathReport:
 
 
 def explain_path(model: Module, *inputs: Any, **kwargs: Any) -> PathReport:
-    """Explain which path each attention layer takes on these inputs, and why it is slow.
+    """Report how each attention layer of a model is executed for some inputs, and why some are
+    slow.
 
-    The forward runs on tensors without memory: floating-point numbers are not computed and nothing
-    of size [e, c] is allocated. Integer and boolean tensors, such as ``edge_index`` and ``batch``,
+    The forward pass runs on tensors without memory: floating-point numbers are not computed, and no
+    tensor of size [e, c] is allocated. Integer and boolean tensors, such as ``edge_index`` and
+    ``batch``,
     are read, and edges are sorted as in an ordinary forward. The model, its buffers and the random
     state stay as they are.
 
@@ -132,7 +134,8 @@ def explain_path(model: Module, *inputs: Any, **kwargs: Any) -> PathReport:
         if is_lazy(parameter):
             raise ValueError(f"{name} has no shape yet: call the model once, then explain its path")
     layers = {name: module for name, module in model.named_modules() if _is_layer(module)}
-    # The reasons are read before hooks are registered, because hooks may change them.
+    # The reasons are read before hooks are registered, because a hook is itself a reason for the
+    # slow path.
     settings = {name: getattr(layer, "slow_path_reason", "") for name, layer in layers.items()}
     calls = _dry_run(model, layers, inputs, kwargs)
     records = {}
@@ -141,7 +144,7 @@ def explain_path(model: Module, *inputs: Any, **kwargs: Any) -> PathReport:
         if name in calls and (calls[name] or settings[name]):
             records[name] = _summarize(name, kind, calls[name], settings[name])
         elif name not in calls and _attends(layer):
-            reason = "the forward did not call it, or called it through torch.compile"
+            reason = "the forward pass did not call the layer, or called it through torch.compile"
             records[name] = PathRecord(name, kind, "", "", NOT_CALLED, reason)
     conversion = conversion_report(model)
     for name, kind in conversion.convertible.items():
@@ -158,7 +161,7 @@ def explain_path(model: Module, *inputs: Any, **kwargs: Any) -> PathReport:
 
 
 def _is_layer(module: Module) -> bool:
-    """Return True for a layer of gattn.nn or gattn.models, or of a subclass of one."""
+    """Return True if a module is a layer of gattn.nn or gattn.models, or of a subclass of one."""
     return any(
         kind.__module__.startswith(("gattn.nn.", "gattn.models.")) for kind in type(module).__mro__
     )
@@ -169,7 +172,7 @@ def _attends(module: Module) -> bool:
 
 
 def _summarize(name: str, kind: str, events: list[PathEvent], slow_path_reason: str) -> PathRecord:
-    """Join the events of a layer to one record with the slowest path of the events."""
+    """Combine the events of a layer to one record, whose path is the slowest one of the events."""
     events = [event._replace(operator=_public_name(event.operator)) for event in events]
     unique = list(dict.fromkeys(events))
     is_custom = any(event.path.startswith("custom") for event in unique)
@@ -193,7 +196,7 @@ def _rank(path: str) -> int:
 def _dry_run(
     model: Module, layers: dict[str, Module], inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, list[PathEvent]]:
-    """Run the forward on tensors without memory; return the events of each called layer."""
+    """Run the forward pass on tensors without memory, and return the events of each layer."""
     calls: dict[str, list[PathEvent]] = {}
     running: list[str] = []
     mode = _DryMode(torch_internals.fake_mode())
@@ -211,8 +214,8 @@ def _dry_run(
         except torch_internals.data_dependent_errors() as error:
             inside = f" in {running[-1]!r}" if running and running[-1] else ""
             raise RuntimeError(
-                f"explain_path cannot follow this forward{inside}: it reads the value of a "
-                f"floating-point tensor, which is not computed ({error})"
+                f"explain_path cannot run this forward pass{inside}, because it reads the "
+                f"value of a floating-point tensor, which is not computed ({error})"
             ) from error
     return calls
 
@@ -224,7 +227,7 @@ def _hooked(
     calls: dict[str, list[PathEvent]],
     events: list[PathEvent],
 ) -> Iterator[None]:
-    """Register hooks that assign each event to the innermost running layer."""
+    """Register hooks that assign each event to the innermost layer that is running."""
 
     def flush() -> None:
         if running:
@@ -241,7 +244,8 @@ def _hooked(
 
     def end(module: Module, inputs: Any, output: Any) -> None:
         flush()
-        # Without an output, the layer raised an exception, and the message needs its name.
+        # If there is no output, the layer raised an exception, and the error message needs its
+        # name.
         if output is not None:
             running.pop()
 
@@ -258,7 +262,7 @@ def _hooked(
 
 @contextlib.contextmanager
 def _unchanged(model: Module) -> Iterator[None]:
-    """Restore the attributes of all modules, and the integers in their buffers."""
+    """Restore the attributes of all modules and the integers in their buffers after the block."""
     attributes = {module: dict(vars(module)) for module in model.modules()}
     tables: list[tuple[dict[str, Any], dict[str, Any]]] = [
         (table, dict(table))
@@ -282,14 +286,16 @@ def _unchanged(model: Module) -> Iterator[None]:
 
 
 class _DryMode(TorchDispatchMode):
-    """Dispatch mode that computes integers and booleans, but only the shapes of float tensors."""
+    """Dispatch mode that computes integers and booleans, but only the shapes of floating-point
+    tensors.
+    """
 
     def __init__(self, fake_mode: Any) -> None:
         super().__init__()
         self.fake_mode = fake_mode
 
     def without_memory(self, leaf: Any) -> Any:
-        """Replace floating-point tensors in an input of the model by tensors without memory."""
+        """Replace the floating-point tensors in an input by tensors without memory."""
         if isinstance(leaf, BaseData):
             return copy.copy(leaf).apply(self.without_memory)
         if not isinstance(leaf, Tensor) or not _is_dense_float(leaf):
@@ -323,13 +329,13 @@ class _DryMode(TorchDispatchMode):
 
 
 def _is_dense_float(tensor: Tensor) -> bool:
-    """Return True for a dense tensor of floating-point or complex numbers."""
+    """Return True if a tensor is dense and contains floating-point or complex numbers."""
     is_float = tensor.is_floating_point() or tensor.is_complex()
     return is_float and tensor.layout == torch.strided
 
 
 def _report_operator(name: str, args: tuple[Any, ...]) -> None:
-    """Report an operator that runs on a compiled backend."""
+    """Record that an operator runs on a compiled backend."""
     if name not in OPERATORS:
         return
     backend, reason = args[-1], ""
@@ -349,6 +355,8 @@ def _report_operator(name: str, args: tuple[Any, ...]) -> None:
 
 
 def _public_name(operator: str) -> str:
-    """Return the function of :mod:`gattn.functional` that calls this operator, else its name."""
+    """Return the name of the public function that calls an operator, or else the operator's
+    name.
+    """
     stem = operator.removesuffix("_forward")
     return operator if stem == operator else f"{stem}_attention"

@@ -1,4 +1,4 @@
-"""Import of a package's public names at their first use.
+"""Lazy import of a package's public names when they are first used.
 
 PyTorch, PyTorch Geometric and the packages of the extras take seconds to import. A package of gattn
 therefore imports a module only when one of the module's names is used (PEP 562). The names are
@@ -21,13 +21,16 @@ def attach(
     extra: str = "",
     prepare: Callable[[object], object] = lambda value: None,
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package with a stub file.
+    """Return the functions ``__getattr__`` and ``__dir__`` and the list ``__all__`` of a lazy
+    package.
 
     Args:
         package: name of the package.
-        file: its ``__file__``; the stub file ``__init__.pyi`` is beside it. Each of its lines
+        file: ``__file__`` of the package; the stub file ``__init__.pyi`` is in the same folder.
+            Each of its lines
             ``from module import name`` makes a name available, and its ``__all__`` is returned.
-        extra: the extra of gattn that installs what the modules import; an error names it.
+        extra: the extra of gattn that installs the packages that the modules import; named in
+            errors.
         prepare: called once with each name's value before its first use.
 
     Returns:
@@ -56,7 +59,7 @@ def attach(
     def load(name: str) -> object:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if modules[name] == package:  # a module of the package
+        if modules[name] == package:  # the requested name is a submodule of the package
             return import_module(f"{package}.{name}")
         try:
             value = getattr(import_module(modules[name]), name)
@@ -66,7 +69,8 @@ def attach(
             message = f'{package} needs {error.name}: pip install "gattn[{extra}]"'
             raise ImportError(message) from error
         prepare(value)
-        setattr(sys.modules[package], name, value)  # __getattr__ is not called again
+        # Store the value in the module, so that Python does not call __getattr__ again.
+        setattr(sys.modules[package], name, value)
         return value
 
     return load, lambda: sorted({*vars(sys.modules[package]), *names}), names

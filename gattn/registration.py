@@ -15,11 +15,12 @@ LAYERS = ("GATConv", "GATv2Conv", "SuperGATConv", "TransformerConv")
 
 
 def register_readouts() -> None:
-    """Let PyG's ``aggregation_resolver`` find gattn's readouts by name.
+    """Register gattn's readouts, so that PyG's ``aggregation_resolver`` finds them by name.
 
     ``aggr="gattn.LearnedQueryReadout"`` then works wherever PyG accepts the name of an aggregation,
     with ``aggr_kwargs=`` for its arguments. PyG has no registry of aggregations: its resolver reads
-    the names of ``torch_geometric.nn.aggr``, to which this adds four that begin with ``gattn.``.
+    the names of ``torch_geometric.nn.aggr``, to which this function adds four names that begin with
+    ``gattn.``.
 
     Example:
         >>> import gattn
@@ -51,7 +52,7 @@ def register_graphgym() -> None:
 
 
 class GraphGymLayer(Module):
-    """Wrapper of a layer with GraphGym's constructor and call signatures.
+    """Wrapper that gives a layer the constructor and the call signature that GraphGym expects.
 
     Args:
         name: name of a layer in :mod:`gattn.nn`.
@@ -65,6 +66,6 @@ class GraphGymLayer(Module):
         self.model = layer_class(config.dim_in, config.dim_out, bias=config.has_bias, **options)
 
     def forward(self, batch: Any) -> Any:
-        """Replace ``batch.x`` with the output of the layer and return the batch."""
+        """Replace ``batch.x`` by the output of the layer, and return the batch."""
         batch.x = self.model(batch.x, batch.edge_index)
         return batch

@@ -137,7 +137,8 @@ def _pair(name, *args, dtype=torch.float64, theirs=None, ours=None, first=None, 
     assert list(theirs.state_dict()) == list(ours.state_dict())
     for key, value in theirs.state_dict().items():
         assert torch.equal(value, ours.state_dict()[key]), key
-    # Biases and gates start at constants: move everything, so that nothing hides behind a zero.
+    # Biases and gates start at constants such as zero, which could hide an error. So random numbers
+    # are added to all parameters.
     for theirs_p, ours_p in zip(theirs.parameters(), ours.parameters(), strict=True):
         moved = theirs_p.detach() + 0.1 * torch.randn_like(theirs_p)
         theirs_p.data, ours_p.data = moved.clone(), moved.clone()

@@ -216,7 +216,7 @@ def _gat(width):
 
 
 LAYERS = (
-    # convolutions
+    # Convolutions.
     Layer("GATConv", _heads(residual=True), conv=True),
     Layer("GATConv, plain", _arguments(in_channels=WIDTH, out_channels=3, add_self_loops=False),
           conv=True),
@@ -276,14 +276,14 @@ LAYERS = (
           edge_attr=True, one_set=True, call=_nodes_of_pair),
     Layer("GRITConv", _arguments(channels=WIDTH, layer_norm=True, batch_norm=False),
           edge_attr=True, one_set=True, call=_features_of_edges),
-    # heterogeneous
+    # Layers for heterogeneous graphs.
     Layer("HGTConv", _heads(out_channels=6, metadata=NODES), call=_one_type),
     Layer("HGTConv, two types", _heads(out_channels=6, metadata=TWO_TYPES), call=_two_types,
           of_nodes=False),
     Layer("HANConv", _heads(out_channels=6, metadata=NODES), call=_one_type),
     Layer("HANConv, two types", _heads(out_channels=6, metadata=TWO_TYPES), call=_two_types,
           of_nodes=False),
-    # attention of gattn's own
+    # Attention modules that PyG does not have.
     *(
         Layer(f"GraphAttention{note}", _graph_attention(**options), call=_on_graph)
         for note, options in {
@@ -312,10 +312,10 @@ LAYERS = (
           call=_attend_to_narrow),
     Layer("DegreeEncoding", _arguments(max_degree=4, channels=WIDTH), call=_encoding),
     Layer("RandomWalkEncoding", _arguments(steps=4, channels=WIDTH), call=_encoding),
-    # beyond the edges
+    # Layers that read more than the edges of a graph.
     Layer("GPSConv", _arguments(channels=WIDTH, conv=_gat, heads=2), batch=True),
     Layer("GPSConv, layer norm", _arguments(channels=WIDTH, conv=_gat, heads=2, norm="layer_norm"),
-          batch=True, of_nodes=False),  # PyG's LayerNorm takes no empty batch
+          batch=True, of_nodes=False),  # PyG's LayerNorm does not accept an empty batch
     Layer("GraphTransformerLayer", _arguments(channels=WIDTH, heads=2), batch=True),
     Layer("GraphTransformerLayer, linear",
           _arguments(channels=WIDTH, heads=2, global_attention="linear"), batch=True),
@@ -328,7 +328,7 @@ LAYERS = (
     Layer("InducedSetAttentionBlock", _arguments(channels=WIDTH, num_induced_points=3, heads=2),
           batch=True,
           call=lambda m, x, edge_index, batch, **sizes: m(x, _segments(batch, **sizes))),
-    # readouts
+    # Readouts.
     Layer("LearnedQueryReadout", _heads(out_channels=6, num_queries=3), readout=True),
     Layer("LearnedQueryReadout, normalised",
           _arguments(in_channels=WIDTH, out_channels=6, ff_channels=8, layer_norm=True,
@@ -351,7 +351,7 @@ LAYERS = (
     Layer("PoolingByMultiheadAttention",
           _arguments(channels=WIDTH, num_seed_points=2, heads=2), readout=True,
           call=lambda m, x, index, dim_size: m(x, graphs.pooling_graph(index, 1, dim_size))),
-    # models
+    # Models.
     Layer("AttentiveFP",
           _arguments(in_channels=WIDTH, hidden_channels=8, out_channels=2, edge_dim=EDGE_WIDTH,
                num_layers=2, num_timesteps=2),

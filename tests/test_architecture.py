@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-NAMED_TUPLE = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}  # public, says Python
+# Python documents these methods of named tuples as public.
+NAMED_TUPLE = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
 
 
 class Module(NamedTuple):
@@ -82,7 +83,7 @@ def _defined(module: Module) -> set[str]:
             if isinstance(node.value, ast.Name) and node.value.id == "self":
                 names.add(node.attr)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            names.add(node.value)  # of __slots__ and object.__setattr__
+            names.add(node.value)  # an entry of __slots__ or an argument of object.__setattr__
     return {name for name in names if _is_private(name)}
 
 
@@ -110,14 +111,15 @@ def private_uses() -> set[str]:
             if node.attr in NAMED_TUPLE:
                 continue
             base = node.value.id if isinstance(node.value, ast.Name) else ""
-            if base in aliases:  # a module, class or function of another file
+            if base in aliases:  # a name that was imported from another file
                 full = f"{aliases[base]}.{node.attr}"
                 if not (full in every or _is_compiled(full)) or not _may_see(here, full):
                     uses.add(f"{here}: {full}")
-            elif base in ("self", "cls"):  # one's own, or inherited
+            elif base in ("self", "cls"):  # an attribute of the class itself or of a base class
                 continue
             elif node.attr in ours - definitions[here]:
-                uses.add(f"{here}: .{node.attr}")  # of an object that another file made
+                # An attribute of an object whose class is in another file.
+                uses.add(f"{here}: .{node.attr}")
     return uses
 
 

@@ -149,7 +149,7 @@ def test_contenders_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_peak_memory_is_that_of_the_run() -> None:
     case = comparisons()["power-law/operator/gat"]
     peak_bytes = isolate.call(case.peak_bytes, "pyg", "training", 0.05, threads=1)
-    # PyG forms at least one tensor of edges x heads x channels.
+    # PyG allocates at least one tensor of shape [edges, heads, channels].
     assert peak_bytes > 0.05 * 2_499_999 * 8 * 16 * 4
 
 
@@ -256,7 +256,8 @@ def _copy_of_gattn(folder: Path) -> Path:
     """Copy of the package with the sources and the kernels in one folder, as a commit is built."""
     package = folder / "gattn"
     shutil.copytree(ROOT / "gattn", package, ignore=shutil.ignore_patterns("__pycache__"))
-    built = getattr(gattn.kernels.cpu._kernels, "__file__", None)  # may lie in site-packages
+    # The extension may be installed in site-packages.
+    built = getattr(gattn.kernels.cpu._kernels, "__file__", None)
     if built is not None:
         shutil.copy(built, package / "kernels" / "cpu")
     return package

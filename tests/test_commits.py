@@ -77,6 +77,6 @@ def test_without_a_repository_there_is_nothing_to_check(
 ) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert commits.main(tmp_path) == 0
-    monkeypatch.setenv("PATH", "")  # git is not installed
+    monkeypatch.setenv("PATH", "")  # with an empty PATH, the command git is not available
     assert commits.main(tmp_path) == 0
     assert capsys.readouterr().out.count("nothing to check") == 2

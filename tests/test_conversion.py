@@ -44,7 +44,7 @@ def test_outputs_gradients_and_parameters_stay(name, dtype):
             torch.testing.assert_close(
                 b.grad, a.grad, rtol=tolerance, atol=tolerance * scale, msg=path
             )
-    optimizer.step()  # holds the very same parameters
+    optimizer.step()  # the optimizer updates the parameters of the converted model
     assert not torch.equal(run(converted, inputs, takes), got)
 
 
@@ -71,7 +71,8 @@ def test_a_twin_has_the_attributes_that_its_class_gives():
         assert ours ^ theirs <= {"propagate"}
     fresh = gattn.nn.GATConv(8, 4)
     missing = set(vars(fresh)) - set(vars(convert(pyg.GATConv(8, 4))))
-    assert all(vars(fresh)[name] is None for name in missing)  # a parameter that is None, there
+    # PyG's layer sets these parameters to None, which the converted layer omits.
+    assert all(vars(fresh)[name] is None for name in missing)
 
 
 def test_training_mode_flags_hooks_and_sharing_are_kept():

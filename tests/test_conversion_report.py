@@ -49,7 +49,7 @@ def test_what_cannot_be_replaced_is_left_and_told(caplog):
     report = conversion_report(model)
     assert report.replaced == {"plain": "GATConv", "odd.conv": "GATConv"}
     assert report.left == {
-        "mine": "a subclass of GATConv, which overrides message",
+        "mine": "a subclass of GATConv that overrides message",
         "patched": "its message was replaced on the instance",
         "odd": "its attention has options other than bias and dropout",
         "pool": "gattn has no MemPooling of the same parameters",
@@ -198,7 +198,7 @@ def test_attention_inside_of_other_modules_is_told_by_its_path():
 def test_performer_attention_inside_of_gps_is_told(package):
     model = package.GPSConv(8, pyg.GATConv(8, 8), heads=2, attn_type="performer")
     report = conversion_report(model)
-    reason = "its attention is a PerformerAttention, which gattn does not have"
+    reason = "its attention is a PerformerAttention, which gattn does not implement"
     assert (report.replaced, report.left) == ({}, {"": reason})
     assert report.convertible == {"conv": "GATConv"}
     converted = conversion_report(convert(model))
@@ -271,8 +271,8 @@ def test_a_subclass_is_left_with_what_it_overrides():
     report = conversion_report(convert(model))
     assert report.replaced == {"c": "GATConv"}
     assert report.left == {
-        "a": "a subclass of GATConv, which may change what it computes",
-        "b": "a subclass of GATConv, which overrides __init__, forward, message",
+        "a": "a subclass of GATConv that may change what it computes",
+        "b": "a subclass of GATConv that overrides __init__, forward, message",
     }
     assert "seen" not in str(report)
 
@@ -338,5 +338,6 @@ def test_replacing_nothing_warns_and_tells_what_was_seen():
 )
 def test_a_model_of_gattn_s_own_layers_warns_of_nothing(build):
     model = torch.nn.ModuleList([build()])
-    assert convert(model) is model  # warnings are errors here
+    # Convert raises no warning, because a warning would be an error in tests.
+    assert convert(model) is model
     assert conversion_report(model).left == {}

@@ -19,7 +19,7 @@ PAGE = (ROOT / "docs" / "guide" / "coverage.md").read_text()
 ROWS = re.findall(r"^\| `(\w+)` +\| ([^|]+?) +\| ([^|]+?) +\|$", PAGE, re.MULTILINE)
 PLAIN = set(re.findall(r"`(\w+)`", PAGE.split("<!-- without attention -->")[1]))
 KINDS = ("aggr", "attention", "conv", "dense", "models", "pool")
-OTHER = {"GATEConv"}  # of attentive_fp, which PyG does not export
+OTHER = {"GATEConv"}  # GATEConv is a part of AttentiveFP and not exported by PyG
 NOT_PYG = {"LPAttLayer", "MultiheadAttention", "MultiheadAttentionBlock", "ViS_MP"}
 """Names within UNSUPPORTED of torch's modules, and of parts of PyG's models."""
 
@@ -66,7 +66,7 @@ def test_a_row_tells_the_truth(name: str, here: str, how: str) -> None:
         assert page or anchor or "as above" in how
         heading = anchor.strip("#").replace("-", " ")
         assert heading in PAGE.lower()
-        if anchor:  # a block compares the two
+        if anchor:  # the section of the page must compare PyG's class with gattn's
             assert name in PAGE.lower().replace("\n", " ") or f"{name}(" in PAGE
     else:
         assert here == "out of scope"

@@ -154,7 +154,8 @@ def formula(name, attention, x, y, mask):
     else:
         norms = q.norm(dim=-1) * k.norm(dim=-1)
         score = attention.beta * (q * k).sum(-1) / norms
-    if name == "embedded_gaussian":  # exp(q . k) over its sum, no maximum taken out
+    if name == "embedded_gaussian":
+        # exp(q . k) divided by its sum, without subtracting the maximum.
         kernel = score.exp() * mask[..., None]
         alpha = kernel / kernel.sum(1, keepdim=True)
     else:

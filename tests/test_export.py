@@ -13,7 +13,7 @@ from gattn.models import AttentiveFP
 from gattn.ops.registration.backend import select
 from tests.layers import BY_NAME, every, layers
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # warnings of torch about its exporters
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch's exporters raise many warnings
 WIDTH = 16
 TYPES = (["a"], [("a", "to", "a")])
 
@@ -143,13 +143,15 @@ def test_onnx_gives_the_same_numbers_on_graphs_of_any_size(name, tmp_path):
     nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)
     varies = {"x": {0: nodes}, "edges": {1: edges}, "features": {0: edges}, "batch": {0: nodes}}
     shapes = tuple(varies[part] for part in takes.split())
-    shapes = (shapes,) if isinstance(layer, Call) else shapes  # it takes any number of arguments
+    # The forward of Call has a variadic parameter, whose shapes must be one tuple.
+    shapes = (shapes,) if isinstance(layer, Call) else shapes
     before = layer(*inputs(takes))
     program = torch.onnx.export(
         layer, inputs(takes), dynamic_shapes=shapes, dynamo=True, verbose=False,
-        optimize=name in ONNX,  # half of the time goes into it
+        optimize=name in ONNX,  # optimizing the ONNX graph would take half of the time of the test
     )  # fmt: skip
-    assert torch.equal(layer(*inputs(takes)), before)  # eager code stays as it was
+    # The export does not change what the layer computes.
+    assert torch.equal(layer(*inputs(takes)), before)
     program.save(tmp_path / "layer.onnx")
     assert not any(node.domain == "gattn" for node in program.model.graph)
     session = onnxruntime.InferenceSession(tmp_path / "layer.onnx")

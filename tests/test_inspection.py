@@ -77,7 +77,7 @@ def test_edge_by_edge_has_the_reason_of_the_layer():
     layer.register_message_forward_hook(lambda *_: None)
     record = only(explain_path(layer, torch.randn(NODES, 8), edges(100)))
     assert record.path == "edge by edge"
-    assert record.reason == layer.slow_path_reason == "a hook on message wants to see its edges"
+    assert record.reason == layer.slow_path_reason == "a hook on message needs its edges"
 
 
 def test_reference_says_what_forces_it(monkeypatch):
@@ -110,7 +110,7 @@ def test_own_score_by_number_of_edges(count, path, reason, monkeypatch):
     record = only(explain_path(OnGraph(score=own_score), torch.randn(NODES, 8), graph))
     assert (record.module, record.path) == ("attention", f"custom score, {path}")
     assert reason in record.reason
-    assert "a built-in score would run on the kernels" in record.reason
+    assert "a built-in score runs on the kernels" in record.reason
 
 
 def test_own_score_that_torch_cannot_compile(monkeypatch):
@@ -139,7 +139,7 @@ def test_copies_of_strided_rows_on_a_gpu(monkeypatch):
     class Strided(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.lin = nn.GraphAttention(8, heads=2)  # a layer, so that it has a row
+            self.lin = nn.GraphAttention(8, heads=2)  # the report has a row for this layer
             self.lin.lin_value = Transposed()
 
         def forward(self, x, graph):

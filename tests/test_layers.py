@@ -49,14 +49,15 @@ def test_a_layer_is_what_the_registry_says(layer):
     inputs |= {"batch": batch} if layer.batch else {}
     out = run((torch.randn(9, 3), x) if layer.bipartite else x, edge_index, **inputs)
     assert out.shape[0] == 7 or not layer.of_nodes
-    if layer.edge_attr:  # and reads it
+    if layer.edge_attr:  # if the layer accepts edge features, its output must depend on them
         other = run(x, edge_index, **{**inputs, "edge_attr": torch.randn(15, 3)})
         assert not torch.equal(out, other)
 
 
 @every(SHARED)
 def test_pyg_takes_the_same_arguments(layer):
-    if layer.made_by is None and layer.kind != "GPSConv":  # whose local layer is gattn's
+    if layer.made_by is None and layer.kind != "GPSConv":
+        # Gattn's GPSConv contains a local layer of gattn, so its repr differs.
         theirs, ours = layer.make(6, 3, package=pyg), layer.make(6, 3)
         assert repr(theirs) == repr(ours)
         assert list(theirs.state_dict()) == list(ours.state_dict())

@@ -67,7 +67,8 @@ def test_a_wheel_runs_its_kernels_without_a_compiler(wheel: Path, tmp_path: Path
     assert Path(output["file"]).is_relative_to(site), output["file"]
     assert output["info"]["cpu"].startswith("available")
     assert output["warnings"] == []
-    assert 0 < output["apart"] < 1e-5  # summed in another order than the reference
+    # The kernel sums in another order than the reference, so the results differ slightly.
+    assert 0 < output["apart"] < 1e-5
 
 
 @pytest.mark.slow
@@ -90,6 +91,8 @@ def test_wheel_carries_what_is_needed_and_no_sources(pure_wheel: Path) -> None:
     registry = "gattn/data/datasets/registry.toml"
     assert {"gattn/py.typed", registry, "gattn/functional.py"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
+    editor = "gattn/serve/static/jsme/"
+    assert {f"{editor}jsme.nocache.js", f"{editor}license.txt"} <= set(names)
     assert [name for name in names if name.endswith(SOURCES)] == []
     tops = {name.split("/")[0] for name in names}
     assert tops == {"gattn", f"gattn-{gattn.__version__}.dist-info"}
@@ -120,7 +123,8 @@ def test_what_is_required_is_imported_and_extras_are_not_required() -> None:
     assert names == {"torch", "torch-geometric", "numpy", "tomli"}
     extras = settings["optional-dependencies"]
     assert set(extras) == {
-        "draw", "gpu", "molecules", "networkx", "nodes", "partition", "scipy", "tune",
+        "draw", "gpu", "molecules", "networkx", "nodes", "partition", "scipy", "serve",
+        "tune",
     }  # fmt: skip
     source = "".join(path.read_text("utf-8") for path in (ROOT / "gattn").rglob("*.py"))
     for extra in ("molecules", "networkx"):
@@ -134,7 +138,7 @@ ABSENT = [
     ("networkx", "__import__('gattn.draw').draw.draw_network([[0], [1]])", "draw"),
     ("matplotlib", "__import__('gattn.draw').draw.draw_matrix([[0], [0]], [1.0])", "draw"),
 ]
-# Each runs in a forked process, because importing torch again is slow.
+# Each case runs in a forked process, because importing torch again is slow.
 WITHOUT = """
 import json, os, sys, traceback
 import torch_geometric.nn
@@ -190,7 +194,7 @@ def test_every_check_is_run_before_a_release() -> None:
     )
     expected = {"lint", "test", "versions", "sanitize", "docs", "wheels", "sdist"}
     assert expected <= set(ci["jobs"])
-    assert "workflow_call" in ci[True]  # YAML reads "on" as true
+    assert "workflow_call" in ci[True]  # the key "on" of a workflow: YAML reads it as true
     assert set(release["jobs"]["publish"]["needs"]) == {"check", "version"}
     assert release["jobs"]["check"]["uses"] == "./.github/workflows/ci.yml"
 

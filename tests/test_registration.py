@@ -21,11 +21,12 @@ OPTIONS = {"in_channels": 16, "out_channels": 16, "heads": 2}
 
 @pytest.fixture
 def _registered():
-    for name in READOUTS:  # an example may have registered them in this process
+    for name in READOUTS:
+        # An example that ran earlier in this process may have registered the readouts.
         vars(aggr).pop(f"gattn.{name}", None)
     before = set(vars(aggr))
     gattn.register_readouts()
-    gattn.register_readouts()  # again changes nothing
+    gattn.register_readouts()  # a second registration has no effect
     assert set(vars(aggr)) - before == {f"gattn.{name}" for name in READOUTS}
     yield
     for name in READOUTS:
@@ -62,7 +63,7 @@ def test_readouts_of_several_take_the_names():
 
 def test_graphgym_makes_every_layer():
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # GraphGym misses yacs, and says so
+        warnings.simplefilter("ignore")  # GraphGym warns that the package yacs is missing
         register = importlib.import_module("torch_geometric.graphgym.register")
     gattn.register_graphgym()
     gattn.register_graphgym()

@@ -36,9 +36,9 @@ pytestmark = [
     pytest.mark.skipif(find_spec("mkdocstrings") is None, reason="the group docs is missing"),
 ]
 
-# Each element whose right end is beyond the page, and that nobody can scroll to (what can be
-# scrolled is not looked into); each equation that a scrollbar, or the lack of one, cuts off; each
-# block of code that a wide page has to scroll; each picture that did not load.
+# The script returns: each element whose right edge is beyond the page, unless the reader can scroll
+# to it; each equation that is cut off; each block of code that must be scrolled on a wide page; and
+# each picture that was not loaded.
 FAULTS = """
 const room = document.documentElement.clientWidth, faults = [];
 const scrolls = e => e.scrollWidth > e.clientWidth &&
@@ -150,7 +150,7 @@ def test_every_link_within_the_site_leads_somewhere(site: Path) -> None:
     assert broken == []
 
 
-@pytest.mark.timeout(900)  # seconds a page where others work, too
+@pytest.mark.timeout(900)  # a page takes seconds if other processes use the machine
 def test_every_page_reads_at_every_width_and_in_the_dark(
     site: Path, address: str, browser: webdriver.Chrome
 ) -> None:
@@ -159,7 +159,8 @@ def test_every_page_reads_at_every_width_and_in_the_dark(
     for page in _pages(site):
         name = str(page.parent.relative_to(site))
         browser.get(address if name == "." else f"{address}{name}/")
-        for width, (scheme, known_as) in zip(WIDTHS, SCHEMES.items()):  # a colour moves nothing
+        for width, (scheme, known_as) in zip(WIDTHS, SCHEMES.items()):
+            # The layout does not depend on the colours, so each width has one colour scheme.
             size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
             browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             grounds[scheme].add(browser.execute_script(PAINT, known_as))
@@ -193,7 +194,8 @@ def test_a_fault_is_found(
     )
     faults = browser.execute_script(FAULTS)
     assert [fault.startswith(expected) for fault in faults] == ([True] if expected else [])
-    browser.get_log("browser")  # of the picture, which is missing on purpose
+    # Empty the log, which reports the picture that is missing on purpose.
+    browser.get_log("browser")
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -202,15 +204,15 @@ def test_the_first_visit_is_as_the_reader_wants_all_pages(
 ) -> None:
     from selenium.webdriver.support.ui import WebDriverWait
 
-    browser.get(f"{address}style.css")  # without the theme's script, which would store a choice
+    # This file does not run the theme's script, which would store a colour scheme.
+    browser.get(f"{address}style.css")
     browser.execute_script("localStorage.clear()")
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     browser.get(address)
     shown = 'return document.body.getAttribute("data-md-color-scheme")'
-    WebDriverWait(browser, 10).until(  # the theme's script runs after the page is there
-        lambda opened: opened.execute_script(shown) == SCHEMES[scheme]
-    )
+    # Wait, because the theme's script runs after the page has loaded.
+    WebDriverWait(browser, 10).until(lambda opened: opened.execute_script(shown) == SCHEMES[scheme])
 
 
 def _of_the_repository(message: str, repository: str) -> bool:

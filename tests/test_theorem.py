@@ -120,7 +120,7 @@ def test_every_readout_is_invariant(layer, case, seed):
 @every(ALONG_EDGES)
 def test_layers_on_the_awkward_graphs(layer):
     layer = layer.called(WIDTH)
-    for parameter in layer.parameters():  # so that nothing hides behind a zero
+    for parameter in layer.parameters():  # parameters that start at zero could hide an error
         parameter.data.add_(0.1 * torch.randn_like(parameter))
     assert_permutation_equivariant(layer, WIDTH)
     assert_edge_order_independent(layer, WIDTH, tolerance=0.0)

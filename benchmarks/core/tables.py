@@ -33,7 +33,7 @@ def fill(text: str, name: str, section: str) -> str:
     """Replace the section between the marks of this name in a text."""
     start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     if text.count(start) != 1 or text.count(end) != 1:
-        raise SystemExit(f"the page must hold {start} and {end} once each")
+        raise SystemExit(f"the page must contain {start} and {end} once each")
     before, rest = text.split(start)
     after = rest.split(end)[1]
     return f"{before}{start}\n\n{section.strip()}\n\n{end}{after}"

@@ -172,5 +172,6 @@ def captured(function: Run) -> torch.cuda.CUDAGraph:
         with torch.cuda.graph(graph):
             function()
     finally:
-        torch.cuda.set_stream(current)  # if the capture fails, leave its stream
+        # Restore the caller's stream if the capture of the CUDA graph fails.
+        torch.cuda.set_stream(current)
     return graph

@@ -16,7 +16,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NETWORKS", "block_model", "debian", "imports", "make", "noise"]
+__all__ = [
+    "NETWORKS",
+    "READING",
+    "aged",
+    "block_model",
+    "debian",
+    "directed",
+    "ignore_edge_columns",
+    "imports",
+    "make",
+    "noise",
+    "timed",
+    "typed",
+    "weighted",
+]
 
 RELATIONS = ("Depends", "Recommends", "Suggests")
 LEAST = 200
@@ -114,6 +128,115 @@ def noise(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
     _write_numbers(folder, edges, draw.normal(size=(nodes, 10)), label)
 
 
+def weighted(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
+    """Write a network whose labels depend on the weights of edges.
+
+    Of the ten edges of a node two join its class, with weights around 8, and the others join any
+    class, with weights around 1. The column is ``strength``.
+    """
+    draw, label, x, members = _classes(nodes, 4, seed)
+    edges = []
+    for node in range(nodes):
+        for place in range(10):
+            same = place < 2
+            kind = label[node] if same else draw.integers(4)
+            weight = draw.lognormal(2.0 if same else 0.0, 0.5)
+            edges.append((node, int(draw.choice(members[kind])), f"{weight:.4f}"))
+    _write_numbers(folder, edges, x, label.tolist(), "strength")
+
+
+def typed(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
+    """Write a network whose labels depend on the types of edges.
+
+    An edge of the type ``same`` joins a node with one of its class, an edge of the type ``next``
+    with one of the next class, and an edge of the type ``any`` with any node. The column is
+    ``kind``.
+    """
+    draw, label, x, members = _classes(nodes, 4, seed)
+    edges = []
+    for node in range(nodes):
+        for name, offset in (("same", 0), ("same", 0), ("next", 1), ("next", 1), ("any", None)):
+            kind = draw.integers(4) if offset is None else (label[node] + offset) % 4
+            edges.append((node, int(draw.choice(members[kind])), name))
+    _write_numbers(folder, edges, x, label.tolist(), "kind")
+
+
+def directed(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
+    """Write a network whose labels depend on the direction of edges.
+
+    Each edge leads from a node to one of the next class, so that the sources of the edges into a
+    node are of the previous class and the destinations of the edges out of it of the next.
+    """
+    draw, label, x, members = _classes(nodes, 4, seed)
+    edges = [
+        (node, int(draw.choice(members[(label[node] + 1) % 4])))
+        for node in range(nodes)
+        for _ in range(3)
+    ]
+    _write_numbers(folder, edges, x, label.tolist())
+
+
+def timed(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
+    """Write a network whose labels depend on the times of edges.
+
+    Of the ten edges of a node the two newest, of the year 2020, join its class, and the others join
+    any class. The column ``since`` holds dates.
+    """
+    draw, label, x, members = _classes(nodes, 4, seed)
+    edges = []
+    for node in range(nodes):
+        for place in range(10):
+            same = place < 2
+            kind = label[node] if same else draw.integers(4)
+            year = 2020 if same else draw.integers(2000, 2019)
+            date = f"{year}-{draw.integers(1, 13):02d}-{draw.integers(1, 29):02d}"
+            edges.append((node, int(draw.choice(members[kind])), date))
+    _write_numbers(folder, edges, x, label.tolist(), "since")
+
+
+def aged(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
+    """Write a citation network: each node joins five older nodes, most of them of its class.
+
+    The column ``year`` of the nodes holds their times.
+    """
+    draw, label, x, _ = _classes(nodes, 4, seed)
+    edges = []
+    for node in range(20, nodes):
+        for _ in range(5):
+            same = np.flatnonzero(label[:node] == label[node])
+            pool = same if draw.random() < 0.6 and len(same) else np.arange(node)
+            edges.append((node, int(draw.choice(pool))))
+    years = [1990 + 30 * node // nodes for node in range(nodes)]
+    _write_numbers(folder, edges, x, label.tolist(), year=years)
+
+
+def _classes(
+    nodes: int, classes: int, seed: int
+) -> tuple[np.random.Generator, NDArray[np.int64], NDArray[np.float64], list[NDArray[np.int64]]]:
+    """Return a generator, classes of nodes, features that say little of them, and members."""
+    draw = np.random.default_rng(seed)
+    label = draw.integers(classes, size=nodes)
+    x = 0.3 * draw.normal(size=(classes, 10))[label] + draw.normal(size=(nodes, 10))
+    return draw, label, x, [np.flatnonzero(label == kind) for kind in range(classes)]
+
+
+def ignore_edge_columns(path: Path) -> None:
+    """Rewrite a table of edges with the names of nodes alone, and each edge in both directions."""
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        pairs = [row[:2] for row in rows]
+        csv.writer(file).writerows([header[:2], *pairs, *(pair[::-1] for pair in pairs)])
+
+
+READING = {
+    "weights": ("--edge-weight", "strength"),
+    "types": ("--edge-type", "kind"),
+    "time": (),
+    "years": ("--time", "year"),
+}
+"""Options that read the columns of a network, by its name."""
+
 NETWORKS = {
     "cora": lambda folder: None,
     "debian": debian,
@@ -125,19 +248,30 @@ NETWORKS = {
     "blocks-0.2": lambda folder: block_model(folder, 0.2),
     "blocks-0.0": lambda folder: block_model(folder, 0.0),
     "noise": noise,
+    "weights": weighted,
+    "types": typed,
+    "direction": directed,
+    "time": timed,
+    "years": aged,
 }
 """Function that writes each network, by name."""
 
 
 def _write_numbers(
-    folder: Path, edges: Iterable[Sequence[object]], x: NDArray[np.float64], label: Sequence[object]
+    folder: Path,
+    edges: Iterable[Sequence[object]],
+    x: NDArray[np.float64],
+    label: Sequence[object],
+    *edge_columns: str,
+    **columns: Sequence[object],
 ) -> None:
     nodes = [
-        (f"n{i}", *(f"{value:.5f}" for value in row), f"class {kind}")
-        for i, (row, kind) in enumerate(zip(x.tolist(), label))
+        (f"n{i}", *(f"{value:.5f}" for value in row), *more, f"class {kind}")
+        for i, (row, kind, *more) in enumerate(zip(x.tolist(), label, *columns.values()))
     ]
-    named = [(f"n{source}", f"n{target}") for source, target in edges]
-    _write(folder, named, nodes, ("id", *(f"x{i}" for i in range(x.shape[1])), "label"))
+    named = [(f"n{source}", f"n{target}", *rest) for source, target, *rest in edges]
+    names = ("id", *(f"x{i}" for i in range(x.shape[1])), *columns, "label")
+    _write(folder, named, nodes, names, *edge_columns)
 
 
 def _write(

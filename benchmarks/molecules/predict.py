@@ -50,7 +50,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--out", type=Path, default=record.RESULTS / "predict.jsonl")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
-        if options.run is None:  # in another process, as training takes memory, too
+        if options.run is None:
+            # Train in another process, so that the measured memory is that of prediction alone.
             child_arguments = [*arguments, "--run", str(_train(Path(scratch) / "run"))]
             subprocess.run([sys.executable, "-m", MODULE, *child_arguments], check=True)
             return

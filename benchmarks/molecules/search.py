@@ -158,7 +158,8 @@ def _try(variant: str, data: _Data, which: str, seed: int) -> list[record.Record
 
 def _baseline(name: str) -> Callable[[_Data, parts.Split, int], dict[str, Tensor]]:
     def predict(data: _Data, split: parts.Split, seed: int) -> dict[str, Tensor]:
-        # Baselines choose nothing, so that they also learn the validation part for the test part.
+        # Baselines have no settings to choose, so for the test part they are fitted on the training
+        # and the validation part.
         training = {"val": split.train, "test": torch.cat([split.train, split.val])}
         return {
             part: baseline_predictions(

@@ -45,7 +45,8 @@ def main(arguments: Sequence[str]) -> None:
             entry = {"side": name, "workers": workers, "features": options.features}
             entry |= _rates(batches, options.seconds) | {"threads": options.threads}
             if workers:
-                del entry["edges_per_cpu_second"]  # of which processes of their own have a part
+                # The measured CPU time lacks that of the worker processes.
+                del entry["edges_per_cpu_second"]
             print(json.dumps(entry | _environment()), flush=True)
 
 

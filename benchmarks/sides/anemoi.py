@@ -23,7 +23,8 @@ def operator(shape: Shape, topology: Topology) -> Function:
         raise CannotRun(f"anemoi-models cannot be imported ({problem})") from problem
     source, destination = topology.edge_index
     perm = torch.argsort(source, stable=True)
-    perm = perm[torch.argsort(destination[perm], stable=True)]  # the edge at each CSR position
+    # perm[p] is the edge at the CSR position p.
+    perm = perm[torch.argsort(destination[perm], stable=True)]
     col, row = source[perm], destination[perm]
     csr2csc = torch.argsort(col, stable=True)
     csc = col.int(), _offsets(row, topology.num_nodes)

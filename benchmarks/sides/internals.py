@@ -26,7 +26,7 @@ def _module(name: str, earlier: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if not name.startswith(error.name or "gattn"):
-            raise  # the module exists, and one that it imports does not
+            raise  # the error is about another module, which the imported module needs
         return importlib.import_module(earlier)
 
 
@@ -76,7 +76,8 @@ def row_gather(graph: gattn.Graph, table: Tensor) -> Callable[[], Tensor] | None
     """The C++ loop that gathers the rows of every edge's source and adds them up, if it runs."""
     from gattn.kernels import cpu
 
-    kernel = getattr(cpu, "row_gather", None)  # for benchmarks alone: a build may leave it out
+    # This kernel serves benchmarks only, so a build may omit it.
+    kernel = getattr(cpu, "row_gather", None)
     if kernel is None or not cpu.serves(table.device):
         return None
     return lambda: torch.tensor(kernel(table, list(graph.layout)))
@@ -147,7 +148,7 @@ def triton_on_cpu() -> Iterator[None]:
     """Inside the block the operators hand tensors of the CPU to Triton's launchers."""
     backend = _module("gattn.ops.registration.backend", "gattn.ops.backend")
 
-    def everywhere() -> bool:  # a Mock would take time
+    def everywhere() -> bool:  # a plain function is faster to call than a Mock
         return True
 
     with mock.patch.object(backend, "interpreted", everywhere):

@@ -25,7 +25,8 @@ def operator(shape: Shape, topology: Topology) -> Function:
     mask = torch.eye(longest, dtype=torch.bool, device=device).repeat(count, 1, 1)
     real = torch.zeros(count * longest, dtype=torch.bool, device=device)
     real[at] = True
-    mask &= ~real.view(count, longest, 1)  # padded rows see themselves, so that none is empty
+    # Padding rows attend to themselves, because an empty row would give NaN.
+    mask &= ~real.view(count, longest, 1)
     mask[batch[destination], place[destination], place[source]] = True
     mask = mask.unsqueeze(1)
 

@@ -48,7 +48,8 @@ def model(side: str, topology: Topology, dtype: torch.dtype, *, name: str) -> Co
 
     def forward() -> Tensor:
         before = torch.get_default_dtype()
-        torch.set_default_dtype(dtype)  # PyG's SGFormer makes ones of it
+        # PyG's SGFormer creates a tensor of ones in the default dtype.
+        torch.set_default_dtype(dtype)
         try:
             return module(x, topology.edge_index, batch)
         finally:

@@ -34,7 +34,8 @@ def measure(kind: str, tokens: int, width: int) -> dict[str, float]:
         prepared = time.perf_counter() - start
         run = timing.training(Contender.of(attend, inputs))
         samples = [timing.CPU.seconds(run) for _ in range(FEWEST)]
-    pairs = tokens * (2 * width + 1) - width * (width + 1)  # inside the band
+    # Number of query-key pairs inside the band.
+    pairs = tokens * (2 * width + 1) - width * (width + 1)
     row = {
         "edges": pairs,
         "prepare_seconds": prepared,
@@ -58,7 +59,8 @@ def _band(tokens: int, width: int) -> Function:
 def _dense(tokens: int, width: int) -> Function:
     place = torch.arange(tokens, dtype=torch.int32)
     mask = torch.ones(tokens, tokens, dtype=torch.bool)
-    for rows in place.split(1024):  # the mask, and little beside it
+    for rows in place.split(1024):
+        # Fill the mask in pieces of 1,024 rows, so that little memory is used in addition to it.
         mask[rows[0] : rows[-1] + 1] = (rows[:, None] - place).abs() <= width
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

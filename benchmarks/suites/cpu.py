@@ -65,7 +65,8 @@ OTHER_LAYERS = {
 }
 EXPHORMER = {"ExphormerConv": edge_products.exphormer}
 EDGE_PRODUCTS = {**EXPHORMER, "GTConv": edge_products.gt}
-# PyG's SGFormer counts the padding of a batch as nodes: the two compute the same of one graph.
+# PyG's SGFormer treats the padding of a batch as nodes, so the results of both libraries agree only
+# on a single graph.
 TRANSFORMERS = {
     **{name: functools.partial(transformers.model, name=name) for name in transformers.OPTIONS},
     "GeneralConv": functools.partial(

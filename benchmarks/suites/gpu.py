@@ -73,7 +73,8 @@ class Bench:
 
     def run(self) -> None:
         """Measure, or tune, every graph that is asked for."""
-        # the interpreter takes as long for a large tile as for a small one
+        # The tile has a fixed size, because tuning it in the interpreter would be useless: all
+        # tiles take equally long.
         tile = internals.tiles().override(rows=8, unroll=1)
         with tile if self.options.dry_run else contextlib.nullcontext():
             self.roofs()
@@ -194,7 +195,8 @@ class Bench:
         makers: dict[str, Callable[[], Function]] = {
             "gattn": lambda: ours.operator(shape.family, ground.graph, "triton")
         }
-        if topology.batch is not None:  # the general path beside that for its kind
+        if topology.batch is not None:
+            # For a batch of graphs, also time the kernels for graphs of any structure.
             plain = internals.as_any_graph(gattn.Graph(topology.edge_index, topology.num_nodes))
             makers["gattn_general"] = lambda: ours.operator(shape.family, plain, "triton")
         for side in self.options.peers:

@@ -56,7 +56,8 @@ def grow(name: str, edges: int) -> dict[str, float]:
         "layout_peak_bytes": laid_out.bytes,
     }
     inputs = operator_inputs(topology, Shape(name, heads=1, channels=CHANNELS))
-    for shared, other in FAMILIES[name].shared.items():  # in general they are not the same
+    for shared, other in FAMILIES[name].shared.items():
+        # Use separate tensors, because key and value may differ in general.
         inputs[shared] = leaf(*inputs[other].shape, seed=3, dtype=torch.float32)
     del topology
     contender = Contender.of(ours.operator(name, graph), inputs)

@@ -125,7 +125,7 @@ def _fields(inputs: Any) -> dict[str, Any]:
     return inputs._asdict()
 
 
-# What follows runs in the processes of the two sides.
+# The following functions run in the two processes that are compared.
 
 _now: list[Alone] = []
 """The case that is measured now."""
@@ -141,7 +141,7 @@ def _introduce() -> dict[str, str]:
 
 def _prepare(case: HasOneSide, kind: Callable[..., Any], path: str) -> dict[str, int]:
     """Build a case on these inputs; how often each of its runs is called in a turn."""
-    _now.clear()  # before the next one asks for memory
+    _now.clear()  # free the memory of the previous case before the next one allocates
     alone = case.alone(kind(**torch.load(path, weights_only=True)))
     _now.append(alone)
     return {name: timing.calls_a_turn(run) for name, run in alone.runs.items()}

@@ -113,7 +113,8 @@ def call_families(shape: ShapeClass, chosen: Iterable[str]) -> None:
         outputs = call(launchers, forward, shape, arguments)
         outputs["out_acc"] = internals.value_sum(outputs["out"], outputs["out_acc"])
         call(launchers, backward, shape, {**arguments, **outputs})
-        if len(forward.flags) > 1:  # more than needs_backward: they are kernels of their own
+        if len(forward.flags) > 1:
+            # Other flags of forward select other kernels, so compile these as well.
             call(launchers, forward, shape, {**arguments, **dict.fromkeys(forward.flags, False)})
 
 
@@ -129,7 +130,8 @@ def call(
         args["seed"] = empty(2, dtype=torch.int64)
     for name, letters in operator.shapes.items():
         size = [lengths[letter] for letter in letters.rstrip("?").split()]
-        is_of_general = name == "edge_weight" or "d" in letters  # runs have no place for these
+        # The kernels for runs of edges support no edge weights and no edge features.
+        is_of_general = name == "edge_weight" or "d" in letters
         is_left_out = not shape.options or (shape.path == "runs" and is_of_general)
         if letters.endswith("?") and (is_left_out or name in operator.fallback_input):
             args[name] = None
@@ -171,7 +173,7 @@ def resources(kernel: Any) -> dict[str, int]:
         file.flush()
         listing = dump("--dump-resource-usage", file.name)
         usage = {name: int(value) for name, value in re.findall(r"(REG|STACK):(\d+)", listing)}
-        # some compilers reserve a frame and do not use it
+        # Some compilers reserve a stack frame that the code does not use.
         code = dump("--dump-sass", file.name) if usage["STACK"] else ""
     return {
         "registers": usage["REG"],

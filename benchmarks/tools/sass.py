@@ -102,7 +102,8 @@ def way_round(body: list[Instruction]) -> list[Instruction]:
     """
     place = {one.address: i for i, one in enumerate(body)}
     best: list[tuple[int, int, int] | None] = [None] * len(body)
-    best[0] = (0, 1, -1)  # minus the loads, the instructions, the one before
+    # Each entry: minus the number of loads, the number of instructions, the previous instruction.
+    best[0] = (0, 1, -1)
     for i, one in enumerate(body[:-1]):
         reached = best[i]
         if reached is None:
@@ -176,7 +177,7 @@ def loop_figures(
         **counts, "edges": edges, "row_bytes": row,
         "per_edge": round(warps * len(body) / edges, 1),
         "per_128_bytes": round(warps * len(body) * 128 / gathered, 1),
-        # a row whose heads are whole pieces of 16 bytes needs no other load
+        # Loads of 16 bytes are possible if the number of bytes of a head is a multiple of 16.
         "could_be_wide": constants["CHANNELS"] * size % 16 == 0,
         "is_wide": wide * 16 * 32 * warps >= gathered,
     }  # fmt: skip

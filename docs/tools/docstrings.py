@@ -44,7 +44,8 @@ class MarkdownDocstrings(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Convert the docstring of a module, class, function or attribute."""
         if obj.is_attribute and str(getattr(obj, "annotation", "")).startswith("Annotated["):
-            obj.annotation = obj.annotation.slice.elements[0]  # the rest is in the docstring
+            # Show only the type, because the docstring contains the range and the description.
+            obj.annotation = obj.annotation.slice.elements[0]
         if obj.docstring is not None:
             if "{settings}" in obj.docstring.value:
                 obj.docstring.value = inspect.getdoc(pydoc.locate(obj.path)) or ""

@@ -34,7 +34,7 @@ def _to_mathml(match: re.Match[str]) -> str:
     latex = html.unescape(match["latex"]).strip()
     if match["tag"] == "span":
         return _convert(latex, "inline")
-    # On a narrow page, adjacent parts of an equation are stacked.
+    # On a narrow page, the parts of an equation are placed below each other.
     parts = [latex] if r"\begin" in latex else latex.split(r"\qquad")
     return (
         f'<div class="equation">{"".join(_convert(part.strip(), "block") for part in parts)}</div>'

@@ -14,14 +14,19 @@ from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.settings import MoleculeSettings
 from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.settings import NodeSettings
+from gattn.serve.settings import ServeSettings
 from gattn.training.settings import declared
 
 PAGE = Path(__file__).parents[1] / "guide" / "settings.md"
-PRODUCTS = {"molecules": (RunSettings, MoleculeSettings), "nodes": (NodeRunSettings, NodeSettings)}
+COMMANDS = {
+    "molecules train": (RunSettings, MoleculeSettings),
+    "nodes train": (NodeRunSettings, NodeSettings),
+    "serve": (ServeSettings,),
+}
 
 
 def page() -> str:
-    """Return the page: a table for each panel of options of both ``train`` commands."""
+    """Return the page: a table for each panel of options of the commands."""
     lines = [
         "# All settings",
         "",
@@ -29,11 +34,11 @@ def page() -> str:
         "estimators is `--learning-rate` on the command line. Settings of the network stand in the",
         "table `[model]` of `config.toml`.",
     ]
-    for product, kinds in PRODUCTS.items():
+    for command, kinds in COMMANDS.items():
         settings = [setting for kind in kinds for setting in declared(kind).values()]
         order = list(dict.fromkeys(setting.panel for setting in settings))
         settings = sorted(settings, key=lambda setting: order.index(setting.panel))
-        lines += ["", f"## gattn {product} train"]
+        lines += ["", f"## gattn {command}"]
         for panel, group in groupby(settings, key=lambda setting: setting.panel):
             lines += ["", f"### {panel}", "", "| Setting | What it does | Values | Default |"]
             lines += ["|---|---|---|---|"]

@@ -1,7 +1,7 @@
-"""The ``gattn`` command, which reports an error in one line and exits with code 2.
+"""The ``gattn`` command. It prints an error in one line and then exits with code 2.
 
-After a signal, the command also prints one line. Its exit code is then the one that shells use:
-130 after an interrupt (SIGINT, Ctrl-C), 143 after SIGTERM.
+If a signal ends the command, it also prints one line. The exit code is 130 after an interrupt
+(SIGINT, Ctrl-C) and 143 after SIGTERM, as in shells.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 
 def main() -> None:
-    """Run the command in ``sys.argv`` and exit."""
+    """Run the ``gattn`` command with the arguments in ``sys.argv`` and exit."""
     if sys.argv[1:] == ["--version"]:
-        # The version is printed here, because importing Typer would take most of the time.
+        # The version is printed without Typer, because importing Typer would take most of the time.
         print(f"gattn {__version__}")
         sys.exit(0)
     try:
@@ -32,17 +32,17 @@ def main() -> None:
 
             app(prog_name="gattn")
     except KeyboardInterrupt:
-        # An interrupt while modules are imported is not handled by Typer.
+        # Typer handles interrupts only while a command runs, not while its modules are imported.
         _fail(WORDS[INTERRUPTED], INTERRUPTED)
     except SystemExit as end:
         if end.code not in WORDS:
             raise
-        # Typer exits after a signal without printing a message.
+        # Typer prints no message when a signal ends the command.
         _fail(WORDS[end.code], end.code)
     except ModuleNotFoundError as error:
         if (error.name or "gattn").startswith("gattn"):
             raise
-        extra = "nodes" if "nodes" in sys.argv[1:2] else "molecules"
+        extra = next((name for name in ("nodes", "serve") if name in sys.argv[1:2]), "molecules")
         _fail(f'this command needs {error.name}: pip install "gattn[{extra}]"')
     except Exception as error:
         if code := _signal_behind(error):
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _signal_behind(error: BaseException) -> int | None:
-    """Return the exit code of a signal if the error was raised while it was handled, else None.
+    """Return the exit code of the signal that caused an error, or None if no signal caused it.
 
     A library may raise another error when it cleans up after an interrupt. For example, Optuna's
     journal does so if it is interrupted while it acquires its lock.
@@ -72,7 +72,7 @@ def _signal_behind(error: BaseException) -> int | None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Raise SystemExit on SIGTERM, so that files are cleaned up and child processes end."""
+    """Raise SystemExit on SIGTERM, so that temporary files are deleted and child processes end."""
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield

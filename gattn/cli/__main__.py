@@ -1,4 +1,4 @@
-"""Entry point of ``python -m gattn.cli``, the form of the command that torchrun starts."""
+"""Entry point of ``python -m gattn.cli``, which torchrun uses to start the ``gattn`` command."""
 
 from gattn.cli import main
 

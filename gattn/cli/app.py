@@ -1,4 +1,4 @@
-"""The Typer application of ``gattn``, with the groups ``molecules`` and ``nodes``."""
+"""The Typer application of ``gattn``: the groups ``molecules`` and ``nodes``, and ``serve``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from gattn import __version__
 from gattn.cli.molecules import app as molecules
 from gattn.cli.nodes import app as nodes
+from gattn.cli.serve import serve
 
 __all__ = ["app"]
 
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 app.add_typer(molecules, name="molecules")
 app.add_typer(nodes, name="nodes")
+app.command(no_args_is_help=True)(serve)
 
 
 def _print_version(requested: bool) -> None:

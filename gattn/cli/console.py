@@ -1,4 +1,4 @@
-"""Output of the commands: messages and progress on stderr, results on stdout."""
+"""Console output of the commands: messages and progress go to stderr, results to stdout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAUSE = 10.0
 """Minimum time in seconds between two progress lines if stderr is not a terminal."""
 MAX_TARGET_LINES = 5
 """Maximum number of targets for which a separate line is printed."""
-# If torchrun starts several processes, only the first one prints.
+# If torchrun starts several processes, only the first process prints messages.
 QUIET = not is_first_process()
 NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
 RESULTS = Console(soft_wrap=True, quiet=QUIET)
@@ -40,7 +40,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def counted(title: str) -> Iterator[Callable[[int], None]]:
-    """Show the number of processed rows; yield a function that adds to this number."""
+    """Show the number of rows processed so far, and yield a function that adds to this number."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     hidden = not NOTES.is_terminal
     with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
@@ -56,10 +56,10 @@ def counted(title: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def watched(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
-    """Show the progress of several trainings; yield a function that updates it.
+    """Show the progress of several training runs, and yield a function that updates it.
 
-    The arguments of this function are a message and the number of trainings that have finished
-    since its last call. If stderr is not a terminal, a line is printed every ten seconds instead of
+    The yielded function takes a message and the number of training runs that have finished since
+    its last call. If stderr is not a terminal, a line is printed every ten seconds instead of
     a progress bar.
     """
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
@@ -82,7 +82,7 @@ def watched(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
 
 
 def show_runs(metrics: Mapping[str, Any]) -> None:
-    """Print the mean and the standard deviation of each metric if there were several trainings."""
+    """Print the mean and the standard deviation of each metric over several training runs."""
     runs = metrics["runs"]
     for metric, values in runs["test"].items() if runs["count"] > 1 else ():
         spreads = {"first weights": values["of_weights"], "splits": values["of_parts"]}
@@ -91,14 +91,15 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
         ]
         detail = f" ({', '.join(parts)})" if parts else ""
         mean, std = _format(values["mean"]), _format(values["std"])
-        RESULTS.print(f"{metric} of {runs['count']} trainings: {mean} ± {std}{detail}")
+        RESULTS.print(f"{metric} of {runs['count']} training runs: {mean} ± {std}{detail}")
         if reason := metrics.get("undefined", {}).get("runs", {}).get(metric):
-            _print_plain(f"{metric} of {runs['count']} trainings: {reason}")
+            _print_plain(f"{metric} of {runs['count']} training runs: {reason}")
 
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     """Print a table of the metrics of a run or an evaluation and of the baselines."""
-    from gattn.training.conformal import too_few  # here, because it imports torch, which is slow
+    # The import is inside the function, because the module imports torch, which is slow.
+    from gattn.training.conformal import too_few
 
     columns = {"test": metrics["test"], **metrics.get("baselines", {})}
     table = Table(title=f"{metrics['task']}, {metrics[item]['test']:,} {item}")
@@ -117,7 +118,7 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     intervals = metrics["intervals"]
     noun = "intervals" if metrics["task"] == "regression" else "sets of classes"
     RESULTS.print(
-        f"{noun} for {intervals['coverage']:.0%} hold {intervals['held']:.1%} of the labels"
+        f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']:.1%} of the labels"
     )
     if classes := intervals.get("in_every_set"):
         RESULTS.print(too_few(classes, intervals["coverage"], item))
@@ -126,16 +127,17 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
         for line in lines[:MAX_TARGET_LINES]:
             RESULTS.print(line)
         if len(lines) > MAX_TARGET_LINES:
-            RESULTS.print(f"and so it is for {len(lines) - MAX_TARGET_LINES:,} more targets")
+            RESULTS.print(f"and the same holds for {len(lines) - MAX_TARGET_LINES:,} more targets")
     elif intervals.get("mean_width") == math.inf and (count := metrics[item].get("val")):
         RESULTS.print(
-            f"{count:,} validation {item} are too few to promise that: the intervals are infinite; "
-            f"a --coverage of up to {math.floor(100 * count / (count + 1)) / 100} has finite ones"
+            f"{count:,} validation {item} are too few for this coverage, so the intervals are "
+            "infinite; with a --coverage of up to "
+            f"{math.floor(100 * count / (count + 1)) / 100}, they are finite"
         )
 
 
 def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
-    """Yield a message for each target with too few validation labels for a coverage."""
+    """Yield a message for each target with too few validation labels for the requested coverage."""
     from gattn.training.conformal import least_rows
 
     for target, parts in sorted(labels.items(), key=lambda item: item[1].get("val", 0)):
@@ -143,9 +145,9 @@ def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
         if count is None or count >= least_rows(coverage):
             continue
         line = f"{count:,} validation label{'s' * (count != 1)} of {target!r} {_are(count)} too few"
-        line += " to promise that: its intervals are infinite"
+        line += " for this coverage, so its intervals are infinite"
         most = math.floor(100 * count / (count + 1)) / 100
-        yield f"{line}; a --coverage of up to {most} has finite ones" if count else line
+        yield f"{line}; with a --coverage of up to {most}, they are finite" if count else line
 
 
 def _are(count: int) -> str:
@@ -153,7 +155,7 @@ def _are(count: int) -> str:
 
 
 def _print_plain(line: str) -> None:
-    """Print a line without interpreting markup, because names of columns may contain brackets."""
+    """Print a line literally, without Rich markup, because column names may contain brackets."""
     RESULTS.print(line, markup=False, highlight=False)
 
 

@@ -22,25 +22,35 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Properties of molecules from SMILES.", no_args_is_help=True)
 
-Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model.")]
-Table = Annotated[Path, Argument(metavar="IN.csv", help="Table with a header and SMILES.")]
+Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
+Table = Annotated[Path, Argument(metavar="IN.csv", help="CSV file with a header line and SMILES.")]
 NUMBERS = tuple(declared(NumberSettings))
 
 
 @app.command(no_args_is_help=False)
 @with_settings(RunSettings, MoleculeSettings)
 def train(
-    out: Annotated[Path, Option(help="Folder of the run: a new one, or one to continue.")],
+    out: Annotated[
+        Path,
+        Option(
+            help="Folder for the model, metrics and report. Name a new "
+            "folder, or the folder of an interrupted run to continue it."
+        ),
+    ],
     data: Annotated[
         str | None,
         Argument(
             metavar="DATA.csv",
-            help="Table of molecules and labels; without it the CHEMBL2321810 activities.",
+            help="CSV file with SMILES and labels. Without it, the model is trained on the "
+            "CHEMBL2321810 activities.",
         ),
     ] = None,
     config: Annotated[
         Path | None,
-        Option(help="Read settings from a config.toml; options given here replace them."),
+        Option(
+            help="TOML file of settings, such as the config.toml of another run. Options on "
+            "the command line override the file."
+        ),
     ] = None,
     *,
     settings: dict[str, Any],
@@ -53,7 +63,10 @@ def train(
     from gattn.molecules.runs.train import train_run
 
     show_metrics(train_run(run, out, progress=True, log=say), "molecules")
-    say(f"{out / 'report.html'} shows it all; gattn molecules predict {out} IN.csv --out OUT.csv")
+    say(
+        f"{out / 'report.html'} is the report; to predict: gattn molecules predict {out} "
+        "IN.csv --out OUT.csv"
+    )
 
 
 @app.command()
@@ -65,7 +78,7 @@ def train(
 def predict(
     run: Run,
     table: Table,
-    out: Annotated[Path, Option(help="CSV file to write; it must not exist.")],
+    out: Annotated[Path, Option(help="CSV file to write. The file must not exist.")],
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -88,20 +101,29 @@ def predict(
 def explain(
     run: Run,
     table: Table,
-    out: Annotated[Path, Option(help="Folder for pictures and tables; it must not exist.")],
+    out: Annotated[Path, Option(help="New folder for the pictures and tables.")],
     method: Annotated[
         list[str] | None,
         Option(
-            help="Attribution method: integrated_gradients, masking, gradient_x_input or "
-            r"attention; repeat it for several. [dim]\[default: all][/dim]",
+            help="Method that computes the weights of atoms: integrated_gradients, masking, "
+            "gradient_x_input or attention. Repeat the option to use several methods. "
+            "[dim]\\[default: all][/dim]",
             show_default=False,
         ),
     ] = None,
     target: Annotated[
-        str | None, Option(help="Target to explain; required if the model has several.")
+        str | None,
+        Option(
+            help="Name of the target to explain. It is required if the model "
+            "predicts several targets."
+        ),
     ] = None,
     pictures: Annotated[
-        int, Option(help="Number of molecules to draw, from the first; tables hold all.")
+        int,
+        Option(
+            help="Number of molecules to draw, from the beginning of the table. The "
+            "written tables contain all molecules."
+        ),
     ] = 100,
     *,
     settings: dict[str, Any],
@@ -121,7 +143,9 @@ def explain(
 def embed(
     run: Run,
     table: Table,
-    out: Annotated[Path, Option(help="File to write, X.parquet or X.npy; it must not exist.")],
+    out: Annotated[
+        Path, Option(help="New file to write; its name must end with .parquet or .npy.")
+    ],
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -152,7 +176,10 @@ def evaluate(
     run: Run,
     table: Table,
     out: Annotated[
-        Path | None, Option(help="Folder for metrics and plots; it must not exist.")
+        Path | None,
+        Option(
+            help="New folder for the metrics and plots. Without it, the metrics are only printed."
+        ),
     ] = None,
     *,
     settings: dict[str, Any],
@@ -172,8 +199,8 @@ def evaluate(
 
 
 def _show_counts(counts: Counts, table: Path, out: Path) -> None:
-    """Print the number of rows that were written, or a message if the table has no rows."""
+    """Print the number of rows that were written, or a message if the input table has no rows."""
     if counts.rows:
         say(f"{out}: {plural(counts.rows, 'row')}, {counts.bad:,} of them with an error")
     else:
-        say(f"{table} has a header and no rows: there is nothing in {out} either")
+        say(f"{table} has a header but no rows, so {out} has no rows")

@@ -23,29 +23,35 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Classes and numbers of the nodes of a network.", no_args_is_help=True)
 
-Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model.")]
+Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)
-AT_ONCE = ("label", "features", "names", "task", "split", "directed")
-"""Settings of predictions without a trained model."""
+AT_ONCE = (
+    *("label", "features", "names", "task", "split", "directed"),
+    *("edge_features", "edge_weight", "edge_type", "time"),
+)
+"""Names of the settings of ``gattn nodes predict`` without a trained model."""
 READING = ("nodes", "encoding", "decimal", "thousands", "missing")
 
 
 @app.command()
 @with_settings(NodeRunSettings, NodeSettings)
 def train(
-    out: Annotated[Path, Option(help="Folder of the run; a new one.")],
+    out: Annotated[Path, Option(help="New folder for the model, metrics and report.")],
     data: Annotated[str | None, GRAPH] = None,
     preset: Annotated[
         Preset | None,
         Option(
-            help="Start from the GAT paper's settings for a data set. "
-            r"[dim]\[default: the data set's own][/dim]",
+            help="Use the GAT paper's settings for this data set, unless other options override "
+            "them. [dim]\\[default: the settings for the data set itself][/dim]",
             show_default=False,
         ),
     ] = None,
     config: Annotated[
         Path | None,
-        Option(help="Read settings from a config.toml; options given here replace them."),
+        Option(
+            help="TOML file of settings, such as the config.toml of another run. Options on "
+            "the command line override the file."
+        ),
     ] = None,
     *,
     settings: dict[str, Any],
@@ -68,19 +74,23 @@ def train(
     show_metrics(metrics, "nodes")
     show_runs(metrics)
     graph = "GRAPH --nodes NODES" if "nodes" in settings else "GRAPH"
-    say(f"{out / 'report.html'} shows it all; gattn nodes predict {out} {graph} --out OUT.csv")
+    say(
+        f"{out / 'report.html'} is the report; to predict: gattn nodes predict {out} {graph} "
+        "--out OUT.csv"
+    )
 
 
 @app.command()
 @with_settings(NodeRunSettings, only=(*READING, "coverage", "threads", *AT_ONCE))
 def predict(
-    out: Annotated[Path, Option(help="CSV file to write; it must not exist.")],
+    out: Annotated[Path, Option(help="CSV file to write. The file must not exist.")],
     paths: Annotated[
         list[str],
         Argument(
             metavar="[RUN] GRAPH",
-            help="Folder of a trained model, and the graph to predict. Without a model, the graph "
-            "is predicted from its labelled nodes, without training.",
+            help="Folder of a trained model, and the graph whose nodes are predicted. If no "
+            "model is named, predictions are computed from the labelled nodes of the graph, "
+            "without training.",
             show_default=False,
         ),
     ],
@@ -89,17 +99,20 @@ def predict(
 ) -> None:
     """Predict every node of a graph, with a trained model or from the labelled nodes."""
     if len(paths) > 2:
-        raise ValueError(f"predict takes RUN and GRAPH, or GRAPH alone; got {' '.join(paths)}")
+        raise ValueError(f"predict expects RUN and GRAPH, or only GRAPH; got {' '.join(paths)}")
     if len(paths) == 1:
         if Path(paths[0]).is_dir():
-            raise ValueError(f"{paths[0]} is a folder: name the graph to predict after it")
+            raise ValueError(f"{paths[0]} is a folder: pass the graph to predict after it")
         from gattn.nodes.runs.at_once import predict_at_once
 
         count = predict_at_once(override(None, None, {**settings, "data": paths[0]}), out, say)
         say(f"{out}: {plural(count, 'node')}")
         return
     if unused := [name for name in AT_ONCE if name in settings]:
-        raise ValueError(f"--{unused[0]} is for predictions without RUN: the model has its own")
+        raise ValueError(
+            f"--{unused[0].replace('_', '-')} is only for predictions without RUN, because the "
+            "trained model has its own value"
+        )
     from gattn.nodes.runs.predict import predict_graph
 
     run, graph = paths
@@ -111,7 +124,9 @@ def predict(
 def embed(
     run: Run,
     graph: Annotated[str, GRAPH],
-    out: Annotated[Path, Option(help="File to write, X.parquet or X.npy; it must not exist.")],
+    out: Annotated[
+        Path, Option(help="New file to write; its name must end with .parquet or .npy.")
+    ],
     *,
     settings: dict[str, Any],
 ) -> None:

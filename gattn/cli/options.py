@@ -18,16 +18,18 @@ __all__ = ["with_settings"]
 def with_settings(
     *kinds: type, only: Collection[str] = (), as_trained: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds an option to a command for each setting of some dataclasses.
+    """Return a decorator that adds one option to a command for each setting of the given
+    dataclasses.
 
     The command receives a dictionary ``settings`` with the checked and converted values of the
-    options that the user passed; options that were not passed are not in it.
+    options that the user passed, and no other options.
 
     Args:
         kinds: the dataclasses that declare the settings.
         only: names of the settings to add; all if empty. Settings with the name of a parameter of
             the command are not added.
-        as_trained: names of the settings whose default value is the one of the trained model.
+        as_trained: names of the settings whose default is the value that the trained model was
+            trained with.
     """
     owners = {name: kind for kind in kinds for name in declared(kind) if not only or name in only}
 
@@ -62,11 +64,13 @@ def with_settings(
 
 
 def _option(setting: Setting, as_trained: bool) -> inspect.Parameter:
-    """Create the parameter of an option: default None, and the setting's default in its help."""
+    """Create the parameter of one option; its default is None, and its help text names the
+    setting's default.
+    """
     hint = setting.hint
     if typing.get_origin(hint) is tuple:
         hint = list[typing.get_args(hint)[0]]
-    default = "as trained" if as_trained else setting.default_text
+    default = "as in training" if as_trained else setting.default_text
     option = Option(
         *([setting.flag] if setting.flag else []),
         help=rf"{setting.description} [dim]\[default: {default}][/dim]",

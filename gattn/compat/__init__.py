@@ -1,1 +1,1 @@
-"""Private parts of PyTorch and PyTorch Geometric that gattn uses, one file for each."""
+"""Access to private parts of PyTorch and PyTorch Geometric, in one file for each library."""

@@ -1,4 +1,4 @@
-"""Private parts of PyTorch Geometric that gattn uses, in one place.
+"""Access to the private parts of PyTorch Geometric (PyG) that gattn uses.
 
 | part of PyG                                         | without it                                |
 |-----------------------------------------------------|-------------------------------------------|
@@ -27,7 +27,7 @@ EDGE_HOOKS = tuple(
     for method in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
     for when in ("pre_hooks", "hooks")
 )
-"""Attributes in which a ``MessagePassing`` layer stores the hooks on its methods."""
+"""Names of the attributes in which a ``MessagePassing`` layer stores the hooks on its methods."""
 
 CLASS_STATE = (
     "inspector",
@@ -38,10 +38,12 @@ CLASS_STATE = (
     "_edge_user_args",
     "_explain",
 )
-"""Attributes that ``MessagePassing`` derives from the methods of a class or from ``explain``."""
+"""Names of the attributes that ``MessagePassing`` computes from the methods of a class or in
+``explain``.
+"""
 
 INITIAL_VALUES = ("_init_t",)
-"""Attributes in which layers store an initial value for ``reset_parameters``."""
+"""Names of the attributes in which layers store an initial value for ``reset_parameters``."""
 
 BOUND = ("propagate", "edge_updater")
 """Names of the methods that ``MessagePassing`` generates for a subclass or for one instance."""
@@ -55,14 +57,14 @@ EQUATIONS = (
     "get_attention",
     *BOUND,
 )
-"""Methods that a user may override to change what a layer computes along its edges."""
+"""Names of the methods that a user may override to change what a layer computes for its edges."""
 
 _registered: dict[type, dict[str, Any]] = {}
-"""Methods in EQUATIONS that each class of PyG and gattn defines itself."""
+"""The methods in EQUATIONS that each class of PyG and gattn defines itself, by class."""
 
 
 def register_equations(*classes: type) -> None:
-    """Register the methods in EQUATIONS that classes define now as the original ones."""
+    """Register the current methods in EQUATIONS of some classes as the original ones."""
     for cls in classes:
         _registered[cls] = {name: vars(cls)[name] for name in EQUATIONS if name in vars(cls)}
 
@@ -71,14 +73,15 @@ register_equations(MessagePassing)
 
 
 def equations(cls: type) -> dict[str, Any]:
-    """Return the methods in EQUATIONS that instances of a class run, by name."""
+    """Return the methods in EQUATIONS that the instances of a class call, by name."""
     return {name: getattr(cls, name) for name in EQUATIONS if hasattr(cls, name)}
 
 
 def overridden(cls: type) -> str:
-    """Describe the equations that differ from the registered ones; an empty string if none does.
+    """Describe the methods in EQUATIONS that differ from the registered ones; return "" if none
+    does.
 
-    They were defined by a class that is not registered, or replaced on a registered class.
+    Such a method was defined by an unregistered subclass, or it was replaced on a registered class.
     """
     overrides: dict[str, list[str]] = {}
     for name in equations(cls):
@@ -98,13 +101,15 @@ def _is_generated(owner: type, name: str) -> bool:
 
 
 def replaced_methods(layer: Module) -> list[str]:
-    """Return the equations that were replaced on the instance, except by PyG itself."""
+    """Return the names of the methods in EQUATIONS that someone other than PyG replaced on
+    a layer.
+    """
     members = vars(layer)
     return [name for name in EQUATIONS if name in members and not is_bound_by_pyg(layer, name)]
 
 
 def is_bound_by_pyg(layer: Module, name: str) -> bool:
-    """Return True if an attribute of an instance is the method that PyG itself bound to it."""
+    """Return True if PyG itself stored a method of this name on an instance of a layer."""
     bound, cls = vars(layer)[name], type(layer)
     if name not in BOUND or getattr(bound, "__self__", None) is not layer:
         return False
@@ -113,7 +118,7 @@ def is_bound_by_pyg(layer: Module, name: str) -> bool:
 
 
 def is_original(layer: Module, name: str) -> bool:
-    """Return True if a layer runs the registered equation of its class, without a hook."""
+    """Return True if a method of a layer is the original one of its class and has no hook."""
     owner = next(base for base in type(layer).__mro__ if name in vars(base))
     unchanged = _registered.get(owner, {}).get(name) is vars(owner)[name] or _is_generated(
         owner, name
@@ -124,23 +129,23 @@ def is_original(layer: Module, name: str) -> bool:
 
 
 def edge_hooks(layer: Module) -> str:
-    """Describe an equation of a layer that has a hook; an empty string if none has."""
+    """Describe a method of a layer that has a hook; return an empty string if no method has one."""
     for name in EDGE_HOOKS:
         hooks = getattr(layer, name, None)
         if hooks is None:
             return f"this version of torch_geometric has no {name}: hooks cannot be seen"
         if len(hooks) > 0:
-            return f"a hook on {name[1:].split('_forward_')[0]} wants to see its edges"
+            return f"a hook on {name[1:].split('_forward_')[0]} needs its edges"
     return ""
 
 
 def class_state(layer: Module) -> dict[str, Any]:
-    """Return the attributes that PyG's base class set on a layer according to its class."""
+    """Return the attributes of a layer that PyG's base class computed from the layer's class."""
     return {name: vars(layer)[name] for name in CLASS_STATE if name in vars(layer)}
 
 
 def name_aggregation(name: str, readout: type[Module]) -> None:
-    """Register a readout class under a name, so that PyG's resolver creates this class."""
+    """Register a readout class by name, so that PyG's aggregation resolver can create it."""
 
     def new(_: type, *args: Any, **options: Any) -> Module:
         return readout(*args, **options)

@@ -1,4 +1,4 @@
-"""Private parts of torch that gattn uses, in one place.
+"""Access to the private parts of torch that gattn uses.
 
 | name here            | without it                                                               |
 |----------------------|--------------------------------------------------------------------------|
@@ -36,7 +36,7 @@ from torch.nn.attention import SDPBackend
 
 below_autograd: Callable[[], contextlib.AbstractContextManager[None]]
 below_autograd = torch._C._AutoDispatchBelowAutograd
-"""Context in which autograd does not record operators."""
+"""Context manager in which autograd does not record operators."""
 
 transforms_active: Callable[[], bool]
 transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
@@ -44,7 +44,7 @@ transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda
 
 transforms_disabled: Callable[[], contextlib.AbstractContextManager[None]]
 transforms_disabled = getattr(torch._C, "_DisableFuncTorch", contextlib.nullcontext)
-"""Context in which no transform of torch.func is active."""
+"""Context manager that disables the transforms of torch.func."""
 
 _functorch: Any = getattr(torch._C, "_functorch", None)
 
@@ -57,7 +57,7 @@ FakeTensor: type = getattr(getattr(torch, "_subclasses", None), "FakeTensor", ty
 
 
 def fake_mode() -> Any:
-    """Return a mode in which operators compute shapes only, and tensors have no memory.
+    """Return a mode in which operators compute only the shapes of tensors, which use no memory.
 
     Raises:
         NotImplementedError: if this version of torch has no FakeTensorMode.
@@ -69,7 +69,7 @@ def fake_mode() -> Any:
 
 
 def data_dependent_errors() -> tuple[type[Exception], ...]:
-    """Return the types of the errors raised when a value is read from a tensor without memory."""
+    """Return the types of the errors that torch raises if a value is read from a fake tensor."""
     from torch._subclasses import fake_tensor
 
     return fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException
@@ -80,12 +80,12 @@ _has_any_global_hook = getattr(torch.nn.modules.module, "_has_any_global_hook", 
 
 
 def has_hooks(module: torch.nn.Module) -> bool:
-    """Return True if calling a module runs a hook of the module or a global one."""
+    """Return True if calling a module runs one of its hooks or a global hook."""
     return has_local_hooks(module) or _has_any_global_hook()
 
 
 def has_local_hooks(module: torch.nn.Module) -> bool:
-    """Return True if calling a module runs a hook of this module."""
+    """Return True if calling a module runs one of its own hooks."""
     return (
         len(module._forward_hooks) > 0
         or len(module._forward_pre_hooks) > 0
@@ -107,7 +107,7 @@ def forward_mode_active() -> bool:
 
 
 def has_tangent(tensor: Tensor) -> bool:
-    """Return True if the tensor has a tangent of forward-mode differentiation."""
+    """Return True if a tensor has a tangent for forward-mode differentiation."""
     return forward_ad.unpack_dual(tensor).tangent is not None
 
 
@@ -120,8 +120,9 @@ def dispatch_mode_active() -> bool:
 
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the original function or module from the result of torch.compile."""
-    if getattr(function, "_torchdynamo_disable", False):  # keep the wrapper of compiler.disable
+    """Return the function or module from which torch.compile created its argument."""
+    if getattr(function, "_torchdynamo_disable", False):
+        # torch.compiler.disable also returns a wrapper, which must stay.
         return function
     for name in ("_torchdynamo_orig_callable", "_orig_mod"):
         function = getattr(function, name, function)
@@ -186,7 +187,9 @@ def memory_uses(tensor: Tensor) -> int:
 
 
 def onednn_linear() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:
-    """Return oneDNN's product x W^T + b, or None if this version of torch has none."""
+    """Return oneDNN's function for a linear layer, x W^T + b, or None if this version of torch has
+    none.
+    """
     product = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
     if product is None:
         return None
@@ -194,7 +197,7 @@ def onednn_linear() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:
 
 
 class FlashAttention(NamedTuple):
-    """CPU kernels of torch's flash attention, and torch's rule for choosing them.
+    """torch's flash attention kernels for the CPU, and torch's rule for choosing them.
 
     ``forward`` returns the output and the log-sum-exp of the scores, which ``backward`` needs.
     Tensors are [b, h, n, c].
@@ -220,4 +223,4 @@ def _flash_attention() -> FlashAttention | None:
 
 
 flash_attention = _flash_attention()
-"""Flash attention of torch on a CPU, whose forward and backward have no public names."""
+"""Flash attention kernels of torch for the CPU, whose forward and backward have no public names."""

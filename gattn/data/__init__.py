@@ -1,4 +1,4 @@
-"""Data sets (citation networks, molecules and a registry), their splits, and mini-batch loaders.
+"""Data sets, their splits, and loaders of mini-batches.
 
 RDKit is imported when a molecule is first read, not with this module.
 """

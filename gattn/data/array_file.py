@@ -1,6 +1,6 @@
-"""Named arrays in one safetensors file, with a few texts and a CRC-32 checksum of each array.
+"""Files that contain named arrays, a few strings and a checksum of each array (safetensors).
 
-Reading such a file runs no code. The arrays are mapped from the file, not copied into memory.
+Reading such a file runs no code. The arrays are memory-mapped instead of copied into memory.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 __all__ = ["Layout", "map_arrays", "read_metadata", "write_arrays"]
 
 Layout: TypeAlias = "Mapping[str, tuple[type[np.generic], tuple[int, ...]]]"
-"""The dtype of each array and the shape of one of its rows, by the array's name."""
+"""The dtype and the shape of one row of each array, by the array's name."""
 ENTRY = "gattn"
-"""Key of the safetensors header whose value is a JSON object with all texts of the file."""
+"""Key in the safetensors header; its value is a JSON object with all strings of the file."""
 INSTALL = 'files of molecules need safetensors: pip install "gattn[molecules]"'
 
 
 def write_arrays(
     path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]
 ) -> None:
-    """Write arrays and texts to a file; memory-mapped arrays are not read into memory.
+    """Write arrays and strings to a file, without reading memory-mapped arrays into memory.
 
     Raises:
         ImportError: safetensors is not installed.
@@ -38,12 +38,13 @@ def write_arrays(
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     checksums = {name: _checksum(array) for name, array in arrays.items()}
     texts = json.dumps({**metadata, "crc32": checksums})
-    # The header has one entry, because the order of several entries in the file would be random.
+    # The header of a safetensors file has a single entry, because several entries would be written
+    # in random order.
     save_file(arrays, path, {ENTRY: texts})
 
 
 def read_metadata(path: str | os.PathLike[str], format: str) -> dict[str, str]:
-    """Read the texts of a file, and check its ``format``.
+    """Read the strings in a file's header, and check that the file has the expected format.
 
     Raises:
         FileNotFoundError: no such file.
@@ -65,7 +66,7 @@ def read_metadata(path: str | os.PathLike[str], format: str) -> dict[str, str]:
 
 
 def map_arrays(path: str | os.PathLike[str], layout: Layout) -> dict[str, np.ndarray]:
-    """Map the arrays of a layout from a file.
+    """Map the arrays of a file into memory, and check their dtypes, row shapes and checksums.
 
     Raises:
         ValueError: an array is missing, has another dtype or row shape, or another checksum than

@@ -1,6 +1,7 @@
-"""Splits of a data set into training, validation and test parts, each with a protocol's name.
+"""Splits of a data set into training, validation and test parts, with the name of the protocol.
 
-Scores of different protocols cannot be compared, so print ``split.protocol`` with each score.
+A protocol is the rule of a split. Scores under different protocols cannot be compared, so print
+``split.protocol`` with each score.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ EIGHT_ONE_ONE = (0.8, 0.1, 0.1)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Indices (int64) of the training, validation and test items, and the protocol's name.
+    """Indices (int64) of the training, validation and test items, and the name of the split's
+    protocol.
 
     No item is in two parts.
     """
@@ -53,7 +55,8 @@ class Split:
         return f"Split({sizes}; {self.protocol})"
 
     def among(self, rows: Tensor) -> Split:
-        """Restrict the split to some of its items, for instance after invalid rows were removed.
+        """Return the same split for a subset of the items, for example after invalid rows were
+        removed.
 
         Args:
             rows: [r] int64, the indices of the remaining items, each once.
@@ -79,9 +82,10 @@ def random_split(
     fractions: tuple[float, float, float] = EIGHT_ONE_ONE,
     groups: Sequence[Hashable] | None = None,
 ) -> Split:
-    """Split items at random: permute them and cut the permutation into train, val and test.
+    """Split items at random into a training, a validation and a test part.
 
-    The protocol is "random 8:1:1 (seed 0)". With groups, the groups are permuted, and the protocol
+    The items are permuted, and the permutation is cut into the three parts. The protocol is for
+    example "random 8:1:1 (seed 0)". With groups, the groups are permuted, and the protocol
     is "random 8:1:1 by group (seed 0)". The same number of items, ``seed`` and ``fractions`` give
     the same split on every machine. torch's global generator is neither used nor changed.
 
@@ -124,7 +128,7 @@ def random_split(
 
 
 def number_groups(groups: Iterable[Hashable] | None, count: int) -> Tensor:
-    """Number the groups in order of appearance; return each item's group, [count] int64.
+    """Return the number of each item's group, [count] int64, in the order of first appearance.
 
     Args:
         groups: a group for each item; None puts every item into a separate group.
@@ -139,15 +143,15 @@ def number_groups(groups: Iterable[Hashable] | None, count: int) -> Tensor:
     if groups is None:
         return torch.arange(count)
     numbers: dict[Hashable, int] = {}
-    # np.fromiter needs no list of Python integers, which would take several times the memory.
+    # np.fromiter creates no list of Python integers, which would take several times the memory.
     numbered = np.fromiter((numbers.setdefault(group, len(numbers)) for group in groups), np.int64)
     if len(numbered) != count:
-        raise ValueError(f"groups must hold {count} values, one an item; got {len(numbered)}")
+        raise ValueError(f"groups must have {count} values, one for each item; got {len(numbered)}")
     return torch.from_numpy(numbered)
 
 
 def split_by_names(names: Sequence[str], *, protocol: str = "by name") -> Split:
-    """Split by a column that contains the name of each item's part.
+    """Split items by a column that contains ``train``, ``val`` or ``test`` for each item.
 
     Args:
         names: the part of each item: ``train`` or ``training``; ``val``, ``valid`` or
@@ -169,7 +173,8 @@ def split_by_names(names: Sequence[str], *, protocol: str = "by name") -> Split:
         count, first = f"{len(wrong):,} row{'s' * (len(wrong) > 1)}", names[wrong[0]]
         raise ValueError(
             f"the part of a row must be train, val or test; {count} "
-            f"{'have' if len(wrong) > 1 else 'has'} another, the first is row {wrong[0]}: {first!r}"
+            f"{'have' if len(wrong) > 1 else 'has'} another value; the first is row "
+            f"{wrong[0]}: {first!r}"
         )
     rows = {part: [row for row, name in enumerate(parts) if name == part] for part in PARTS}
     train, val, test = (torch.tensor(rows[part], dtype=torch.int64) for part in PARTS)
@@ -177,7 +182,7 @@ def split_by_names(names: Sequence[str], *, protocol: str = "by name") -> Split:
 
 
 def split_from_file(path: str | os.PathLike[str], count: int) -> Split:
-    """Read a split from a JSON file of positions.
+    """Read a split from a JSON file with the indices of the items in each part.
 
     Args:
         path: the file, ``{"train": [0, 3], "val": [1], "test": [2]}``, or a list with one such
@@ -202,7 +207,7 @@ def split_from_file(path: str | os.PathLike[str], count: int) -> Split:
 
 
 def read_positions(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the JSON object of a split's file, see :func:`split_from_file`, with all its keys.
+    """Read the JSON object in the file of a split, with all its keys; see :func:`split_from_file`.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -210,41 +215,42 @@ def read_positions(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     try:
         content = json.loads(Path(path).read_text("utf-8"))
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+    except (ValueError, RecursionError) as error:
+        # This also catches UnicodeDecodeError, a subclass of ValueError.
         raise ValueError(f"{path} is not JSON: {error}") from None
     if isinstance(content, list) and len(content) == 1:
         content = content[0]
     if not isinstance(content, dict) or not all(isinstance(content.get(p), list) for p in PARTS):
-        raise ValueError(f"{path} must hold lists of positions under train, val and test")
+        raise ValueError(f"{path} must contain lists of row indices under train, val and test")
     return content
 
 
 def split_from_positions(
     positions: Mapping[str, Any], path: str | os.PathLike[str], count: int
 ) -> Split:
-    """Check the positions from a split's file (:func:`read_positions`) and return the split."""
+    """Check the indices that :func:`read_positions` returned, and return them as a split."""
     seen: dict[int, str] = {}
     for part in PARTS:
         for position in positions[part]:
             if type(position) is not int or not 0 <= position < count:
                 raise ValueError(
-                    f"{path}: positions must be whole numbers from 0 to {count - 1}; "
-                    f"{part} has {position!r}"
+                    f"{path}: indices must be whole numbers from 0 to {count - 1}; {part} has "
+                    f"{position!r}"
                 )
             if position in seen:
                 first = seen[position]
-                raise ValueError(f"{path}: position {position} is in {first} and in {part}")
+                raise ValueError(f"{path}: index {position} is in {first} and in {part}")
             seen[position] = part
     train, val, test = (torch.tensor(positions[part], dtype=torch.int64) for part in PARTS)
     return Split(train, val, test, Path(path).name)
 
 
 def cuts(count: int, fractions: tuple[float, float, float]) -> tuple[int, int]:
-    """Round fractions of a number of items to the sizes of the training and validation parts."""
+    """Return the sizes of the training and validation parts, rounded to integers."""
     if count < 0:
         raise ValueError(f"count must not be negative; got {count}")
     if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-9:
-        raise ValueError(f"fractions must be three shares that add up to 1; got {fractions}")
+        raise ValueError(f"fractions must be three numbers that add up to 1; got {fractions}")
     train = round(count * fractions[0])
     return train, min(round(count * fractions[1]), count - train)
 

@@ -1,4 +1,4 @@
-"""Attention on a graph that is distributed over processes, each of which owns a range of nodes."""
+"""Attention on a graph whose nodes and edges are distributed over several processes."""
 
 from gattn.lazy import attach
 

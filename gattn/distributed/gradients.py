@@ -1,4 +1,4 @@
-"""Sum of the gradients of replicated parameters over all processes."""
+"""Summation of the gradients of a model's parameters over all processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def sum_gradients(parameters: Iterable[Tensor], *, group: dist.ProcessGroup | None = None) -> None:
-    r"""Sum the gradients of replicated parameters over all processes, in place.
+    r"""Sum the gradients of a model's parameters over all processes, in place.
 
     .. math::
         \nabla_\theta L = \sum_r \nabla_\theta L_r, \qquad
@@ -49,10 +49,10 @@ def sum_gradients(parameters: Iterable[Tensor], *, group: dist.ProcessGroup | No
 
 
 def _sum_gradients_of_one_type(parameters: list[Tensor], group: dist.ProcessGroup | None) -> None:
-    """Sum the gradients of parameters of one dtype and device in one message.
+    """Sum the gradients of parameters with one dtype and device, in one message.
 
-    The message ends with one number per parameter, which is not 0 after the sum if any process has
-    a gradient. If none has, the gradient of the parameter stays None.
+    The message ends with one number per parameter, which counts the processes that have a gradient.
+    If it is 0, the gradient of the parameter stays None.
     """
     grads = [p.new_zeros(p.shape) if p.grad is None else p.grad for p in parameters]
     has_grad = parameters[0].new_tensor([p.grad is not None for p in parameters])

@@ -1,4 +1,4 @@
-"""DistributedGraph: one process's part of a graph, accepted by layers in place of a Graph."""
+"""The class DistributedGraph: the part of a graph that belongs to one process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Group = dist.ProcessGroup | Peers | None
 
 
 class DistributedGraph(Graph):
-    r"""One process's part of a graph: the edges into the nodes that this process owns.
+    r"""Part of a graph that one process owns: some of the nodes, and all edges into these nodes.
 
     Layers accept it in place of a :class:`gattn.Graph`. A layer then takes the features of the
     local nodes only, [n_r, d], and returns the outputs of the local nodes. Keys and values of
@@ -48,14 +48,15 @@ class DistributedGraph(Graph):
 
     partition: Partition
     halo: Halo
-    """Index tensors and counts for the exchange of rows with the other processes."""
+    """Plan for exchanging rows of node features with the other processes."""
     local: Graph
-    """The edges of this process as a bipartite graph: from their m sources to its n_r nodes."""
+    """Edges of this process as a bipartite graph from their m sources to its n_r nodes."""
     nodes: Tensor
-    """The caller's indices of the local nodes, [n_r] int64: ``x[graph.nodes]`` are the features."""
+    """Indices of the nodes of this process, [n_r] int64; their features are ``x[graph.nodes]``."""
     edges: Tensor
-    """Indices of the local edges among the caller's edges, [e_r] int64: ``edge_attr[graph.edges]``
-    are their features."""
+    """Indices of the edges of this process, [e_r] int64; their features are
+    ``edge_attr[graph.edges]``.
+    """
 
     def __init__(self) -> None:
         raise TypeError("create a DistributedGraph with from_edges or from_local_edges")
@@ -64,7 +65,7 @@ class DistributedGraph(Graph):
     def from_edges(
         cls, edges: Any, partition: Partition, *, group: Group = None
     ) -> DistributedGraph:
-        """Create this process's part if every process has all edges of the graph.
+        """Create this process's part of a graph when every process has all edges.
 
         Args:
             edges: the whole graph, as :class:`gattn.Graph` takes it, the same in every process.
@@ -95,7 +96,8 @@ class DistributedGraph(Graph):
     def from_local_edges(
         cls, edge_index: Tensor, partition: Partition, *, group: Group = None
     ) -> DistributedGraph:
-        """Create this process's part if each process has only the edges into its local nodes.
+        """Create this process's part of a graph when each process has only the edges into its
+        nodes.
 
         A process needs memory for these edges, for its halo, and for the order of the partition
         unless that is None.
@@ -125,8 +127,8 @@ class DistributedGraph(Graph):
         if remote.numel():
             edge = int(remote[0])
             raise ValueError(
-                f"process {peers.rank} must get edges into its own nodes; got edge {edge}, into "
-                f"node {int(destination[edge])} of another process"
+                f"process {peers.rank} must get only edges into its nodes; got edge {edge}, "
+                f"into node {int(destination[edge])} of another process"
             )
         edges = torch.arange(target.numel(), device=target.device)
         return cls._build(partition.global_ids(source), target, edges, partition, peers)
@@ -135,7 +137,7 @@ class DistributedGraph(Graph):
     def _build(
         cls, source: Tensor, destination: Tensor, edges: Tensor, partition: Partition, peers: Peers
     ) -> DistributedGraph:
-        """Create the part from the global ids of both ends of the local edges."""
+        """Create this process's part of a graph from the global node ids of its edges."""
         halo = Halo.build(source, partition.bounds, peers)
         first = partition.bounds[peers.rank]
         pairs = torch.stack([torch.searchsorted(halo.global_ids, source), destination - first])
@@ -147,10 +149,10 @@ class DistributedGraph(Graph):
     def _from_local_graph(
         cls, local: Graph, halo: Halo, partition: Partition, nodes: Tensor, edges: Tensor
     ) -> DistributedGraph:
-        """Create the part from its local graph.
+        """Create a DistributedGraph from the edges of this process as a bipartite graph.
 
-        Its edges get the canonical numbers that they have in the whole graph, so that dropout draws
-        the same mask.
+        The edges get the numbers that they have in the whole graph, so that dropout draws the same
+        mask.
         """
         counts = halo.peers.all_gather([local.num_edges], local.device)
         edge_offset = sum(count for (count,) in counts[: halo.peers.rank])
@@ -165,13 +167,14 @@ class DistributedGraph(Graph):
 
     @property
     def comm_stats(self) -> CommStats:
-        """Counts of the rows that this process exchanged for this graph."""
+        """Number of bytes that this process exchanged with others for this graph."""
         return self.halo.comm_stats
 
     def fetch_source_rows(self, *rows: Tensor) -> tuple[Graph, tuple[Tensor, ...]]:
-        """Return :attr:`local` and the rows of all sources, [m, ...], for rows of local nodes.
+        """Return :attr:`local` and the rows of all its sources, [m, ...], from the rows of local
+        nodes.
 
-        A tensor that is passed twice is sent once.
+        Rows of other processes are fetched from them. A tensor that is passed twice is sent once.
         """
         for part in rows:
             if part.dim() < 2 or part.shape[0] != self.num_src:
@@ -186,7 +189,8 @@ class DistributedGraph(Graph):
         return self.local, tuple(gathered[id(part)] for part in rows)
 
     def with_self_loops(self, first: int = 0) -> DistributedGraph:
-        """Add one self-loop for each local node, as :meth:`gattn.Graph.with_self_loops` does.
+        """Return the graph with one self-loop for each node, like
+        :meth:`gattn.Graph.with_self_loops`.
 
         All processes must call it.
         """
@@ -194,20 +198,21 @@ class DistributedGraph(Graph):
         return self._from_local_graph(local, self.halo, self.partition, self.nodes, self.edges)
 
     def incidence(self) -> Graph:
-        """Return the graph from the local edges to their destinations."""
+        """Return the bipartite graph from the edges of this process to their destinations."""
         return self.local.incidence()
 
     def in_degree(self) -> Tensor:
-        """Return the number of edges into each local node: [n_r] int64."""
+        """Return the number of edges into each node of this process: [n_r] int64."""
         return self.local.in_degree()
 
     @property
     def layout(self) -> Layout:
-        """Always raise TypeError, because the part has no layout of the whole graph."""
+        """Raise TypeError, because a distributed graph has no layout of the whole graph."""
         raise TypeError(
-            "this needs the whole graph; got a DistributedGraph, which has one process's part. "
-            "Layers and operators that call gattn.functional, such as GATConv, accept it; its "
-            "edges are graph.local.edge_index, from graph.halo.global_ids to graph.nodes"
+            "this operation needs the whole graph; got a DistributedGraph, which is the part "
+            "of one process. Layers and operators that call gattn.functional, such as "
+            "GATConv, accept it; its edges are graph.local.edge_index, from "
+            "graph.halo.global_ids to graph.nodes"
         )
 
     def __repr__(self) -> str:
@@ -220,7 +225,9 @@ class DistributedGraph(Graph):
 
 
 def _peers(group: Group, partition: Partition) -> Peers:
-    """Return the processes; raise unless the partition has one part for each."""
+    """Return the processes of a group; raise an error if the partition has another number
+    of parts.
+    """
     peers = group if isinstance(group, Peers) else Peers(group)
     if partition.num_parts != peers.size:
         raise ValueError(
@@ -231,11 +238,13 @@ def _peers(group: Group, partition: Partition) -> Peers:
 
 
 def _check_shared(peers: Peers, partition: Partition, device: torch.device, edges: int = 0) -> None:
-    """Raise in every process unless all have the same partition and number of edges."""
+    """Raise an error in every process if the partition or the number of edges differs among
+    them.
+    """
     gathered = peers.all_gather([partition.digest, edges], device)
     for name, values in zip(("partition", "number of edges"), zip(*gathered)):
         if other := next((rank for rank, value in enumerate(values) if value != values[0]), 0):
             raise ValueError(
-                f"every process must get the same {name}; that of process {other} differs from "
-                "that of process 0"
+                f"every process must get the same {name}; process {other} has a different "
+                f"{name} than process 0"
             )

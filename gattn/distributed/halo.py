@@ -1,4 +1,4 @@
-"""Exchange of halo rows: features of nodes that other processes own, and their gradients."""
+"""Exchange of halo rows: rows of nodes that other processes own, and their gradients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gattn.distributed.peers import Peers
 
 @dataclass
 class CommStats:
-    """Counts the bytes of rows that this process exchanged with the others, without headers.
+    """Counts of the bytes and messages that this process exchanged with the other processes.
 
     Args:
         bytes_sent: bytes that this process sent, forward and backward.
@@ -33,7 +33,7 @@ class CommStats:
     exchanges: int = 0
 
     def count(self, sent: Tensor, received: Tensor) -> None:
-        """Add the bytes of one exchange."""
+        """Add one exchange and its bytes to the statistics."""
         self.bytes_sent += sent.numel() * sent.element_size()
         self.bytes_received += received.numel() * received.element_size()
         self.exchanges += 1
@@ -41,7 +41,7 @@ class CommStats:
 
 @dataclass(frozen=True, eq=False)
 class Halo:
-    """Index tensors and counts of the rows that this process sends to and receives from others.
+    """Plan of the rows that this process sends to and receives from the other processes.
 
     The sources of a process's edges, by ascending global id, are the halo nodes before the local
     nodes, then all local nodes, then the halo nodes after them. Edges sorted by this numbering
@@ -50,28 +50,29 @@ class Halo:
 
     peers: Peers
     global_ids: Tensor
-    """Global ids (positions in the partition's order) of all sources, ascending: [m] int64."""
+    """Global ids of all sources, [m] int64, ascending: positions in the partition's node order."""
     num_before: int
-    """Number of halo nodes before the local nodes."""
+    """Number of halo nodes whose global ids are below the ids of the local nodes."""
     num_local: int
-    """Number of local nodes: those that this process owns."""
+    """Number of local nodes, which are the nodes that this process owns."""
     send_index: Tensor
-    """Indices of the local rows that other processes read, [s] int64: grouped by process, and
-    ascending for each process."""
+    """Indices of the local rows to send to other processes, [s] int64, grouped by process and
+    ascending for each process.
+    """
     send_counts: list[int]
-    """Number of rows sent to each process."""
+    """Number of rows that this process sends to each process."""
     recv_counts: list[int]
-    """Number of halo rows received from each process."""
+    """Number of halo rows that this process receives from each process."""
     comm_stats: CommStats = field(default_factory=CommStats)
 
     @property
     def num_rows(self) -> int:
-        """Number of source rows, m: local rows and halo rows."""
+        """Number of source rows, m: the local rows and the halo rows."""
         return self.global_ids.numel()
 
     @classmethod
     def build(cls, sources: Tensor, bounds: Sequence[int], peers: Peers) -> Halo:
-        """Determine the halo rows that this process reads, and exchange their ids with the owners.
+        """Find the rows that this process needs from others, and send their ids to the owners.
 
         Args:
             sources: global ids of the sources of this process's edges, [e] int64.
@@ -93,12 +94,13 @@ class Halo:
         )
 
     def gather(self, rows: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return the rows of all sources, [m, ...], for local rows [n, ...] of one dtype."""
+        """Return the rows of all sources, [m, ...], from the local rows, [n, ...], of one dtype."""
         flat = [part.flatten(1) for part in rows]
         sent = torch.cat([part[self.send_index] for part in flat], 1)
         pending = self.peers.all_to_all(sent, self.send_counts, self.recv_counts)
         gathered = [part.new_empty(self.num_rows, *part.shape[1:]) for part in rows]
-        for target, local in zip(gathered, rows):  # copy local rows while the exchange runs
+        for target, local in zip(gathered, rows):
+            # Copy the local rows while the rows of other processes are being received.
             self._local(target).copy_(local)
         received = pending()
         self.comm_stats.count(sent, received)
@@ -109,7 +111,8 @@ class Halo:
         return tuple(gathered)
 
     def scatter_add(self, grads: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Send the gradients of halo rows to their owners, which add them to those of local rows.
+        """Send the gradients of halo rows to their owners, and add the received gradients to local
+        rows.
 
         This is the transpose of :meth:`gather`. Sums run over the processes in rank order, so that
         two runs give the same bits.
@@ -136,11 +139,11 @@ class Halo:
 
 
 class Gather(torch.autograd.Function):
-    """Differentiable :meth:`Halo.gather`; its derivative is :meth:`Halo.scatter_add`."""
+    """Autograd function for :meth:`Halo.gather`; its derivative is :meth:`Halo.scatter_add`."""
 
     @staticmethod
     def forward(ctx: Any, halo: Halo, *rows: Tensor) -> tuple[Tensor, ...]:
-        """Return the rows of all sources, local and halo."""
+        """Return the rows of all sources: the local rows and the halo rows."""
         ctx.halo = halo
         return halo.gather(rows)
 
@@ -151,15 +154,15 @@ class Gather(torch.autograd.Function):
 
 
 class ScatterAdd(torch.autograd.Function):
-    """Differentiable :meth:`Halo.scatter_add`; its derivative is :meth:`Halo.gather`."""
+    """Autograd function for :meth:`Halo.scatter_add`; its derivative is :meth:`Halo.gather`."""
 
     @staticmethod
     def forward(ctx: Any, halo: Halo, *grads: Tensor) -> tuple[Tensor, ...]:
-        """Return the sums for the local rows."""
+        """Return the sums of gradients for the local rows."""
         ctx.halo = halo
         return halo.scatter_add(grads)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        """Return the gradients of the summands."""
+        """Return the gradients of the rows that were summed."""
         return None, *Gather.apply(ctx.halo, *grads)

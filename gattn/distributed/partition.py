@@ -1,4 +1,4 @@
-"""Partition: assigns consecutive ranges of the nodes to processes."""
+"""The class Partition, which assigns ranges of consecutive nodes to processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gattn.graph.edge_input import check_count, read_edges
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Consecutive ranges of nodes, one for each process.
+    """Assignment of the nodes of a graph to processes, as one range of consecutive nodes for each.
 
     The *global id* of a node is its position in an order of all nodes. Process r owns the nodes
     with the global ids ``bounds[r]`` to ``bounds[r + 1] - 1``. Create a partition with
@@ -74,23 +74,25 @@ class Partition:
 
     @functools.cached_property
     def digest(self) -> int:
-        """56-bit hash of the partition; processes compare it instead of exchanging the order."""
+        """56-bit hash of the partition, by which processes check that their partitions are
+        equal.
+        """
         order = b"" if self.order is None else self.order.long().cpu().numpy().tobytes()
         content_hash = hashlib.sha256(repr(self.bounds).encode() + order)
         return int.from_bytes(content_hash.digest()[:7], "big")
 
     @functools.cached_property
     def _global_ids(self) -> Tensor:
-        """Global id of every node in the caller's numbering: [n] int64."""
+        """Global id of each node, in the caller's numbering: [n] int64."""
         assert self.order is not None
         ids = torch.arange(self.num_nodes, device=self.order.device)
         if not torch.equal(self.order.sort().values, ids):
-            raise ValueError(f"order must hold every node from 0 to {self.num_nodes - 1} once")
+            raise ValueError(f"order must contain every node from 0 to {self.num_nodes - 1} once")
         return torch.empty_like(ids).index_copy_(0, self.order, ids)
 
     @classmethod
     def contiguous(cls, num_nodes: int, num_parts: int) -> Partition:
-        """Split the nodes into ranges in the caller's order, whose sizes differ by at most one.
+        """Assign ranges of consecutive nodes to processes, whose sizes differ by at most one.
 
         Args:
             num_nodes: number of nodes of the whole graph.
@@ -106,7 +108,8 @@ class Partition:
 
     @classmethod
     def from_parts(cls, part: Tensor, num_parts: int) -> Partition:
-        """Create a partition from the part of each node, for example computed by another program.
+        """Create a partition from the process of each node, for example computed by another
+        program.
 
         Args:
             part: [n] of any integer dtype, the process that owns each node.
@@ -121,23 +124,25 @@ class Partition:
         check_count("num_parts", num_parts, 1)
         if part.dim() != 1 or part.is_floating_point():
             raise ValueError(
-                f"part must hold an integer for each node, [n]; got {part.dtype} of shape "
+                f"part must contain an integer for each node, [n]; got {part.dtype} of shape "
                 f"{tuple(part.shape)}"
             )
         outside = (part < 0) | (part >= num_parts)
         if outside.any():
             node = int(outside.nonzero()[0])
             raise ValueError(
-                f"part must hold numbers in [0, {num_parts}); got {int(part[node])} for node {node}"
+                f"part must contain numbers in [0, {num_parts}); got {int(part[node])} "
+                f"for node {node}"
             )
         sizes = torch.bincount(part.long(), minlength=num_parts).tolist()
         return cls((0, *itertools.accumulate(sizes)), torch.argsort(part, stable=True))
 
     @classmethod
     def metis(cls, edges: Any, num_nodes: int, num_parts: int) -> Partition:
-        """Partition a graph with METIS, with few edges between parts and about equal work in each.
+        """Partition a graph with METIS, so that few edges connect different processes.
 
-        It runs in one process, on the whole graph, and needs METIS
+        All processes get about the same work. METIS runs in one process, on the whole graph, and
+        needs METIS
         (``pip install gattn[partition]``). The same edges always give the same parts, so every
         process may compute the partition itself.
 
@@ -178,7 +183,9 @@ class Partition:
 
 
 def _undirected(source: Tensor, destination: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Return CSR offsets and neighbours of the undirected simple graph, as METIS reads it."""
+    """Return offsets and neighbours (CSR) of the undirected graph without parallel edges, for
+    METIS.
+    """
     is_no_loop = source != destination
     source, destination = source[is_no_loop], destination[is_no_loop]
     keys = torch.cat([source * num_nodes + destination, destination * num_nodes + source]).unique()

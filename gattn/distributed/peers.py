@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Peers:
-    """Processes of a torch.distributed group, and the exchanges between them.
+    """Group of torch.distributed processes that exchange rows and numbers.
 
     Args:
         group: process group; None for all processes.
@@ -32,7 +32,7 @@ class Peers:
     def all_to_all(
         self, rows: Tensor, send_counts: Sequence[int], recv_counts: Sequence[int]
     ) -> PendingRows:
-        """Start to send rows to each process, without waiting for the exchange.
+        """Start sending rows to each process, and return before the exchange has finished.
 
         Args:
             rows: [s, w] of any dtype; the first ``send_counts[0]`` rows go to process 0, and so on.
@@ -50,7 +50,8 @@ class Peers:
             received, sent, list(recv_counts), list(send_counts), group=self.group, async_op=True
         )
 
-        def wait(sent: Tensor = sent) -> Tensor:  # the default keeps the send buffer alive
+        def wait(sent: Tensor = sent) -> Tensor:
+            # The default argument keeps the send buffer alive until the end of the exchange.
             assert work is not None
             work.wait()
             return received.view(rows.dtype)
@@ -58,7 +59,7 @@ class Peers:
         return wait
 
     def all_gather(self, numbers: Sequence[int], device: torch.device) -> list[list[int]]:
-        """Return the numbers of every process; all processes must pass equally many numbers."""
+        """Return the numbers of every process; each process must pass the same count of numbers."""
         rows = torch.tensor([numbers] * self.size, device=device)
         gathered = self.all_to_all(rows, [1] * self.size, [1] * self.size)()
         return gathered.tolist()

@@ -1,4 +1,6 @@
-"""Start, supervision and joint end of the processes that torchrun launched."""
+"""Initialisation and termination of the processes that torchrun starts, with detection of
+failures.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ TIMEOUT = 30.0
 
 
 class ProcessFailure(RuntimeError):
-    """Error raised if another process died or failed; the message names that process.
+    """Raised if another process died or failed; the message names that process.
 
     Example:
         >>> from gattn.distributed import ProcessFailure
@@ -32,7 +34,7 @@ class ProcessFailure(RuntimeError):
 
 @dataclass(frozen=True)
 class Processes:
-    """Rank and device of this process, and the number of processes.
+    """Rank and device of this process, and the number of all processes.
 
     Args:
         rank: rank of this process.
@@ -53,9 +55,11 @@ class Processes:
 
 @contextlib.contextmanager
 def init_processes(backend: str | None = None, *, timeout: float = TIMEOUT) -> Iterator[Processes]:
-    """Initialise torch.distributed for the processes of torchrun, inside a ``with`` block.
+    """Initialise torch.distributed for the processes that torchrun started, inside a ``with``
+    block.
 
-    Without torchrun there is one process. The processes leave the block together. If one dies or
+    Without torchrun there is one process. Every process waits at the end of the block for the
+    others. If one dies or
     raises an error, each of the others raises a :class:`ProcessFailure` that names it. They raise
     it at once if the connection breaks, or after ``timeout`` seconds if the process hangs, plus a
     few seconds to check which processes are alive.
@@ -98,9 +102,10 @@ def init_processes(backend: str | None = None, *, timeout: float = TIMEOUT) -> I
             yield Processes(rank, size, device)
             dist.barrier()
             watch.end(LEFT)
-            dist.barrier()  # the host of the store must leave after the others wrote their status
+            # The process that hosts the store must wait until all others have written their status.
+            dist.barrier()
         except (RuntimeError, Terminated) as error:
-            # The usual reason for an error in a collective is that another process died.
+            # If a collective operation fails, the usual reason is that another process died.
             _ignore_sigterm()
             failure = watch.find_failure()
             _leave(watch, LEFT if failure else _final_status(error))
@@ -114,7 +119,7 @@ def init_processes(backend: str | None = None, *, timeout: float = TIMEOUT) -> I
 
 
 def _leave(watch: Watch, status: str) -> None:
-    """Report a final status and close the connections, so that the other processes notice."""
+    """Publish the final status of this process and close its connections to the others."""
     watch.end(status)
     if dist.is_initialized():
         dist.destroy_process_group()
@@ -122,7 +127,7 @@ def _leave(watch: Watch, status: str) -> None:
 
 
 class Terminated(SystemExit):
-    """Exception raised on SIGTERM, which torchrun sends to all processes when one has died."""
+    """Raised on SIGTERM, which torchrun sends to all processes when one of them has died."""
 
 
 @contextlib.contextmanager
@@ -153,7 +158,7 @@ def _final_status(error: BaseException) -> str:
 
 
 def _rendezvous() -> tuple[dist.Store, int, int]:
-    """Return the store where the processes meet, the rank and the number of processes.
+    """Return torch's key-value store, the rank of this process and the number of processes.
 
     Without torchrun the store is in memory.
     """
@@ -163,7 +168,9 @@ def _rendezvous() -> tuple[dist.Store, int, int]:
 
 
 def _separate_connection(store: dist.Store, timeout: float) -> dist.Store:
-    """Open a second connection to the store, with a key prefix for this attempt of torchrun."""
+    """Open a second connection to the key-value store, with a key prefix for this torchrun
+    attempt.
+    """
     if "RANK" in os.environ:
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         limit = datetime.timedelta(seconds=timeout)

@@ -1,4 +1,4 @@
-"""Heartbeats of the processes, to detect and name a process that died."""
+"""Heartbeats by which the processes detect that one of them has died."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import time
 import torch.distributed as dist
 
 BEAT = 1.0
-"""Seconds between two heartbeats."""
+"""Seconds between two heartbeats of a process."""
 PATIENCE = 8.0
 """Seconds without a heartbeat after which a process counts as dead."""
 LEFT, FAILED = "left", "failed"
-"""Prefixes of the final status of a process."""
+"""Prefixes of the final status of a process: it ended normally, or it failed."""
 
 
 class Watch:
-    """Writes this process's heartbeats into the store, and reads those of the others.
+    """Sender of this process's heartbeats to a shared store, and reader of the others' heartbeats.
 
     For each rank the store has a counter that grows, or a final status: ``left``, or
     ``failed: ...`` with the error.
@@ -43,26 +43,27 @@ class Watch:
         self._thread.start()
 
     def _send_heartbeats(self) -> None:
-        """Send a heartbeat every second until :meth:`end`, or until the store is gone."""
+        """Send a heartbeat every second until :meth:`end` is called or the store is closed."""
         beat = 0
         while not self._ended.wait(BEAT):
             beat += 1
             try:
                 self.store.set(f"status{self.rank}", str(beat))
-            except RuntimeError:  # find_failure reports that the store is gone
+            except RuntimeError:  # find_failure reports that the store is not reachable
                 return
 
     def end(self, status: str) -> None:
-        """Stop the heartbeats and write a final status for the others."""
+        """Stop the heartbeats, and write the final status of this process to the store."""
         self._ended.set()
         self._thread.join()
-        with contextlib.suppress(RuntimeError):  # the store is gone, so nobody can read a status
+        with contextlib.suppress(RuntimeError):
+            # If the store is not reachable, no process can read the status.
             self.store.set(f"status{self.rank}", status)
 
     def wait_for_others(self) -> None:
-        """Wait up to PATIENCE seconds for the others' final status if this process hosts the store.
+        """If this process hosts the store, wait up to PATIENCE seconds until all others have ended.
 
-        The others still need the store, to read which process failed first.
+        The other processes still need the store to read which process failed first.
         """
         end = time.monotonic() + PATIENCE
         while self._store_host == f"rank {self.rank}" and time.monotonic() < end:
@@ -71,7 +72,7 @@ class Watch:
             time.sleep(BEAT / 10)
 
     def find_failure(self) -> str:
-        """Describe the process that failed or died first; empty if no process failed or died.
+        """Describe the first process that failed or died; return "" if there is none.
 
         Waits up to PATIENCE seconds for heartbeats. The first failure is stored, so later callers
         report the root cause and not the processes that failed because of it.
@@ -91,11 +92,14 @@ class Watch:
             silent = [rank for rank in last if first[rank] == last[rank] != LEFT]
             return self._store_failure(self._describe_deaths(silent)) if silent else ""
         except RuntimeError as error:
-            return f"{self._store_host}, which hosted the store of the processes, is gone: {error}"
+            return (
+                f"{self._store_host}, which hosts the key-value store of the processes, is no "
+                f"longer reachable: {error}"
+            )
 
     @property
     def _store_host(self) -> str:
-        """Process that hosts the store: torchrun or rank 0."""
+        """Name of the process that hosts the store: torchrun or rank 0."""
         by_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         return "torchrun" if by_torchrun else "rank 0"
 
@@ -104,11 +108,11 @@ class Watch:
         return [rank for rank in range(self.size) if rank != self.rank]
 
     def _statuses(self) -> dict[int, str]:
-        """Return the last heartbeat or the final status of each other process."""
+        """Return the last heartbeat or the final status of each other process, by rank."""
         return {rank: self._read(f"status{rank}") for rank in self._others}
 
     def _reported_failure(self) -> str:
-        """Return the name and final status of a process that failed; empty if none did."""
+        """Return the name and final status of a process that failed, or "" if none failed."""
         for rank, status in self._statuses().items():
             if status.startswith(FAILED):
                 return f"{self._name(rank)} {status}"
@@ -116,19 +120,19 @@ class Watch:
 
     def _describe_deaths(self, ranks: list[int]) -> str:
         names = " and ".join(map(self._name, ranks))
-        return f"{names} died: no heartbeat for {PATIENCE:.0f} seconds"
+        return f"{names} died: it sent no heartbeat for {PATIENCE:.0f} seconds"
 
     def _name(self, rank: int) -> str:
         return f"rank {rank} of {self.size} ({self._read(f'name{rank}') or 'never seen'})"
 
     def _stored_failure(self) -> str:
-        """Return the failure that a process stored first; empty if none did."""
+        """Return the first failure in the store, or "" if there is none."""
         return self._read("failure")
 
     def _read(self, key: str) -> str:
-        """Return a value of the store; empty if it is not set, for which ``get`` would wait."""
+        """Return a value in the store, or "" if the key does not exist, without waiting for it."""
         return self.store.get(key).decode() if self.store.check([key]) else ""
 
     def _store_failure(self, failure: str) -> str:
-        """Store a failure unless one is stored already; return the stored one."""
+        """Store a failure if none is stored yet, and return the stored failure."""
         return self.store.compare_set("failure", "", failure).decode()

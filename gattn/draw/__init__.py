@@ -1,4 +1,4 @@
-"""Pictures of molecules, networks and attention matrices, as bytes of SVG or PNG files.
+"""Functions that draw molecules, networks and attention matrices as SVG or PNG pictures.
 
 The functions need RDKit, matplotlib and networkx, which ``pip install "gattn[draw]"`` installs.
 These are imported when the first picture is drawn.

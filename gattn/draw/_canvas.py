@@ -1,4 +1,4 @@
-"""Canvas for pictures that consist of RDKit drawings and of text in any alphabet.
+"""Canvas for pictures with RDKit drawings and with text in any alphabet.
 
 RDKit can write only ASCII, so text is added as SVG elements, or by Pillow in a PNG.
 """
@@ -26,9 +26,9 @@ PictureFormat: TypeAlias = Literal["svg", "png"]
 Anchor: TypeAlias = Literal["start", "middle", "end"]
 
 _PNG_ZOOM = 2.0
-"""Number of PNG pixels per SVG pixel, enough for print and high-resolution screens."""
+"""Number of PNG pixels per SVG pixel, which is enough for print and high-resolution screens."""
 _SMALLEST = 9.0
-"""Minimum font size to which wide text is shrunk; if it is still too wide, it is truncated."""
+"""Minimum font size for text that is shrunk to fit; text that is still too wide is truncated."""
 _FAMILY = "DejaVu Sans, Verdana, Arial, sans-serif"
 _PILLOW_ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 
@@ -45,7 +45,7 @@ class _Text:
 
 @dataclass(eq=False)
 class Canvas:
-    """SVG picture; all coordinates and lengths are in pixels.
+    """Picture that molecules, discs and text are drawn on, with coordinates in pixels.
 
     Attributes:
         width: width of the picture.
@@ -53,7 +53,7 @@ class Canvas:
         panel: width and height of the panel of one molecule.
         format: "svg" or "png".
         palette: colours of the picture.
-        drawer: drawer of RDKit, whose lengths are in output pixels.
+        drawer: RDKit's drawing object, whose lengths are in output pixels.
         zoom: number of output pixels per pixel of an SVG.
     """
 
@@ -85,7 +85,7 @@ class Canvas:
         self.drawer.SetOffset(round(x * self.zoom), round(y * self.zoom))
 
     def disc(self, x: float, y: float, radius: float, fill: Colour, outline: Colour | None) -> None:
-        """Draw a disc outside the molecules, with a thin outline unless its colour is None."""
+        """Draw a disc outside the molecules, with a thin outline if ``outline`` is a colour."""
         from rdkit.Geometry import Point2D
 
         ends = [Point2D((x + r) * self.zoom, (y + r) * self.zoom) for r in (-radius, radius)]
@@ -103,14 +103,14 @@ class Canvas:
         self, text: str, x: float, y: float, *, size: float = 12.0, max_width: float,
         anchor: Anchor = "middle", bold: bool = False,
     ) -> None:  # fmt: skip
-        """Write a line of text with baseline y; shrink or truncate it to ``max_width``."""
+        """Write a line of text at baseline y, and shrink or truncate it to ``max_width``."""
         if not (text := _printable(text)):
             return
         size = max(size * min(1.0, max_width / _length(text, size, bold)), _SMALLEST)
         self._texts.append(_Text(_cut(text, size, max_width, bold), x, y, size, anchor, bold))
 
     def finish(self) -> bytes:
-        """Finish the picture and return the bytes of its file."""
+        """Finish the picture and return it as the bytes of an SVG or PNG file."""
         self.drawer.FinishDrawing()
         drawing = self.drawer.GetDrawingText()
         return self._svg(drawing) if isinstance(drawing, str) else self._png(drawing)
@@ -147,7 +147,7 @@ class Canvas:
 
 
 def _printable(text: str) -> str:
-    """Return a text as one line, without the characters that XML forbids."""
+    """Convert a text to one line without the characters that XML forbids."""
     return re.sub(r"[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+", " ", text).strip()
 
 
@@ -165,7 +165,7 @@ def _cut(text: str, size: float, max_width: float, bold: bool) -> str:
 
 @functools.cache
 def _font(size: float, bold: bool) -> FreeTypeFont:
-    """Return the font DejaVu Sans, which matplotlib includes, in a size."""
+    """Return the font DejaVu Sans, which is part of matplotlib, in the given size."""
     try:
         from matplotlib.font_manager import FontProperties, findfont
     except ImportError as error:

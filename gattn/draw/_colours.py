@@ -1,4 +1,4 @@
-"""Colours of weights: orange for positive, blue with an outline for negative, green if unsigned."""
+"""Colours of weights: orange for positive, blue for negative, green for weights without a sign."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ Colour: TypeAlias = "tuple[float, float, float]"
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours of a picture.
+    """Set of colours for a picture.
 
-    Orange and blue can be told apart with every common colour blindness, and letters in ``ink`` are
+    People with any common colour blindness can distinguish orange and blue, and letters in ``ink``
+    are
     readable on all colours. In greyscale print the outline marks the negative weights.
 
     Attributes:
         ground: background of the picture.
-        ink: bonds, letters and text.
+        ink: colour of bonds, letters and text.
         positive: colour of the largest positive weight.
         negative: colour of the most negative weight.
         unsigned: colour of the largest weight if weights cannot be negative, as for attention.
@@ -55,7 +56,7 @@ LIGHT = Palette(
     outline=(0.06, 0.25, 0.53),
 )
 DARK = Palette(
-    ground=(0.106, 0.125, 0.153),  # the background of a card on a dark report page
+    ground=(0.106, 0.125, 0.153),  # background colour of the report's boxes in dark mode
     ink=(0.92, 0.93, 0.95),
     positive=(0.66, 0.33, 0.02),
     negative=(0.10, 0.38, 0.66),
@@ -68,5 +69,7 @@ _SMALLEST, _LARGEST = 0.18, 0.56
 
 
 def radius(weight: float) -> float:
-    """Return the radius of a weight's disc in Angstrom: less than half a bond of 1.5."""
+    """Return the radius of the disc for a weight, in Angstrom: less than half a bond of 1.5
+    Angstrom.
+    """
     return _SMALLEST + (_LARGEST - _SMALLEST) * min(abs(weight), 1.0) ** 0.5

@@ -1,18 +1,40 @@
-"""Spring layout of a network, with a separate rectangle for each connected component."""
+"""Layout of a network in which connected components and communities lie apart."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["lay_out"]
+if TYPE_CHECKING:
+    import networkx
+
+__all__ = ["Layout", "lay_out"]
+
+SMALL = 50
+"""Maximum number of nodes of a component that is drawn without separating its communities."""
+GAP = 1.15
+"""Distance between two adjacent communities, relative to the sum of their radii."""
+
+
+class Layout(NamedTuple):
+    """Positions of nodes, and the communities whose nodes lie together.
+
+    Attributes:
+        positions: [n, 2] float64 positions in a square.
+        community: [n] index of each node's community.
+        centres: [c, 2] centre of each community.
+    """
+
+    positions: NDArray[np.float64]
+    community: NDArray[np.int64]
+    centres: NDArray[np.float64]
 
 
 class Rectangle(NamedTuple):
-    """Rectangle with the coordinates of its lower left corner, its width and its height."""
+    """Rectangle, defined by its lower left corner, its width and its height."""
 
     x: float
     y: float
@@ -20,7 +42,9 @@ class Rectangle(NamedTuple):
     height: float
 
     def cut(self, share: float) -> tuple[Rectangle, Rectangle]:
-        """Cut the longer side, and return two rectangles, the first with a share of the area."""
+        """Cut the rectangle across its longer side into two; the first gets this share of
+        the area.
+        """
         if self.width >= self.height:
             width = share * self.width
             rest = self._replace(x=self.x + width, width=self.width - width)
@@ -30,19 +54,22 @@ class Rectangle(NamedTuple):
         return self._replace(height=height), rest
 
 
-def lay_out(pairs: NDArray[np.int64], nodes: int) -> NDArray[np.float64]:
+def lay_out(pairs: NDArray[np.int64], weights: NDArray[np.float64], nodes: int) -> Layout:
     """Compute positions of the nodes of a network in a square.
 
     A spring layout pushes unconnected nodes far away, so that one node without an edge would leave
     little space for all others. Therefore each connected component gets a separate rectangle, whose
-    area is proportional to its number of nodes.
+    area is proportional to its number of nodes. In a component with hubs, a spring layout pulls all
+    nodes into one heap. Therefore the communities of a component with more than 50 nodes (by the
+    method of Louvain) get separate discs, with a spring layout inside each disc.
 
     Args:
-        pairs: [2, e] edges.
+        pairs: [2, e] edges without self-loops.
+        weights: [e] non-negative weights; an edge of higher weight pulls its nodes closer.
         nodes: number of nodes, n; nodes may have no edge.
 
     Returns:
-        [n, 2] float64 positions, the same at every call.
+        The layout, the same at every call.
 
     Raises:
         ImportError: networkx is not installed.
@@ -53,17 +80,90 @@ def lay_out(pairs: NDArray[np.int64], nodes: int) -> NDArray[np.float64]:
         raise ImportError('this picture needs networkx: pip install "gattn[draw]"') from None
     graph = networkx.Graph()
     graph.add_nodes_from(range(nodes))
-    graph.add_edges_from(pairs.T.tolist())
-    positions = np.zeros((nodes, 2))
-    components = [sorted(component) for component in networkx.connected_components(graph)]
-    components.sort(key=len, reverse=True)
+    for source, target, weight in zip(*pairs.tolist(), weights.tolist()):
+        _add_weight(graph, source, target, weight)
+    positions, community = np.zeros((nodes, 2)), np.zeros(nodes, np.int64)
+    components = _sorted(networkx.connected_components(graph))
     side = float(np.sqrt(nodes))
     rectangles = _divide([len(members) for members in components], Rectangle(0, 0, side, side))
+    centres: list[NDArray[np.float64]] = []
     for members, rectangle in zip(components, rectangles):
-        distance = 1.5 / np.sqrt(len(members))
-        spring = networkx.spring_layout(graph.subgraph(members), seed=0, k=distance, iterations=60)
-        positions[members] = _fit(np.array([spring[node] for node in members]), rectangle)
-    return positions
+        component = graph.subgraph(members)
+        communities = [members]
+        if len(members) > SMALL:
+            communities = _sorted(networkx.community.louvain_communities(component, seed=0))
+        positions[members] = _fit(_place(component, members, communities), rectangle)
+        for each in communities:
+            community[each] = len(centres)
+            centres.append(positions[each].mean(0))
+    return Layout(positions, community, np.array(centres).reshape(-1, 2))
+
+
+def _add_weight(graph: networkx.Graph, source: int, target: int, weight: float) -> None:
+    """Add a weight to an undirected edge, which is created if it does not exist."""
+    before = graph.get_edge_data(source, target, {"weight": 0.0})["weight"]
+    graph.add_edge(source, target, weight=before + weight)
+
+
+def _sorted(groups: Iterable[set[int]]) -> list[list[int]]:
+    """Sort groups of nodes by decreasing size, and the nodes of each group."""
+    return sorted((sorted(group) for group in groups), key=lambda group: (-len(group), group))
+
+
+def _place(
+    graph: networkx.Graph, members: list[int], communities: list[list[int]]
+) -> NDArray[np.float64]:
+    """Return positions [k, 2] of the members of a connected component."""
+    if len(communities) == 1:
+        return _spring(graph, members, 1.5)
+    position = {}
+    radii = np.sqrt([len(each) for each in communities])
+    for each, radius, centre in zip(communities, radii, _place_discs(graph, communities, radii)):
+        inside = _fill_disc(_spring(graph.subgraph(each), each, 1.6))
+        position.update(zip(each, centre + radius * inside))
+    return np.array([position[node] for node in members])
+
+
+def _spring(graph: networkx.Graph, members: list[int], distance: float) -> NDArray[np.float64]:
+    import networkx
+
+    spring = networkx.spring_layout(
+        graph, seed=0, k=distance / np.sqrt(len(members)), iterations=60, weight=None
+    )
+    return np.array([spring[node] for node in members])
+
+
+def _place_discs(
+    graph: networkx.Graph, communities: list[list[int]], radii: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return centres [c, 2] of the discs of communities, which do not overlap."""
+    import networkx
+
+    index = {node: i for i, each in enumerate(communities) for node in each}
+    quotient = networkx.Graph()
+    quotient.add_nodes_from(range(len(communities)))
+    for source, target, weight in graph.edges(data="weight"):
+        if index[source] != index[target]:
+            _add_weight(quotient, index[source], index[target], weight)
+    spring = networkx.spring_layout(quotient, seed=0)
+    centres = radii.sum() * np.array([spring[i] for i in range(len(communities))])
+    apart = GAP * (radii[:, None] + radii) * (1 - np.eye(len(radii)))
+    for _ in range(200):  # attract all discs to their mean, then move overlapping discs apart
+        centres = 0.95 * centres + 0.05 * centres.mean(0)
+        for _ in range(10):
+            difference = centres[:, None] - centres
+            distance = np.maximum(np.linalg.norm(difference, axis=-1), 1e-9)
+            overlap = np.clip(apart - distance, 0, None)
+            centres = centres + 0.25 * (difference * (overlap / distance)[..., None]).sum(1)
+    return centres
+
+
+def _fill_disc(positions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Move positions [k, 2] along their radii to fill a disc of radius 1 more evenly."""
+    positions = positions - positions.mean(0)
+    radius = np.maximum(np.linalg.norm(positions, axis=1), 1e-9)
+    even = np.sqrt((np.argsort(np.argsort(radius)) + 0.5) / len(radius))
+    return positions / radius[:, None] * (0.5 * even + 0.5 * radius / radius.max())[:, None]
 
 
 def _divide(sizes: Sequence[int], rectangle: Rectangle) -> list[Rectangle]:

@@ -1,4 +1,4 @@
-"""Convert and check the edges and weights for pictures of networks and matrices."""
+"""Conversion and checks of edges and weights for pictures of networks and matrices."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-__all__ = ["Numbers", "array", "read_edges", "read_weights"]
+__all__ = ["Numbers", "array", "read_edges", "read_weights", "strongest_edges"]
 
 Numbers: TypeAlias = "ArrayLike | Tensor"
 
 
 def array(numbers: Numbers) -> NDArray:
-    """Return numbers, or a tensor on any device, as a NumPy array."""
+    """Convert numbers, or a tensor on any device, to a NumPy array."""
     return np.asarray(numbers.detach().cpu() if isinstance(numbers, Tensor) else numbers)
 
 
 def read_edges(edge_index: Numbers) -> NDArray[np.int64]:
-    """Return edges as an array [2, e] of non-negative integers.
+    """Convert edges to an integer array of shape [2, e], and check that no number is negative.
 
     Raises:
-        ValueError: another shape, a number that is not an integer, or a negative number.
+        ValueError: the shape is not (2, e), or a number is negative or not an integer.
     """
     pairs = array(edge_index)
     if pairs.ndim != 2 or len(pairs) != 2:
         raise ValueError(f"edge_index must have shape (2, e); got {pairs.shape}")
     if pairs.size and (pairs.dtype.kind not in "iu" or pairs.min() < 0):
-        raise ValueError("edge_index must contain node indices, integers from 0 on")
+        raise ValueError("edge_index must contain node indices, which are integers of at least 0")
     return pairs.astype(np.int64)
 
 
 def read_weights(weights: Numbers | None, edges: int) -> NDArray[np.float64]:
-    """Return weights [e], or the mean over heads of weights [e, h]; ones if ``weights`` is None.
+    """Return one weight for each edge, [e]: the mean over heads, or ones if ``weights`` is None.
 
     Raises:
-        ValueError: the number of weights differs from that of edges, or one is not finite.
+        ValueError: the number of weights is not the number of edges, or a weight is not finite.
     """
     if weights is None:
         return np.ones(edges)
@@ -46,3 +46,31 @@ def read_weights(weights: Numbers | None, edges: int) -> NDArray[np.float64]:
     if not np.isfinite(values).all():
         raise ValueError("weights must be finite numbers")
     return values if values.ndim == 1 else values.mean(1)
+
+
+def strongest_edges(
+    edges: NDArray[np.int64], weights: NDArray[np.float64], count: int
+) -> NDArray[np.bool_]:
+    """Return a mask of the edges with the largest weights.
+
+    The edge of largest weight into each node is always included, so that every node that has an
+    incoming edge keeps one.
+
+    Args:
+        edges: [2, e] pairs of nodes.
+        weights: [e] weight of each edge.
+        count: number of edges to choose, as long as each node can have one.
+
+    Example:
+        >>> edges, weights = np.array([[0, 1, 2, 0], [1, 2, 0, 2]]), np.array([0.1, 0.6, 0.9, 0.4])
+        >>> strongest_edges(edges, weights, 3).tolist()
+        [True, True, True, False]
+    """
+    order = np.lexsort((-weights, edges[1]))
+    first = np.diff(edges[1][order], prepend=-1) != 0
+    chosen = np.zeros(len(weights), bool)
+    chosen[order[first]] = True
+    others = np.flatnonzero(~chosen)
+    others = others[np.argsort(-weights[others], kind="stable")]
+    chosen[others[: max(count - int(chosen.sum()), 0)]] = True
+    return chosen

@@ -1,4 +1,4 @@
-"""Render plots as PNG, in one style for all plots."""
+"""Rendering of plots as PNG images in a common style."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Draw", "line", "render"]
 
-WIDTH = 4.1  # width of a plot in inches; a page shows it 325 pixels wide, 10 points in 11 pixels
+# Width of a plot in inches. With this width, text of 10 points is about 11 pixels high on a page.
+WIDTH = 4.1
 DOTS = 230  # resolution of a plot in dots per inch
 LONGEST = 38  # maximum number of characters of a title, so that it fits above a plot
 
-# A process has only one set of matplotlib's settings, so one thread at a time draws a plot.
+# Matplotlib's settings are global, so only one thread at a time may draw a plot.
 _LOCK = threading.Lock()
 
 Draw = Callable[["list[Axes]", Theme], None]
-"""Function that draws on the panels of a figure, in the colours of a theme."""
+"""Type of a function that draws on the panels of a figure in the colours of a theme."""
 
 
 def line(text: str, longest: int = LONGEST) -> str:
-    """Return a text as one line of at most ``longest`` characters, with dollar signs escaped.
+    """Shorten a text to one line of at most ``longest`` characters, with dollar signs escaped.
 
     matplotlib would read the text between dollar signs as a formula.
 
@@ -41,7 +42,8 @@ def line(text: str, longest: int = LONGEST) -> str:
 
 def _settings(theme: Theme) -> dict[str, object]:
     return {
-        "font.family": "DejaVu Sans",  # shipped by matplotlib, so that pictures are reproducible
+        # Matplotlib contains this font, so plots look the same on every machine.
+        "font.family": "DejaVu Sans",
         "font.size": 10,
         "axes.titlesize": 10.5,
         "axes.titlelocation": "left",
@@ -75,10 +77,11 @@ def _settings(theme: Theme) -> dict[str, object]:
 
 
 def render(draw: Draw, *, dark: bool, height: float = 4.2, ratios: Sequence[float] = (1,)) -> bytes:
-    """Draw a figure and return the bytes of a PNG file; they are equal for equal drawings.
+    """Draw a figure and return the bytes of a PNG file.
 
     Args:
         draw: function that draws on the panels, which are stacked and share the horizontal axis.
+            Equal drawings give equal bytes.
         dark: use colours for a dark page.
         height: height of the figure, in inches.
         ratios: relative heights of the panels.
@@ -96,14 +99,16 @@ def render(draw: Draw, *, dark: bool, height: float = 4.2, ratios: Sequence[floa
 
     theme = DARK if dark else LIGHT
     stream = io.BytesIO()
-    # Start from matplotlib's defaults, so that the user's settings do not change a report.
+    # The plot starts from matplotlib's defaults, so that the user's matplotlib settings do not
+    # change a report.
     with (
         _LOCK,
         style.context("default"),
         rc_context(RcParams(_settings(theme))),
         warnings.catch_warnings(),
     ):
-        # Characters that the font lacks are drawn as boxes; the page repeats them as text.
+        # Matplotlib draws a box for a character that the font lacks. The warning is hidden, because
+        # the page repeats these names as text.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
         figure = Figure(figsize=(WIDTH, height), dpi=DOTS, layout=layout)

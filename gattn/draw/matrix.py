@@ -1,4 +1,4 @@
-"""Pictures of attention as a matrix with a row for each query and a column for each key."""
+"""Pictures of attention as a matrix with one row for each query and one column for each key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["attention_matrix", "draw_matrix"]
 
 NAMED = 40
-"""Maximum number of rows or columns with names; more names would overlap."""
+"""Maximum number of rows or columns for which names are written; more names would overlap."""
 LONGEST = 12
 """Maximum number of characters of a name; longer names are truncated."""
 
@@ -26,7 +26,7 @@ LONGEST = 12
 def attention_matrix(
     edge_index: Numbers, weights: Numbers, size: tuple[int, int]
 ) -> NDArray[np.float64]:
-    """Return the weights of edges as a dense matrix.
+    """Arrange the weights of the edges in a dense matrix.
 
     Args:
         edge_index: [2, e] sources and destinations.
@@ -63,7 +63,7 @@ def draw_matrix(
     edge_index: Numbers, weights: Numbers, size: tuple[int, int] | None = None, *,
     queries: Sequence[str] = (), keys: Sequence[str] = (), title: str = "", dark: bool = False,
 ) -> bytes:  # fmt: skip
-    """Draw attention as a matrix of queries and keys; pairs without an edge are grey.
+    """Draw attention weights as a matrix of queries and keys; pairs without an edge are grey.
 
     Args:
         edge_index: [2, e] sources (keys) and destinations (queries).
@@ -79,8 +79,8 @@ def draw_matrix(
         The bytes of a PNG file.
 
     Raises:
-        ValueError: the errors of :func:`attention_matrix`, or the number of names differs from that
-            of rows or columns.
+        ValueError: the errors of :func:`attention_matrix`, or the number of names differs from the
+        number of rows or columns.
         ImportError: matplotlib is not installed.
 
     Example:
@@ -113,7 +113,7 @@ def draw_matrix(
         axes.set_title(line(title))
         axes.figure.colorbar(image, ax=axes, shrink=0.7)
 
-    # The matrix takes 3/4 of the width; the names and the title take 0.8 inches of the height.
+    # The matrix takes 3/4 of the plot's width. Names and title take 0.8 inches of its height.
     tall = 0.75 * WIDTH * size[1] / max(size[0], 1) + 0.8
     return render(draw, dark=dark, height=min(max(tall, 2.2), 2 * WIDTH))
 

@@ -1,4 +1,4 @@
-"""Pictures of molecules in which a disc on each atom shows its weight."""
+"""Pictures of molecules with a disc on each atom that shows the atom's weight."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ __all__ = ["DRAWN_ATOMS", "Weights", "draw_grid", "draw_molecule", "shared_scale
 
 Weights: TypeAlias = "Sequence[float] | np.ndarray | Tensor"
 Drawable: TypeAlias = "str | Mol"
-"""Molecule to draw: a SMILES or an RDKit molecule."""
+"""Type of a molecule to draw: a SMILES or an RDKit molecule."""
 
 DRAWN_ATOMS = 300
-"""Maximum number of atoms of a molecule that is drawn. A picture of more atoms is unreadable, and
-its layout takes seconds."""
+"""Maximum number of atoms in a picture of a molecule. Larger pictures are unreadable, and their
+layout takes seconds.
+"""
 
 _ANGSTROM = 30.0
-"""Pixels per Angstrom; a molecule that is larger than its panel is scaled down."""
+"""Number of pixels per Angstrom; a molecule that is larger than its panel is scaled down."""
 _TITLE, _LINE, _LEGEND = 24, 16, 66
 _MARGIN = 10
 _BETWEEN = 2.0
-"""Distance between two components of a salt, in Angstrom."""
+"""Distance between two components of a salt in a picture, in Angstrom."""
 _NARROWEST, _LOWEST, _LARGEST = 340, 140, 1200
 _SMALLEST_SHARE = 0.02
-"""Atoms whose weight is below this share of the scale have no disc."""
+"""Minimum weight of an atom with a disc, as a fraction of the scale."""
 
 
 def draw_molecule(
@@ -44,7 +45,7 @@ def draw_molecule(
     size: tuple[int, int] | None = None, format: PictureFormat = "svg", dark: bool = False,
     signed: bool = True,
 ) -> bytes:  # fmt: skip
-    """Draw a molecule with a disc on each atom; area and colour of the disc show the weight.
+    """Draw a molecule with a disc on each atom, whose area and colour show the atom's weight.
 
     Weights above zero are orange, weights below zero blue with an outline, so that the sign can be
     read with colour blindness and in greyscale print. Unsigned weights, such as attention, are
@@ -137,7 +138,7 @@ def draw_grid(
 
 
 def shared_scale(weights: Sequence[Weights]) -> float:
-    """Choose the scale on which the weights of many molecules are drawn.
+    """Choose a scale of colours for drawing the weights of many molecules.
 
     The scale is the 99th percentile of the magnitudes, so that one outlier does not make all other
     colours pale, rounded up to two digits.
@@ -203,7 +204,7 @@ def _draw(
 
 
 def _checked(weights: Weights, molecule: Drawable, mol: Mol, signed: bool) -> np.ndarray:
-    """Return checked weights, with zeros for hydrogen atoms that the weights leave out."""
+    """Check the weights, and return them with zeros for the hydrogen atoms that have no weight."""
     values, count = _array(weights), mol.GetNumAtoms()
     atoms = plain_atoms(mol, molecule) if isinstance(molecule, str) else []
     if len(atoms) == len(values) < count:
@@ -234,7 +235,7 @@ def _with_coordinates(molecule: Drawable) -> Mol:
 
 
 def _separate_components(mol: Mol) -> None:
-    """Move the components of a salt into rows, the largest first, with space for labels and discs.
+    """Move the components of a salt apart, in rows, with space for labels and discs.
 
     RDKit places components so closely that ions overlap.
     """
@@ -253,7 +254,8 @@ def _separate_components(mol: Mol) -> None:
         if x and x + size[0] > widest:
             x, y, height = 0.0, y - height, 0.0
         low, high = positions[atoms].min(0), positions[atoms].max(0)
-        # y is the top of the row. A component of less height than its row is centred vertically.
+        # The variable y is the upper edge of a row of components. A component that is lower than
+        # its row is centred vertically.
         down = (max(height, size[1]) - size[1]) / 2
         move = np.array([x, y - down]) - np.array([low[0], high[1]])
         for atom in atoms:
@@ -263,7 +265,7 @@ def _separate_components(mol: Mol) -> None:
 
 
 def _fit(mol: Mol) -> tuple[int, int]:
-    """Return the width and height, in pixels, of a panel in which bonds have their usual length."""
+    """Return the width and height in pixels of a panel that shows bonds at their usual length."""
     positions = mol.GetConformer().GetPositions()[:, :2]
     extent = (np.ptp(positions, axis=0) + 3) * _ANGSTROM
     width, height = np.clip(extent, (_NARROWEST, _LOWEST), _LARGEST).tolist()
@@ -271,10 +273,11 @@ def _fit(mol: Mol) -> tuple[int, int]:
 
 
 def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray, signed: bool) -> None:
-    """Draw a molecule into its panel, with weights as multiples of the scale."""
+    """Draw a molecule in its panel; the weights are multiples of the scale."""
     shown = {i: w for i, w in enumerate(weights.tolist()) if abs(w) >= _SMALLEST_SHARE}
     options = canvas.drawer.drawOptions()
-    options.setAtomPalette({-1: canvas.palette.ink})  # all elements black: colours show weights
+    # Draw all elements in black, because colours show the weights.
+    options.setAtomPalette({-1: canvas.palette.ink})
     options.prepareMolsBeforeDrawing = False
     options.atomHighlightsAreCircles = True
     options.fixedBondLength = _ANGSTROM * canvas.zoom
@@ -307,7 +310,7 @@ def _outline(canvas: Canvas, mol: Mol, discs: Sequence[tuple[int, float]]) -> No
 def _legend(
     canvas: Canvas, scale: float, label: str, beyond: bool, halves: range, signed: bool
 ) -> None:
-    """Draw the legend: discs with their weights, in steps of half the scale, and the label."""
+    """Draw the legend: discs with their weights in steps of half the scale, and the label."""
     middle, step = canvas.width / 2, min(58.0, canvas.width / 6)
     centre = (halves[0] + halves[-1]) / 2
     y = canvas.height - _LEGEND + 16

@@ -1,7 +1,8 @@
-"""Pictures of networks: colours show the classes of nodes, line widths the weights of edges.
+"""Pictures of networks: colours show the classes of the nodes, and line widths the edge weights.
 
 The two directions of an edge have different weights: the half of a line next to a node shows the
-weight of the edge into this node.
+weight of the edge into this node. In a picture with many edges, only those of largest weight are
+drawn, and edges between two communities are curved towards the communities' centres.
 """
 
 from __future__ import annotations
@@ -12,34 +13,45 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gattn.draw._layout import lay_out
-from gattn.draw.edges import Numbers, array, read_edges, read_weights
+from gattn.draw._layout import Layout, lay_out
+from gattn.draw.edges import Numbers, array, read_edges, read_weights, strongest_edges
 from gattn.draw.figure import line, render
 from gattn.draw.theme import Theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_network", "sample_network"]
+__all__ = ["draw_network", "edge_limit", "sample_network"]
 
-NODES = 250
+NODES = 700
 """Maximum number of nodes of a picture in which single edges are visible."""
+FEW_EDGES = 300
+"""Number of edges that are visible in a picture of any size."""
+EDGES_PER_NODE = 1.5
+"""Number of edges per node up to which a picture with more nodes remains readable."""
+CURVE = np.linspace(0, 1, 13)
+"""Parameters of the points of a curved edge; the middle one separates its halves."""
 PALETTE = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255",
 )  # fmt: skip
-"""Colours of classes, which colour-blind readers can tell apart (by Okabe and Ito, and by Tol)."""
+"""Colours of classes that colour-blind readers can distinguish (from Okabe and Ito, and from Tol).
+"""
 MARKERS = "os^"
-"""Shapes of nodes. After eight classes the colours repeat with the next shape."""
+"""Marker shapes of nodes. After eight classes, the colours are used again with the next shape."""
 LOOKS = len(PALETTE) * len(MARKERS)
-"""Number of different combinations of a colour and a shape."""
+"""Number of different combinations of colour and marker shape."""
 THIN = 0.2
 """Line width of an edge with weight 0."""
+LABEL = 20
+"""Maximum number of characters of a text beside a node."""
+CHARACTER = 0.02, 0.04
+"""Width and height of a character of such a text, as shares of the picture."""
 BESIDE = 16
-"""Maximum number of characters of a class name for which the legend has two columns."""
+"""Maximum length of class names, in characters, for a legend with two columns."""
 
 
 def sample_network(edges: Numbers, nodes: int, *, most: int = NODES) -> NDArray[np.int64]:
-    """Return connected nodes of a large network, for a picture of a part of it.
+    """Choose a connected part of a large network to draw.
 
     Args:
         edges: [2, e] pairs of nodes.
@@ -79,16 +91,28 @@ def sample_network(edges: Numbers, nodes: int, *, most: int = NODES) -> NDArray[
     return np.sort(np.array(chosen, np.int64))
 
 
+def edge_limit(nodes: int) -> int:
+    """Return the maximum number of edges in a picture of a number of nodes.
+
+    >>> edge_limit(34), edge_limit(700)
+    (300, 1050)
+    """
+    return max(FEW_EDGES, int(EDGES_PER_NODE * nodes))
+
+
 def draw_network(
     edge_index: Numbers, weights: Numbers | None = None, colour: Numbers | None = None,
-    names: Sequence[str] = (), *, labels: Sequence[str] = (), most: int = NODES, title: str = "",
-    dark: bool = False,
+    names: Sequence[str] = (), *, labels: Sequence[str] = (), top_labels: int | None = None,
+    wrong: Numbers | None = None, uncertain: Numbers | None = None, most: int = NODES,
+    max_edges: int | None = None, title: str = "", dark: bool = False,
 ) -> bytes:  # fmt: skip
-    """Draw a network with a spring layout; the line width of an edge shows its weight.
+    """Draw a network with its communities apart; the line width of an edge shows its weight.
 
     Each connected component has a separate rectangle, whose area is proportional to its number of
-    nodes. The half of a line next to the destination shows the weight of the edge. The other half
-    shows the weight of the opposite edge, and is thin if there is none.
+    nodes. In a component of more than 50 nodes, the nodes of each community lie in a separate disc.
+    The half of a line next to the destination shows the weight of the edge. The other half shows
+    the weight of the opposite edge, and is thin if there is none. Lines are transparent, and those
+    between communities more so.
 
     Args:
         edge_index: [2, e] pairs of nodes; self-loops are not drawn.
@@ -98,7 +122,15 @@ def draw_network(
         names: names of the classes; empty if the colours are texts or numbers. With more than 24
             classes, there is no legend.
         labels: [n] texts beside the nodes; empty for no texts.
+        top_labels: number of nodes with a text, those with the largest sum of weights of outgoing
+            edges (the nodes to which the others attend most), except where a text would cover
+            that of a node with a larger sum; None for the texts of all nodes.
+        wrong: [n] booleans, True for nodes with a ring, for example wrong predictions.
+        uncertain: [n] booleans, True for nodes that are drawn hollow, for example predictions with
+            several possible classes.
         most: maximum number of nodes to draw, which :func:`sample_network` chooses.
+        max_edges: maximum number of edges to draw, those of largest weight, and at least the one of
+            largest weight into each node; None for 1.5 per node, and at least 300.
         title: line above the picture.
         dark: use colours for a dark page.
 
@@ -119,17 +151,27 @@ def draw_network(
     nodes = max(count, len(labels)) if colour is None else len(array(colour))
     value, names = (np.zeros(nodes), names) if colour is None else _coloured(colour, names)
     _check(count, value, names, labels)
+    ringed, hollow = _mask("wrong", wrong, nodes), _mask("uncertain", uncertain, nodes)
     chosen = sample_network(pairs, nodes, most=most)
     pairs, strength = _among(pairs, strength, chosen, nodes)
-    value, shown = value[chosen], [labels[int(i)] for i in chosen] if len(labels) else []
-    positions = lay_out(pairs, len(chosen))
+    value, ringed, hollow = value[chosen], ringed[chosen], hollow[chosen]
+    limit = edge_limit(len(chosen)) if max_edges is None else max_edges
+    mask = strongest_edges(pairs, strength, limit)
+    layout = lay_out(pairs[:, mask], np.clip(strength[mask], 1e-6, None), len(chosen))
+    texts = [line(str(labels[node]), LABEL) for node in chosen.tolist()] if len(labels) else []
+    if top_labels is not None:
+        attention = np.bincount(pairs[0], strength, len(chosen)).astype(np.float64)
+        texts = _top_texts(texts, attention, layout.positions, top_labels)
     columns = 2 if max(map(len, names), default=0) <= BESIDE else 1
     rows = -(-len(np.unique(value)) // columns) if 0 < len(names) <= LOOKS else 0
 
     def draw(panels: list[Axes], theme: Theme) -> None:
+        from matplotlib.patheffects import withStroke
+
         (axes,) = panels
-        _draw_edges(axes, positions[pairs.T], strength, theme)
+        _draw_edges(axes, pairs[:, mask], strength[mask], layout, theme)
         size = float(np.clip(2500 / max(len(value), 1), 8, 60))
+        positions = layout.positions
         if len(names):
             _draw_classes(axes, positions, value, names, size, columns)
         elif colour is None:
@@ -137,16 +179,56 @@ def draw_network(
         else:
             dots = axes.scatter(*positions.T, c=value, s=size, cmap="viridis", zorder=2)
             axes.figure.colorbar(dots, ax=axes, shrink=0.7)
-        for position, text in zip(positions, shown):
-            axes.annotate(line(text, 12), position, (4, 4), textcoords="offset points", fontsize=8)
+        if hollow.any():
+            axes.scatter(*positions[hollow].T, s=size / 5, color=theme.paper, zorder=3)
+        if ringed.any():
+            axes.scatter(
+                *positions[ringed].T, s=3 * size + 12, facecolors="none", edgecolors=theme.ink,
+                linewidths=0.9, zorder=3,
+            )  # fmt: skip
+        halo = [withStroke(linewidth=2, foreground=theme.paper)]
+        for text, position in zip(texts, positions):
+            axes.annotate(
+                text, position, (4, 4), textcoords="offset points", fontsize=8,
+                path_effects=halo, zorder=4,
+            )  # fmt: skip
         axes.set_axis_off()
         axes.set_title(line(title))
 
     return render(draw, dark=dark, height=4.2 + 0.21 * rows)
 
 
+def _mask(name: str, values: Numbers | None, nodes: int) -> NDArray[np.bool_]:
+    """Return a mask [n] of nodes; False for every node if it is None."""
+    if values is None:
+        return np.zeros(nodes, bool)
+    mask = array(values)
+    if mask.shape != (nodes,) or mask.dtype != bool:
+        raise ValueError(f"{name} must be [{nodes}] booleans; got {mask.dtype} {mask.shape}")
+    return mask
+
+
+def _top_texts(
+    texts: Sequence[str], attention: NDArray[np.float64], positions: NDArray[np.float64], top: int
+) -> list[str]:
+    """Return the texts of the nodes with the most attention, and empty texts for all others.
+
+    A text that would cover the text of a node with more attention is empty, too.
+    """
+    shown = [""] * len(texts)
+    extent = np.maximum(np.ptp(positions, axis=0), 1e-9) if len(texts) else np.ones(2)
+    boxes: list[NDArray[np.float64]] = []
+    for node in np.argsort(-attention, kind="stable")[: top if len(texts) else 0]:
+        low = positions[node]
+        size = np.array([CHARACTER[0] * len(texts[node]), CHARACTER[1]]) * extent
+        if all((low >= box + size_).any() or (low + size <= box).any() for box, size_ in boxes):
+            boxes.append(np.stack([low, size]))
+            shown[node] = texts[node]
+    return shown
+
+
 def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64], Sequence[str]]:
-    """Return colours as numbers, and the names of classes.
+    """Return the colours as numbers, and the names of the classes.
 
     If the colours are texts, the classes are the different texts in sorted order.
     """
@@ -154,7 +236,9 @@ def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64
     if values.dtype.kind not in "UO":
         return values.astype(np.float64), names
     if len(names):
-        raise ValueError("colour must be positions in names, or texts without names; got both")
+        raise ValueError(
+            "colour must be indices into names, or texts without names; got texts and names"
+        )
     texts, value = np.unique(values.astype(str), return_inverse=True)
     return value.astype(np.float64), texts.tolist()
 
@@ -173,7 +257,7 @@ def _check(
 def _among(
     pairs: NDArray[np.int64], strength: NDArray[np.float64], chosen: NDArray[np.int64], nodes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the edges between chosen nodes, with new node indices and without self-loops."""
+    """Return the edges between the chosen nodes, with new node indices and without self-loops."""
     index = np.full(nodes, -1)
     index[chosen] = np.arange(len(chosen))
     renumbered = index[pairs]
@@ -182,15 +266,38 @@ def _among(
 
 
 def _draw_edges(
-    axes: Axes, ends: NDArray[np.float64], strength: NDArray[np.float64], theme: Theme
-) -> None:
+    axes: Axes, pairs: NDArray[np.int64], strength: NDArray[np.float64], layout: Layout,
+    theme: Theme,
+) -> None:  # fmt: skip
     from matplotlib.collections import LineCollection
 
-    halves = np.stack([ends.mean(1), ends[:, 1]], 1)  # halves next to the destinations
-    for drawn, widths in ((ends, THIN), (halves, THIN + 2.5 * np.clip(strength, 0, 1))):
+    if not pairs.size:
+        return
+    curves = _curves(pairs, layout)
+    # Only the half of an edge next to its destination shows the weight.
+    halves = curves[:, len(CURVE) // 2 :]
+    inside = layout.community[pairs[0]] == layout.community[pairs[1]]
+    for drawn, widths in ((curves, THIN), (halves, THIN + 2.5 * np.clip(strength, 0, 1))):
         lines = LineCollection(list(drawn), linewidths=widths, colors=theme.muted)
-        lines.set_alpha(0.6)
+        lines.set_alpha(np.where(inside, 0.6, 0.25).tolist())
         axes.add_collection(lines)
+
+
+def _curves(pairs: NDArray[np.int64], layout: Layout) -> NDArray[np.float64]:
+    """Return points [e, p, 2] of the edges.
+
+    An edge inside a community is straight. An edge between communities is a quadratic Bezier curve,
+    whose control point is pulled to the mean of the communities' centres, so that the edges between
+    the same two communities form a bundle.
+    """
+    start, end = layout.positions[pairs]
+    middle = (start + end) / 2
+    first, second = layout.community[pairs]
+    centre = (layout.centres[first] + layout.centres[second]) / 2
+    control = np.where((first == second)[:, None], middle, 0.3 * middle + 0.7 * centre)
+    t = CURVE[:, None]
+    start, control, end = start[:, None], control[:, None], end[:, None]
+    return (1 - t) ** 2 * start + 2 * t * (1 - t) * control + t**2 * end
 
 
 def _draw_classes(

@@ -1,7 +1,7 @@
 """Colours of plots and of the report page, for light and dark screens.
 
-The hues are those of Okabe and Ito, Color Universal Design, 2008, which can be told apart with
-every common form of colour blindness.
+The hues are from Okabe and Ito, Color Universal Design, 2008. People with any common form of
+colour blindness can distinguish them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The class Graph, and its construction from edges in any supported format."""
+"""The class Graph, and conversions of edges in other formats to a Graph."""
 
 from gattn.graph.cache import outside_transforms as outside_transforms
 from gattn.graph.edge_structure import EdgeStructure as EdgeStructure

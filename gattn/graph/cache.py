@@ -1,4 +1,4 @@
-"""The cache of gattn: objects that were built from a tensor or a graph, stored with it.
+"""Cache of objects that are built from a tensor or a graph, and stored together with it.
 
 A tensor is recognised by identity and content. Torch's version counter does not count writes by
 collectives (``dist.broadcast`` into a buffer), through ``.data``, through DLPack, and through NumPy
@@ -24,7 +24,7 @@ _Fingerprint = tuple[tuple[Any, ...], tuple[Tensor, ...]]
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
 _MAX_OWNERLESS = 8
-"""Maximum number of cached objects that were built from their key alone."""
+"""Maximum number of cached objects that belong to no tensor or graph."""
 _CHANGED = (
     "edges were changed by a write that torch does not count (a collective, DLPack, .data) after a "
     "Graph was built from them; pass a new tensor, or call "
@@ -33,16 +33,16 @@ _CHANGED = (
 
 
 class CacheOwner(Protocol):
-    """Object that stores the objects that were built from it, such as a Graph."""
+    """Interface of objects, such as Graph, that store the results that are computed from them."""
 
     derived: dict[Any, Any]
 
 
 def cached(owner: Tensor | CacheOwner | None, key: object, build: Callable[[], _T]) -> _T:
-    """Return the object with this key that is cached with its owner; build it if there is none.
+    """Return the object cached under this key with its owner, or build and cache it.
 
-    Under torch.compile it is always built. Without an owner the object depends on its key alone,
-    and the last few such objects are cached.
+    Under torch.compile, the object is built every time. If ``owner`` is None, the object depends on
+    its key only, and only the most recent such objects are cached.
     """
     if torch.compiler.is_compiling():
         return build()
@@ -52,7 +52,8 @@ def cached(owner: Tensor | CacheOwner | None, key: object, build: Callable[[], _
     if key in entries:
         return entries[key]
     result = outside_transforms(build)()
-    if not torch_internals.dispatch_mode_active():  # else the result may hold fake tensors
+    if not torch_internals.dispatch_mode_active():
+        # Under a dispatch mode the result may contain fake tensors, which must not be cached.
         entries[key] = result
     return result
 
@@ -63,10 +64,10 @@ def cached_last(
     parts: tuple[Tensor | CacheOwner | int, ...],
     build: Callable[[], _T],
 ) -> _T:
-    """Return the object that was last built from a graph and these parts, or build it.
+    """Return the object that was last built from a graph and the same parts, or build a new one.
 
-    It is stored with the graph, which refers to the parts weakly: strong references from one graph
-    to another could form a cycle that is never freed.
+    The object is stored with the graph, and the parts are stored as weak references: strong
+    references between graphs could form a cycle that is never freed.
     """
     if torch.compiler.is_compiling():
         return build()
@@ -85,7 +86,8 @@ def cached_last(
 
 
 def entries_of_tensor(tensor: Tensor) -> dict[Any, Any]:
-    """Return the cache entries of a tensor with its present content; an empty dict if it has none.
+    """Return the cache entries for a tensor with its present content; an empty dict if there are
+    none.
 
     On a CPU the content is recognised by a checksum of the indices. On another device it is
     recognised by torch's version counter, and the checksum is compared on the device without
@@ -96,7 +98,7 @@ def entries_of_tensor(tensor: Tensor) -> dict[Any, Any]:
 
 
 def share(matrix: Tensor, other: Tensor) -> None:
-    """Share the cache entries of a sparse matrix with another that has the same indices."""
+    """Let two sparse matrices with the same indices share their cache entries."""
     if _is_cacheable(other) and _is_cacheable(matrix):
         fingerprint = _fingerprint(matrix)
         entries = _entries_of(matrix, fingerprint)
@@ -104,9 +106,10 @@ def share(matrix: Tensor, other: Tensor) -> None:
 
 
 def outside_transforms(function: _F) -> _F:
-    """Make a function run outside of inference mode and torch.func.
+    """Decorate a function so that it runs outside of inference mode and torch.func.
 
-    Tensors in the cache live longer than both, so they must not be created inside of them.
+    Tensors in the cache are used after inference mode or a transform ends, so they must not be
+    created inside.
     """
 
     @functools.wraps(function)
@@ -123,12 +126,12 @@ def outside_transforms(function: _F) -> _F:
 
 
 def size() -> int:
-    """Return the number of tensors that have cache entries."""
+    """Return the number of tensors for which the cache has entries."""
     return len(_entries)
 
 
 def _fingerprint(tensor: Tensor) -> _Fingerprint:
-    """Return a fingerprint of the content of a tensor: shapes, strides and checksums of indices.
+    """Return a fingerprint of a tensor's content: shapes, strides and checksums of its indices.
 
     On a device other than the CPU, checksums are not read; version counters and addresses are used
     in their place, and the checksums are returned for a comparison on the device.
@@ -143,12 +146,14 @@ def _fingerprint(tensor: Tensor) -> _Fingerprint:
 
 
 def _is_readable(tensor: Tensor) -> bool:
-    """Return True if checksums can be read without waiting for a device."""
+    """Return True if the checksums of a tensor can be read without waiting for a device."""
     return tensor.is_cpu or tensor.is_meta
 
 
 def _agree(old: _Fingerprint, new: _Fingerprint) -> bool:
-    """Return True if two fingerprints agree; checksums on a device are compared there."""
+    """Return True if two fingerprints are equal; checksums on a device are compared on the
+    device.
+    """
     if old[0] != new[0]:
         return False
     for old_sum, new_sum in zip(old[1], new[1]):
@@ -203,7 +208,7 @@ def _ownerless(key: object, build: Callable[[], _T]) -> _T:
 
 
 def _is_cacheable(tensor: Tensor) -> bool:
-    """Return True if a tensor is real and its writes can be detected.
+    """Return True if a tensor has values and writes to it can be detected.
 
     Tensors created in inference mode have no version counter, which is needed off the CPU.
     """
@@ -216,7 +221,7 @@ def _is_cacheable(tensor: Tensor) -> bool:
 
 
 def _same(refs: tuple[Any, ...], parts: tuple[Any, ...]) -> bool:
-    """Return True if the references point to these objects; numbers are compared by value."""
+    """Return True if the weak references point to these objects; numbers are compared by value."""
     return len(refs) == len(parts) and all(
         x == y if isinstance(x, int) or isinstance(y, int) else x() is y
         for x, y in zip(refs, parts)
@@ -232,7 +237,7 @@ _PARTS: dict[torch.layout, Callable[[Any], tuple[Tensor, ...]]] = {
 
 
 def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Return the dense tensors with the indices of a tensor.
+    """Return the dense tensors that contain the indices of a tensor, such as a sparse matrix.
 
     For an EdgeIndex or an Index it is the inner tensor, which has the version counter.
     """

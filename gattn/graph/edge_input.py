@@ -1,4 +1,4 @@
-"""Conversion of tensors, sparse matrices and networkx graphs to pairs of source and destination."""
+"""Conversion of tensors, sparse matrices and networkx graphs to source and destination indices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gattn.graph.cache import outside_transforms
 
 @outside_transforms
 def read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, Tensor, int, int]:
-    """Return (source, destination, num_src, num_dst) of edges in any supported format."""
+    """Convert edges in any supported format to (source, destination, num_src, num_dst)."""
     check_not_traced()
     check_created_outside("edges", edges, ": create a gattn.Graph beforehand")
     if isinstance(edges, Tensor) and edges.layout != torch.strided:
@@ -25,7 +25,8 @@ def read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, 
         source, destination, stored_size = _from_scipy(edges)
     elif is_networkx(edges):
         source, destination, stored_size = _from_networkx(edges)
-    elif hasattr(edges, "coo") and hasattr(edges, "sparse_sizes"):  # a torch_sparse.SparseTensor
+    elif hasattr(edges, "coo") and hasattr(edges, "sparse_sizes"):
+        # torch_sparse.SparseTensor has these methods.
         (destination, source, _), (rows, cols) = edges.coo(), edges.sparse_sizes()
         stored_size = cols, rows
     else:
@@ -46,7 +47,9 @@ def _resolve_size(
     explicit_size = as_size(size)
     if explicit_size is not None:
         if stored_size is not None and stored_size != explicit_size:
-            raise ValueError(f"size must be {stored_size}, that of edges; got {explicit_size}")
+            raise ValueError(
+                f"size must be {stored_size}, the size of the edges; got {explicit_size}"
+            )
         return explicit_size
     if stored_size is not None:
         return stored_size
@@ -63,7 +66,7 @@ def _from_pairs(edges: Tensor) -> tuple[Tensor, Tensor, tuple[int, int] | None]:
         raise TypeError(f"edge_index must be int32 or int64; got {edges.dtype}")
     stored_size = None
     sparse_size: Any = getattr(edges, "sparse_size", None)
-    if sparse_size is not None:  # an EdgeIndex: rows are sources
+    if sparse_size is not None:  # only PyG's EdgeIndex has this method; its rows are sources
         rows, cols = sparse_size()
         stored_size = (rows, cols) if rows is not None and cols is not None else None
         edges = edges.as_tensor()  # type: ignore[attr-defined]
@@ -80,7 +83,9 @@ def _from_torch_sparse(adj_t: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
 
 
 def _from_scipy(matrix: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
-    """Read a SciPy matrix; rows are sources, columns destinations, as in networkx and PyG."""
+    """Read the edges of a SciPy matrix, whose rows are sources and whose columns are
+    destinations.
+    """
     if len(matrix.shape) != 2:
         raise ValueError(f"a SciPy matrix of edges must have 2 dimensions; got {matrix.shape}")
     coo = matrix.tocoo()
@@ -90,24 +95,25 @@ def _from_scipy(matrix: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
 
 
 def is_networkx(edges: Any) -> bool:
-    """Return True for a networkx graph."""
+    """Return True if ``edges`` is a networkx graph."""
     return hasattr(edges, "is_directed") and hasattr(edges, "nodes")
 
 
 def _from_networkx(graph: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
-    """Read a networkx graph: nodes in iteration order, undirected edges in both directions."""
+    """Read the edges of a networkx graph; each undirected edge gives one edge in each direction."""
     index = {node: position for position, node in enumerate(graph.nodes)}
     pairs = [(index[a], index[b]) for a, b in graph.edges()]
     rows = networkx_rows(graph)
     ends = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)[rows]
     is_reverse = torch.zeros_like(rows, dtype=torch.bool)
-    is_reverse[1:] = rows[1:] == rows[:-1]  # the second entry of an undirected edge
+    # An undirected edge has two entries; the second is reversed.
+    is_reverse[1:] = rows[1:] == rows[:-1]
     source, destination = torch.where(is_reverse[:, None], ends.flip(1), ends).t().contiguous()
     return source, destination, (len(index), len(index))
 
 
 def networkx_rows(graph: Any) -> Tensor:
-    """Return for each directed edge the position of its networkx edge in ``graph.edges()``.
+    """Return the index in ``graph.edges()`` of each directed edge of a networkx graph.
 
     An undirected edge gives two adjacent entries, one for each direction; a self-loop gives one.
     """
@@ -126,19 +132,19 @@ def as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
 
 
 def _is_count(value: Any) -> bool:
-    """Return True for an integer of Python, NumPy or torch.compile."""
+    """Return True if the value is an integer of Python, NumPy or torch.compile."""
     if isinstance(value, (int, torch.SymInt)):
         return not isinstance(value, bool)
     return hasattr(value, "__index__") and not isinstance(value, Tensor)
 
 
 def _as_int(value: Any) -> Any:
-    """Return a Python int; a symbolic integer of compiled code is returned unchanged."""
+    """Convert a value to a Python int, except a symbolic integer of torch.compile."""
     return value if isinstance(value, (int, torch.SymInt)) else operator.index(value)
 
 
 def check_count(name: str, value: Any, least: int = 0) -> None:
-    """Raise unless the value is an int >= least."""
+    """Raise an error unless the value is an integer of at least ``least``."""
     if isinstance(value, (bool, Tensor)) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be an int; got {value!r}")
     if value < least:
@@ -146,7 +152,7 @@ def check_count(name: str, value: Any, least: int = 0) -> None:
 
 
 def check_created_outside(name: str, edges: Any, hint: str = "") -> None:
-    """Raise if edges were created or batched inside a transform of torch.func."""
+    """Raise an error if edges were created or batched inside a transform of torch.func."""
     if (
         not torch.compiler.is_compiling()
         and isinstance(edges, Tensor)
@@ -159,9 +165,10 @@ def check_created_outside(name: str, edges: Any, hint: str = "") -> None:
 
 
 def check_not_traced() -> None:
-    """Raise under torch.jit.trace, which would store the example's edges as constants."""
+    """Raise an error inside torch.jit.trace, which would store the example's edges as constants."""
     if torch.jit.is_tracing():
         raise RuntimeError(
-            "gattn does not run under torch.jit.trace, which would fix the edges of its "
-            "example: use torch.compile, torch.export.export or torch.onnx.export(dynamo=True)"
+            "gattn does not run under torch.jit.trace, which would store the example's edges "
+            "as constants: use torch.compile, torch.export.export or "
+            "torch.onnx.export(dynamo=True)"
         )

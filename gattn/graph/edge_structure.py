@@ -1,4 +1,4 @@
-"""EdgeStructure: the part of a graph's interface that layers and operators may use."""
+"""Interface of graphs: the members that layers and operators may use."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class EdgeStructure(Protocol):
-    """Interface that :class:`gattn.Graph` and ``gattn.distributed.DistributedGraph`` share.
+    """Interface that :class:`gattn.Graph` and ``gattn.distributed.DistributedGraph`` implement.
 
-    A layer that uses only these members runs on both. Everything else, above all ``layout`` and
-    ``edge_index``, exists only for a whole graph.
+    A layer that uses only these members accepts both classes. All other members, above all
+    ``layout`` and ``edge_index``, exist only for a ``Graph``.
     """
 
     @property
     def num_src(self) -> int:
-        """Number of sources whose rows a layer gets."""
+        """Number of source nodes, which is the number of source rows that a layer gets."""
         ...
 
     @property
     def num_dst(self) -> int:
-        """Number of destinations."""
+        """Number of destination nodes."""
         ...
 
     @property
@@ -36,7 +36,7 @@ class EdgeStructure(Protocol):
 
     @property
     def device(self) -> torch.device:
-        """Device of the edges."""
+        """Device that stores the edges."""
         ...
 
     @property
@@ -46,19 +46,21 @@ class EdgeStructure(Protocol):
 
     @property
     def kept_edges(self) -> Tensor | None:
-        """Positions of the edges that :meth:`with_self_loops` kept; None if it kept all."""
+        """Indices of the edges that :meth:`with_self_loops` did not remove; None if it removed
+        none.
+        """
         ...
 
     def fetch_source_rows(self, *rows: Tensor) -> tuple[Graph, tuple[Tensor, ...]]:
-        """Return the graph and the rows of all of its sources, which operators read."""
+        """Return the graph that operators run on, and the rows of all its sources."""
         ...
 
     def with_self_loops(self, first: int = 0) -> EdgeStructure:
-        """Remove all self-loops, then append one for each node."""
+        """Return the graph without its old self-loops and with one new self-loop for each node."""
         ...
 
     def incidence(self) -> Graph:
-        """Return the bipartite graph from the edges to their destinations."""
+        """Return the bipartite graph that connects each edge to its destination."""
         ...
 
     def in_degree(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Graph: an immutable set of edges with a layout that is sorted for all operators."""
+"""The class Graph: an immutable set of edges, sorted for all operators."""
 
 from __future__ import annotations
 
@@ -54,17 +54,20 @@ class Graph:
     num_dst: int
     num_edges: int
     device: torch.device
-    """Device of the layout."""
+    """Device that stores the graph."""
     kept_edges: Tensor | None
-    """In a result of :meth:`with_self_loops`, the indices in the original graph of all edges before
-    the added self-loops, int64. None if no edge was removed, and for any other graph."""
+    """Indices, in the original graph, of the edges that :meth:`with_self_loops` did not remove,
+    int64. None if it removed no edge, and for all other graphs.
+    """
     blocks: Blocks | None
-    """Block sizes of a complete or causal graph (see :mod:`gattn.graphs`); None for others."""
+    """Block sizes of a complete or causal graph (see :mod:`gattn.graphs`); None for other graphs.
+    """
     derived: dict[Any, Any]
-    """Cache of objects built from this graph."""
+    """Cache of objects that are built from this graph."""
     edge_offset: int = 0
-    """Canonical number of the first edge. It is not 0 for a part of a larger graph, so that dropout
-    of the part draws the same mask as dropout of the larger graph."""
+    """Number of the first edge. It is not 0 if the graph is a part of a larger graph, so that
+    dropout draws the same mask for both.
+    """
 
     def __init__(self, edges: Any, size: int | tuple[int, int] | None = None) -> None:
         if isinstance(edges, Graph):
@@ -84,7 +87,7 @@ class Graph:
     def from_layout(
         cls, layout: Layout, kept_edges: Tensor | None = None, edge_offset: int = 0
     ) -> Graph:
-        """Create a graph from a layout, whose indices are not checked."""
+        """Create a graph from a layout without checking its indices."""
         graph = cls.__new__(cls)
         graph._set(layout, kept_edges)
         if edge_offset:
@@ -94,7 +97,8 @@ class Graph:
     @classmethod
     @outside_transforms
     def from_ranges(cls, first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Graph:
-        """Create the graph of the edges j -> i for first[i] <= j < last[i].
+        """Create a graph in which node i has edges from the consecutive sources first[i] to last[i]
+        - 1.
 
         Args:
             first: [n] int64, ascending.
@@ -112,7 +116,7 @@ class Graph:
 
     @classmethod
     def from_blocks(cls, blocks: Blocks, device: torch.device) -> Graph:
-        """Create a complete or causal graph; its layout is built on first use."""
+        """Create a complete or causal graph, whose layout is computed when it is first used."""
         graph = cls.__new__(cls)
         graph._fill(
             num_src=sum(blocks.key_sizes),
@@ -138,7 +142,9 @@ class Graph:
         )
 
     def _fill(self, **fields: Any) -> None:
-        """Set fields of the immutable object one by one: torch.compile cannot trace dict.update."""
+        """Set fields of the immutable object one by one, because torch.compile cannot trace
+        dict.update.
+        """
         for name, value in fields.items():
             self.__dict__[name] = value
 
@@ -150,8 +156,8 @@ class Graph:
 
     @outside_transforms
     def _lay_out(self) -> Layout:
-        """Build and store the layout of a graph of blocks."""
-        assert self.blocks is not None  # any other graph is created with its layout
+        """Compute and store the layout of a complete or causal graph."""
+        assert self.blocks is not None  # only a graph of blocks is created without a layout
         layout = self.blocks.layout(self.device)
         if torch.compiler.is_compiling() or not torch_internals.dispatch_mode_active():
             self.__dict__["_layout"] = layout
@@ -180,21 +186,21 @@ class Graph:
 
     @property
     def size(self) -> tuple[int, int]:
-        """The pair (num_src, num_dst), as PyG's ``size`` argument."""
+        """Pair (num_src, num_dst), like PyG's ``size`` argument."""
         return self.num_src, self.num_dst
 
     @property
     def edge_index(self) -> Tensor:
-        """Pairs of source and destination in the caller's order: [2, e] int64."""
+        """Source and destination of each edge, in the caller's order: [2, e] int64."""
         layout = self.layout
         pairs = torch.stack([layout.col.long(), layout.destinations()])
         return torch.empty_like(pairs).index_copy_(1, layout.perm.long(), pairs)
 
     def fetch_source_rows(self, *rows: Tensor) -> tuple[Graph, tuple[Tensor, ...]]:
-        """Return the graph and the source rows that operators read: here this graph and ``rows``.
+        """Return this graph and ``rows`` unchanged.
 
-        A :class:`gattn.distributed.DistributedGraph` fetches the rows of sources that other
-        processes own.
+        In a :class:`gattn.distributed.DistributedGraph`, the method of this name fetches the rows
+        of other processes.
         """
         return self, rows
 
@@ -203,25 +209,28 @@ class Graph:
         return self.layout.rowptr.diff().long()
 
     def out_degree(self) -> Tensor:
-        """Return the number of edges out of each source: [m] int64."""
+        """Return the number of edges that start at each source: [m] int64."""
         return self.layout.colptr.diff().long()
 
     @outside_transforms
     def transpose(self) -> Graph:
-        """Return the graph with every edge reversed; per-edge tensors keep their order."""
+        """Return the graph with every edge reversed; the order of per-edge tensors is unchanged."""
         transposed = self.layout.transpose()._replace(graph_ptr=self.layout.graph_ptr)
         return Graph.from_layout(stats.inherit_stats(self.layout, transposed, transposed=True))
 
     def incidence(self) -> Graph:
-        """Return the bipartite graph from the edges, in the caller's order, to their destinations.
+        """Return the bipartite graph that connects each edge, in the caller's order, to its
+        destination.
 
-        It is cached. Sums over it have the same bits on every backend and in every run.
+        The result is cached. Sums over its edges have the same bits on every backend and in every
+        run.
         """
         return cache.cached(self, "incidence", lambda: Graph.from_layout(self.layout.incidence()))
 
     def to(self, device: Any, non_blocking: bool = False) -> Graph:
-        """Return the graph on a device; the same object if it is already there."""
-        device = torch.empty(0, device=device).device  # adds the index to a device such as "cuda"
+        """Return the graph on a device; the same object if it is already on this device."""
+        # The device "cuda" is replaced by the current device, for example "cuda:0".
+        device = torch.empty(0, device=device).device
         if device == self.device:
             return self
         if self.blocks is not None:
@@ -229,20 +238,23 @@ class Graph:
         return self._map(lambda t: t.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Graph:
-        """Return the graph in page-locked memory."""
+        """Return a copy of the graph in page-locked memory, from which copies to a GPU are
+        faster.
+        """
         return self._map(lambda t: t.pin_memory())
 
     @outside_transforms
     def _map(self, function: Callable[[Tensor], Tensor]) -> Graph:
         layout = self.layout
-        for transposed in (False, True):  # measure degrees before the layout leaves the CPU
+        for transposed in (False, True):
+            # Maximum degrees are computed before the copy, where the CPU can read them quickly.
             stats.max_degree(layout, transposed)
         moved = [*map(function, layout[:6]), layout.stats, function(layout.graph_ptr)]
         kept_edges = None if self.kept_edges is None else function(self.kept_edges)
         return Graph.from_layout(Layout(*moved), kept_edges)
 
     def by_destination(self) -> Graph:
-        """Return the graph with its edges numbered by (destination, source).
+        """Return the graph with its edges in the order of (destination, source).
 
         Operators read and write per-edge tensors in the caller's order, which is slow on a large
         graph if that order is random. In the returned graph it is sequential. Reorder per-edge
@@ -269,11 +281,13 @@ class Graph:
         return graph
 
     def __or__(self, other: Graph) -> Graph:
-        """Return the union: the edges of this graph, then the new edges of the other one."""
+        """Return the union of two graphs: the edges of this graph, then the other's additional
+        edges.
+        """
         return self.union(other)[0] if isinstance(other, Graph) else NotImplemented
 
     def union(self, other: Graph) -> tuple[Graph, Tensor]:
-        """Return the graph ``self | other`` and the origin of each of its edges.
+        """Return the union of two graphs (``self | other``), and the origin of each of its edges.
 
         Args:
             other: a graph between the same nodes.
@@ -301,7 +315,7 @@ class Graph:
         _check_same_size(self, other.size)
         pairs, layout = other.edge_index, self.layout
         other_keys = pairs[1] * self.num_src + pairs[0]
-        keys = layout.destinations() * self.num_src + layout.col  # ascending
+        keys = layout.destinations() * self.num_src + layout.col  # the keys are in ascending order
         index = torch.searchsorted(keys, other_keys).clamp(max=max(self.num_edges - 1, 0))
         if self.num_edges:
             is_new = keys[index] != other_keys
@@ -314,13 +328,13 @@ class Graph:
 
     @outside_transforms
     def with_self_loops(self, first: int = 0) -> Graph:
-        """Remove all self-loops, then append one for each node.
+        """Remove all self-loops, then add one self-loop for each node.
 
         Edges of the result: the caller's edges without loops, in the caller's order (see
         :attr:`kept_edges`), then (i, i) for i < min(num_src, num_dst).
 
         Args:
-            first: the source that is the same node as destination 0; loops are then
+            first: index of the source that is the same node as destination 0; self-loops are then
                 (first + i, i) for i < min(num_src - first, num_dst).
         """
         source, destination = self.edge_index
@@ -339,22 +353,24 @@ class Graph:
 
 @outside_transforms
 def _with_valid_stats(layout: Layout) -> Layout:
-    """Return the layout with statistics, which are written in place when they are measured."""
+    """Return the layout with its statistics as ordinary tensors that can be filled in place."""
     return layout if stats.are_valid(layout.stats) else stats.with_stats(layout)
 
 
 def _restore_edges(pairs: Tensor, size: tuple[int, int], kept_edges: Tensor | None) -> Graph:
-    """Unpickle a graph; its edges are checked like any others."""
+    """Restore a graph from a pickle; its edges are checked as in a new graph."""
     graph = Graph(pairs, size)
     if kept_edges is not None:
         if not isinstance(kept_edges, Tensor) or kept_edges.dtype != torch.int64:
-            raise TypeError(f"a pickled Graph must hold int64 edge positions; got {kept_edges!r}")
+            raise TypeError(
+                f"a pickled Graph must contain int64 edge positions; got {kept_edges!r}"
+            )
         count = graph.num_edges - min(graph.size)  # number of edges other than self-loops
         ascending = (kept_edges >= 0).all() and (kept_edges.diff() > 0).all()
         if kept_edges.shape != (count,) or not ascending:
             raise ValueError(
-                f"a pickled Graph must hold {count} ascending positions of the edges before its "
-                f"self-loops; got shape {(*kept_edges.shape,)}"
+                f"a pickled Graph must contain {count} ascending positions of the edges "
+                f"before its self-loops; got shape {(*kept_edges.shape,)}"
             )
     graph.__dict__["kept_edges"] = kept_edges
     return graph
@@ -381,12 +397,12 @@ _RANGES_ERROR = (
 
 
 def _restore_blocks(blocks: tuple[Any, ...], like: Tensor) -> Graph:
-    """Unpickle a complete or causal graph on the device of a tensor."""
+    """Restore a complete or causal graph from a pickle, on the device of a tensor."""
     blocks = Blocks(*blocks)
     queries, keys = blocks.query_sizes, blocks.key_sizes
     is_matching = queries == keys if blocks.causal else len(queries) == len(keys)
     if not is_matching or not all(isinstance(s, int) and s >= 0 for s in (*queries, *keys)):
-        raise ValueError(f"a pickled Graph must hold the sizes of blocks; got {blocks}")
+        raise ValueError(f"a pickled Graph must contain the sizes of blocks; got {blocks}")
     return Graph.from_blocks(blocks, like.device)
 
 
@@ -396,7 +412,7 @@ torch.serialization.add_safe_globals([_restore_edges, _restore_blocks])
 def as_graph(
     edges: Any, size: int | tuple[int, int] | None = None, *, self_loops: bool = False
 ) -> Graph:
-    """Return the :class:`Graph` of these edges, from the cache if they are a tensor.
+    """Return the :class:`Graph` of the given edges, from the cache if the edges are a tensor.
 
     The cache refers to a tensor weakly, by identity and content: modifying or deleting the tensor
     removes its graphs (see :mod:`gattn.graph.cache`).
@@ -405,7 +421,8 @@ def as_graph(
     """
     if isinstance(edges, Graph):
         _check_same_size(edges, size)
-        if self_loops and "loops" not in edges.derived:  # compiled code reads this entry
+        if self_loops and "loops" not in edges.derived:
+            # Code that torch.compile traced reads this cache entry.
             edges.derived["loops"] = edges.with_self_loops()
         return edges.derived["loops"] if self_loops else edges
 
@@ -418,7 +435,7 @@ def as_graph(
 
 
 def check_graph(name: str, graph: Any) -> None:
-    """Raise TypeError unless the value is a Graph."""
+    """Raise TypeError unless the value is a :class:`Graph`."""
     if not isinstance(graph, Graph):
         raise TypeError(f"{name} must be a gattn.Graph; got {type(graph).__name__}")
 

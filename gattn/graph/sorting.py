@@ -1,4 +1,4 @@
-"""Validation and sorting of edges into a layout, on any device and in compiled code."""
+"""Checking and sorting of edges into a layout, on any device and under torch.compile."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from gattn.layout.layout import Layout
 
 @outside_transforms
 def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Check edges and build their layout; compiled code does both in one operator."""
+    """Check the edges and compute their layout."""
     if not _is_real(source):
         return sort(source, destination, num_src, num_dst)
     layout = sort(source, destination, num_src, num_dst)
     if cpu.serves(source.device) and not onnx.exporting():
         return layout
-    # The range is checked after sorting, in one read together with the degrees.
+    # The range of the indices is checked after sorting, together with the degrees, so that the
+    # device is read only once.
     if source.numel() == 0:
         return layout
     return _check_and_measure(source, destination, layout, num_src, num_dst)
@@ -29,7 +30,7 @@ def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> 
 
 @outside_transforms
 def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Build the layout of edges that the caller knows to be in range; a CPU checks it anyway."""
+    """Compute the layout of edges whose indices are in range. The CPU kernel checks the range."""
     if onnx.exporting():
         return reference.build(source, destination, num_src, num_dst)
     if not _is_real(source):
@@ -48,7 +49,7 @@ def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Lay
 
 @outside_transforms
 def lay_out_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
-    """Build the layout of valid edges that are already sorted by (destination, source).
+    """Compute the layout of valid edges that are already sorted by (destination, source).
 
     Args:
         rowptr: [n + 1], offset of the first edge of each destination.
@@ -62,7 +63,7 @@ def lay_out_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Lay
 
 
 def _is_real(index: Tensor) -> bool:
-    """Return False for fake, meta and traced tensors, which have no values to sort."""
+    """Return False for fake, meta and traced tensors, which have no values."""
     fake = index.is_meta or isinstance(index, torch_internals.FakeTensor)
     return not (fake or torch.compiler.is_compiling())
 
@@ -70,7 +71,7 @@ def _is_real(index: Tensor) -> bool:
 def _check_and_measure(
     source: Tensor, destination: Tensor, layout: Layout, num_src: int, num_dst: int
 ) -> Layout:
-    """Check the indices and measure the maximum degrees, waiting for the device once."""
+    """Check the indices and compute the maximum degrees, with one synchronisation of the device."""
     degrees = stats.max_row_size(layout.rowptr), stats.max_row_size(layout.colptr)
     scalars = *source.aminmax(), *destination.aminmax(), *degrees
     values = torch.stack([scalar.long() for scalar in scalars]).tolist()
@@ -87,7 +88,7 @@ def _check_and_measure(
     schema="(Tensor source, Tensor destination, SymInt num_src, SymInt num_dst) -> Tensor[]",
 )
 def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[Tensor]:
-    """Build a layout as a custom operator, which torch.compile records for edge tensors."""
+    """Compute a layout in a custom operator, which torch.compile can record."""
     layout = lay_out(source, destination, num_src, num_dst)
     if layout.col.dtype != torch.int32:
         raise ValueError(
@@ -106,13 +107,16 @@ def _(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[T
 
 
 def _no_stats(source: Tensor) -> tuple[Tensor, Tensor]:
-    """Return empty last fields of a layout; new tensors, because an operator may not alias."""
+    """Return empty statistics of a layout as new tensors, because operators must not return
+    aliases.
+    """
     return source.new_empty(0, dtype=torch.int64), source.new_empty(0, dtype=torch.int32)
 
 
 def check_range(index: Tensor, size: int, role: str) -> None:
-    """Raise unless every index is in [0, size); the error names the first invalid edge."""
-    index = index.long()  # the size may exceed the range of a smaller dtype
+    """Raise an error that names the first invalid edge unless all indices are in [0, size)."""
+    # The indices are converted to int64, because the size may exceed the range of a smaller dtype.
+    index = index.long()
     outside = ((index < 0) | (index >= size)).nonzero()
     if outside.numel() == 0:
         return

@@ -1,7 +1,8 @@
-"""Builders of graphs for common forms of attention: causal, banded, cross-attention and others.
+"""Functions that build graphs for common forms of attention, such as causal attention.
 
-A builder takes the sizes of the sets, sequences or grids of a batch, and returns one
-:class:`gattn.Graph` without edges between them. Nodes are numbered consecutively over the batch.
+Each function takes the sizes of the sets, sequences or grids of a batch, and returns one
+:class:`gattn.Graph` for the batch, without edges between different sets. Nodes are numbered
+consecutively over the batch.
 """
 
 from gattn.lazy import attach

@@ -1,4 +1,4 @@
-"""Graphs of sets and sequences: complete, causal, band and bipartite."""
+"""Graphs for attention in sets and sequences: complete, causal, band and bipartite graphs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Device = torch.device | str | None
 
 
 def complete(sizes: Sequence[int], *, device: Device = None) -> Graph:
-    r"""Build a graph in which every node attends to all nodes of its set: self-attention.
+    r"""Build a graph for self-attention, in which every node attends to all nodes of its set.
 
     .. math:: j \to i \quad\text{for all } i, j \text{ of one set}
 
@@ -43,7 +43,8 @@ def complete(sizes: Sequence[int], *, device: Device = None) -> Graph:
 
 
 def causal(sizes: Sequence[int], *, device: Device = None) -> Graph:
-    r"""Build a graph in which every token attends to itself and earlier tokens: causal attention.
+    r"""Build a graph for causal attention, in which every token attends to itself and to earlier
+    tokens.
 
     .. math:: j \to i \quad\text{for } j \le i \text{ of one sequence}
 
@@ -114,7 +115,7 @@ def band(
 def bipartite(
     query_sizes: Sequence[int], key_sizes: Sequence[int], *, device: Device = None
 ) -> Graph:
-    r"""Build a graph in which every query attends to all keys of its pair: cross-attention.
+    r"""Build a graph for cross-attention, in which every query attends to all keys of its pair.
 
     .. math:: j \to i \quad\text{for all queries } i \text{ and keys } j \text{ of one pair of sets}
 
@@ -153,7 +154,7 @@ def bipartite(
 
 
 def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return sizes as a tuple; raise unless they are non-negative ints."""
+    """Return the sizes as a tuple, after checking that they are non-negative integers."""
     is_ints = isinstance(sizes, (list, tuple, range)) and all(
         isinstance(s, int) and not isinstance(s, bool) for s in sizes
     )
@@ -168,12 +169,12 @@ def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def as_device(device: Device) -> torch.device:
-    """Return the device with its index; None means torch's default device."""
+    """Convert a device to a torch.device with an index; None means torch's default device."""
     return torch.empty(0, device=device).device
 
 
 def _sequences(sizes: Sequence[int], device: Device) -> tuple[Tensor, Tensor]:
-    """Return the start and end of each token's sequence: two tensors [n]."""
+    """Return the first index and the end index of each token's sequence, as two tensors [n]."""
     size = torch.tensor(sizes, dtype=torch.int64, device="cpu")
     end = size.cumsum(0).to(device)
     size = size.to(device)
@@ -183,7 +184,7 @@ def _sequences(sizes: Sequence[int], device: Device) -> tuple[Tensor, Tensor]:
 
 
 def _edges_of_band(size: int, width: int, one_sided: bool) -> int:
-    """Return the number of edges of one sequence of a band."""
+    """Return the number of edges in a band graph of one sequence."""
     width = min(width, max(size - 1, 0))
     half = size * width - width * (width + 1) // 2
     return size + (half if one_sided else 2 * half)

@@ -1,4 +1,4 @@
-"""Graphs built from graphs: disjoint unions, batches and virtual nodes."""
+"""Functions that combine graphs: disjoint unions, batches and virtual nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gattn.layout import stats
 
 
 def disjoint_union(graphs: Iterable[Graph]) -> Graph:
-    r"""Join graphs into one, without edges between them.
+    r"""Combine several graphs into one graph, without edges between them.
 
     .. math:: m_b + j \to n_b + i \quad\text{for all edges } j \to i \text{ of graph } b,
 
@@ -43,7 +43,7 @@ def disjoint_union(graphs: Iterable[Graph]) -> Graph:
         raise TypeError(f"graphs must be a list of gattn.Graph; got {type(graphs).__name__}")
     graphs = list(graphs)
     if not graphs:
-        raise ValueError("graphs must hold at least one graph; got none")
+        raise ValueError("graphs must contain at least one graph; got none")
     pairs, num_src, num_dst = [], [0], [0]
     for graph in graphs:
         check_graph("each of graphs", graph)
@@ -55,13 +55,13 @@ def disjoint_union(graphs: Iterable[Graph]) -> Graph:
 
 
 def from_batch(edges: Any, ptr: Tensor) -> Graph:
-    r"""Create the graph of a batch of small graphs, from its edges and node offsets.
+    r"""Create one graph from the edges and node offsets of a batch of small graphs.
 
     .. math:: \{j \to i\}, \qquad \text{ptr}_b \le i, j < \text{ptr}_{b+1} \text{ for some } b
 
     If every graph is small (at most 64 nodes) and sparse (fewer than 8 edges per node), such as a
-    molecule, CUDA kernels then process whole graphs at once, which is faster. Results equal those
-    of ``Graph(edges, n)``.
+    molecule, CUDA kernels then process whole graphs at once, which is faster. Results equal the
+    results of ``Graph(edges, n)``.
 
     Args:
         edges: a (2, e) integer tensor, or another argument of :class:`gattn.Graph`.
@@ -97,14 +97,14 @@ def from_batch(edges: Any, ptr: Tensor) -> Graph:
     if crossing.numel():
         edge = int(crossing[0])
         raise ValueError(
-            f"edges must not join two graphs; got edge {edge} from graph {int(source[edge])} "
-            f"to graph {int(destination[edge])}"
+            f"edges must not connect two graphs; got edge {edge} from graph "
+            f"{int(source[edge])} to graph {int(destination[edge])}"
         )
     return _with_graph_ptr(graph, bounds)
 
 
 def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1) -> Graph:
-    r"""Add one node for each graph, with edges to and from all nodes of the graph.
+    r"""Add one virtual node for each graph, with edges to and from all nodes of that graph.
 
     .. math:: j \to n + b, \quad n + b \to j \quad\text{for all nodes } j \text{ of graph } b
 
@@ -137,7 +137,9 @@ def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1)
     check_graph("graph", graph)
     nodes = graph.num_src
     if graph.num_dst != nodes:
-        raise ValueError(f"graph must be square, of n nodes; got {graph!r}")
+        raise ValueError(
+            f"graph must have equal numbers of sources and destinations; got {graph!r}"
+        )
     node = torch.arange(nodes, device=graph.device)
     index = torch.zeros_like(node) if index is None else index
     check_index(index, num_graphs)
@@ -150,11 +152,11 @@ def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1)
 
 @outside_transforms
 def _with_graph_ptr(graph: Graph, bounds: list[int]) -> Graph:
-    """Return the graph with the node offsets ``bounds`` of a batch as graph_ptr of its layout."""
+    """Return the graph with the node offsets of a batch stored in its layout."""
     layout = graph.layout
     return Graph.from_layout(layout._replace(graph_ptr=stats.graph_ptr(layout, bounds)))
 
 
 def _column(first: int, second: int, graph: Graph) -> Tensor:
-    """Return two numbers as a column [2, 1] on the device of a graph."""
+    """Return two numbers as a tensor of shape [2, 1] on the device of a graph."""
     return torch.tensor([[first], [second]], device=graph.device)

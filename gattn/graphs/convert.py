@@ -1,4 +1,4 @@
-"""Conversion from and to networkx, and edge features of networkx graphs and SciPy matrices."""
+"""Conversion from and to networkx, and reading of edge features."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from gattn.graph.edge_input import is_networkx, networkx_rows
 
 
 def from_networkx(graph: Any) -> Graph:
-    """Create a graph from the edges of a networkx graph; :func:`edge_features` reads attributes.
+    """Create a graph from the edges of a networkx graph.
 
     Args:
-        graph: any networkx graph. Nodes are numbered in iteration order. An undirected edge gives
+        graph: any networkx graph. Nodes are numbered in iteration order. Use :func:`edge_features`
+            for its edge attributes. An undirected edge gives
             two edges, one in each direction; a self-loop gives one.
 
     Returns:
@@ -50,7 +51,7 @@ def edge_features(
     default: float | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Read numbers that a networkx graph or a SciPy matrix stores with its edges.
+    """Read the numbers that a networkx graph or a SciPy matrix stores for its edges.
 
     A :class:`gattn.Graph` does not store these numbers, and layers do not read them from the graph.
     Pass them to a layer as ``edge_attr`` or ``edge_weight``, or their logarithm as ``attn_bias``.
@@ -106,7 +107,7 @@ def _number(value: Any, name: str, ends: list[Any]) -> float:
 
 
 def to_networkx(graph: Graph) -> Any:
-    """Convert a graph to networkx, including parallel edges and self-loops.
+    """Convert a graph to a networkx graph, including parallel edges and self-loops.
 
     Args:
         graph: any graph.

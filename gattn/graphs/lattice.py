@@ -18,7 +18,7 @@ Neighbourhood = int | Sequence[Sequence[int]]
 def grid(
     shape: Sequence[int], neighbourhood: Neighbourhood, *, batch: int = 1, device: Device = None
 ) -> Graph:
-    r"""Build a graph in which every cell of a grid attends to the cells at some offsets.
+    r"""Build a graph in which every cell of a grid attends to the cells in its neighbourhood.
 
     .. math:: p + o \to p \quad\text{for offsets } o \text{ of the neighbourhood, inside the grid}
 
@@ -59,7 +59,8 @@ def grid(
 def grid_offsets(
     shape: Sequence[int], neighbourhood: Neighbourhood, *, batch: int = 1, device: Device = None
 ) -> Tensor:
-    r"""Return the offset index of each edge of :func:`grid`, to learn a bias for each offset.
+    r"""Return for each edge of :func:`grid` the index of its offset, for example to learn a bias
+    for it.
 
     .. math:: r(p + o_t \to p) = t \quad\text{for the offsets } o_t \text{ of the neighbourhood}
 
@@ -90,7 +91,7 @@ def grid_offsets(
 
 
 def window_offsets(radii: Sequence[int]) -> list[tuple[int, ...]]:
-    r"""Return the offsets of a window with one radius per axis, in row-major order.
+    r"""Return all offsets in a rectangular window with one radius per axis, in row-major order.
 
     .. math:: \{o : |o_a| \le r_a \text{ for each axis } a\}
 
@@ -141,7 +142,7 @@ def _edges(
 
 
 def _offsets(axes: int, neighbourhood: Neighbourhood) -> list[tuple[int, ...]]:
-    """Return the list of offsets of a neighbourhood."""
+    """Return the list of offsets for a radius or for a sequence of offsets."""
     if isinstance(neighbourhood, int):
         return window_offsets([neighbourhood] * axes)
     if not isinstance(neighbourhood, Sequence) or not all(map(_is_offset, neighbourhood)):
@@ -150,10 +151,10 @@ def _offsets(axes: int, neighbourhood: Neighbourhood) -> list[tuple[int, ...]]:
             f"window_offsets(radii) returns; got {neighbourhood!r}"
         )
     if len(neighbourhood) == 0:
-        raise ValueError("neighbourhood must hold at least one offset; got none")
+        raise ValueError("neighbourhood must contain at least one offset; got none")
     offsets = [tuple(offset) for offset in neighbourhood]
     if any(len(offset) != axes for offset in offsets):
-        raise ValueError(f"offsets must have {axes} axes, as shape; got {offsets}")
+        raise ValueError(f"offsets must have {axes} axes, like shape; got {offsets}")
     return offsets
 
 
@@ -162,10 +163,12 @@ def _is_offset(offset: object) -> bool:
 
 
 def _check_axes(name: str, lengths: Sequence[int]) -> None:
-    """Raise unless lengths is a non-empty sequence of ints >= 0, one per axis."""
+    """Raise an error unless ``lengths`` contains one non-negative integer per axis, and at least
+    one.
+    """
     if not isinstance(lengths, Sequence):
-        raise TypeError(f"{name} must hold an int per axis; got {lengths!r}")
+        raise TypeError(f"{name} must contain an int per axis; got {lengths!r}")
     if len(lengths) == 0:
-        raise ValueError(f"{name} must hold an int per axis, for at least one; got {lengths!r}")
+        raise ValueError(f"{name} must contain an int per axis, for at least one; got {lengths!r}")
     for length in lengths:
         check_count(f"each of {name}", length)

@@ -1,4 +1,4 @@
-"""Conversion between padded batches and concatenated rows of sequences."""
+"""Conversion of padded batches to concatenated sequences without padding, and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gattn.graphs.blocks import check_sizes
 
 
 def pack(x: Tensor, lengths: Sequence[int] | Tensor) -> tuple[Tensor, tuple[int, ...]]:
-    r"""Remove the padding of a batch: concatenate the rows of its sequences.
+    r"""Remove the padding of a batch, and concatenate the rows of its sequences.
 
     .. math:: \text{rows}_{s_b + t} = x_{bt} \quad\text{for the tokens } t \text{ of sequence } b,
 
@@ -51,7 +51,7 @@ def pack(x: Tensor, lengths: Sequence[int] | Tensor) -> tuple[Tensor, tuple[int,
     count, length = x.shape[:2]
     if isinstance(lengths, Tensor) and lengths.dim() == 2 and not lengths.is_floating_point():
         if not ((lengths == 0) | (lengths == 1)).all():
-            raise ValueError("a mask must hold 1 at tokens and 0 at padding; got other values")
+            raise ValueError("a mask must contain 1 at tokens and 0 at padding; got other values")
         lengths = lengths.bool()
     if isinstance(lengths, Tensor) and lengths.dtype == torch.bool:
         if lengths.shape != x.shape[:2]:
@@ -69,7 +69,7 @@ def pack(x: Tensor, lengths: Sequence[int] | Tensor) -> tuple[Tensor, tuple[int,
 def unpack(
     rows: Tensor, sizes: Sequence[int], length: int | None = None, fill: float = 0.0
 ) -> Tensor:
-    r"""Create a padded batch from concatenated rows of sequences: the inverse of :func:`pack`.
+    r"""Convert concatenated sequences to a padded batch; this is the inverse of :func:`pack`.
 
     .. math:: x_{bt} = \text{rows}_{s_b + t} \quad\text{for } t < \text{sizes}_b,
         \qquad \text{fill beyond}
@@ -115,10 +115,10 @@ def unpack(
 
 
 def _lengths(lengths: Sequence[int] | Tensor, count: int, length: int) -> tuple[int, ...]:
-    """Return lengths as ints; raise unless there is one for each sequence."""
+    """Return the lengths as integers, after checking that there is one for each sequence."""
     if isinstance(lengths, Tensor):
         if lengths.is_floating_point() or lengths.is_complex():
-            raise TypeError(f"lengths must hold integers or bools; got {lengths.dtype}")
+            raise TypeError(f"lengths must contain integers or bools; got {lengths.dtype}")
         if lengths.shape != (count,):
             raise ValueError(f"lengths must have shape ({count},); got {tuple(lengths.shape)}")
         lengths = lengths.tolist()

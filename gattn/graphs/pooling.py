@@ -1,4 +1,4 @@
-"""Graphs for attention pooling: queries of each graph attend to the nodes of the graph."""
+"""Graphs for attention pooling, in which queries of each graph attend to the graph's nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gattn.graph.edge_input import check_count
 
 
 def pooling_graph(index: Tensor, num_queries: int = 1, num_graphs: int | None = None) -> Graph:
-    r"""Build a graph in which k queries per graph attend to all nodes of the graph: pooling.
+    r"""Build a graph for attention pooling: k queries per graph attend to all nodes of the graph.
 
     .. math:: j \to (g, q) \quad\text{for all nodes } j \text{ of graph } g \text{ and } q < k
 
@@ -49,7 +49,7 @@ def pooling_graph(index: Tensor, num_queries: int = 1, num_graphs: int | None = 
 
 
 def check_index(index: Tensor, num_graphs: int | None) -> int:
-    """Check the graph index of nodes and return the number of graphs."""
+    """Check the tensor with the graph of each node, and return the number of graphs."""
     if num_graphs is not None:
         check_count("num_graphs", num_graphs)
     if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64):
@@ -58,7 +58,7 @@ def check_index(index: Tensor, num_graphs: int | None) -> int:
     if index.dim() != 1:
         raise ValueError(f"index must have shape (n,); got {tuple(index.shape)}")
     if torch.compiler.is_compiling() and num_graphs is not None:
-        return num_graphs  # the compiled code checks the range of the edges
+        return num_graphs  # the compiled code checks the range of the index at run time
     if torch.compiler.is_exporting():
         raise ValueError(
             "torch.export would make num_graphs, read from a tensor, a constant: pass num_graphs"

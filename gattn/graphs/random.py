@@ -1,4 +1,4 @@
-"""Random regular expander graphs."""
+"""Random regular graphs (expanders) for sparse attention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gattn.kernels.philox import philox
 
 
 def expander(sizes: Sequence[int], degree: int, *, seed: int = 0, device: Device = None) -> Graph:
-    r"""Build a random regular graph in which every node attends to ``degree`` others: an expander.
+    r"""Build a random regular graph (an expander), in which each node attends to ``degree`` others.
 
     .. math::
         E = \bigcup_{t=1}^{\lfloor d/2 \rfloor}
@@ -74,7 +74,7 @@ def expander(sizes: Sequence[int], degree: int, *, seed: int = 0, device: Device
 
 
 def _edges(nodes: int, degree: int, seed: int) -> Tensor:
-    """Return the edges of one graph in both directions, by (destination, source): [2, e]."""
+    """Return the edges of a graph in both directions, ordered by (destination, source): [2, e]."""
     degree += nodes * degree % 2
     if 2 * degree < nodes:
         pairs = _regular(nodes, degree, seed)
@@ -82,14 +82,16 @@ def _edges(nodes: int, degree: int, seed: int) -> Tensor:
         order = (destination * nodes + source).argsort()
         return torch.stack([source[order], destination[order]])
     others = ~torch.eye(nodes, dtype=torch.bool, device="cpu")
-    if degree < nodes - 1:  # the complement of a regular graph is regular
+    if degree < nodes - 1:  # the complement of a regular graph is also regular
         excluded = _regular(nodes, nodes - 1 - degree, seed)
         others[excluded[0], excluded[1]] = others[excluded[1], excluded[0]] = False
     return others.nonzero().t().flip(0)
 
 
 def _regular(nodes: int, degree: int, seed: int) -> Tensor:
-    """Draw a regular graph of degree below nodes / 2, each edge in one direction: [2, n d / 2]."""
+    """Draw a random regular graph of degree d < n / 2, with one direction of each edge: [2, n d /
+    2].
+    """
     key = torch.tensor([seed ^ (nodes << 32)], device="cpu")
     orders = _orders(nodes, (degree + 1) // 2, key)
     cycles = orders[: degree // 2]
@@ -100,23 +102,24 @@ def _regular(nodes: int, degree: int, seed: int) -> Tensor:
 
 
 def _orders(nodes: int, count: int, key: Tensor) -> Tensor:
-    """Draw random permutations of the nodes, [count, n], by sorting 63-bit random keys."""
+    """Draw random permutations of the nodes, [count, n], by sorting random 63-bit integers."""
     first, second = philox(key, torch.arange(2 * count * nodes, device="cpu")).view(2, count, nodes)
     return (first << 31 | second >> 1).argsort(dim=1, stable=True)
 
 
 def _words(key: Tensor, start: int) -> Iterator[int]:
-    """Yield random 32-bit words, from position start of the random stream."""
+    """Yield random 32-bit integers, from position ``start`` of the random stream."""
     while True:
         yield from philox(key, torch.arange(start, start + 1024, device="cpu")).tolist()
         start += 1024
 
 
 def _without_repeats(pairs: Tensor, nodes: int, words: Iterator[int]) -> Tensor:
-    """Remove repeated edges without changing degrees, by swapping ends with random other edges.
+    """Replace repeated edges, without changing degrees, by swapping end nodes with random edges.
 
-    A repeated edge a - b and another edge c - e become a - c and b - e. The first n edges, a cycle,
-    are not changed. For degrees below n / 2 a suitable edge c - e always exists: the edges after
+    A repeated edge a - b and another edge c - e are replaced by a - c and b - e. The first n edges
+    form a cycle and are not changed. For degrees below n / 2 a suitable edge c - e always exists:
+    the edges after
     the cycle are n (d - 2), counted in both directions; at most d (d - 2) of them begin at a or a
     neighbour of a, and at most d (d - 2) end at b or a neighbour of b.
     """
@@ -135,7 +138,7 @@ def _without_repeats(pairs: Tensor, nodes: int, words: Iterator[int]) -> Tensor:
 
 
 class _Edges:
-    """Mutable list of undirected edges that counts the copies of each edge."""
+    """List of undirected edges that can be replaced, with the number of copies of each edge."""
 
     def __init__(self, pairs: Tensor, nodes: int) -> None:
         self.pairs, self.nodes = pairs, nodes
@@ -143,11 +146,11 @@ class _Edges:
         self._count_changes = Counter[int]()
 
     def repeated(self) -> list[int]:
-        """Return the positions of edges that repeat an earlier edge."""
+        """Return the positions of all edges that occur earlier in the list."""
         return self._order[1:][self._keys.diff() == 0].sort().values.tolist()
 
     def at(self, position: int) -> list[int]:
-        """Return the two nodes of the edge at a position."""
+        """Return the two nodes of the edge at a position in the list."""
         return self.pairs[:, position].tolist()
 
     def copies(self, a: int, b: int) -> int:
@@ -158,11 +161,11 @@ class _Edges:
         return high - low + self._count_changes[key]
 
     def replace(self, position: int, a: int, b: int) -> None:
-        """Replace the edge at a position by an edge between two nodes."""
+        """Replace the edge at a position in the list by an edge between two nodes."""
         self._count_changes[self._key(*self.at(position))] -= 1
         self._count_changes[self._key(a, b)] += 1
         self.pairs[:, position] = torch.tensor([a, b], device="cpu")
 
     def _key(self, a: int, b: int) -> int:
-        """Return a number that identifies the undirected edge between two nodes."""
+        """Return an integer that identifies the undirected edge between two nodes."""
         return min(a, b) * self.nodes + max(a, b)

@@ -1,4 +1,6 @@
-"""Graphs of points in space: k nearest neighbours, and neighbours within a radius."""
+"""Graphs of points in space, built from nearest neighbours or from all neighbours within a
+radius.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,8 @@ def knn(
         if not self_loops:
             is_self = near == torch.arange(len(points))[:, None]
             valid &= ~is_self
-            # If several points coincide, a point may not be among its own k + 1 nearest points.
-            # Then these are all other points, and the last of them is removed.
+            # If more than k + 1 points coincide, a point may not be among its own k + 1 nearest
+            # points. In this case the last of these points is removed.
             valid[:, -1] &= is_self.any(1)
         destination, rank = valid.nonzero().unbind(1)
         pairs.append(torch.stack([points[near[destination, rank]], points[destination]]))
@@ -64,7 +66,7 @@ def knn(
 def radius(
     position: Tensor, r: float, *, index: Tensor | None = None, self_loops: bool = False
 ) -> Graph:
-    r"""Build a graph in which every point attends to the points at distance at most r.
+    r"""Build a graph in which every point attends to all points within a radius.
 
     .. math:: j \to i \quad\text{for } \lVert x_i - x_j \rVert \le r
 
@@ -110,7 +112,7 @@ def radius(
 
 
 def _trees(position: Tensor, index: Tensor | None) -> list[tuple[Tensor, Any]]:
-    """Return the point indices and the k-d tree of each cloud."""
+    """Return the point indices and the k-d tree of each point cloud."""
     try:
         from scipy.spatial import KDTree
     except ImportError as error:
@@ -119,8 +121,8 @@ def _trees(position: Tensor, index: Tensor | None) -> list[tuple[Tensor, Any]]:
         raise TypeError(f"position must be a tensor; got {type(position).__name__}")
     if position.dim() != 2 or position.shape[1] == 0 or not position.is_floating_point():
         raise ValueError(
-            f"position must be floating of shape (n, d) with d >= 1; got {tuple(position.shape)}, "
-            f"{position.dtype}"
+            "position must be a floating-point tensor of shape (n, d) with d >= 1; got "
+            f"{tuple(position.shape)}, {position.dtype}"
         )
     points = position.detach().cpu().double()
     if not bool(points.isfinite().all()):
@@ -132,7 +134,7 @@ def _trees(position: Tensor, index: Tensor | None) -> list[tuple[Tensor, Any]]:
     if index.shape != position.shape[:1]:
         raise ValueError(f"index must have shape ({len(points)},); got {tuple(index.shape)}")
     if index.is_floating_point():
-        raise TypeError(f"index must hold integers; got {index.dtype}")
+        raise TypeError(f"index must contain integers; got {index.dtype}")
     order = index.cpu().argsort(stable=True)
     _, counts = index.cpu()[order].unique_consecutive(return_counts=True)
     clouds = order.split(counts.tolist())

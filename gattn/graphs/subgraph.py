@@ -1,4 +1,4 @@
-"""Subgraph of the edges into a range of nodes."""
+"""Subgraph of all edges whose destinations are in a range of nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gattn.layout.layout import owners
 
 
 def in_subgraph(graph: Graph, start: int, stop: int) -> tuple[Graph, Tensor, Tensor]:
-    r"""Extract the subgraph of all edges into the nodes start to stop - 1.
+    r"""Return the subgraph of all edges whose destination is one of the nodes start to stop - 1.
 
     .. math:: \{ j \to i : \text{start} \le i < \text{stop} \}
 
@@ -67,7 +67,7 @@ def in_subgraph(graph: Graph, start: int, stop: int) -> tuple[Graph, Tensor, Ten
 
 
 def _sources(col: Tensor, start: int, stop: int, nodes: int) -> Tensor:
-    """Return the nodes of the range, then the other nodes of col in ascending order: [k]."""
+    """Return the nodes of the range and then the other source nodes, ascending: [k]."""
     used = torch.zeros(nodes, dtype=torch.bool, device=col.device)
     used[col] = True
     used[start:stop] = False

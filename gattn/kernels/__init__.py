@@ -1,1 +1,3 @@
-"""Kernels: functions of tensors, without autograd and without checks of their inputs."""
+"""Kernels: functions of tensors that do not check their inputs and that autograd does not
+record.
+"""

@@ -1,4 +1,4 @@
-"""64-bit checksum of a tensor, which detects that a cached input has changed.
+"""64-bit checksum of a tensor, used to detect that a cached tensor has changed.
 
 The checksum depends on each value and its position. The computation reads the tensor once, at
 memory bandwidth.
@@ -14,13 +14,15 @@ from gattn.kernels import cpu
 _WIDE = (torch.int32, torch.int64)
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _ROWS = 8
-"""Maximum number of rows of a sliced tensor that are read one by one; other slices are copied."""
+"""Maximum number of rows of a slice that are read one by one; slices with more rows are copied."""
 _MULTIPLIER, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 _weights: dict[torch.device, Tensor] = {}
 
 
 def checksum(t: Tensor) -> int:
-    """Return the 64-bit checksum of a tensor on a CPU; 0 for a meta tensor."""
+    """Return the 64-bit checksum of a CPU tensor, or 0 for a tensor without memory (meta
+    tensor).
+    """
     if t.is_meta:
         return 0
     if cpu.unavailable_reason():
@@ -38,10 +40,11 @@ def checksum(t: Tensor) -> int:
 
 
 def weighted_sum(t: Tensor) -> Tensor:
-    """Sum each value times an odd random weight of its position, modulo 2**64: [] int64.
+    """Compute sum_p w_p x_p modulo 2**64, with a random odd weight w_p for each position p: []
+    int64.
 
-    Floats are reinterpreted as integers. This function serves tensors on a GPU, where the result
-    need not be awaited, and installations without the C++ kernels.
+    Floats are reinterpreted as integers. This function is used on a GPU, where it does not wait for
+    the result, and in installations without the C++ kernels.
     """
     if t.is_complex():
         t = torch.view_as_real(t.resolve_conj())

@@ -1,4 +1,4 @@
-"""Gather of table rows into existing memory, and scatter-add of rows."""
+"""Gathering of table rows into existing memory, and scatter-add of rows."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from gattn.kernels import cpu
 from gattn.kernels.precision import acc_dtype
 
 _REAL = {Tensor, torch.nn.Parameter}
-"""Types whose memory kernels can read; other types may wrap a tensor."""
+"""Tensor types whose memory the kernels can read; other types may wrap a tensor."""
 
 
 def can_gather(table: Tensor) -> bool:
-    """Return True if the kernel can read this table: a plain tensor with contiguous rows."""
+    """Return True if the kernel can read a table: a plain tensor with contiguous rows."""
     return type(table) in _REAL and (table.numel() == 0 or table[0].is_contiguous())
 
 
 def can_add(rows: Tensor, total: Tensor) -> bool:
-    """Return True if the kernel can add these rows to this total."""
+    """Return True if the kernel can add these rows to this table of sums."""
     return {type(rows), type(total)} <= _REAL and total.dtype in (torch.float32, torch.float64)
 
 
 def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Allocate an uninitialised tensor like another one; large CPU tensors use huge pages."""
+    """Allocate an uninitialised tensor with the dtype and device of another tensor."""
     if type(like) in _REAL and cpu.serves(like.device):
         return cpu.empty(like, *shape, dtype=dtype)
     return like.new_empty(shape, dtype=dtype)
 
 
 def gather_rows(table: Tensor, index: Tensor, out: Tensor) -> Tensor:
-    """Write ``table[index]``, [b, ...], for a table [n, ...] to the contiguous ``out``."""
+    """Write the rows ``table[index]``, [b, ...], to the contiguous tensor ``out``."""
     shape = (index.numel(), *table.shape[1:])
     if out.shape != shape or out.dtype != table.dtype or not out.is_contiguous():
         actual = f"{tuple(out.shape)} of {out.dtype}"
@@ -54,7 +54,7 @@ def add_rows(
     *,
     is_sorted: bool = False,
 ) -> None:
-    """Add each of ``rows``, [b, ...], to row ``index`` of ``total``, [n, ...], in order.
+    """Add each of the ``rows``, [b, ...], to the row of ``total``, [n, ...], with this index.
 
     If many rows have the same index, a long fp32 sum would lose the last summands. For such a row
     of ``total``, a hub, the summands of this call are first added in a separate sum: an index ~k

@@ -1,6 +1,6 @@
-"""Philox4x32-10 in PyTorch: the counter-based random generator of dropout.
+"""Philox4x32-10, the counter-based random number generator of dropout, in PyTorch.
 
-Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
+Reference: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 """
 
 import torch
@@ -10,16 +10,18 @@ _LOW = 0xFFFFFFFF
 
 
 def threshold(dropout: float) -> int:
-    """Return the 32-bit threshold below which a draw means dropped."""
+    """Return the 32-bit threshold of dropout: a smaller random number means that a value is
+    dropped.
+    """
     return min(int(dropout * 2.0**32), _LOW)
 
 
 def keep(seed: Tensor, num_edges: int, heads: int, dropout: float) -> Tensor:
-    """Return the dropout mask of edge weights: [e, h] bool, a function of (seed, edge, head).
+    """Return the dropout mask of the attention weights, [e, h] bool, for a seed.
 
-    ``seed`` is [2] int64: the key, and the CSR position of the first edge in the whole graph. If
-    the graph is a part of a larger one, this position is not 0, and the part gets its part of the
-    larger graph's mask.
+    ``seed`` is [2] int64: the key, and the CSR position of the first edge in the whole graph. This
+    position is not 0 if the graph is a part of a larger graph, so that its mask is the same part of
+    the larger graph's mask.
     """
     key, edge_offset = seed[:1], seed[1:]
     counter = torch.arange(num_edges * heads, device=seed.device, dtype=torch.int64)
@@ -28,7 +30,7 @@ def keep(seed: Tensor, num_edges: int, heads: int, dropout: float) -> Tensor:
 
 
 def keep_numbers(seed: Tensor, count: int, dropout: float) -> Tensor:
-    """Return the dropout mask of ``count`` values: [count] bool.
+    """Return the dropout mask of ``count`` values, [count] bool, for a seed.
 
     The four 32-bit words at counter 256 b + k belong to the values k, 256 + k, 512 + k and 768 + k
     of block b of 1,024 values. ``seed`` is [2] int64: the key, and the index of the first value.
@@ -41,12 +43,14 @@ def keep_numbers(seed: Tensor, count: int, dropout: float) -> Tensor:
 
 
 def philox(key: Tensor, counter: Tensor) -> Tensor:
-    """Return the first 32-bit word at each 64-bit counter, as int64 in [0, 2**32)."""
+    """Return the first of four random 32-bit words for each 64-bit counter, as int64 in [0,
+    2**32).
+    """
     return _words(key, counter)[0]
 
 
 def _words(key: Tensor, counter: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the four 32-bit words at each 64-bit counter, each as int64 in [0, 2**32)."""
+    """Return the four random 32-bit words for each 64-bit counter, as int64 in [0, 2**32)."""
     key0, key1 = key & _LOW, (key >> 32) & _LOW
     c0, c1 = counter & _LOW, (counter >> 32) & _LOW
     c2, c3 = torch.zeros_like(c0), torch.zeros_like(c0)
@@ -59,7 +63,7 @@ def _words(key: Tensor, counter: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor
 
 
 def _multiply(a: int, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the low and high word of a 32 x 32 bit product, in int64 without overflow."""
+    """Return the low and high 32-bit words of a product of 32-bit integers."""
     low_half, high_half = a * (b & 0xFFFF), a * (b >> 16)
     middle = (low_half >> 16) + high_half
     low = ((middle & 0xFFFF) << 16) | (low_half & 0xFFFF)

@@ -1,4 +1,5 @@
-"""Reference of every operator in plain PyTorch, which also serves as fallback and for exports.
+"""Reference implementation of every operator in plain PyTorch, also used as fallback and for
+exports.
 
 Autograd can differentiate each function to any order. The functions read and write tensors of size
 edges x channels, which the fused kernels avoid. Edge inputs and outputs are in the caller's order;
@@ -130,7 +131,9 @@ def node_scores(value: Tensor, vectors: Tensor) -> Tensor:
 
 
 def dropout(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
-    """Set dropped values of x, [k], to zero and scale the others by 1 / (1 - dropout)."""
+    """Apply dropout to x, [k]: set dropped values to zero, multiply the others by 1 / (1 -
+    dropout).
+    """
     if seed is None:
         return x
     mask = philox.keep_numbers(seed, x.shape[0], dropout)
@@ -139,7 +142,7 @@ def dropout(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
 
 
 def _to_caller(edges: Tensor, layout: Layout) -> Tensor:
-    """Reorder rows from CSR order to the caller's edge order."""
+    """Reorder rows from CSR order to the caller's order of edges."""
     return torch.empty_like(edges).index_copy(0, layout.perm.long(), edges)
 
 
@@ -203,14 +206,16 @@ def _to_acc(x: Tensor) -> Tensor:
 
 
 def _project(edge_attr: Tensor | None, edge_proj: Tensor | None, layout: Layout) -> Tensor | None:
-    """Compute W a_ij for every edge in CSR order: [e, h, c], from a [e, d] and W [h, c, d]."""
+    """Compute the edge term W a_ij for every edge in CSR order, [e, h, c], from a [e, d] and W [h,
+    c, d].
+    """
     if edge_attr is None or edge_proj is None:
         return None
     return torch.einsum("ed,hcd->ehc", _to_acc(edge_attr)[layout.perm.long()], _to_acc(edge_proj))
 
 
 def _repeat_heads(x: Tensor, heads: int) -> Tensor:
-    """Repeat all heads of x until there are ``heads``: [e, heads, c]; head i is head i mod h_x."""
+    """Repeat the heads of x until it has ``heads`` heads: [e, heads, c]."""
     return x if x.shape[1] == heads else x.repeat(1, heads // x.shape[1], 1)
 
 
@@ -238,7 +243,7 @@ def _attend(
     dropout: float,
     edge_value: Tensor | None = None,
 ) -> Tensor:
-    """Sum the values, and optional values of edges, with softmax, dropout and edge weights."""
+    """Sum the values of neighbours, weighted by softmax, dropout and edge weights."""
     alpha = _drop(_softmax(score, layout), seed, dropout)
     if edge_weight is not None:
         alpha = alpha * _to_acc(edge_weight)[layout.perm.long()].unsqueeze(1)
@@ -246,7 +251,7 @@ def _attend(
 
 
 def _drop(alpha: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
-    """Set dropped weights to zero and scale the others by 1 / (1 - dropout)."""
+    """Apply dropout: set dropped weights to zero and multiply the others by 1 / (1 - dropout)."""
     if seed is None:
         return alpha
     if dropout >= 1:

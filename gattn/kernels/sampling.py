@@ -1,7 +1,7 @@
-"""Neighbour sampling for one hop: uniform draws of some or all edges into each destination.
+"""Random sampling of neighbours for one hop: some or all edges into each destination.
 
-The random number for edge e of a batch is that of the counter-based generator with the key seed and
-the counter e, so that the sample does not depend on the number of threads. Without replacement,
+The random number for edge e of a batch comes from a counter-based generator with the seed as key
+and e as counter, so that the sample does not depend on the number of threads. Without replacement,
 Floyd's algorithm draws k of d edges with k random numbers: Bentley, Floyd, "Programming pearls: a
 sample of brilliance" (CACM 1987).
 
@@ -23,37 +23,37 @@ from gattn.layout.layout import INT32_END, Layout, num_rows, owners, stable_args
 
 
 class Draw(NamedTuple):
-    """Settings of the draws of one hop."""
+    """Settings for drawing the edges of one hop."""
 
     num_neighbors: int
-    """Number of edges for each destination; -1 for all."""
+    """Number of edges to draw for each destination; -1 for all edges."""
     replace: bool
-    """Whether to draw with replacement."""
+    """True to draw with replacement."""
     seed: int
     """Key of the random generator; must be below 2**63."""
     edge_offset: int
-    """Number of edges that earlier hops have drawn for the same batch."""
+    """Number of edges that were drawn in earlier hops of the same batch."""
 
 
 class Hop(NamedTuple):
-    """Edges drawn for f destinations, sorted by (destination, source)."""
+    """Sampled edges of one hop into f destinations, sorted by (destination, source)."""
 
     offsets: Tensor
-    """[f + 1] int64: offset of the first edge of each destination."""
+    """Index of the first edge of each destination, [f + 1] int64."""
     edge_index: Tensor
-    """[2, e] int64: source and destination of each edge as positions in the batch."""
+    """Source and destination of each edge, [2, e] int64, as positions in the batch."""
     source: Tensor
-    """[e] int32: source of each edge as in ``edge_index``, in the dtype of a layout."""
+    """Source of each edge, [e] int32, as a position in the batch, in the dtype of a layout."""
     edges: Tensor
-    """[e] int64: index of each edge in the caller's edge order."""
+    """Index of each edge in the caller's order of edges, [e] int64."""
     nodes: Tensor
-    """[k] int64: sources that were not in the batch before, in order of discovery."""
+    """Sources that are new in the batch, [k] int64, in the order in which they were first drawn."""
 
 
 def sample_hop(
     layout: Layout, nodes: Tensor, batch_index: Tensor, draw: Draw, batch_range: tuple[int, int]
 ) -> Hop:
-    """Draw edges into ``nodes``, and assign batch positions to new sources.
+    """Draw edges into some nodes, and assign positions in the batch to new sources.
 
     Args:
         layout: layout on a CPU; the by-source half is not read.
@@ -77,7 +77,7 @@ def sample_hop(
 def reference_hop(
     layout: Layout, nodes: Tensor, batch_index: Tensor, draw: Draw, batch_range: tuple[int, int]
 ) -> Hop:
-    """Run :func:`sample_hop` in plain PyTorch."""
+    """Draw the edges of one hop in plain PyTorch; see :func:`sample_hop`."""
     begin = layout.rowptr[nodes].long()
     degree = layout.rowptr[nodes + 1].long() - begin
     offsets = torch.cat([degree.new_zeros(1), _counts(degree, draw).cumsum(0)])
@@ -85,7 +85,8 @@ def reference_hop(
     row = owners(offsets, total)
     position = begin[row] + _positions(degree, offsets, row, draw)
     source = layout.col[position].long()
-    discovered = source[batch_index[source] < 0]  # a source may occur several times
+    # New sources; a source occurs once for each of its edges.
+    discovered = source[batch_index[source] < 0]
     count = discovered.numel()
     first = discovered.new_full((num_rows(layout.colptr),), count)
     first.scatter_reduce_(0, discovered, torch.arange(count), "amin")
@@ -100,7 +101,7 @@ def reference_hop(
 
 
 def _counts(degree: Tensor, draw: Draw) -> Tensor:
-    """Return the number of edges to draw for destinations with these degrees: [f]."""
+    """Return the number of edges to draw for each destination, from its degree: [f]."""
     if draw.num_neighbors < 0:
         return degree
     if draw.replace:
@@ -109,7 +110,7 @@ def _counts(degree: Tensor, draw: Draw) -> Tensor:
 
 
 def _positions(degree: Tensor, offsets: Tensor, row: Tensor, draw: Draw) -> Tensor:
-    """Draw edges; return the position of each among all edges of its destination: [e]."""
+    """Draw edges, and return the index of each among all edges of its destination: [e]."""
     edge = torch.arange(row.numel())
     position = edge - offsets[row]
     if draw.num_neighbors < 0:
@@ -117,7 +118,8 @@ def _positions(degree: Tensor, offsets: Tensor, row: Tensor, draw: Draw) -> Tens
     drawn = philox(torch.tensor(draw.seed), edge + draw.edge_offset)
     if draw.replace:
         return (drawn * degree[row]) >> 32
-    # Floyd's algorithm, for all destinations that have more edges than are drawn.
+    # Floyd's algorithm draws without replacement. It is needed only for destinations that have more
+    # edges than are drawn.
     sampled = (degree > draw.num_neighbors).nonzero().squeeze(1)
     chosen = degree.new_full((sampled.numel(), draw.num_neighbors), -1)
     for y in range(draw.num_neighbors):
@@ -165,7 +167,7 @@ _FIELDS = (
 def _cpu_hop(
     layout: Layout, nodes: Tensor, batch_index: Tensor, draw: Draw, batch_range: tuple[int, int]
 ) -> Hop:
-    """Run :func:`sample_hop` in the C++ kernels."""
+    """Draw the edges of one hop with the C++ kernels; see :func:`sample_hop`."""
     count = nodes.numel()
     max_degree = stats.max_degree(layout) or 0
     offsets = torch.empty(count + 1, dtype=torch.int64)

@@ -1,1 +1,1 @@
-"""Layouts of edges: CSR and CSC index tensors, their statistics, ranges and dense blocks."""
+"""Layouts of edges: index tensors in CSR and CSC format, with their statistics."""

@@ -1,4 +1,4 @@
-"""Complete and causal graphs, described by the sizes of their blocks instead of edges."""
+"""Complete and causal graphs, described by the sizes of their blocks instead of by edges."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from gattn.layout.layout import Layout
 
 
 class Blocks(NamedTuple):
-    """Sizes of blocks of consecutive queries, each of which attends to all keys of its block."""
+    """Blocks of consecutive queries and keys; each query attends to the keys of its block."""
 
     query_sizes: tuple[int, ...]
-    """Number of destinations of each block."""
+    """Number of queries (destinations) of each block."""
     key_sizes: tuple[int, ...]
-    """Number of sources of each block."""
+    """Number of keys (sources) of each block."""
     causal: bool
-    """Whether query t of a block attends only to the keys 0 to t of the block. If it does, query
-    and key sizes are equal."""
+    """True if query t of a block attends only to the keys 0 to t of the block. The numbers of
+    queries and keys of a block are then equal.
+    """
 
     @property
     def num_edges(self) -> int:
@@ -29,7 +30,7 @@ class Blocks(NamedTuple):
         return sum(q * k for q, k in zip(self.query_sizes, self.key_sizes))
 
     def layout(self, device: torch.device | str | None = None) -> Layout:
-        """Build the layout, with edges ordered by (destination, source)."""
+        """Compute the layout of the edges, ordered by (destination, source)."""
         counts = torch.tensor([self.query_sizes, self.key_sizes], dtype=torch.int64, device="cpu")
         counts = counts.reshape(2, -1)
         end = counts[1].cumsum(0)

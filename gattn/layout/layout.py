@@ -8,8 +8,9 @@ from torch import Tensor
 from gattn.layout import onnx
 
 INT32_END = 2**31 - 2**16
-"""Number of nodes or edges from which indices are int64. It is less than 2**31, because kernels may
-count past the last edge, to the end of a tile."""
+"""Minimum number of nodes or edges for which indices are int64. It is below 2**31, because kernels
+may count past the last edge, to the end of a tile.
+"""
 
 
 class Layout(NamedTuple):
@@ -44,7 +45,7 @@ class Layout(NamedTuple):
         return owners(self.rowptr, self.col.numel())
 
     def transpose(self) -> "Layout":
-        """Return the layout of the reversed edges, still aligned with the caller's edges."""
+        """Return the layout of the reversed edges, in the same caller's order of edges."""
         inverse = torch.empty_like(self.csr2csc)
         inverse[self.csr2csc.long()] = torch.arange(
             self.col.numel(), dtype=self.csr2csc.dtype, device=self.csr2csc.device
@@ -53,7 +54,7 @@ class Layout(NamedTuple):
         return without_stats(self.colptr, self.row, perm, self.rowptr, self.col, inverse)
 
     def incidence(self) -> "Layout":
-        """Return the layout from the edges, in the caller's order, to their destinations."""
+        """Return the layout of the bipartite graph that connects each edge to its destination."""
         perm, order = self.perm, self.perm.long()
         number = torch.arange(perm.numel() + 1, dtype=perm.dtype, device=perm.device)
         row = torch.empty_like(perm).index_copy(0, order, self.destinations().to(perm.dtype))
@@ -64,22 +65,23 @@ class Layout(NamedTuple):
 def without_stats(
     rowptr: Tensor, col: Tensor, perm: Tensor, colptr: Tensor, row: Tensor, csr2csc: Tensor
 ) -> Layout:
-    """Return a layout without statistics and without graph_ptr."""
+    """Return a layout without statistics and without node offsets of a batch."""
     empty = rowptr.new_empty(0, dtype=torch.int64), rowptr.new_empty(0)
     return Layout(rowptr, col, perm, colptr, row, csr2csc, *empty)
 
 
 def num_rows(offsets: Tensor) -> int:
-    """Return the number of rows of a compressed layout: n for rowptr and m for colptr.
+    """Return the number of rows of a compressed layout, from its offsets.
 
-    This is a function and no property of Layout, because some supported versions of torch.compile
+    The number is n for rowptr and m for colptr. This is a function instead of a property of Layout,
+    because some supported versions of torch.compile
     cannot read properties of named tuples.
     """
     return offsets.numel() - 1
 
 
 def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
-    """Return the smallest index type that can count the nodes and the edges.
+    """Return the smallest index dtype that can represent the numbers of nodes and edges.
 
     For symbolic sizes, as under torch.compile, it is int32, because comparing sizes would
     specialise the trace to them. The traced code asserts at run time that the sizes fit.
@@ -95,7 +97,7 @@ def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
 
 
 def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Sort the edges with torch's stable sort; the reference of the C++ counting sort."""
+    """Sort the edges with torch's stable sort, as the reference for the C++ counting sort."""
     dtype = index_dtype(num_src, num_dst, source.numel())
     by_source = stable_argsort(source)
     perm = by_source[stable_argsort(destination[by_source])]
@@ -112,7 +114,7 @@ def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> La
 
 
 def from_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
-    """Build the layout of edges that are already sorted by (destination, source).
+    """Compute the layout of edges that are already sorted by (destination, source).
 
     Args:
         rowptr: [n + 1], CSR offsets of the destinations.
@@ -127,7 +129,7 @@ def from_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout
 
 
 def stable_argsort(index: Tensor) -> Tensor:
-    """Return the permutation that sorts values in ascending order and is stable: [e] int64.
+    """Return the indices that sort the values in ascending order with a stable sort: [e] int64.
 
     ONNX sorts with its TopK operator, which is specified to put the first of equal values first.
     """
@@ -135,7 +137,7 @@ def stable_argsort(index: Tensor) -> Tensor:
 
 
 def offsets(sorted_index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    """Return the first position of each value 0 .. size in a sorted index: [size + 1]."""
+    """Return the first position of each value from 0 to size in a sorted index: [size + 1]."""
     if onnx.exporting():  # ONNX has no operator for a binary search
         ones = torch.ones_like(sorted_index, dtype=torch.int64)
         counts = ones.new_zeros(size + 1).index_add(0, sorted_index.long() + 1, ones)
@@ -145,7 +147,7 @@ def offsets(sorted_index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
 
 
 def owners(offsets: Tensor, total: int) -> Tensor:
-    """Return the row of each position p < total of a compressed layout: [total] int64.
+    """Return the row that contains each position p < total of a compressed layout: [total] int64.
 
     The row i of a position p has offsets[i] <= p < offsets[i + 1].
     """

@@ -12,5 +12,5 @@ import torch
 
 
 def exporting() -> bool:
-    """Return True while ``torch.onnx.export`` is tracing; in eager code this reads one flag."""
+    """Return True while ``torch.onnx.export`` is tracing."""
     return torch.compiler.is_compiling() and torch.onnx.is_in_onnx_export()

@@ -1,4 +1,4 @@
-"""Layouts of graphs in which each destination's sources are a range of nodes, without sorting."""
+"""Layouts of graphs in which the sources of each destination are consecutive nodes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from gattn.layout.layout import Layout, index_dtype, without_stats
 
 
 def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
-    """Build the layout of the edges j -> i for first[i] <= j < last[i]; both bounds ascend with i.
+    """Compute the layout of a graph whose node i has edges from the sources first[i] to last[i] -
+    1.
 
-    The edges are numbered by (destination, source). Because both bounds, [n] int64, ascend, the
-    destinations of a source j are a range, too: it starts at the smallest i with last[i] > j, and
+    Both bounds are [n] int64 and ascend with i. The edges are ordered by (destination, source). The
+    destinations of a source j are also a range: it starts at the smallest i with last[i] > j, and
     ends before the smallest i with first[i] > j. Only a few temporaries of [e] are needed.
     """
     num_dst = first.numel()
@@ -23,14 +24,14 @@ def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
     edge = torch.arange(num_edges, dtype=dtype, device=first.device)
     rowptr, col = _members(first, last, edge)
     colptr, row = _members(begin, end, edge)
-    start = (rowptr[:-1] - first).to(dtype)  # CSR position of j -> i is start[i] + j
+    start = (rowptr[:-1] - first).to(dtype)  # the edge j -> i has the CSR position start[i] + j
     csr2csc = torch.index_select(start, 0, row)
     csr2csc += torch.repeat_interleave(sources.to(dtype), colptr.diff(), output_size=num_edges)
     return without_stats(rowptr, col, edge, colptr, row, csr2csc)
 
 
 def _members(first: Tensor, last: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the offsets of the ranges, [n + 1], and their concatenated members, [e]."""
+    """Return the offsets of the ranges, [n + 1], and the members of all ranges, [e]."""
     count = last - first
     offsets = torch.zeros(count.numel() + 1, dtype=edge.dtype, device=edge.device)
     torch.cumsum(count, 0, out=offsets[1:])

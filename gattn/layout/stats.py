@@ -1,7 +1,7 @@
-"""Statistics of a layout, for example its largest degree, as a few integers on the CPU.
+"""Statistics of a layout, for example its maximum degree, as a few integers on the CPU.
 
-They choose between kernels and set the number of programs of a launch, so they must never be read
-back from a device. The layout of a Graph has SIZE of them; each is UNKNOWN until it is measured and
+Launchers use them to choose a kernel and the number of programs, so they must never be read back
+from a device. The layout of a Graph has SIZE of them; each is UNKNOWN until it is measured and
 written in place. Layouts that compiled code builds have none, because such code may later put
 another layout into the same tensors.
 
@@ -21,7 +21,7 @@ from gattn.compat import torch as torch_internals
 from gattn.layout.layout import Layout, num_rows
 
 MAX_IN_DEGREE, MAX_OUT_DEGREE, BAND_AREA, ADDRESS = range(4)
-"""Positions in the tensor: maximum in-degree; maximum out-degree; band area; the tensor's address.
+"""Positions of the statistics: maximum in-degree, maximum out-degree, band area, tensor address.
 
 The band area is 0 unless the sources of each destination, and the destinations of each source, are
 consecutive nodes without repeats. Otherwise it is the number of (destination, source) pairs in the
@@ -29,12 +29,13 @@ rectangles that enclose the edges of every BAND_ROWS destinations."""
 SIZE = 4
 UNKNOWN = -1
 BAND_ROWS = 64
-"""Rows per rectangle when measuring the band area."""
+"""Number of rows per rectangle in the measurement of the band area."""
 MAX_GRAPH_NODES = 64
-"""Maximum number of nodes of a graph that one program processes as a whole."""
+"""Maximum number of nodes of a graph that one program can process as a whole."""
 MIN_MEAN_DEGREE = 8
-"""Minimum mean degree for which the band area of a layout is measured. A batch of small graphs with
-a lower mean degree counts as sparse."""
+"""Minimum mean degree for which the band area of a layout is measured. Batches of small graphs with
+a lower mean degree count as sparse.
+"""
 
 
 def with_stats(
@@ -43,7 +44,7 @@ def with_stats(
     max_out_degree: int = UNKNOWN,
     band_area: int = UNKNOWN,
 ) -> Layout:
-    """Return the layout with new statistics; unchanged in compiled code and for fake tensors."""
+    """Return the layout with new statistics, or unchanged in compiled code and for fake tensors."""
     if torch.compiler.is_compiling() or isinstance(layout.rowptr, torch_internals.FakeTensor):
         return layout
     stats = torch.empty(SIZE, dtype=torch.int64, device="cpu")
@@ -54,7 +55,7 @@ def with_stats(
 def inherit_stats(
     parent: Layout, layout: Layout, *, extra_edges: int = 0, transposed: bool = False
 ) -> Layout:
-    """Return the layout with the degree statistics of the parent layout that it was built from.
+    """Return a layout with the degree statistics of another layout that it was built from.
 
     Args:
         parent: the layout with known statistics.
@@ -68,7 +69,7 @@ def inherit_stats(
 
 
 def are_valid(stats: Tensor) -> bool:
-    """Return True if these are statistics of a Graph's layout: not empty and not a copy.
+    """Return True if the statistics belong to the layout of a Graph and are not a copy.
 
     Always False in compiled code, which would otherwise specialise on their values.
     """
@@ -84,15 +85,15 @@ def get_stat(stats: Tensor, position: int) -> int | None:
 
 
 def set_stat(stats: Tensor, position: int, value: int) -> None:
-    """Write one statistic in place, without torch's version counter: no result depends on it."""
+    """Write one statistic in place, without incrementing torch's version counter."""
     if are_valid(stats):
         stats.numpy()[position] = value
 
 
 def max_degree(layout: Layout, transposed: bool = False) -> int | None:
-    """Return an upper bound of the in-degrees (transposed: of the out-degrees).
+    """Return an upper bound of the in-degrees, or of the out-degrees if ``transposed``.
 
-    None if it is unknown and measuring it would wait for a device.
+    The result is None if the bound is unknown and measuring it would wait for a device.
     """
     position = MAX_OUT_DEGREE if transposed else MAX_IN_DEGREE
     bound = get_stat(layout.stats, position)
@@ -104,12 +105,12 @@ def max_degree(layout: Layout, transposed: bool = False) -> int | None:
 
 
 def max_row_size(offsets: Tensor) -> Tensor:
-    """Return the maximum number of edges of a row, as a 0-d tensor; 0 without rows."""
+    """Return the maximum number of edges of a row, as a scalar tensor; 0 if there are no rows."""
     return torch.nn.functional.pad(offsets.diff(), (0, 1)).amax()
 
 
 def band_density(layout: Layout) -> float | None:
-    """Return the fraction of (destination, source) pairs in the band's rectangles that are edges.
+    """Return the fraction of (destination, source) pairs in a band's rectangles that are edges.
 
     The result is None unless the sources of each destination, and the destinations of each source,
     are consecutive nodes. The first call for the layout of a Graph measures the density and waits
@@ -128,7 +129,7 @@ def band_density(layout: Layout) -> float | None:
 
 
 def band_area(layout: Layout) -> int:
-    """Measure BAND_AREA, with temporaries of [n], [m] and, if it may be a band, [e]."""
+    """Compute the band area of a layout; see ``BAND_AREA``."""
     if layout.col.numel() == 0:
         return 0
     if not _spans_fit(layout.rowptr, layout.col) or not _spans_fit(layout.colptr, layout.row):
@@ -140,10 +141,11 @@ def band_area(layout: Layout) -> int:
 
 
 def graph_ptr(layout: Layout, bounds: Sequence[int]) -> Tensor:
-    """Return the node offsets of a batch's graphs, or an empty tensor unless all fit one program.
+    """Return the node offsets of a batch of graphs if all graphs are small, or else an empty
+    tensor.
 
-    They fit if each graph has at most MAX_GRAPH_NODES nodes, and the mean degree is below
-    MIN_MEAN_DEGREE.
+    Graphs are small if each has at most MAX_GRAPH_NODES nodes and the mean degree is below
+    MIN_MEAN_DEGREE, so that one program can process a graph.
 
     Graph b has the nodes bounds[b] to bounds[b + 1] - 1; no edge leaves it.
     """
@@ -154,20 +156,20 @@ def graph_ptr(layout: Layout, bounds: Sequence[int]) -> Tensor:
 
 
 def _spans_fit(offsets: Tensor, index: Tensor) -> bool:
-    """Return True if the span of every row has as many nodes as the row has edges."""
+    """Return True if the sources of every row are consecutive nodes without repeats."""
     first, last, degree = _spans(offsets, index)
     return bool(((last - first == degree) | (degree == 0)).all())
 
 
 def _spans(offsets: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the first node of each row, the node after its last, and its degree."""
+    """Return the first node of each row, the node after its last one, and its degree."""
     start, stop = offsets[:-1].long(), offsets[1:].long()
     highest = index.numel() - 1
     return index[start.clamp(max=highest)], index[(stop - 1).clamp(min=0)] + 1, stop - start
 
 
 def _area(layout: Layout) -> int:
-    """Sum the areas of the rectangles that enclose the edges of every BAND_ROWS destinations."""
+    """Compute the band area: the number of pairs in rectangles around the edges of a band graph."""
     first, last, degree = _spans(layout.rowptr, layout.col)
     empty = degree == 0
     first, last = first.long().masked_fill(empty, 2**62), last.long().masked_fill(empty, 0)

@@ -1,4 +1,4 @@
-"""Computation of PyG's GCNConv by gattn's kernels, for the local part of graph transformers."""
+"""Computation of PyG's GCNConv with gattn's kernels, for graph transformers with a GCN branch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gattn.ops.edges import sum_sources
 
 
 def convolve(conv: pyg.GCNConv, x: Tensor, graph: Graph) -> Tensor:
-    r"""Compute :math:`\sum_j W x_j / \sqrt{d_i d_j} + b` over neighbours j, including the node.
+    r"""Compute a GCN layer: :math:`\sum_j W x_j / \sqrt{d_i d_j} + b` over the neighbours j and i.
 
     Args:
         conv: PyG's layer. The layer itself is called if it is a subclass, has other settings than
@@ -35,7 +35,7 @@ def convolve(conv: pyg.GCNConv, x: Tensor, graph: Graph) -> Tensor:
 
 
 def _needs_pyg(conv: pyg.GCNConv) -> bool:
-    """Return True if a layer differs from the default GCNConv, so that PyG must compute it."""
+    """Return True if a layer differs from the default GCNConv, so that PyG has to compute it."""
     is_plain = type(conv) is pyg.GCNConv and conv.normalize and conv.add_self_loops
     is_plain = is_plain and not conv.improved and not conv.cached
     is_plain = is_plain and conv.flow == "source_to_target" and not conv.explain

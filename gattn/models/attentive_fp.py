@@ -1,4 +1,4 @@
-"""AttentiveFP: attention over bonds, then over atoms, refined by gated units."""
+"""AttentiveFP: a model of molecules with attention over bonds and then over atoms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gattn.nn.common.segments import segment_graph
 
 
 class AttentiveFP(Module):
-    r"""The AttentiveFP model: one vector per molecule from its atoms and bonds.
+    r"""AttentiveFP model, which computes one vector per molecule from its atoms and bonds.
 
     .. math::
         x \leftarrow \mathrm{GRU}(\mathrm{ELU}(\mathrm{conv}(x)), x) \text{ for every layer}, \qquad
@@ -99,13 +99,14 @@ class AttentiveFP(Module):
             self.atom_convs.append(attention())
             self.atom_grus.append(GRUCell(hidden_channels, hidden_channels))
         self.mol_conv = attention()
-        self.mol_conv.explain = False  # explanations refer to bonds, not to the readout
+        # An explanation weights the bonds, not the edges of the readout.
+        self.mol_conv.explain = False
         self.mol_gru = GRUCell(hidden_channels, hidden_channels)
         self.lin2 = Linear(hidden_channels, out_channels)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all parameters."""
+        """Reset all learnable parameters."""
         self.lin1.reset_parameters()
         self.gate_conv.reset_parameters()
         self.gru.reset_parameters()

@@ -90,7 +90,7 @@ class GAT(BasicGNN):
     def init_conv(
         self, in_channels: int | tuple[int, int], out_channels: int, **kwargs: Any
     ) -> MessagePassing:
-        """Create one layer; if out_channels is set without jk, the last one averages its heads."""
+        """Create one layer. With out_channels but without jk, the last layer averages its heads."""
         layer = GATv2Conv if kwargs.pop("v2", False) else GATConv
         heads, concat = kwargs.pop("heads", 1), kwargs.pop("concat", True)
         average_last = kwargs.pop("average_last", False)

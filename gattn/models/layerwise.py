@@ -1,4 +1,4 @@
-"""Layer-by-layer inference on large graphs, one range of nodes at a time."""
+"""Layer-by-layer inference on large graphs, in ranges of nodes that fit into memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from gattn.graphs import in_subgraph
 from gattn.nn import GATConv, GATv2Conv
 
 Layer = Callable[..., Tensor]
-"""Function with the arguments of PyG's layers on a bipartite graph:
-``layer((x_src, x_dst), graph)``, with edge_attr as third argument if there are edge features."""
+"""Type of a layer: a function ``layer((x_src, x_dst), graph)`` with the arguments of PyG's layers
+on a bipartite graph, and with edge_attr as third argument if there are edge features.
+"""
 
 
 @torch.no_grad()
@@ -37,12 +38,12 @@ def layerwise_inference(
     out: Tensor | np.ndarray | None = None,
     scratch: str | Path | None = None,
 ) -> Tensor:
-    r"""Compute every layer of a model over all nodes, a range of nodes at a time.
+    r"""Compute the output of a model layer by layer, each layer for one range of nodes at a time.
 
     .. math:: x^{(l)}_i = \mathrm{layer}_l\bigl(x^{(l-1)},\ \{ j \to i \}\bigr)
         \text{ for } i \text{ in one range, then in the next, and then for } l + 1
 
-    The result equals that of the model on the whole graph up to rounding errors: sums run in
+    The result equals the model's result on the whole graph up to rounding errors: sums run in
     another order. For each range, only the input rows of its sources are read. Besides the graph,
     this needs memory for at most ``batch_edges`` rows of each tensor inside a layer, and two
     arrays, in memory or on disk: the input and the output of a layer.
@@ -92,7 +93,7 @@ def layerwise_inference(
             last = number == len(layers) - 1
             file = None if folder is None or last else Path(folder, str(number))
             x = _run(layer, x, graph, edge_attr, batch_edges, file, out if last else None)
-    assert isinstance(x, Tensor)  # there is at least one layer
+    assert isinstance(x, Tensor)  # a model has at least one layer, so x is a tensor here
     return x
 
 
@@ -105,7 +106,9 @@ def _run(
     file: Path | None,
     out: Tensor | np.ndarray | None,
 ) -> Tensor:
-    """Compute one layer for all nodes: [n, c], in out or, without it, in a file or in memory."""
+    """Compute one layer for all nodes, [n, c], and write the result to ``out``, a file or
+    memory.
+    """
     target = torch.from_numpy(out) if isinstance(out, np.ndarray) else out
     for start, stop in _ranges(graph, batch_edges):
         part, sources, positions = in_subgraph(graph, start, stop)
@@ -124,17 +127,17 @@ def _run(
                 f"out must be {rows.dtype} of shape {shape}; got {target.dtype}, {(*target.shape,)}"
             )
         target[start:stop] = rows
-    assert target is not None  # there is at least one range
+    assert target is not None  # the loop runs at least once, so target is a tensor here
     return target
 
 
 def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of ranges of nodes with at most batch_edges edges plus nodes.
+    """Yield the bounds (start, stop) of ranges of nodes with at most batch_edges edges plus nodes.
 
     A node with more edges is a range by itself. A graph without nodes has one empty range.
     """
     nodes = torch.arange(graph.num_dst + 1, device=graph.device)
-    cumulative, start = graph.layout.rowptr + nodes, 0  # edges plus nodes before each node
+    cumulative, start = graph.layout.rowptr + nodes, 0  # number of edges and nodes before each node
     while True:
         end = torch.searchsorted(cumulative, cumulative[start] + batch_edges, right=True)
         stop = min(max(int(end) - 1, start + 1), graph.num_dst)
@@ -145,14 +148,15 @@ def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
 
 
 def _rows(x: Tensor | np.ndarray, index: Tensor) -> Tensor:
-    """Return rows of an array on the device of the index."""
-    if isinstance(x, np.ndarray):  # copied by numpy, because torch warns about read-only arrays
+    """Return the rows of an array with these indices, on the device of the index tensor."""
+    if isinstance(x, np.ndarray):
+        # NumPy copies the rows, because torch.from_numpy warns about read-only arrays.
         return torch.from_numpy(np.asarray(x[index.cpu().numpy()])).to(index.device)
     return x.index_select(0, index.to(x.device)).to(index.device)
 
 
 def _array(shape: tuple[int, int], like: Tensor, file: Path | None) -> Tensor:
-    """Allocate the output of a layer, [n, c], in memory or in a file."""
+    """Allocate an array for the output of a layer, [n, c], in memory or in a file."""
     size = math.prod(shape)
     if file is None or size == 0:
         return like.new_empty(shape)
@@ -160,7 +164,7 @@ def _array(shape: tuple[int, int], like: Tensor, file: Path | None) -> Tensor:
 
 
 def _layers(model: BasicGNN | Sequence[Layer]) -> Sequence[Layer]:
-    """Return the layers of a model as functions."""
+    """Return the layers of a model as a list of functions."""
     layer_types = GATConv, GATv2Conv
     if isinstance(model, BasicGNN) and all(isinstance(conv, layer_types) for conv in model.convs):
         _check_model(model)
@@ -177,7 +181,7 @@ def _layers(model: BasicGNN | Sequence[Layer]) -> Sequence[Layer]:
 
 
 def _layer(model: BasicGNN, number: int) -> Layer:
-    """Return one layer of a model with its activation and norm as a function."""
+    """Return one layer of a model, with its activation and normalisation, as a function."""
     conv: Any = model.convs[number]
     norm: Any = model.norms[number]
 
@@ -203,7 +207,7 @@ def _check_model(model: BasicGNN) -> None:
 
 
 def _acts_on_rows(norm: Module) -> bool:
-    """Return True if a normalisation acts on each node separately."""
+    """Return True if a normalisation layer normalises each node separately."""
     if isinstance(norm, pyg.LayerNorm):
         return norm.mode == "node"
     norm = norm.module if isinstance(norm, pyg.BatchNorm) else norm

@@ -1,4 +1,6 @@
-"""Polynormer: local attention or convolutions, then linear attention among all nodes."""
+"""Polynormer: a graph transformer with local layers followed by linear attention among all
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from gattn.nn.common.checks import check_at_least, check_input_of, check_probabi
 
 
 class Polynormer(Module):
-    r"""Polynormer model; returns the log-probabilities of classes for every node.
+    r"""Polynormer model, which returns the log-probabilities of the classes for every node.
 
     .. math::
         y = \mathrm{ReLU}(\mathrm{local}(x, E) + W x), \qquad
@@ -133,7 +135,7 @@ class Polynormer(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all parameters."""
+        """Reset all learnable parameters."""
         groups = [self.local_convs, self.global_attn, self.lins, self.h_lins, self.lns]
         groups += [self.pre_lns] if self.pre_ln else []
         groups += [self.post_bns] if self.post_bn else []

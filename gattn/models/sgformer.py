@@ -1,4 +1,4 @@
-"""SGFormer: linear attention among all nodes of a graph, combined with graph convolutions."""
+"""SGFormer: a graph transformer with linear attention among all nodes and graph convolutions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AGGREGATES = ("add", "cat")
 
 
 class SGFormer(Module):
-    r"""SGFormer model; returns the log-probabilities of classes for every node.
+    r"""SGFormer model, which returns the log-probabilities of the classes for every node.
 
     .. math::
         y = \mathrm{log\,softmax}\, W \big( (1 - w)\, \mathrm{attend}(x)
@@ -94,12 +94,12 @@ class SGFormer(Module):
         width = hidden_channels if aggregate == "add" else 2 * hidden_channels
         self.fc = Linear(width, out_channels)
         self.params1: list[Parameter] = list(self.trans_conv.parameters())
-        """Parameters of the attention, for which the authors use a larger weight decay."""
+        """Parameters of the attention layers, for which the authors use a larger weight decay."""
         self.params2: list[Parameter] = [*self.graph_conv.parameters(), *self.fc.parameters()]
         self.out_channels = out_channels
 
     def reset_parameters(self) -> None:
-        """Reinitialise all parameters."""
+        """Reset all learnable parameters."""
         for module in (self.trans_conv, self.graph_conv, self.fc):
             module.reset_parameters()
 
@@ -132,7 +132,9 @@ class SGFormer(Module):
 
 
 class _Part(Module):
-    """Base class of SGFormer's two parts: an input map and layers, each with a normalisation."""
+    """Base class of the two parts of SGFormer: an input layer and hidden layers with
+    normalisation.
+    """
 
     fcs: ModuleList
     bns: ModuleList
@@ -145,7 +147,7 @@ class _Part(Module):
         return self._normalise(linear(x), 0)
 
     def _normalise(self, x: Tensor, layer: int) -> Tensor:
-        """Apply a layer's normalisation, the activation function and dropout."""
+        """Apply the normalisation of a layer, the activation function and dropout."""
         return F.dropout(self.activation(self.bns[layer](x)), self.dropout, self.training)
 
 
@@ -156,7 +158,7 @@ def _reset(*modules: Iterable[Module]) -> None:
 
 
 class SGModule(_Part):
-    """Attention layers of :class:`SGFormer`.
+    """Attention part of :class:`SGFormer`.
 
     Args:
         in_channels: number of node features.
@@ -187,7 +189,7 @@ class SGModule(_Part):
         self.activation = F.relu
 
     def reset_parameters(self) -> None:
-        """Reinitialise all parameters."""
+        """Reset all learnable parameters."""
         _reset(self.attns, self.bns, self.fcs)
 
     def forward(
@@ -201,7 +203,7 @@ class SGModule(_Part):
 
 
 class GraphModule(_Part):
-    """Graph convolutions of :class:`SGFormer`.
+    """Graph convolution part of :class:`SGFormer`.
 
     Args:
         in_channels: number of node features.
@@ -226,7 +228,7 @@ class GraphModule(_Part):
         self.activation = F.relu
 
     def reset_parameters(self) -> None:
-        """Reinitialise all parameters."""
+        """Reset all learnable parameters."""
         _reset(self.convs, self.bns, self.fcs)
 
     def forward(self, x: Tensor, edge_index: Adj | Graph) -> Tensor:

@@ -1,7 +1,7 @@
-"""Molecules: from SMILES and measured values to predictions, intervals and explanations.
+"""Prediction of molecular properties from SMILES, with prediction intervals and explanations.
 
-The estimators, and with them scikit-learn, RDKit and the other packages of the extra ``molecules``,
-are imported at their first use.
+scikit-learn, RDKit and the other packages of the extra ``molecules`` are imported when an estimator
+is first used.
 """
 
 from gattn.lazy import attach

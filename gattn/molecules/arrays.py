@@ -1,4 +1,6 @@
-"""Convert SMILES and labels from lists, arrays, Series and data frames to lists and arrays."""
+"""Conversion of SMILES and labels from lists, arrays, Series and data frames to lists and
+arrays.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ __all__ = [
 ]
 
 SIMPLE = {float, int, bool, type(None), np.float64, np.float32, np.int64, np.int32, np.bool_}
-"""Types of labels that need no check: their values are always numbers or missing."""
+"""Types of labels that are always numbers or missing values, so that they need no check."""
 NO_NUMBERS = (bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
-"""Types that are rejected as labels, although NumPy would convert them to numbers."""
+"""Types that are not accepted as labels, although NumPy can convert them to numbers."""
 
 
 def is_missing(values: np.ndarray) -> np.ndarray:
@@ -44,54 +46,59 @@ def is_missing(values: np.ndarray) -> np.ndarray:
 
 
 def as_texts(smiles: Iterable[object]) -> list[str]:
-    """Return a list of SMILES from a list, a tuple, a Series, or an array [n] or [n, 1].
+    """Convert SMILES in a list, a tuple, a Series, or an array [n] or [n, 1] to a list of strings.
 
     Raises:
-        ValueError: one text alone, or an array of more than one column.
+        ValueError: the argument is a single string, or an array with more than one column.
 
     >>> as_texts(np.array([["CCO"], ["C"]]))
     ['CCO', 'C']
     """
     if isinstance(smiles, str):
-        raise ValueError(f"smiles must be a list of texts; got the one text {smiles!r}")
+        raise ValueError(f"smiles must be a list of strings; got a single string {smiles!r}")
     shape = getattr(smiles, "shape", None)
     if shape is not None:
         if len(shape) != 1 and (len(shape) != 2 or shape[1] != 1):
-            raise ValueError(f"smiles must be [n] texts; got an array of shape {list(shape)}")
+            raise ValueError(
+                f"smiles must be an array of n strings; got an array of shape {list(shape)}"
+            )
         smiles = np.asarray(smiles, dtype=object).ravel()
     return list(smiles)  # pyright: ignore[reportReturnType]  # other values become bad rows
 
 
 def as_table(y: Any, rows: int) -> np.ndarray:
-    """Return labels [n] or [n, t] as an array [n, t] of objects, None for a missing label.
+    """Convert labels [n] or [n, t] to an array [n, t] of objects, with None for missing labels.
 
     Raises:
-        ValueError: no labels, another number of rows than molecules, or another shape.
+        ValueError: there are no labels, their number is not the number of molecules, or the shape
+        is wrong.
     """
     if y is None:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
     table = np.asarray(y, dtype=object)
-    if isinstance(y, np.ma.MaskedArray):  # a masked value is a missing label
+    if isinstance(y, np.ma.MaskedArray):  # a masked entry of the array is a missing label
         table = table.copy()
         table[np.ma.getmaskarray(y)] = None
     if getattr(getattr(y, "dtype", None), "kind", "") in ("M", "m"):
-        raise ValueError(f"y must hold numbers or classes; it holds dates or times ({y.dtype})")
+        raise ValueError(
+            f"y must contain numbers or classes; it contains dates or times ({y.dtype})"
+        )
     if table.ndim == 1 and any(isinstance(row, (list, tuple, np.ndarray)) for row in table):
         raise ValueError("y must be [n] or [n, t]; its rows have different numbers of labels")
     if table.ndim not in (1, 2) or (table.ndim == 2 and table.shape[1] == 0):
         raise ValueError(f"y must be [n] or [n, t]; got an array of shape {list(table.shape)}")
     if len(table) != rows:
-        raise ValueError(f"y must hold {rows} rows, one a molecule; got {len(table)}")
+        raise ValueError(f"y must have {rows} rows, one for each molecule; got {len(table)}")
     table = (table if table.ndim == 2 else table[:, None]).copy()
-    table[is_missing(table)] = None  # replaces pandas.NA, which cannot be compared with a class
+    table[is_missing(table)] = None  # pandas.NA cannot be compared with a class, so it becomes None
     return table
 
 
 def as_numbers(table: np.ndarray) -> np.ndarray:
-    """Return labels [n, t] as float64, NaN where nothing was measured.
+    """Convert labels [n, t] to float64, with NaN for missing labels.
 
     Raises:
-        ValueError: a value that is not a number, or a number that float32 cannot hold.
+        ValueError: a label is not a number, or is too large for float32.
     """
     numbers = np.full(table.shape, np.nan)
     for column in range(table.shape[1]):
@@ -100,14 +107,14 @@ def as_numbers(table: np.ndarray) -> np.ndarray:
     if beyond.any():
         row, column = np.argwhere(beyond)[0]
         raise ValueError(
-            f"y must be NaN or a number that float32 holds; row {row}, column {column} is "
-            f"{numbers[row, column]:g}"
+            f"y must be NaN or a number in the range of float32; row {row}, column {column} "
+            f"is {numbers[row, column]:g}"
         )
     return numbers
 
 
 def _fill_numbers(numbers: np.ndarray, values: np.ndarray, column: int) -> None:
-    """Write the labels ``values`` of one column to ``numbers``; parse texts like table cells."""
+    """Write the labels of one column to an array of numbers; strings are parsed like CSV cells."""
     if set(map(type, values)) <= SIMPLE:
         numbers[:] = np.where(is_missing(values), np.nan, values).astype(np.float64)
         return
@@ -128,7 +135,7 @@ def _fill_numbers(numbers: np.ndarray, values: np.ndarray, column: int) -> None:
             for pattern in patterns
         )
         raise ValueError(
-            f"y must hold numbers, NaN where nothing was measured: {problems}. Convert them to "
+            f"y must contain numbers, and NaN for missing labels: {problems}. Convert them to "
             "numbers (for a file, gattn molecules train has options for them)"
         )
     if read.unread:
@@ -137,15 +144,17 @@ def _fill_numbers(numbers: np.ndarray, values: np.ndarray, column: int) -> None:
 
 def _refuse(row: int, column: int, value: object) -> None:
     raise ValueError(
-        f"y must be NaN or a number that float32 holds; row {row}, column {column} is {value!r}"
+        f"y must be NaN or a number in the range of float32; row {row}, column {column} "
+        f"is {value!r}"
     )
 
 
 def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
-    """Return the two classes of every column of labels [n, t], each pair sorted.
+    """Return the two classes of each column of labels [n, t], sorted.
 
     Raises:
-        ValueError: a column with more or fewer than two classes, or with classes of several types.
+        ValueError: a column has more or fewer than two classes, or its classes have different
+        types.
     """
     classes = []
     for name, column in zip(names, table.T):
@@ -163,10 +172,10 @@ def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
 def as_classes(
     table: np.ndarray, classes: Sequence[np.ndarray], names: Sequence[str]
 ) -> np.ndarray:
-    """Return labels [n, t] as float64: 0 for the first class, 1 for the second, NaN for missing.
+    """Convert labels [n, t] to float64: 0 for the first class, 1 for the second, NaN for missing.
 
     Raises:
-        ValueError: a label that is neither class.
+        ValueError: a label is not one of the two classes.
     """
     y = np.full(table.shape, np.nan)
     for i, (first, second) in enumerate(kinds.tolist() for kinds in classes):
@@ -179,7 +188,7 @@ def as_classes(
 
 
 def column_names(y: Any) -> list[str]:
-    """Return the targets' names: a data frame's columns, a Series' name, or ``y0, y1, ...``.
+    """Return the names of the targets: a data frame's columns, a Series' name, or ``y0, y1, ...``.
 
     >>> column_names([0.5, 1.5]), column_names([[0, 1], [1, 0]])
     (['y'], ['y0', 'y1'])

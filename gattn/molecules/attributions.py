@@ -1,4 +1,4 @@
-"""Attribution of a prediction to the atoms of a molecule, as a signed weight for each atom."""
+"""Attribution of a prediction to the atoms of a molecule: a signed weight for each atom."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ __all__ = ["DEFAULT_METHOD", "METHODS", "Attribution", "attribute"]
 
 METHODS = ("integrated_gradients", "masking", "gradient_x_input", "attention")
 DEFAULT_METHOD = "integrated_gradients"
-"""The method that agrees best with exact contributions in
-``python -m benchmarks.molecules.attributions``."""
+"""Default method of attribution. It agrees best with exact contributions in ``python -m
+benchmarks.molecules.attributions``.
+"""
 
 STEPS = 32
-"""Number of quadrature points on the path of integrated gradients."""
+"""Number of quadrature points for the integral of integrated gradients."""
 BUDGET = 1 << 14
-"""Maximum number of atoms in a batch of gradients."""
+"""Maximum number of atoms in a batch for which gradients are computed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Attribution:
-    """Weights of the n atoms of one molecule.
+    """Attribution of a prediction to the n atoms of one molecule.
 
     Attributes:
         weights: [n] float64, the sum of the parts.
@@ -51,9 +52,10 @@ def attribute(
     predictor: MoleculePredictor, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
     target: int = 0, atoms: Sequence[MoleculeAtoms] | None = None,
 ) -> list[Attribution]:  # fmt: skip
-    r"""Weigh the atoms of molecules by their contribution to a prediction.
+    r"""Compute the contribution of each atom of some molecules to the predictions.
 
-    f is the output of ``predict``, in the target's unit (for classes a probability):
+    In these methods, f is the output of ``predict``, in the target's unit (for classes a
+    probability):
 
     ``"integrated_gradients"``
         .. math:: w_i = x_i \cdot \int_0^1 \nabla_{x_i} f(\alpha x)\, d\alpha
@@ -68,22 +70,22 @@ def attribute(
     ``"gradient_x_input"``
         .. math:: w_i = x_i \cdot \nabla_{x_i} f(x)
     ``"attention"``
-        The learned queries' weights of the readout, averaged over queries, heads and networks.
-        They sum to one and have no sign. They show where the network looks, not how much an atom
+        The attention weights in the readout, averaged over queries, heads and networks. They sum to
+        one and are not negative. They show which atoms the network attends to, not how much an atom
         contributes, so they do not measure importance.
 
     The gradient with respect to a descriptor is divided among atoms in the proportions of the
     descriptor (:func:`gattn.molecules.shares.descriptor_shares`). Fingerprints have no gradient:
-    for both gradient methods their part is divided exactly among the environments, and that of an
-    environment equally among its atoms (
-    :meth:`gattn.molecules.gaussian_process.GaussianProcess.by_count`).
+    for both gradient methods, their contribution is divided exactly among the environments
+    (:meth:`gattn.molecules.gaussian_process.GaussianProcess.by_count`), and the contribution of an
+    environment is divided equally among its atoms.
 
     Args:
         predictor: the model.
         inputs: k molecules.
         method: one of :data:`METHODS`.
         target: index of the target.
-        atoms: the result of :func:`gattn.molecules.masking.atoms_of` if already computed.
+        atoms: the result of :func:`gattn.molecules.masking.atoms_of`, if it was already computed.
 
     Returns:
         For each molecule its weights, in the target's unit; an empty list for no molecules.
@@ -134,7 +136,7 @@ def _masking(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
     atoms: Sequence[MoleculeAtoms],
 ) -> list[Attribution]:  # fmt: skip
-    """Return as each atom's weight the drop of the prediction when the atom is masked."""
+    """Return for each atom the decrease of the prediction when the atom is masked."""
     masks = [
         torch.cat([torch.zeros(1, n, dtype=torch.bool), torch.eye(n, dtype=torch.bool)])
         for n in (len(one.symbols) for one in atoms)
@@ -153,9 +155,9 @@ def _gradients(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> list[Attribution]:  # fmt: skip
-    """Return gradients times inputs, summed over points (factor, weight) of ``path``.
+    """Return gradients multiplied by inputs, summed over the points (factor, weight) of ``path``.
 
-    The gradient of a point is taken at the inputs multiplied by its factor.
+    For each point, the gradient is computed at the inputs multiplied by the point's factor.
     """
     batch, sizes = batch_inputs(inputs), [len(one.symbols) for one in atoms]
     networks = [_network(predictor, number, batch, target, atoms, path) for number in
@@ -178,7 +180,7 @@ def _network(
     predictor: MoleculePredictor, number: int, batch: MoleculeBatch, target: int,
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> Tensor:  # fmt: skip
-    """Return the attribution [n] of one network's predictions to the atoms of a batch."""
+    """Return the contribution of each atom of a batch, [n], to the predictions of one network."""
     features: dict[str, Tensor] = {"x": batch.x, "descriptors": batch.descriptors}
     gradients = {name: torch.zeros_like(values) for name, values in features.items()}
     for place, weight in path:
@@ -199,7 +201,7 @@ def _kernel(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> Tensor:  # fmt: skip
-    """Return the attribution [n] of the Gaussian process's predictions to all atoms."""
+    """Return the contribution of each atom, [n], to the predictions of the Gaussian process."""
     kernel = predictor.kernel
     assert kernel is not None
     total = torch.zeros(inputs.descriptors.shape, dtype=torch.float64)
@@ -215,17 +217,17 @@ def _kernel(
 
 
 def _shared(by_descriptor: Tensor, atoms: Sequence[MoleculeAtoms]) -> Tensor:
-    """Return [n]: contributions of descriptors [k, d], divided among atoms by their shares."""
+    """Divide contributions of descriptors [k, d] among the atoms by each atom's share: [n]."""
     rows = by_descriptor.double()
     shares = [one.shares @ row for one, row in zip(atoms, rows)]
     return torch.cat([torch.zeros(0).double(), *shares])
 
 
 def _by_environment(by_count: Tensor, counts: Tensor, atoms: MoleculeAtoms) -> Tensor:
-    """Return [n]: contributions of fingerprint columns, divided among environments and atoms.
+    """Divide contributions of fingerprint columns among environments, and then among atoms: [n].
 
-    The contribution of a column is divided equally among the environments that it counts, and
-    that of an environment equally among its atoms.
+    The contribution of a column is divided equally among the environments that it counts, and the
+    contribution of an environment is divided equally among its atoms.
     """
     places, (which, atom) = atoms.environments.places, atoms.environments.members
     counted = (
@@ -239,7 +241,9 @@ def _by_environment(by_count: Tensor, counts: Tensor, atoms: MoleculeAtoms) -> T
 def _weighed(
     predictor: MoleculePredictor, parts: dict[str, Tensor], members: Tensor
 ) -> Attribution:
-    """Sum the components' attributions with the weights that the prediction gives them."""
+    """Add the attributions of the model's components with the components' weights in the
+    prediction.
+    """
     weights = predictor.weights
     parts = {name: weights[name] * part for name, part in parts.items()}
     network = next((name for name in parts if name != "gp"), "")
@@ -250,7 +254,7 @@ def _weighed(
 
 
 def _path(steps: int) -> list[tuple[float, float]]:
-    """Return the nodes and weights of the Gauss-Legendre rule on 0..1."""
+    """Return the points and weights of the Gauss-Legendre quadrature on the interval 0..1."""
     places, weights = np.polynomial.legendre.leggauss(steps)
     return [
         ((place + 1) / 2, weight / 2) for place, weight in zip(places.tolist(), weights.tolist())
@@ -258,7 +262,9 @@ def _path(steps: int) -> list[tuple[float, float]]:
 
 
 def _batches(inputs: MoleculeInputs) -> Iterator[tuple[int, int]]:
-    """Yield ranges of molecules with at most BUDGET atoms; a larger molecule is a batch alone."""
+    """Yield ranges of molecules with at most BUDGET atoms; a larger molecule is a separate
+    batch.
+    """
     ptr = inputs.molecules.arrays.ptr.tolist()
     begin = 0
     for end in range(1, len(inputs) + 1):

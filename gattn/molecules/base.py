@@ -1,6 +1,6 @@
-"""Base of the regressor and the classifier of molecules: parsing, fitting and predicting.
+"""Base class of the regressor and the classifier for molecules.
 
-Nothing here imports scikit-learn; :mod:`gattn.molecules.estimators` adds its interface.
+This module does not import scikit-learn; :mod:`gattn.molecules.estimators` adds its interface.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ else:
 
 
 class MoleculeEstimator(MoleculeModel, ABC, Parameters):
-    """Base of the estimators of molecules; see :class:`MoleculeParameters`."""
+    """Base class of the estimators for molecules; see :class:`MoleculeParameters`."""
 
     _parameters = MoleculeParameters
 
@@ -60,13 +60,14 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         folder: str | os.PathLike[str] | None = None,
         progress: bool = False,
     ) -> Self:
-        """Train on molecules and their labels.
+        """Train the model on molecules and their labels.
 
         Args:
             smiles: n SMILES: a list, a tuple, an array or a Series.
-            y: [n] or [n, t] labels, NaN or None where nothing was measured.
-            validation: SMILES and labels that choose the epoch and calibrate the intervals; by
-                default ``validation_fraction`` of the molecules, sampled by ``seed``, with all
+            y: [n] or [n, t] labels; NaN or None for a missing label.
+            validation: validation molecules as SMILES and labels, which are used to choose the
+                epoch and to calibrate the intervals; by default ``validation_fraction`` of the
+                molecules, sampled by ``seed``, with all
                 rows of a molecule in one part.
             folder: a folder for checkpoints, from which an interrupted fit continues.
             progress: show a progress bar with the time left.
@@ -94,12 +95,13 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         targets: Sequence[str] | None = None,
         cache: str | os.PathLike[str] | None = None,
     ) -> LabelledMolecules:
-        """Parse molecules and record the names and classes of their labels, as :meth:`fit` does.
+        """Parse molecules, and store the names and classes of their labels for
+        :meth:`fit_labelled`.
 
         ``targets`` are the names of the targets, by default those of the columns of y. ``cache`` is
         a file that stores the parsed molecules; see :func:`gattn.molecules.inputs.featurise`.
         """
-        # An invalid parameter raises its error here, before the SMILES are parsed.
+        # An invalid parameter raises an error before the SMILES are parsed, which may take long.
         settings_of(MoleculeParameters, self)
         texts = as_texts(smiles)
         table = as_table(y, len(texts))
@@ -119,7 +121,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         folder: str | os.PathLike[str] | None = None,
         progress: bool = False,
     ) -> Self:
-        """Train on a training and a validation part of the molecules that :meth:`read` returned.
+        """Train the model on a training and a validation part, which :meth:`read` returned.
 
         ``groups`` names the group of each validation molecule, such as its scaffold, if whole
         groups were held out; by default each molecule is a group. See
@@ -142,7 +144,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         return self
 
     def settings(self) -> MoleculeSettings:
-        """Return the settings of the model."""
+        """Return the settings of the estimator as an object of :class:`MoleculeSettings`."""
         return settings_of(MoleculeSettings, self)
 
     def replace(self: Self, **parameters: Any) -> Self:
@@ -153,7 +155,8 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         return model
 
     def embed(self, smiles: Iterable[str]) -> np.ndarray:
-        """Return the hidden vectors from which the networks predict.
+        """Return the hidden vectors of molecules, from which the networks compute their
+        predictions.
 
         Args:
             smiles: n SMILES.
@@ -174,7 +177,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
     def explain(
         self, smiles: Iterable[str], *, method: str | None = None, target: int | str = 0
     ) -> list[Explanation | None]:
-        """Attribute predictions to atoms and measure how faithful the attributions are.
+        """Explain predictions by weights of the atoms, and measure how faithful the weights are.
 
         Args:
             smiles: n SMILES.
@@ -205,7 +208,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
     def labelled(
         self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
     ) -> LabelledMolecules:
-        """Return the valid molecules that have a label, encoded as :meth:`read` recorded it."""
+        """Return the valid molecules that have a label, with labels encoded as by :meth:`read`."""
         texts = as_texts(smiles)
         labels = torch.from_numpy(self._encode(as_table(y, len(texts))))
         parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers, cache=cache)
@@ -218,14 +221,16 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         return readable if len(index) == len(labels) else readable[index]
 
     def _split(self, data: LabelledMolecules) -> tuple[LabelledMolecules, LabelledMolecules]:
-        """Split into a training and a validation part, with all rows of a molecule in one part."""
+        """Split molecules into a training and a validation part; rows of one molecule stay
+        together.
+        """
         fraction = float(self.validation_fraction)
         fractions = (1 - fraction, fraction, 0.0)
         split = random_split(len(data), seed=self.seed, fractions=fractions, groups=data.canonical)
         return data[split.train], data[torch.cat([split.val, split.test])]
 
     def _predict(self, smiles: Iterable[str]) -> tuple[Tensor, Tensor]:
-        """Return means and standard deviations [n, t], NaN where a SMILES cannot be parsed."""
+        """Return means and standard deviations [n, t]; NaN for a SMILES that cannot be parsed."""
         texts = as_texts(smiles)
         pieces = ((p, (p.result.mean, p.result.std)) for p in self.predictions(texts))
         mean, std = _joined(texts, pieces)
@@ -238,7 +243,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         y: Any,
         sample_weight: np.ndarray | None,
     ) -> float:
-        """Return the mean over targets of a metric on the readable rows with a label."""
+        """Return the mean of a metric over targets, for the valid SMILES with a label."""
         self.check_fitted()
         texts = as_texts(smiles)
         truth, guess = self._encode(as_table(y, len(texts))), self._decide(self._predict(texts)[0])
@@ -251,24 +256,26 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         return float(np.mean(scores)) if scores else float("nan")
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
-        """Return [n, ...] for values [n, t, ...] if ``fit`` got y [n], else values unchanged."""
+        """Return the first target, [n, ...], of values [n, t, ...] if ``fit`` got y [n],
+        else all.
+        """
         return values[:, 0] if self.single_target_ else values
 
     @abstractmethod
     def _fit_labels(self, table: np.ndarray) -> None:
-        """Check the training labels [n, t] and store the classes of each target."""
+        """Check the training labels [n, t], and store the classes of each target."""
 
     @abstractmethod
     def _encode(self, table: np.ndarray) -> np.ndarray:
-        """Convert labels [n, t] to float64, NaN where nothing was measured."""
+        """Convert labels [n, t] to float64, with NaN for missing labels."""
 
     @abstractmethod
     def _decide(self, mean: Tensor) -> np.ndarray:
-        """Convert means to predicted labels [n, t], encoded as by :meth:`_encode`."""
+        """Convert predicted means to labels [n, t], encoded as by :meth:`_encode`."""
 
     @abstractmethod
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
-        """Calibrate the intervals or sets of classes on the validation part."""
+        """Calibrate the prediction intervals, or the sets of classes, on the validation part."""
 
     def _extra_tensors(self) -> dict[str, Tensor]:
         return {"seen": self.seen_}

@@ -1,4 +1,4 @@
-"""Baselines for comparison: the mean, and kernel ridge regression on fingerprints alone."""
+"""Baselines for comparison with a model: the mean, and kernel ridge regression on fingerprints."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ if TYPE_CHECKING:
 __all__ = ["BASELINE_ROWS", "baseline_predictions"]
 
 BASELINE_ROWS = 4000
-"""Maximum number of training molecules of kernel ridge regression, which needs memory for the
-square of this number."""
+"""Maximum number of training molecules for kernel ridge regression, whose memory grows with the
+square of this number.
+"""
 PIECE = 1024
-"""Number of molecules that kernel ridge regression predicts at once."""
+"""Number of molecules that kernel ridge regression predicts in one step."""
 
 
 def baseline_predictions(
     train: MoleculeInputs, y: Tensor, inputs: MoleculeInputs, task: Task, *, seed: int = 0
 ) -> dict[str, Tensor]:
-    """Return the baselines' predictions; each target is fitted to the molecules with its label.
+    """Train the baselines on molecules and return their predictions for other molecules.
 
     Args:
         train: k training molecules.
-        y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes.
+        y: [k, t] float64; NaN for a missing label; 0 and 1 for classes. Each target is fitted to
+            the molecules that have a label.
         inputs: m molecules to predict.
         task: for classes the ridge's predictions are clipped to 0..1.
         seed: seed that samples the training molecules if there are more than ``BASELINE_ROWS``.

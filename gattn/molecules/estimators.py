@@ -1,4 +1,6 @@
-"""Scikit-learn estimators for molecules that also predict intervals or sets of classes."""
+"""Scikit-learn estimators for molecules that also return prediction intervals or sets of
+classes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ __all__ = ["MoleculeClassifier", "MoleculeRegressor"]
 
 
 class _Estimator(SerializableEstimator):
-    """Scikit-learn's interface of the estimators of molecules."""
+    """Methods that scikit-learn requires of the estimators for molecules."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -27,10 +29,12 @@ class _Estimator(SerializableEstimator):
 
 
 class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
-    """Predict numbers from SMILES, each with a standard deviation and an interval.
+    """Regressor that predicts numbers from SMILES, with standard deviations and prediction
+    intervals.
 
-    It follows scikit-learn's protocol: ``clone``, ``cross_val_score``, ``GridSearchCV`` and
-    ``Pipeline`` take it. X is a list of SMILES, y [n] or [n, t] with NaN where a target was not
+    It has the interface of scikit-learn's estimators, so it works with ``clone``,
+    ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is a list of SMILES, y [n] or [n, t]
+    with NaN where a target was not
     measured.
 
     Args:
@@ -40,7 +44,7 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
         predictor_: the fitted model.
         calibrator_: the calibration of the intervals.
         targets_: the names of the targets, from the columns of y.
-        bad_: the rows that ``fit`` left out, as their SMILES cannot be parsed.
+        bad_: the rows that ``fit`` did not use, because their SMILES cannot be parsed.
         history_: the training history of each network.
 
     Example:
@@ -55,7 +59,7 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
     def predict(
         self, X: Iterable[str], return_std: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Predict the targets.
+        """Predict the targets of molecules.
 
         Args:
             X: n SMILES.
@@ -76,7 +80,7 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
     def predict_interval(
         self, smiles: Iterable[str], coverage: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Predict intervals that contain the true value with a given probability.
+        """Predict intervals that contain the true value with the given probability.
 
         The coverage of conformal prediction holds on average over molecules from the distribution
         of the validation part. See :class:`gattn.training.conformal.IntervalCalibrator`.
@@ -99,7 +103,7 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
         return self._shaped(lower.numpy()), self._shaped(upper.numpy())
 
     def score(self, X: Iterable[str], y: Any, sample_weight: np.ndarray | None = None) -> float:
-        """Return R², averaged over targets, on readable molecules whose target was measured.
+        """Return R², averaged over targets, for the molecules with a valid SMILES and a label.
 
         Args:
             X: n SMILES.
@@ -113,11 +117,12 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
 
 
 class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
-    """Predict one of two classes from SMILES, for one target or several.
+    """Classifier that predicts one of two classes from SMILES, for one or several targets.
 
-    It follows scikit-learn's protocol: ``clone``, ``cross_val_score``, ``GridSearchCV`` and
-    ``Pipeline`` take it. X is a list of SMILES. y [n] or [n, t] holds two classes a target, of
-    numbers or texts, and NaN or None where a label is missing.
+    It has the interface of scikit-learn's estimators, so it works with ``clone``,
+    ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is a list of SMILES. y [n] or [n, t]
+    contains two classes for each target, as numbers or strings, and NaN or None for a missing
+    label.
 
     Args:
         {settings}
@@ -127,7 +132,7 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
         predictor_: the fitted model.
         calibrator_: the calibration of the sets of classes.
         targets_: the names of the targets, from the columns of y.
-        bad_: the rows that ``fit`` left out, as their SMILES cannot be parsed.
+        bad_: the rows that ``fit`` did not use, because their SMILES cannot be parsed.
         history_: the training history of each network.
 
     Example:
@@ -140,7 +145,7 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
     _saved_as = ""
 
     def predict(self, X: Iterable[str]) -> np.ndarray:
-        """Predict the more probable class.
+        """Predict the more probable class of each molecule.
 
         Args:
             X: n SMILES.
@@ -156,12 +161,12 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
         second = self._decide(self._predict(X)[0])
         columns = [_labels(pair, column) for pair, column in zip(self.classes_by_target, second.T)]
         kinds = {column.dtype.kind for column in columns}
-        if "U" in kinds and len(kinds) > 1:  # np.stack would convert numbers to texts
+        if "U" in kinds and len(kinds) > 1:  # np.stack would convert numbers to strings
             columns = [column.astype(object) for column in columns]
         return self._shaped(np.stack(columns, axis=1))
 
     def predict_proba(self, X: Iterable[str]) -> np.ndarray:
-        """Predict probabilities.
+        """Predict the probabilities of the classes.
 
         Args:
             X: n SMILES.
@@ -178,7 +183,7 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
         return np.hstack([1 - second, second]) if self.single_target_ else second
 
     def predict_set(self, smiles: Iterable[str], coverage: float = 0.9) -> np.ndarray:
-        """Predict sets of classes that contain the true class with a given probability.
+        """Predict sets of classes that contain the true class with the given probability.
 
         The coverage holds for each class: see :class:`gattn.training.conformal.LabelSetCalibrator`.
 
@@ -199,7 +204,8 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
         return self._shaped(self.sets_of(second, coverage).numpy())
 
     def score(self, X: Iterable[str], y: Any, sample_weight: np.ndarray | None = None) -> float:
-        """Return the accuracy, averaged over targets, on readable molecules with a label.
+        """Return the accuracy, averaged over targets, for the molecules with a valid SMILES and a
+        label.
 
         Args:
             X: n SMILES.
@@ -219,7 +225,7 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
 
 
 def _labels(kinds: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the class for each 0 or 1 of ``second``, and NaN for each NaN."""
+    """Return the class for each 0 or 1 in ``second``, and NaN for each NaN."""
     unknown = np.isnan(second)
     labels = kinds[np.where(unknown, 0, second).astype(int)]
     if unknown.any():

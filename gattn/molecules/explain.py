@@ -1,4 +1,4 @@
-"""Explanations of predictions: weights of atoms, and a test of their faithfulness."""
+"""Explanations of predictions: weights of atoms, and tests of their faithfulness."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_METHOD", "Explanation", "Faithfulness", "explain"]
 
 TOP = 0.2
-"""Fraction of a molecule's atoms that is deleted to test an explanation, at least one atom."""
+"""Fraction of a molecule's atoms (at least one atom) that is deleted to test an explanation."""
 ROUNDING = 1e-5
-"""Atoms rank as equal if their weights differ by less than this fraction of the largest."""
+"""Weights of atoms that differ by less than this fraction of the largest weight count as equal."""
 DRAWS = 20
-"""Number of random sets of atoms whose deletion is compared with that of the top atoms."""
+"""Number of random sets of atoms that are deleted for comparison with the atoms of highest
+weight.
+"""
 
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """Drop of the prediction when atoms are deleted.
+    """Change of a prediction when atoms are deleted, as a measure of an explanation's faithfulness.
 
     An explanation is faithful to the model if ``top`` is clearly above ``random``.
 
@@ -51,20 +53,20 @@ class Faithfulness:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Weights of a molecule's n atoms, with their uncertainty and faithfulness.
+    """Weights of a molecule's n atoms for one prediction, with their uncertainty and faithfulness.
 
     Attributes:
         smiles: the input SMILES.
         symbols: the element of each atom. A hydrogen that the SMILES writes as an atom belongs to
             its neighbour and has no entry.
-        atoms: [n], the number from 0 of each atom in the SMILES. Hydrogens that the SMILES writes
-            as atoms count; without them these are 0..n-1.
+        atoms: [n], the position of each atom in the SMILES, counted from 0 and including hydrogens
+        that the SMILES writes as atoms; 0..n-1 without such hydrogens.
         method: the method that computed the weights.
         target: index of the explained target.
         prediction: output of ``predict``, in the target's unit; for classes a probability.
         std: the standard deviation of the prediction.
-        weights: [n] float64, signed, in the target's unit; those of ``"attention"`` have no sign or
-            unit.
+        weights: [n] float64, signed, in the target's unit; the weights of ``"attention"`` have no
+        sign or unit.
         parts: [n] for each part of the model; they sum to the weights.
         spread: [n], the standard deviation of the weights over the ensemble's networks; NaN for
             fewer than two networks.
@@ -88,7 +90,7 @@ def explain(
     predictor: MoleculePredictor, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
     target: int = 0, seed: int = 0,
 ) -> list[Explanation]:  # fmt: skip
-    """Weigh the atoms of molecules, and test the weights by deleting atoms.
+    """Compute weights of the atoms of molecules, and test them by deleting atoms.
 
     Args:
         predictor: the model.
@@ -128,8 +130,8 @@ def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:
     """Return the indices of the atoms with the highest weights.
 
     Symmetric atoms have equal weights up to rounding, which depends on how the SMILES is written.
-    So each atom is ranked by the mean weight of its symmetry class, and atoms with equal means by
-    their canonical order.
+    Each atom is therefore ranked by the mean weight of its symmetry class; atoms with equal means
+    are ranked in canonical order.
     """
     classes, order = atoms.classes, atoms.order
     sums = weights.new_zeros(len(weights)).index_add_(0, classes, weights)
@@ -142,7 +144,9 @@ def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:
 
 
 def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
-    """Return masks [2 + DRAWS, n]: of no atom, of the top atoms, and of random atoms."""
+    """Return masks [2 + DRAWS, n] of the atoms to delete: no atoms, the atoms of highest weight,
+    and random atoms.
+    """
     generator, atoms = torch.Generator().manual_seed(seed), len(order)
     masks = torch.zeros(2 + DRAWS, atoms, dtype=torch.bool)
     masks[1, top] = True
@@ -154,7 +158,8 @@ def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
 def _faithfulness(top: Tensor, mean: Tensor) -> Faithfulness:
     drops = mean[0] - mean[1:]
     random = drops[1:]
-    std = (random - random[0]).std()  # the subtraction gives exactly 0 if all are equal
+    # After this subtraction, the deviation of equal numbers is exactly 0.
+    std = (random - random[0]).std()
     return Faithfulness(tuple(top.tolist()), float(drops[0]), float(random.mean()), float(std))
 
 

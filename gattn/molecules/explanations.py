@@ -1,4 +1,4 @@
-"""Write explanations to a folder: tables, and pictures on a common scale."""
+"""Writing of explanations to a folder, as tables and as pictures on a common scale."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["PICTURES", "WrittenExplanations", "describe", "label_of", "write_explanations"]
 
 PICTURES = 100
-"""Maximum number of molecules that are drawn; each adds two files for each method."""
+"""Maximum number of molecules to draw; each adds two files for each method."""
 
 
 @dataclass(frozen=True)
 class WrittenExplanations:
-    """Files that :func:`write_explanations` wrote.
+    """Paths of the files that :func:`write_explanations` wrote.
 
     Attributes:
         atoms: the table of atoms.
@@ -42,7 +42,7 @@ def write_explanations(
     explained: Mapping[str, Sequence[Explanation]], *, name: str = "prediction",
     titles: Sequence[str] | None = None, pictures: int = PICTURES,
 ) -> WrittenExplanations:  # fmt: skip
-    """Write the weights of atoms as tables and pictures.
+    """Write the weights of atoms to CSV tables, and draw them as pictures of molecules.
 
     ``atoms.csv`` has one line for each atom: ``row``, ``atom`` (its number in the SMILES from 0,
     with hydrogens that are written as atoms), ``symbol``, and for each method its weight and
@@ -94,7 +94,7 @@ def write_explanations(
 
 
 def describe(explanation: Explanation) -> list[str]:
-    """Return the caption of a picture: the prediction, and how faithful the weights are."""
+    """Return the caption of a picture: the prediction, and the faithfulness of the weights."""
     faithfulness = explanation.faithfulness
     count = len(faithfulness.atoms)
     atoms = f"{count} atoms of highest weight" if count > 1 else "atom of highest weight"
@@ -108,7 +108,7 @@ def describe(explanation: Explanation) -> list[str]:
 
 
 def label_of(method: str, name: str) -> str:
-    """Return the legend for the atom weights that a method computes."""
+    """Return the legend for atom weights that a method computed."""
     if method == "attention":
         return "attention: weights of the readout, not importance"
     return f"{method.replace('_', ' ')}: contribution to {name}"
@@ -168,5 +168,5 @@ def _molecule_lines(
 
 
 def _number(value: float) -> str:
-    """Return a number as text with nine digits, or an empty text for NaN."""
+    """Format a number with nine digits; return an empty string for NaN."""
     return "" if value != value else f"{value:.9g}"

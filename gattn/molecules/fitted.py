@@ -1,4 +1,4 @@
-"""Fitted models of molecules, which predict without scikit-learn."""
+"""Trained models of molecules, which predict without importing scikit-learn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 
 
 class MoleculeModel(FittedModel):
-    """Base of the fitted models of molecules.
+    """Base class of the trained models of molecules.
 
     Attributes:
         targets_: the names of the targets.
@@ -45,7 +45,7 @@ class MoleculeModel(FittedModel):
 
     @classmethod
     def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
-        """Raise RunError if the model was trained on features of another version."""
+        """Raise RunError if a model was trained with another version of the molecular features."""
         predictor = card.get("predictor")
         version = predictor.get("featuriser", "1") if isinstance(predictor, dict) else FEATURISER
         if version != FEATURISER:
@@ -57,7 +57,7 @@ class MoleculeModel(FittedModel):
     def predictions(
         self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
     ) -> Iterator[Piece[Item, Prediction]]:
-        """Predict piece by piece, in order and in bounded memory.
+        """Predict molecules in pieces, in the order of the input and with bounded memory.
 
         Args:
             items: SMILES, or objects that contain one, such as rows of a table; a generator is
@@ -73,17 +73,17 @@ class MoleculeModel(FittedModel):
     def embeddings(
         self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
     ) -> Iterator[Piece[Item, Tensor]]:
-        """Yield embeddings [k, K d] of valid molecules, piece by piece as :meth:`predictions`."""
+        """Yield the embeddings [k, K d] of valid molecules, in pieces like :meth:`predictions`."""
         self.check_fitted()
         return self._pieces(self.predictor_.embed, items, smiles)
 
     @property
     def embedding_size(self) -> int:
-        """Number of features K d that :meth:`embed` returns for a molecule."""
+        """Number of features, K d, that :meth:`embed` returns for each molecule."""
         return self.predictor_.embed(featurise(["C"]).inputs).shape[1]
 
     def place_of(self, target: str | None) -> int:
-        """Return the index of the target with this name; None means the only target."""
+        """Return the index of a target by its name; None stands for the only target."""
         names = self.targets_
         if target is None and len(names) == 1:
             return 0
@@ -107,7 +107,7 @@ class MoleculeModel(FittedModel):
 
 
 class RegressionModel(MoleculeModel):
-    """A fitted :class:`gattn.molecules.MoleculeRegressor`, which predicts numbers.
+    """Trained model of a :class:`gattn.molecules.MoleculeRegressor`, which predicts numbers.
 
     Attributes:
         calibrator_: the calibration of the intervals.
@@ -122,7 +122,7 @@ class RegressionModel(MoleculeModel):
 
 
 class ClassificationModel(MoleculeModel):
-    """A fitted :class:`gattn.molecules.MoleculeClassifier`, which predicts classes.
+    """Trained model of a :class:`gattn.molecules.MoleculeClassifier`, which predicts classes.
 
     Attributes:
         classes_: the two classes [2], or a list of them for each target.
@@ -136,11 +136,12 @@ class ClassificationModel(MoleculeModel):
 
     @property
     def classes_by_target(self) -> list[np.ndarray]:
-        """The two classes of each target, in a list even if y was [n]."""
+        """The two classes of each target, as a list even if there is only one target."""
         return [self.classes_] if self.single_target_ else self.classes_
 
     def sets_of(self, probability: Tensor, coverage: float) -> Tensor:
-        """Return the classes in each label set, [k, t, 2] bool.
+        """Return the sets of classes that contain the true class with the given probability: [k, t,
+        2] bool.
 
         Args:
             probability: [k, t], of the second class.

@@ -1,4 +1,4 @@
-"""Assign the molecules of the validation part to folds for cross-fitting."""
+"""Assignment of validation molecules to folds for cross-fitting."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from torch import Tensor
 __all__ = ["FOLDS", "assign_folds"]
 
 FOLDS = 10
-"""Number of folds. With ten, a choice uses nine tenths of the validation part, so it differs
-little from the choice that the whole part makes."""
+"""Number of folds. With ten folds, each choice uses nine tenths of the validation part, so it
+differs little from a choice on the whole part.
+"""
 
 
 def assign_folds(groups: Tensor, seed: int) -> Tensor:
-    """Draw the fold of each row; all rows of a group are in one fold.
+    """Assign each row to a random fold; all rows of a group are in the same fold.
 
     Args:
         groups: [n] int64, the group of each row, numbered from 0.

@@ -1,4 +1,4 @@
-"""An exact Gaussian process on fingerprints and descriptors, in float64."""
+"""Exact Gaussian process regression on fingerprints and descriptors, in float64."""
 
 from __future__ import annotations
 
@@ -23,31 +23,37 @@ if TYPE_CHECKING:
 __all__ = ["GaussianProcess", "count_tanimoto", "draw"]
 
 START = (-2.0, -1.0)
-"""Initial logarithms of the noise and of the scale of Tanimoto similarity."""
+"""Initial logarithms of the noise and of the weight of the Tanimoto similarity."""
 START_OF_GROUP = (0.0, -1.0, -2.0)
-"""Initial logarithms of the hyperparameters of each group of descriptors: scale of the Matern
-kernel, 1 / length^2, and scale of the linear kernel."""
+"""Initial logarithms of the hyperparameters of each group of descriptors: the weight of the Matern
+kernel, 1 / length^2, and the weight of the linear kernel.
+"""
 SURFACES = DESCRIPTORS.index("SlogP_VSA1")
-"""Index of the first descriptor that sums the surfaces of atoms of one kind. The descriptors
-before it describe the whole molecule."""
+"""Index of the first descriptor that sums surface areas of atoms. The descriptors before it
+describe the whole molecule.
+"""
 SPREAD = 3.0
 """Standard deviation of the normal prior on the logarithms of the hyperparameters."""
 STEPS = 25
 SEARCHED_ROWS = 1000
-"""Maximum number of molecules that choose the hyperparameters; prediction uses all molecules."""
+"""Maximum number of molecules that are used to choose the hyperparameters."""
 ASKED, BLOCK = 1024, 128
-"""Number of molecules whose fingerprints are compared at once, which bounds the memory, and number
-of molecules predicted at once, so that their kernels stay in the processor's cache."""
+"""Number of molecules whose fingerprints are compared in one step, to limit memory, and number of
+molecules that are predicted in one step, to use the processor's cache.
+"""
 JITTER = 1e-4
-"""Number added to the diagonal of the kernel, and multiplied by ten if the factorisation fails."""
+"""Number that is added to the diagonal of the kernel; it is increased tenfold if the factorisation
+fails.
+"""
 ATTEMPTS = 4
 FARTHEST = 6.0
-"""Standardised descriptors are clipped to plus or minus this value, so that the distance of an
-outlier stays bounded."""
+"""Standardised descriptors are clipped to plus or minus this value, which limits the effect of
+outliers.
+"""
 
 
 def count_tanimoto(a: Tensor, b: Tensor) -> Tensor:
-    r"""Compare every row of one set of count vectors with every row of another.
+    r"""Compute the Tanimoto similarity of every pair of rows of two sets of count vectors.
 
     .. math:: T_{ij} = \frac{\sum_d \min(a_{id}, b_{jd})}{\sum_d \max(a_{id}, b_{jd})}
 
@@ -73,17 +79,17 @@ def count_tanimoto(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _shared(a: Tensor, b: Tensor) -> Tensor:
-    """Return the sum of min(a_id, b_jd) over d: [n, m] float32.
+    """Compute the sum of min(a_id, b_jd) over the columns d: [n, m] float32.
 
-    A molecule has few environments. So one row of min(count, b_jd) is computed for each pair
-    (d, count) that occurs in a, and the rows of each molecule are summed: about 40 rows for each
-    molecule, while a product with all columns would take 2048.
+    Most counts are zero. One row of min(count, b_jd) is therefore computed for each pair (d, count)
+    that occurs in a, and the rows of each molecule are added: about 40 rows for each molecule,
+    instead of 2048 columns.
     """
     rows, columns = a.nonzero().unbind(1)
     if not len(rows):
         return torch.zeros(len(a), len(b))
     pairs, place = (columns * 256 + a[rows, columns]).unique(return_inverse=True)
-    # Gathering rows of the transpose takes half of the time of gathering columns.
+    # Gathering rows of the transposed matrix takes half of the time of gathering columns.
     gathered = b.t().contiguous()[pairs // 256]
     least = torch.minimum(gathered, (pairs % 256).to(torch.uint8)[:, None]).float()
     starts = torch.searchsorted(rows, torch.arange(len(a)))
@@ -92,7 +98,7 @@ def _shared(a: Tensor, b: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Factor:
-    """Solution of the kernel equation K w = y of one target.
+    """Solution of the linear equation K w = y for one target, where K is the kernel matrix.
 
     Attributes:
         rows: [k] int64, the training molecules that have a label of the target.
@@ -128,14 +134,16 @@ class GaussianProcess:
     """
 
     def __init__(self, tensors: dict[str, Tensor], *, variance: bool = True) -> None:
-        """Restore from the tensors of :meth:`state`; False for ``variance`` predicts only means."""
+        """Restore a model from the tensors of :meth:`state`; without ``variance`` it predicts only
+        means.
+        """
         self._tensors, self._variance = tensors, variance
         self.counts = tensors["counts"]
         self._z, self._theta = tensors["descriptors"], tensors["theta"]
 
     @functools.cached_property
     def _factors(self) -> list[_Factor]:
-        """Solution of the kernel equation of each target, computed at the first prediction."""
+        """Solution of the kernel equation for each target, computed at the first prediction."""
         parts = _compare(self.counts, self._z, self.counts, self._z)
         factors = (
             _factor(parts, theta, y) for theta, y in zip(self._theta, self._tensors["y"].unbind(1))
@@ -147,14 +155,14 @@ class GaussianProcess:
         cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int, variance: bool = True,
         progress: bool = False, check: Callable[[], None] = lambda: None,
     ) -> GaussianProcess:  # fmt: skip
-        """Choose the hyperparameters of every target and solve its kernel equation.
+        """Fit the model: choose the hyperparameters of each target, and solve its kernel equation.
 
         Args:
             inputs: k training molecules.
             y: [k, t] float64; NaN where a target was not measured.
             rows: maximum number of molecules to read.
             seed: seed that samples the molecules if there are more.
-            variance: whether to predict variances, which takes most of the time of a prediction.
+            variance: whether to predict variances, which take most of the time of a prediction.
             progress: whether to show a progress bar over the targets.
             check: called before each evaluation of the density; an error that it raises ends the
                 search.
@@ -183,7 +191,7 @@ class GaussianProcess:
         )  # fmt: skip
 
     def with_more(self, inputs: MoleculeInputs, y: Tensor) -> GaussianProcess:
-        """Add training molecules without changing the hyperparameters and scales.
+        """Return a model with more training molecules and the same hyperparameters and scales.
 
         Args:
             inputs: k molecules.
@@ -202,7 +210,8 @@ class GaussianProcess:
         return GaussianProcess(tensors | joined, variance=self._variance)
 
     def leave_out(self, rows: Tensor, groups: Tensor, folds: Tensor) -> list[tuple[Tensor, Tensor]]:
-        r"""Predict training molecules as if the group of each had been left out of the training.
+        r"""Predict training molecules as if the group of each molecule were not in the training
+        part.
 
         With :math:`\alpha = K^{-1} y` and the rows G of one group, the model of all other rows,
         under the same hyperparameters, predicts
@@ -211,7 +220,7 @@ class GaussianProcess:
             m_G = y_G - (K^{-1})_{GG}^{-1} \alpha_G, \qquad
             v_G = \operatorname{diag} (K^{-1})_{GG}^{-1}
 
-        so no equation has to be solved again.
+        so the kernel equation does not have to be solved again.
 
         Args:
             rows: [k] int64, ascending indices among the training molecules.
@@ -246,7 +255,7 @@ class GaussianProcess:
             expected = y[rows, target][labelled]
             for number, fold in enumerate([torch.zeros_like(labelled), *excluded]):
                 out, rest = fold[labelled].nonzero().flatten(), ~fold[labelled]
-                # The Schur complement removes the fold from the inverse and from K^-1 y.
+                # The Schur complement gives the inverse and K^-1 y without the rows of the fold.
                 solved = torch.linalg.solve(inverse[out][:, out], inverse[out][:, rest])
                 residual, variance = _residuals(
                     inverse[rest][:, rest] - inverse[rest][:, out] @ solved,
@@ -256,11 +265,11 @@ class GaussianProcess:
                 places_of_rest = labelled.nonzero().flatten()[rest]
                 predictions[number, 0, places_of_rest, target] = expected[rest] - residual
                 predictions[number, 1, places_of_rest, target] = variance
-        self._factors = factors  # stored, because predict needs the same factors
+        self._factors = factors  # the method predict needs these factors of the kernel matrix
         return [self._in_units(mean, variance) for mean, variance in predictions]
 
     def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
-        """Predict every target with its posterior variance.
+        """Predict the mean and the variance of every target.
 
         Args:
             inputs: k molecules.
@@ -280,7 +289,7 @@ class GaussianProcess:
         return self._in_units(torch.cat(means), torch.cat(variances))
 
     def _predict(self, counts: Tensor, z: Tensor, alike: Tensor) -> tuple[Tensor, Tensor]:
-        """Return standardised means [k, t] and variances [k, t] of k molecules."""
+        """Predict standardised means [k, t] and variances [k, t] of k molecules."""
         parts = [alike.double(), *_compare_descriptors(z, self._z)]
         self_similarity = _self_similarity(counts, z)
         means, variances = [], []
@@ -298,13 +307,14 @@ class GaussianProcess:
         return torch.stack(means, 1), torch.stack(variances, 1)
 
     def by_count(self, counts: Tensor, target: int) -> Tensor:
-        r"""Divide the part of a prediction that comes from fingerprints among their columns.
+        r"""Divide the contribution of the fingerprint to a prediction among the fingerprint's
+        columns.
 
         .. math::
             s_1 \sum_j w_j \frac{\min(c_d, c_{jd})}{\sum_{d'} \max(c_{d'}, c_{jd'})}
 
-        For a fixed denominator, Tanimoto similarity is a sum over columns d. So these contributions
-        are exact: with :meth:`smooth` and the mean of y they sum to the prediction.
+        For a fixed denominator, Tanimoto similarity is a sum over columns d. Therefore these
+        contributions are exact: with :meth:`smooth` and the mean of y they sum to the prediction.
 
         Args:
             counts: [2048] uint8, the counts of one molecule.
@@ -326,7 +336,8 @@ class GaussianProcess:
         return shares
 
     def smooth(self, descriptors: Tensor, target: int) -> Tensor:
-        """Return the part of predictions that comes from descriptors, differentiable by them.
+        """Return the contribution of the descriptors to predictions, as a differentiable function
+        of them.
 
         Args:
             descriptors: [k, d], the descriptors of k molecules.
@@ -346,7 +357,7 @@ class GaussianProcess:
         return self._theta[target], self._factors[target], self._tensors["scale"][target]
 
     def state(self) -> dict[str, Tensor]:
-        """Return the tensors from which :meth:`__init__` restores the model."""
+        """Return the tensors from which the model can be restored."""
         return dict(self._tensors)
 
     def _in_units(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
@@ -367,12 +378,12 @@ def _standardise(raw: Tensor, center: Tensor, width: Tensor) -> Tensor:
 
 
 def _compare(counts: Tensor, z: Tensor, other_counts: Tensor, other_z: Tensor) -> list[Tensor]:
-    """Return Tanimoto similarities [k, n], then the parts of :func:`_compare_descriptors`."""
+    """Return the similarities of fingerprints [k, n], and the comparisons of the descriptors."""
     return [count_tanimoto(counts, other_counts).double(), *_compare_descriptors(z, other_z)]
 
 
 def _compare_descriptors(z: Tensor, other_z: Tensor) -> list[Tensor]:
-    """Return squared distances and products [k, n] for each group of descriptors."""
+    """Return the squared distances and the dot products [k, n] for each group of descriptors."""
     parts = []
     for some, others in zip(_groups(z), _groups(other_z)):
         features, product = max(some.shape[1], 1), some @ others.t()
@@ -382,7 +393,7 @@ def _compare_descriptors(z: Tensor, other_z: Tensor) -> list[Tensor]:
 
 
 def _self_similarity(counts: Tensor, z: Tensor) -> list[Tensor]:
-    """Compare every molecule with itself as :func:`_compare` does: [k] for each part."""
+    """Return the results of :func:`_compare` for every molecule with itself, [k] each."""
     parts = [counts.any(1).double()]
     for some in _groups(z):
         product = some.square().sum(1) / max(some.shape[1], 1)
@@ -391,17 +402,18 @@ def _self_similarity(counts: Tensor, z: Tensor) -> list[Tensor]:
 
 
 def _groups(z: Tensor) -> tuple[Tensor, Tensor]:
-    """Split descriptors [k, d] into those of the whole molecule and those of atom surfaces."""
+    """Split descriptors [k, d] into descriptors of whole molecules and of atom surface areas."""
     return z[:, :SURFACES], z[:, SURFACES:]
 
 
 def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:
-    """Return the kernel, without noise, from the parts that :func:`_compare` returns."""
+    """Compute the kernel matrix, without noise, from the comparisons of :func:`_compare`."""
     scales = theta.exp()
     kernel = scales[1] * parts[0]
     groups = scales[len(START) :].view(-1, len(START_OF_GROUP))
     for squares, product, (matern, inverse, linear) in zip(parts[1::2], parts[2::2], groups):
-        far = (3 * inverse * squares + 1e-12).sqrt()  # sqrt has no derivative at 0
+        # The small constant is added, because the square root has no derivative at 0.
+        far = (3 * inverse * squares + 1e-12).sqrt()
         kernel = kernel + matern * (1 + far) * (-far).exp() + linear * product
     return kernel
 
@@ -411,10 +423,10 @@ def _noise(theta: Tensor, jitter: float = JITTER) -> Tensor:
 
 
 def _cholesky(kernel: Tensor, theta: Tensor) -> Tensor:
-    """Factor the kernel with its noise; the jitter is raised if the kernel is nearly singular.
+    """Compute the Cholesky factor of the kernel matrix with noise.
 
     Raises:
-        ValueError: the factorisation failed with the largest jitter.
+        ValueError: the factorisation failed even with the largest number added to the diagonal.
     """
     for attempt in range(ATTEMPTS):
         noisy = kernel.clone()
@@ -424,8 +436,8 @@ def _cholesky(kernel: Tensor, theta: Tensor) -> Tensor:
             return lower
     raise ValueError(
         f"the Gaussian process cannot factor its kernel of {len(kernel)} molecules, even with "
-        f"{JITTER * 10 ** (ATTEMPTS - 1):g} added to the diagonal: look for NaN, infinite or huge "
-        "labels and descriptors"
+        f"{JITTER * 10 ** (ATTEMPTS - 1):g} added to the diagonal: check the labels and "
+        "descriptors for NaN, infinite and very large values"
     )
 
 
@@ -439,7 +451,7 @@ def _factor(parts: list[Tensor], theta: Tensor, y: Tensor) -> _Factor:
 
 
 def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """Return each row's error and variance, [k] each, as if its group had not been trained on.
+    """Return the error and variance of each row, [k] each, predicted without the row's group.
 
     Args:
         inverse: [k, k], the entries of the inverse kernel.
@@ -457,7 +469,7 @@ def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor,
 
 
 def _search(parts: list[Tensor], y: Tensor, check: Callable[[], None]) -> Tensor:
-    """Return the logarithms of the hyperparameters of maximum posterior density: [8]."""
+    """Find the logarithms of the hyperparameters, [8], with the highest posterior density."""
     start = torch.tensor(START + 2 * START_OF_GROUP, dtype=torch.float64)
     theta = start.clone().requires_grad_()
     with uncompiled_optimizers():
@@ -478,7 +490,8 @@ def _search(parts: list[Tensor], y: Tensor, check: Callable[[], None]) -> Tensor
 def _posterior(
     parts: list[Tensor], y: Tensor, theta: Tensor, start: Tensor
 ) -> tuple[Tensor, Tensor]:
-    r"""Return the negative logarithm of the posterior density for each molecule, and its gradient.
+    r"""Return the negative log posterior density, divided by the number of molecules, and its
+    gradient.
 
     .. math::
         \frac{\partial}{\partial \theta} = \frac{1}{2} \operatorname{tr}
@@ -511,7 +524,7 @@ def _posterior(
     weight = torch.cholesky_solve(y[:, None], lower)
     fit = 0.5 * y @ weight[:, 0] + lower.diagonal().log().sum()
     deviation = (theta - start) / SPREAD
-    # by_kernel is twice the derivative of the loss with respect to the kernel matrix.
+    # The variable by_kernel is twice the derivative of the loss with respect to the kernel matrix.
     by_kernel = torch.cholesky_inverse(lower).addmm_(weight, weight.t(), alpha=-1)
     inner = torch.stack([by_kernel.trace(), *(by_kernel.flatten() @ s.flatten() for s in slopes)])
     factors = [*scales[:2]]

@@ -1,6 +1,7 @@
-"""Model inputs of molecules, packed into a few arrays in memory or in a mapped cache file.
+"""Compact storage of the model inputs of molecules, in memory or in a memory-mapped cache file.
 
-A molecule takes about a kilobyte packed and ten expanded. A cache file is written piece by piece
+A molecule takes about one kilobyte in this form, and ten kilobytes as tensors. A cache file is
+written piece by piece
 while the SMILES are parsed, and memory-mapped when it is read, so neither needs memory that grows
 with the number of molecules. See :mod:`gattn.data.array_file` for the format.
 """
@@ -43,12 +44,14 @@ __all__ = [
 
 FORMAT = "gattn molecule inputs 4"
 UTF8 = ("utf-8", "surrogatepass")
-"""Encoding of texts; undecodable bytes of a table are stored as lone surrogates."""
+"""Encoding of strings; invalid bytes of a table are stored as lone surrogates."""
 CHUNK = 65_536
-"""Number of SMILES that are hashed at once for the key of a cache."""
+"""Number of SMILES that are hashed in one step for the key of a cache."""
 
 POINTERS = ("atom_ptr", "bond_ptr", "count_ptr", "smiles_ptr", "canonical_ptr", "errors_ptr")
-"""Pointers in CSR form: [k + 1] for k molecules, [n + 1] of ``errors`` for n SMILES."""
+"""Names of the arrays with offsets: [k + 1] for k molecules, and [n + 1] for the errors of n
+SMILES.
+"""
 LAYOUT: Layout = {
     "row_index": (np.int64, ()),  # [k]: index of each molecule among the n SMILES
     **dict.fromkeys(POINTERS, (np.int64, ())),
@@ -61,14 +64,14 @@ LAYOUT: Layout = {
     "columns": (np.int16, ()),  # fingerprint columns of the Morgan environments that occur
     "counts": (np.uint8, ()),  # number of occurrences of the environment in ``columns``
     "smiles": (np.uint8, ()),
-    "canonical": (np.uint8, ()),  # canonical SMILES
+    "canonical": (np.uint8, ()),  # text of the canonical SMILES of each molecule
     "errors": (np.uint8, ()),  # reason why a SMILES is invalid; empty if it is valid
 }
 Arrays = Mapping[str, np.ndarray]
 
 
 def _increments(pieces: Iterable[PackedInputs]) -> Iterator[Arrays]:
-    """Yield rows to append to each array of LAYOUT: initial rows, then those of each piece."""
+    """Yield the rows to append to each array: initial rows first, then the rows of each piece."""
     yield {
         name: np.zeros((int(name in POINTERS), *shape), dtype)
         for name, (dtype, shape) in LAYOUT.items()
@@ -106,13 +109,13 @@ def _increments(pieces: Iterable[PackedInputs]) -> Iterator[Arrays]:
 
 
 def join_pieces(pieces: Iterable[PackedInputs]) -> Arrays:
-    """Concatenate packed pieces, which contain canonical SMILES, to the arrays of LAYOUT."""
+    """Concatenate pieces of packed molecules, with canonical SMILES, to one set of arrays."""
     increments = list(_increments(pieces))
     return {name: np.concatenate([each[name] for each in increments]) for name in LAYOUT}
 
 
 def cache_key(smiles: Sequence[str], max_atoms: int) -> str:
-    """Return the checksum of the SMILES and of the versions of everything that reads them."""
+    """Return a checksum of the SMILES and of the versions of all software that parses them."""
     import rdkit
 
     versions = [FEATURISER, DESCRIPTORS, COUNTS, rdkit.__version__, max_atoms, len(smiles)]
@@ -124,9 +127,9 @@ def cache_key(smiles: Sequence[str], max_atoms: int) -> str:
 
 @contextlib.contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold the lock of a cache file, so that one process writes it while the others wait.
+    """Lock a cache file during the block, so that only one process writes it while others wait.
 
-    The lock is a hidden file beside the cache. It is released if the process that holds it dies.
+    The lock is a hidden file beside the cache. The lock is released if its process dies.
     """
     from filelock import FileLock
 
@@ -136,7 +139,7 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def write_cache(path: str | os.PathLike[str], pieces: Iterable[PackedInputs], key: str) -> None:
-    """Write inputs to a file, which appears complete or not at all; see :func:`locked`.
+    """Write model inputs to a cache file; the file is either complete or missing.
 
     Args:
         path: the file; an existing one is replaced.
@@ -144,12 +147,12 @@ def write_cache(path: str | os.PathLike[str], pieces: Iterable[PackedInputs], ke
         key: the :func:`cache_key` of the SMILES.
 
     Raises:
-        OSError: the file cannot be written, for instance because the disk is full; nothing is left
-            behind.
+        OSError: the file cannot be written, for instance because the disk is full; temporary files
+        are deleted.
     """
     path = Path(path)
     folder = path.with_name(f".{path.name}.parts")
-    shutil.rmtree(folder, ignore_errors=True)  # a killed process may have left it
+    shutil.rmtree(folder, ignore_errors=True)  # a process that was killed may have left this folder
     folder.mkdir()
     try:
         with contextlib.ExitStack() as stack:
@@ -171,7 +174,7 @@ def _map(path: Path, dtype: type[np.generic], row_shape: tuple[int, ...]) -> np.
 
 
 def read_cache(path: str | os.PathLike[str], key: str) -> Arrays | None:
-    """Map the file that :func:`write_cache` wrote; return None if it has another key.
+    """Memory-map a file that :func:`write_cache` wrote; return None if it has another key.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -183,17 +186,18 @@ def read_cache(path: str | os.PathLike[str], key: str) -> Arrays | None:
         return map_arrays(path, LAYOUT)
     except ValueError as error:
         raise ValueError(
-            f"the cache {path} is damaged, or is another file ({error}): remove it, and the SMILES "
-            "are read again"
+            f"the cache {path} is damaged, or is another kind of file ({error}): remove it to "
+            "parse the SMILES again"
         ) from None
 
 
 @dataclass(frozen=True, eq=False)
 class PackedView:
-    """Selected molecules of packed arrays; see :class:`gattn.molecules.inputs.MoleculeInputs`.
+    """View of some molecules, whose data are stored in arrays of all molecules.
 
-    Indexing copies no molecule. Graphs, counts and descriptors are expanded at each access, so
-    read them one batch at a time.
+    It has the interface of :class:`gattn.molecules.inputs.MoleculeInputs`. Indexing copies no
+    molecule. Graphs, counts and descriptors are expanded at each access, so read them one batch at
+    a time.
 
     Attributes:
         arrays: all molecules, as :data:`LAYOUT` describes.
@@ -213,7 +217,7 @@ class PackedView:
 
     @property
     def molecules(self) -> Molecules:
-        """Graphs of the k molecules, expanded at each access."""
+        """Graphs of the k molecules, which are unpacked at each access."""
         arrays = self.arrays
         atoms, atom_counts = _ranges(arrays["atom_ptr"], self.index)
         bonds, bond_counts = _ranges(arrays["bond_ptr"], self.index)
@@ -228,19 +232,19 @@ class PackedView:
 
     @property
     def counts(self) -> Tensor:
-        """Counts of Morgan environments, [k, 2048] uint8, expanded at each access."""
+        """Counts of Morgan environments, [k, 2048] uint8, which are unpacked at each access."""
         entries, lengths = _ranges(self.arrays["count_ptr"], self.index)
         columns, counts = self.arrays["columns"][entries], self.arrays["counts"][entries]
         return PackedCounts(lengths, columns, counts).unpack()
 
     @property
     def descriptors(self) -> Tensor:
-        """Descriptors, [k, len(DESCRIPTORS)] float32, copied at each access."""
+        """Descriptors, [k, len(DESCRIPTORS)] float32, which are copied at each access."""
         return torch.from_numpy(self.arrays["descriptors"][self.index])
 
 
 def decode_texts(arrays: Arrays, name: str, index: np.ndarray | None = None) -> list[str]:
-    """Return the texts of one array of LAYOUT: all of them, or those at ``index``."""
+    """Return the strings in one of the packed arrays: all of them, or those at ``index``."""
     data, ptr = arrays[name], arrays[f"{name}_ptr"]
     starts, ends = (ptr[:-1], ptr[1:]) if index is None else (ptr[index], ptr[index + 1])
     return [
@@ -250,7 +254,9 @@ def decode_texts(arrays: Arrays, name: str, index: np.ndarray | None = None) -> 
 
 
 def _ranges(ptr: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ranges ``ptr[i]..ptr[i + 1] - 1`` of all i of ``index``, and their lengths."""
+    """Return the integers ``ptr[i]`` to ``ptr[i + 1] - 1`` for each i in ``index``, and their
+    counts.
+    """
     start = ptr[index]
     length = ptr[index + 1] - start
     end = length.cumsum()

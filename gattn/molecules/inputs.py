@@ -1,4 +1,4 @@
-"""Model inputs computed from SMILES: graphs, counts of Morgan environments and descriptors."""
+"""Computation of model inputs from SMILES: graphs, Morgan counts and descriptors."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ Result = TypeVar("Result")
 Inputs = TypeVar("Inputs", bound="MoleculeInputs")
 
 PIECE = 1024
-"""Number of SMILES sent to a process at once; they take about a second and little memory."""
+"""Number of SMILES that are sent to a process in one message; they take about a second."""
 
 FEW = 8192
 """Below this many SMILES, parse in one process: starting workers takes longer."""
 
 
 class MoleculeInputs(Protocol):
-    """The molecules that a model reads; ``inputs[positions]`` selects some of them."""
+    """Inputs of a model for k molecules; ``inputs[positions]`` selects some of the molecules."""
 
     @property
     def molecules(self) -> Molecules:
@@ -77,7 +77,7 @@ class MoleculeInputs(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ExpandedInputs:
-    """Model inputs of molecules, expanded in memory; see :class:`MoleculeInputs`."""
+    """Inputs of a model for k molecules, stored as tensors; see :class:`MoleculeInputs`."""
 
     molecules: Molecules
     counts: Tensor
@@ -93,7 +93,9 @@ class ExpandedInputs:
 
 
 def in_pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:
-    """Yield pieces of at most ``size`` molecules; empty inputs give one empty piece."""
+    """Yield parts of the inputs with at most ``size`` molecules; empty inputs yield one
+    empty part.
+    """
     if len(inputs) <= size:
         yield inputs
         return
@@ -103,7 +105,7 @@ def in_pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:
 
 @dataclass(frozen=True, eq=False)
 class ParsedSmiles:
-    """Result of parsing n SMILES: the indices of the r valid ones, and the errors of the others.
+    """Result of parsing n SMILES: the indices of the r valid SMILES, and the errors of the others.
 
     Attributes:
         row_index: [r] int64, the index of each valid SMILES among the n.
@@ -116,7 +118,7 @@ class ParsedSmiles:
 
 @dataclass(frozen=True, eq=False)
 class Piece(ParsedSmiles, Generic[Item, T]):
-    """Consecutive items, and the result for those with valid SMILES.
+    """Some consecutive items, and the result for the items with valid SMILES.
 
     See also :class:`ParsedSmiles`.
 
@@ -131,7 +133,7 @@ class Piece(ParsedSmiles, Generic[Item, T]):
 
 @dataclass(frozen=True, eq=False)
 class FeaturizedSmiles(ParsedSmiles):
-    """Model inputs of the r valid ones among n SMILES; see also :class:`ParsedSmiles`.
+    """Model inputs of the r valid molecules among n SMILES; see also :class:`ParsedSmiles`.
 
     Attributes:
         inputs: the r molecules, in order.
@@ -150,15 +152,16 @@ def featurise(
     workers: int = 1,
     cache: str | os.PathLike[str] | None = None,
 ) -> FeaturizedSmiles:
-    """Make a model's inputs from SMILES; invalid SMILES are reported row by row.
+    """Compute the inputs of a model from SMILES; invalid SMILES are listed with the reason.
 
     Args:
         smiles: n texts.
         max_atoms: larger molecules are errors.
         workers: number of processes that share the work; the result is the same. Short lists are
             parsed by one process, because starting others takes longer.
-        cache: a file that stores the inputs. It is read if it was made from the same SMILES with
-            the same RDKit and the same features, and is written again otherwise. It is written
+        cache: a file that stores the inputs. It is read if it was written from the same SMILES,
+            with the same version of RDKit and of the features; otherwise it is written again. It is
+            written
             while the SMILES are parsed, and memory-mapped: use one for molecules that do not fit
             into memory.
 
@@ -204,7 +207,7 @@ def stream(
     workers: int = 2,
     canonical: bool = True,
 ) -> Iterator[FeaturizedSmiles]:
-    """Make a model's inputs piece by piece, in order, for any number of SMILES.
+    """Compute the inputs of a model piece by piece, in order, for any number of SMILES.
 
     Args:
         smiles: texts, also from a generator.
@@ -237,10 +240,11 @@ def make_pieces(
     max_atoms: int = MAX_ATOMS,
     workers: int = 2,
 ) -> Iterator[Piece[Item, T]]:
-    """Parse SMILES and compute something from them in the same process, piece by piece, in order.
+    """Parse SMILES and compute a result from them in worker processes, piece by piece and in order.
 
     Args:
-        make: computes the result from the readable molecules of a piece; sent to a process once.
+        make: function that computes the result from the valid molecules of a piece; sent to each
+            process once.
         items: consumed lazily; they stay in this process.
         smiles: function that returns the SMILES of an item; by default the items are SMILES.
         chunk: number of items in a piece.
@@ -249,10 +253,11 @@ def make_pieces(
 
     Yields:
         Consecutive items, with the result for those whose SMILES are valid. If there are no items,
-        one empty piece, whose result has the dimensions of any other.
+        one empty piece, whose result has the usual number of dimensions.
 
     Raises:
-        ValueError: ``chunk``, ``max_atoms`` or ``workers`` below 1, one text in place of a list.
+        ValueError: ``chunk``, ``max_atoms`` or ``workers`` is below 1, or a single string was
+        passed instead of a list.
         ImportError: RDKit is not installed.
 
     >>> [(piece.items, piece.result) for piece in make_pieces(len, ["C", "CC", "("], chunk=2)]
@@ -275,7 +280,7 @@ def _make(
 def _read_pieces(
     smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, canonical: bool
 ) -> Iterator[PackedInputs]:
-    """Return the packed inputs of every ``chunk`` SMILES, one after the other."""
+    """Yield the packed inputs of every ``chunk`` SMILES, in order."""
     read = partial(read_packed, max_atoms=max_atoms, canonical=canonical)
     return (packed for _, packed in _share(read, smiles, None, chunk, max_atoms, workers))
 
@@ -285,13 +290,14 @@ def _share(
     items: Iterable[Item], smiles: Callable[[Item], str] | None,
     chunk: int, max_atoms: int, workers: int,
 ) -> Iterator[tuple[list[Item], Result]]:  # fmt: skip
-    """Yield the items in chunks of ``chunk``, each with the result of ``work`` for its SMILES.
+    """Yield the items in chunks of ``chunk`` items, each with the result of ``work`` for its
+    SMILES.
 
-    Many items are shared among processes. If there are no items, one empty piece is returned,
-    whose result has the dimensions of any other.
+    Many items are distributed to several processes. If there are no items, one empty piece is
+    yielded, whose result has the usual number of dimensions.
     """
     if isinstance(items, str):
-        raise ValueError(f"smiles must be a list of texts; got the one text {items!r}")
+        raise ValueError(f"smiles must be a list of strings; got a single string {items!r}")
     for name, value in (("chunk", chunk), ("max_atoms", max_atoms), ("workers", workers)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}")
@@ -308,7 +314,7 @@ def _share(
 
 
 def _expand(packed: PackedInputs) -> FeaturizedSmiles:
-    """Return the expanded model inputs of one packed piece."""
+    """Convert one packed piece of model inputs to tensors."""
     inputs = ExpandedInputs(
         packed.molecules.unpack(), packed.counts.unpack(), torch.from_numpy(packed.descriptors)
     )

@@ -1,4 +1,4 @@
-"""Estimators of molecules without scikit-learn, which the commands train: their labels."""
+"""Estimators for molecules that the commands train, without the interface of scikit-learn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RegressionEstimator(MoleculeEstimator, RegressionModel):
             labels = column[np.isfinite(column)]
             if len(labels) > 1 and labels.min() == labels.max():
                 raise ValueError(
-                    f"{name} must hold different numbers; every label is {labels[0]:g}"
+                    f"{name} must have different numbers; every label is {labels[0]:g}"
                 )
 
     def _encode(self, table: np.ndarray) -> np.ndarray:
@@ -52,7 +52,7 @@ class ClassificationEstimator(MoleculeEstimator, ClassificationModel):
         return as_classes(table, self.classes_by_target, self.targets_)
 
     def _decide(self, mean: Tensor) -> np.ndarray:
-        """Return 1 where the second class is more probable, else 0; NaN stays NaN."""
+        """Return 1 if the second class is more probable, otherwise 0; NaN is returned unchanged."""
         return torch.where(mean.isnan(), mean, (mean > 0.5).to(mean.dtype)).numpy()
 
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:

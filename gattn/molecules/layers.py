@@ -1,7 +1,7 @@
-"""Layers of the networks of molecules that do not import PyTorch Geometric.
+"""Layers of the molecule networks, implemented without importing PyTorch Geometric.
 
 A prediction of a few molecules takes less time than the import of PyG, which :mod:`gattn.nn` needs.
-These layers have the parameters and compute the results of a layer of :mod:`gattn.nn` with the
+Each of these layers has the same parameters and results as a layer of :mod:`gattn.nn` with the
 settings of :class:`gattn.molecules.network.MoleculeNetwork`.
 """
 
@@ -29,19 +29,19 @@ from gattn.ops.nodes import node_scores
 __all__ = ["BondAttention", "MoleculeBatch", "QueryReadout", "sum_atoms", "with_atom_loops"]
 
 SLOPE = 0.2
-"""Slope of the LeakyReLU of the scores below zero."""
+"""Slope of the LeakyReLU of the attention scores for negative numbers."""
 
 
 @dataclass(frozen=True, eq=False)
 class MoleculeBatch:
-    """Graphs of g molecules, joined without edges between them, and their descriptors.
+    """Batch of g molecules: their graphs, joined without edges between them, and their descriptors.
 
     Attributes:
         x: [n, len(ATOM_FEATURES)] float32, features of the atoms.
         edge_index: [2, e] int64, the bonds in both directions.
         edge_attr: [e, len(BOND_FEATURES)] float32, features of the bonds.
         batch: [n] int64, the molecule of each atom.
-        ptr: [g + 1] int64, the first atom of each molecule.
+        ptr: [g + 1] int64, the index of each molecule's first atom.
         descriptors: [g, len(DESCRIPTORS)] float32.
     """
 
@@ -53,7 +53,7 @@ class MoleculeBatch:
     descriptors: Tensor
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> MoleculeBatch:
-        """Return a batch in which each tensor is replaced by the function's result for it."""
+        """Return a batch with the results of a function for each of its tensors."""
         return MoleculeBatch(*(function(getattr(self, field.name)) for field in fields(self)))
 
     def to(self, device: Any) -> MoleculeBatch:
@@ -62,14 +62,14 @@ class MoleculeBatch:
 
 
 class BondAttention(nn.Module):
-    r"""Attention of atoms over their bonds, equal to :class:`gattn.nn.GATConv`.
+    r"""Graph attention along bonds, with the same results as :class:`gattn.nn.GATConv`.
 
     .. math::
         x'_i = \Big\Vert_h \sum_{j \in N(i)} \alpha_{ij} W x_j + b, \qquad
         \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}
         (a_t \cdot W x_i + a_s \cdot W x_j + a_e \cdot W_e e_{ij})
 
-    The graph is that of :func:`with_atom_loops`, so that an atom attends to itself, too.
+    The graph is the result of :func:`with_atom_loops`, so that an atom attends to itself, too.
 
     Args:
         in_channels: features of an atom, d.
@@ -94,8 +94,8 @@ class BondAttention(nn.Module):
         self.lin_edge = _GlorotLinear(edge_dim, width, bias=False)
         self.att_edge = Parameter(torch.empty(1, heads, out_channels))
         self.bias = Parameter(torch.zeros(width))
-        # GATConv draws the weights of its linear maps twice. They are drawn twice here, too, so
-        # that the same seed gives the same parameters.
+        # GATConv initialises its weights twice. This layer does the same, so that a seed gives the
+        # same parameters in both.
         parameters = self.lin.weight, self.lin_edge.weight, self.att_src, self.att_dst
         for parameter in (*parameters, self.att_edge):
             _draw_glorot(parameter)
@@ -127,7 +127,8 @@ class BondAttention(nn.Module):
 
 
 class QueryReadout(nn.Module):
-    r"""Weighted sums of the atoms of each molecule, equal to :class:`gattn.nn.LearnedQueryReadout`.
+    r"""Readout by attention of learned queries; computes the same as
+    :class:`gattn.nn.LearnedQueryReadout`.
 
     .. math::
         o_{gq} = W_o \Big\Vert_h \sum_{j \in g} \alpha_{jqh} W_v^{(h)} x_j + b, \qquad
@@ -156,15 +157,16 @@ class QueryReadout(nn.Module):
         self.lin_out = nn.Linear(channels, channels)
         for parameter in (self.query, self.lin_key.weight, self.lin_value.weight):
             nn.init.xavier_uniform_(parameter)
-        # LearnedQueryReadout draws these weights twice. Doing so gives the same parameters.
+        # LearnedQueryReadout initialises its weights twice. This layer does the same, so that a
+        # seed gives the same parameters in both.
         self.lin_out.reset_parameters()
 
     def forward(self, x: Tensor, ptr: Tensor) -> Tensor:
-        """Return weighted sums of the atoms of each molecule, one for each query.
+        """Compute the readout of each molecule: weighted sums of its atoms, one for each query.
 
         Args:
             x: features of the atoms, see Shapes.
-            ptr: the first atom of each molecule, see Shapes.
+            ptr: the index of each molecule's first atom, see Shapes.
 
         Returns:
             One row for each molecule.
@@ -176,7 +178,9 @@ class QueryReadout(nn.Module):
         return out.masked_fill(empty.view(-1, 1, 1), 0.0).flatten(1)
 
     def attention_weights(self, x: Tensor, ptr: Tensor) -> Tensor:
-        """Return the weight of each atom in its molecule's result: [n, queries, heads]."""
+        """Return the attention weight of each atom in its molecule's readout: [n, queries,
+        heads].
+        """
         alpha = edge_softmax(self._score(x), _segments(ptr, len(x)))
         return alpha.view(-1, self.queries, self.heads)
 
@@ -186,12 +190,14 @@ class QueryReadout(nn.Module):
 
 
 def sum_atoms(x: Tensor, batch: Tensor, molecules: int) -> Tensor:
-    """Return the sum [g, d] of x [n, d] over the atoms of each molecule, by ``batch`` [n]."""
+    """Sum the features x [n, d] over the atoms of each molecule: [g, d]."""
     return x.new_zeros(molecules, x.shape[1]).scatter_add_(0, batch[:, None].expand_as(x), x)
 
 
 class _GlorotLinear(nn.Linear):
-    """A linear map whose weight is drawn as Glorot and Bengio (AISTATS 2010) draw it."""
+    """Linear layer whose weight is initialised by the method of Glorot and Bengio (AISTATS
+    2010).
+    """
 
     def reset_parameters(self) -> None:
         _draw_glorot(self.weight)
@@ -203,13 +209,16 @@ def _draw_glorot(parameter: Tensor) -> None:
 
 
 def _infinite_as_nan(score: Tensor) -> Tensor:
-    """Replace infinite scores by NaN in place, since -inf would remove an edge from softmax."""
+    """Replace infinite scores by NaN in place, because -inf would remove an edge from the
+    softmax.
+    """
     with torch.no_grad():
         return score.add_(score, alpha=0)
 
 
 def with_atom_loops(edge_index: Tensor, edge_attr: Tensor, atoms: int) -> tuple[Graph, Tensor]:
-    """Add a self-loop at each atom, with the mean of the features of its bonds.
+    """Add a self-loop at each atom, whose features are the mean of the features of the atom's
+    bonds.
 
     Args:
         edge_index: [2, e] int64, the bonds in both directions.
@@ -227,7 +236,9 @@ def with_atom_loops(edge_index: Tensor, edge_attr: Tensor, atoms: int) -> tuple[
 
 
 def _segments(ptr: Tensor, atoms: int) -> Graph:
-    """Return the graph with an edge from each atom to its molecule; it is cached for ``ptr``."""
+    """Return the graph with an edge from each atom to its molecule; the graph is cached for
+    ``ptr``.
+    """
 
     def build() -> Graph:
         molecule = owners(ptr, atoms)

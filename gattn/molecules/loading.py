@@ -1,4 +1,4 @@
-"""Load a model of molecules from a folder, and open a table of molecules for it."""
+"""Loading of a trained model from a folder, and opening of a table of molecules for prediction."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gattn.training.model_io import Json, read_model
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
 
-__all__ = ["OpenedRun", "load_estimator", "open_run"]
+__all__ = ["OpenedRun", "load_estimator", "load_model", "open_run"]
 
 
 class OpenedRun(NamedTuple):
-    """A trained model and a table of molecules for it.
+    """Trained model, and an opened table of molecules for prediction.
 
     Attributes:
         model: the model.
@@ -31,18 +31,30 @@ class OpenedRun(NamedTuple):
 
 
 def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, dict[str, Json]]:
-    """Return the regressor or the classifier that is stored in a folder, and its model card.
+    """Load the regressor or the classifier that is stored in a folder, and its model card.
 
     It is an estimator without scikit-learn's interface.
 
     Raises:
-        RunError: a file is missing, truncated or changed, or holds another kind of model.
+        RunError: a file is missing, truncated or changed, or contains another kind of model.
     """
     from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
 
     tensors, card = read_model(folder)
     is_classifier = card.get("estimator") == "MoleculeClassifier"
     kind = ClassificationEstimator if is_classifier else RegressionEstimator
+    return kind.from_state(folder, tensors, card), card
+
+
+def load_model(folder: str | os.PathLike[str]) -> tuple[MoleculeModel, dict[str, Json]]:
+    """Return the model that is stored in a folder, without scikit-learn, and its card.
+
+    Raises:
+        RunError: a file is missing, truncated or changed, or holds another kind of model.
+    """
+    tensors, card = read_model(folder)
+    is_classifier = card.get("estimator") == "MoleculeClassifier"
+    kind = ClassificationModel if is_classifier else RegressionModel
     return kind.from_state(folder, tensors, card), card
 
 
@@ -56,26 +68,24 @@ def open_run(
     threads: int = 0,
     on_bad_bytes: OnBadBytes = "strict",
 ) -> OpenedRun:
-    """Load the model of a folder, without scikit-learn, and open a CSV file of molecules for it.
+    """Load the model in a folder, without scikit-learn, and open a CSV file of molecules.
 
     Args:
         folder: folder of the trained model.
         path: the file.
         smiles: its column of SMILES; by default the one that the model was trained on.
-        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
         workers: number of processes that parse SMILES.
-        threads: number of threads inside one operator; 0 to choose it by the size.
+        threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         on_bad_bytes: see :class:`gattn.data.Table`.
 
     Raises:
-        RunError: the folder holds no model that can be read.
-        FileNotFoundError: no file at ``path``.
+        RunError: the folder does not contain a readable model.
+        FileNotFoundError: the file ``path`` does not exist.
         ValueError: the file cannot be read, or the column is missing or appears twice.
     """
-    tensors, card = read_model(folder)
-    is_classifier = card.get("estimator") == "MoleculeClassifier"
-    kind = ClassificationModel if is_classifier else RegressionModel
-    model = kind.from_state(folder, tensors, card)
+    model, card = load_model(folder)
     model.workers = workers
     model.predictor_.threads = threads
     column = smiles or str(card.get("smiles", "smiles"))

@@ -1,4 +1,4 @@
-"""Predictions of molecules with some of their atoms masked."""
+"""Predictions for molecules in which some atoms are masked."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["Environments", "Masked", "MoleculeAtoms", "atoms_of", "masked_inputs", "predict_masked"]
 
 BUDGET = 1 << 16
-"""Maximum number of atoms of all masked copies in a batch, which bounds the memory."""
+"""Maximum number of atoms in a batch of masked copies, which limits the memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class Environments:
-    """Morgan environments of a molecule, as its fingerprint counts them.
+    """Morgan environments of a molecule that its fingerprint counts.
 
     Attributes:
         places: [E] int64, the fingerprint column that counts each environment.
@@ -66,7 +66,7 @@ class MoleculeAtoms:
 
 @dataclass(frozen=True, eq=False)
 class Masked:
-    """Predictions of m masked copies of a molecule, for one target.
+    """Predictions for m masked copies of a molecule, for one target.
 
     Attributes:
         mean: [m] float64, the predicted means.
@@ -82,7 +82,9 @@ class Masked:
 
 
 def atoms_of(inputs: MoleculeInputs) -> list[MoleculeAtoms]:
-    """Return the description of the atoms of each of k molecules, computed from its SMILES."""
+    """Describe the atoms of each of k molecules: symmetry, environments and shares of
+    descriptors.
+    """
     from rdkit import rdBase
 
     result = []
@@ -98,7 +100,7 @@ def atoms_of(inputs: MoleculeInputs) -> list[MoleculeAtoms]:
 
 
 def _ranks(molecule: Mol) -> tuple[Tensor, Tensor]:
-    """Return the symmetry classes of the atoms, and the atoms in canonical order."""
+    """Return the symmetry classes of the atoms, and the indices of the atoms in canonical order."""
     from rdkit.Chem import CanonicalRankAtoms
 
     classes, ranks = (
@@ -110,9 +112,9 @@ def _ranks(molecule: Mol) -> tuple[Tensor, Tensor]:
 def masked_inputs(
     inputs: MoleculeInputs, atoms: Sequence[MoleculeAtoms], masks: Sequence[tuple[int, Tensor]]
 ) -> MoleculeInputs:
-    """Copy molecules and mask some of the atoms of each copy.
+    """Return copies of molecules in which some atoms are masked.
 
-    A masked atom neither sends messages nor enters the readout. The other atoms keep their
+    A masked atom sends no messages and is left out of the readout. The other atoms keep their
     features, such as the number of bonds before masking: only the masked atom is unknown.
     Fingerprints lose every environment that contains the atom, and descriptors its share.
 
@@ -141,7 +143,7 @@ def predict_masked(
     predictor: MoleculePredictor, inputs: MoleculeInputs, masks: Sequence[Tensor], target: int,
     atoms: Sequence[MoleculeAtoms] | None = None,
 ) -> list[Masked]:  # fmt: skip
-    """Predict copies of molecules without some of their atoms, in batches of bounded memory.
+    """Predict copies of molecules in which some atoms are masked, in batches of bounded memory.
 
     Args:
         predictor: the model.
@@ -175,7 +177,7 @@ def predict_masked(
 
 
 def _batches(masks: Sequence[Tensor]) -> Iterator[list[tuple[int, Tensor]]]:
-    """Yield batches of (molecule, masks); the copies of a batch have at most BUDGET atoms."""
+    """Yield batches of (molecule, masks), in which the copies have at most BUDGET atoms."""
     batch: list[tuple[int, Tensor]] = []
     room = BUDGET
     for place, mask in enumerate(masks):
@@ -190,7 +192,9 @@ def _batches(masks: Sequence[Tensor]) -> Iterator[list[tuple[int, Tensor]]]:
 
 
 def _without(molecules: Molecules, masked: Tensor) -> Molecules:
-    """Return molecules without the masked atoms, [n] bool over all molecules, and their bonds."""
+    """Return the molecules without the masked atoms and their bonds; the mask is [n] bool over all
+    atoms.
+    """
     arrays, remaining = molecules.arrays, ~masked
     before = torch.cat([remaining.new_zeros(1, dtype=torch.int64), remaining.cumsum(0)])
     first = arrays.ptr[:-1].repeat_interleave(arrays.edge_ptr.diff())
@@ -209,7 +213,7 @@ def _without(molecules: Molecules, masked: Tensor) -> Molecules:
 
 
 def _counts_without(environments: Environments, mask: Tensor) -> Tensor:
-    """Return counts [m, COUNTS] of the environments without masked atoms, for masks [m, n]."""
+    """Return the counts [m, COUNTS] of environments without masked atoms, for masks [m, n]."""
     which, atom = environments.members
     hit = torch.zeros(len(mask), len(environments.places)).index_add_(
         1, which, mask[:, atom].float()
@@ -219,7 +223,7 @@ def _counts_without(environments: Environments, mask: Tensor) -> Tensor:
 
 
 def _environments(molecule: Mol) -> Environments:
-    """Return the environments that ``gattn.data.molecules.fingerprints`` counts in a molecule."""
+    """Return the Morgan environments of a molecule that its fingerprint counts."""
     from rdkit.Chem import rdFingerprintGenerator
 
     within = _neighbourhoods(molecule)
@@ -240,7 +244,7 @@ def _environments(molecule: Mol) -> Environments:
 
 
 def _neighbourhoods(molecule: Mol) -> list[list[set[int]]]:
-    """Return, for the distances of 0, 1 and 2 bonds, the atoms within it of each atom."""
+    """Return the atoms within 0, 1 and 2 bonds of each atom."""
     near = [
         {atom.GetIdx(), *(other.GetIdx() for other in atom.GetNeighbors())}
         for atom in molecule.GetAtoms()

@@ -1,4 +1,4 @@
-"""Creation, training and prediction of the networks of an ensemble."""
+"""Training and prediction of the networks in an ensemble."""
 
 from __future__ import annotations
 
@@ -35,22 +35,24 @@ __all__ = [
 ]
 
 AVERAGE = 0.99
-"""Decay of the exponential moving average of the weights; the averaged weights predict."""
+"""Decay of the exponential moving average of the weights, which is used for predictions."""
 WARMUP = 0.1
 CLIP = 5.0
 PREDICTION_BATCH = 512
 """Number of molecules in a batch of predictions."""
 RECORDED_OUTPUTS = 4096
-"""Maximum number of validation molecules for which the outputs of each epoch are recorded, so that
-the epoch is chosen by cross-fitting. With more molecules, cross-fitting hardly changes errors."""
+"""Maximum number of validation molecules for which the outputs of each epoch are recorded. They are
+needed to choose the epoch by cross-fitting, which has little effect for more molecules.
+"""
 
 FEW = 20_000
-"""If the number of epochs times that of training molecules is smaller, one process trains all
-networks of an ensemble, because starting other processes takes longer."""
+"""Minimum of (number of epochs) x (number of training molecules) for training an ensemble in
+several processes; for less work, starting processes takes longer than it saves.
+"""
 
 
 class MoleculeBatches:
-    """Batches of molecules and their targets for the training loop.
+    """Data set of molecules and targets, from which the training loop takes batches.
 
     Args:
         inputs: k molecules.
@@ -71,7 +73,7 @@ class MoleculeBatches:
 def make_network(
     settings: MoleculeSettings, targets: int, *, seed: int = 0
 ) -> MoleculeNetwork | AttentiveFPNetwork:
-    """Return a network with weights drawn from a seed, without using torch's global generator."""
+    """Create a network with weights drawn from a seed, without using torch's global generator."""
     kind = AttentiveFPNetwork if settings.model == "attentive_fp" else MoleculeNetwork
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -87,15 +89,16 @@ def fit_members(
     folder: Path | None = None,
     progress: bool = False,
 ) -> tuple[list[MoleculeNetwork | AttentiveFPNetwork], list[History]]:
-    """Train the networks of an ensemble, each from another seed.
+    """Train the networks of an ensemble, each with a different seed.
 
     Several networks are trained in parallel, with one process for each processor and one thread in
     each process. A network does not depend on the process that trains it.
 
     Args:
         train: training part.
-        val: validation part, which chooses the epoch. If no target has two different values in
-            it, the last epoch is used: the loss would favour predicting one class for all.
+        val: validation part, which is used to choose the epoch. If no target has two different
+            values in it, the last epoch is used, because the loss would prefer a constant
+            prediction.
         task: regression minimises squared errors, classification the cross entropy.
         settings: settings of the networks and their training.
         folder: folder of checkpoints, one folder for each network; training continues from them.
@@ -111,7 +114,8 @@ def fit_members(
     if processes == 1:
         pairs = [training.fit(member, progress=progress) for member in range(settings.ensemble)]
         return [network for network, _ in pairs], [history for _, history in pairs]
-    # This process trains the last share, which is the largest: it needs no time to start.
+    # This process trains the last share of the networks. This share is the largest, because the
+    # other processes need time to start.
     shares = [range(first, settings.ensemble, processes) for first in reversed(range(processes))]
     tasks = [(share, (share, progress and share is shares[-1])) for share in shares]
     states: dict[int, tuple[dict[str, Tensor], History]] = {}
@@ -129,7 +133,7 @@ def fit_members(
 
 @dataclass(frozen=True, eq=False)
 class _MemberTraining:
-    """Train single networks of an ensemble; see :func:`fit_members`."""
+    """Trainer of the single networks of an ensemble; see :func:`fit_members`."""
 
     train: MoleculeBatches
     val: MoleculeBatches
@@ -160,7 +164,9 @@ class _MemberTraining:
         return network.eval(), history
 
     def fit_some(self, share: tuple[range, bool]) -> list[tuple[dict[str, Tensor], History]]:
-        """Train the networks of one process; return their weights and histories."""
+        """Train some networks of the ensemble in one process; return their weights and
+        histories.
+        """
         members, progress = share
         pairs = (self.fit(member, progress=progress) for member in members)
         return [(network.state_dict(), history) for network, history in pairs]
@@ -192,12 +198,13 @@ def cross_fit_members(
     settings: MoleculeSettings,
     y: Tensor,
 ) -> Tensor:
-    """Predict each fold of the validation part with the epoch that the other folds choose.
+    """Predict each fold of the validation part, with the epoch chosen on the other folds.
 
     Args:
-        networks: K networks, with the weights of the epoch that the whole part chose.
+        networks: K networks, with the weights of the epoch that was chosen on the whole validation
+            part.
         histories: their training histories, with the outputs after each epoch.
-        val: m molecules that chose the epochs.
+        val: m validation molecules.
         folds: [m] int64, the fold of each.
         task: the task, which chooses the loss.
         settings: settings of the training.
@@ -212,11 +219,13 @@ def cross_fit_members(
         if history.outputs is None:
             continue
         losses = torch.stack([loss(each, val.y.nan_to_num(0.0)) for each in history.outputs])
-        losses = losses.where(measured, 0.0).double().sum(2)  # [epochs, m]
+        losses = losses.where(measured, 0.0).double().sum(2)  # shape [epochs, m] for m molecules
         for fold in folds.unique():
             inside = folds == fold
             if not varied(val.y[~inside]).any():
-                continue  # equal labels cannot rank the epochs; see fit_members
+                # If all labels outside of this fold are equal, they cannot rank the epochs, as
+                # fit_members explains.
+                continue
             epoch = int(losses[:, ~inside].sum(1).argmin())
             if epoch != history.chosen:
                 outputs[member, inside] = history.outputs[epoch, inside].double()
@@ -226,7 +235,9 @@ def cross_fit_members(
 def predict_members(
     networks: Sequence[MoleculeNetwork | AttentiveFPNetwork], inputs: MoleculeInputs, targets: int
 ) -> Tensor:
-    """Return each network's outputs, [K, k, t] float64: scaled targets, or logits for classes."""
+    """Return the outputs of each network, [K, k, t] float64: scaled targets, or logits for
+    classes.
+    """
     if not networks:
         return torch.empty(0, len(inputs), targets, dtype=torch.float64)
     outputs = []
@@ -238,7 +249,7 @@ def predict_members(
 
 
 def _loss(task: Task, settings: MoleculeSettings, y: Tensor) -> Loss:
-    """Return the function that computes the loss of each prediction [g, t] of a batch."""
+    """Return the function that computes the loss of predictions [g, t] for a batch."""
     if task == "regression":
         return squared_error
     return cross_entropy(class_weights(y) if settings.class_weight == "balanced" else None)

@@ -1,4 +1,4 @@
-"""Tanimoto similarity of molecules to the molecules that a model was trained on."""
+"""Tanimoto similarity of molecules to the training molecules of a model."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from torch import Tensor
 __all__ = ["NearestMolecules", "pack_bits"]
 
 FEW = 8192
-"""Number of training molecules compared at once, so that their bits stay in the cache."""
+"""Number of training molecules that are compared in one step, so that their bits fit in the
+cache.
+"""
 
 
 def pack_bits(counts: Iterable[Tensor]) -> Tensor:
-    """Pack Morgan bits as :class:`NearestMolecules` reads them: 256 bytes a molecule.
+    """Pack Morgan bits into bytes, 256 bytes for each molecule, for :class:`NearestMolecules`.
 
     Args:
         counts: one or more of [k, bits] uint8; a bit is set where a count is above 0.
 
     Returns:
-        [bits, sum of ceil(k / 8)] uint8: each byte holds one bit of eight molecules. If k is not a
+        [bits, sum of ceil(k / 8)] uint8: each byte contains one bit of eight molecules. If k is not
+        a
         multiple of 8, the last byte is padded with molecules without bits, whose similarity is 0.
 
     Example:
@@ -35,13 +38,14 @@ def pack_bits(counts: Iterable[Tensor]) -> Tensor:
 
 
 class NearestMolecules:
-    """Tanimoto similarity of molecules to the most similar training molecule.
+    """Search for the training molecule that is most similar to a molecule, by Tanimoto similarity.
 
-    A molecule sets about forty of the 2048 bits. So only the rows of these bits are summed, as
-    bytes, to count the bits that it shares with thousands of training molecules at once.
+    A molecule has about forty of the 2048 bits. The rows of these bits are summed to count the bits
+    that the molecule shares with thousands of training molecules at once.
 
     Args:
-        train: [bits, m] uint8, the training molecules' Morgan bits as :func:`pack_bits` gives them.
+        train: [bits, m] uint8, Morgan bits of the training molecules, as returned by
+            :func:`pack_bits`.
 
     Raises:
         ValueError: ``train`` has another type or number of dimensions.
@@ -55,7 +59,8 @@ class NearestMolecules:
     def __init__(self, train: Tensor) -> None:
         if train.dim() != 2 or train.dtype != torch.uint8:
             raise ValueError(
-                f"bits must be packed, [bits, m] uint8; they are {(*train.shape,)} {train.dtype}"
+                "train must be the packed bits of m molecules, [bits, m] uint8; got "
+                f"{(*train.shape,)} {train.dtype}"
             )
         self._train = train.numpy()
 
@@ -68,16 +73,41 @@ class NearestMolecules:
         Returns:
             [k] float32 in 0..1; zeros if there are no training molecules.
         """
-        bit_indices = [np.flatnonzero(bits) for bits in (counts > 0).numpy()]
+        bit_indices = _bit_indices(counts)
         largest = np.zeros(len(bit_indices), np.float32)
-        needed = np.unique(np.concatenate([np.zeros(0, np.int64), *bit_indices]))
-        for place, columns, sizes in self._blocks(needed):
+        for place, columns, sizes in self._blocks(_union(bit_indices)):
             for i, bits in enumerate(bit_indices):
-                largest[i] = max(largest[i], _largest(columns[place[bits]], sizes))
+                similarities = _similarities(columns[place[bits]], sizes)
+                largest[i] = max(largest[i], similarities.max())
         return torch.from_numpy(largest)
 
+    def similarities(self, counts: Tensor) -> Tensor:
+        """Return the similarity of each molecule to every training molecule.
+
+        Args:
+            counts: [k, bits] uint8; a bit is set where a count is above 0.
+
+        Returns:
+            [k, m] float32 in 0..1, in the order of the columns of ``train``: eight for each byte,
+            with zeros for the molecules that pad a byte.
+
+        Example:
+            >>> train = pack_bits([torch.tensor([[1, 2, 0], [0, 1, 0]], dtype=torch.uint8)])
+            >>> query = torch.tensor([[3, 1, 0]], dtype=torch.uint8)
+            >>> NearestMolecules(train).similarities(query)[0, :3]
+            tensor([1.0000, 0.5000, 0.0000])
+        """
+        bit_indices = _bit_indices(counts)
+        rows = np.zeros((len(bit_indices), 8 * self._train.shape[1]), np.float32)
+        begin = 0
+        for place, columns, sizes in self._blocks(_union(bit_indices)):
+            for row, bits in zip(rows, bit_indices):
+                row[begin : begin + len(sizes)] = _similarities(columns[place[bits]], sizes)
+            begin += len(sizes)
+        return torch.from_numpy(rows)
+
     def _blocks(self, needed: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield blocks of training molecules that hold at least the rows of the ``needed`` bits.
+        """Yield blocks of training molecules with the rows of all ``needed`` bits.
 
         Yields:
             For each block of m molecules: the row of each bit in it, the unpacked bits [rows, m],
@@ -96,7 +126,9 @@ class NearestMolecules:
 
     @functools.cached_property
     def _unpacked(self) -> np.ndarray:
-        """Bits of all training molecules, [bits, n] uint8, unpacked only if they are few."""
+        """Bits of all training molecules, [bits, n] uint8; only used for a small number of
+        molecules.
+        """
         return np.unpackbits(self._train, axis=1)
 
     @functools.cached_property
@@ -108,15 +140,24 @@ class NearestMolecules:
         return sizes
 
 
-def _largest(bits: np.ndarray, sizes: np.ndarray) -> np.float32:
-    """Return the largest similarity of one molecule to n training molecules.
+def _bit_indices(counts: Tensor) -> list[np.ndarray]:
+    """Return for each molecule the indices of the bits that it sets."""
+    return [np.flatnonzero(bits) for bits in (counts > 0).numpy()]
+
+
+def _union(bit_indices: list[np.ndarray]) -> np.ndarray:
+    """Return the indices of the bits that any of the molecules sets, in ascending order."""
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *bit_indices]))
+
+
+def _similarities(bits: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the similarity of one molecule to n training molecules, [n] float32.
 
     Args:
-        bits: [count, n], the training molecules' values of the bits that the molecule sets.
+        bits: [count, n], the rows of the bits that the molecule has, for all training molecules.
         sizes: [n] float32, the number of bits that each training molecule sets.
     """
     count = len(bits)
     shared = np.add.reduce(bits, axis=0, dtype=np.uint8 if count < 256 else np.uint16)
     least = shared.astype(np.float32)
-    most = np.maximum(sizes + np.float32(count) - least, np.float32(1))
-    return (least / most).max()
+    return least / np.maximum(sizes + np.float32(count) - least, np.float32(1))

@@ -1,4 +1,4 @@
-"""Graph networks of molecules: attention over bonds, then readouts."""
+"""Neural networks for molecules, with attention along bonds and a readout of the atoms."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ __all__ = ["AttentiveFPNetwork", "MoleculeNetwork", "batch_inputs"]
 
 QUERIES = 4
 TIMESTEPS = 2
-"""Number of refinements of a molecule's vector in AttentiveFP."""
+"""Number of AttentiveFP's updates of the vector of a molecule."""
 ATOMS = 10.0
-"""Divisor of sums over atoms: about the number of atoms of a small molecule."""
+"""Divisor of sums over atoms, which is about the number of atoms of a small molecule."""
 
 
 def batch_inputs(inputs: MoleculeInputs) -> MoleculeBatch:
-    """Join molecules into the batch that networks read.
+    """Combine molecules into one batch for a network.
 
     Args:
         inputs: g molecules.
 
     Returns:
-        The batch, as :func:`gattn.data.batch_molecules` joins graphs, with the descriptors.
+        The batch: the graphs, joined as by :func:`gattn.data.batch_molecules`, and the descriptors.
     """
     arrays = inputs.molecules.arrays
     atoms, bonds = arrays.ptr.diff(), arrays.edge_ptr.diff()
@@ -52,15 +52,15 @@ def batch_inputs(inputs: MoleculeInputs) -> MoleculeBatch:
 
 
 class MoleculeNetwork(nn.Module):
-    r"""Predict a molecule's targets from its atoms and bonds.
+    r"""Graph attention network that predicts the targets of molecules from their atoms and bonds.
 
     .. math::
         x \leftarrow x + \mathrm{ELU}(\mathrm{GATConv}(\mathrm{LayerNorm}(x)))
         \text{ for every layer}, \qquad
         y = \mathrm{MLP}\Bigl(\mathrm{attend}(x) \,\Vert\, \tfrac{1}{10} \sum_j W x_j\Bigr)
 
-    The learned queries of ``attend`` compute weighted means of the atoms. The sum beside them
-    adds what a mean loses: how many atoms there are.
+    The learned queries of ``attend`` compute weighted means of the atoms. The sum of the atoms is
+    added because means do not depend on the number of atoms.
 
     Args:
         settings: ``width``, ``layers``, ``heads`` and ``dropout`` are read.
@@ -99,7 +99,7 @@ class MoleculeNetwork(nn.Module):
         )
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
-        """Predict every molecule's targets.
+        """Predict the targets of every molecule in a batch.
 
         Args:
             batch: see Shapes.
@@ -110,7 +110,7 @@ class MoleculeNetwork(nn.Module):
         return self.head(self.dropout(self.embed(batch)))
 
     def embed(self, batch: MoleculeBatch) -> Tensor:
-        """Embed every molecule as the vector from which its targets are predicted.
+        """Compute the hidden vector of every molecule, from which the targets are predicted.
 
         Args:
             batch: see Shapes.
@@ -120,13 +120,14 @@ class MoleculeNetwork(nn.Module):
         """
         x, graphs = self._atoms(batch), len(batch.ptr) - 1
         attended = self.attend(x, batch.ptr)
-        # Project the sum of the atoms: one product for each molecule instead of one for each atom.
+        # Projecting the sum of a molecule's atoms takes one product per molecule instead of one per
+        # atom.
         total, count = sum_atoms(x, batch.batch, graphs), batch.ptr.diff()[:, None]
         projected = F.linear(total, self.project.weight) + count * self.project.bias
         return torch.cat([attended, projected / ATOMS], 1)
 
     def attention(self, batch: MoleculeBatch) -> Tensor:
-        """Return the attention weights of the learned queries on every atom.
+        """Return the attention weights of the learned queries for every atom.
 
         Args:
             batch: see Shapes, of n atoms.
@@ -139,8 +140,8 @@ class MoleculeNetwork(nn.Module):
     def _atoms(self, batch: MoleculeBatch) -> Tensor:
         """Return the features of the atoms after the last layer: [n, width]."""
         x = self.atoms(batch.x).relu()
-        # Add the self-loops once for all layers: the number of calls limits the speed of a small
-        # batch.
+        # The self-loops are added once for all layers, because the number of operator calls limits
+        # the speed of small batches.
         graph, bonds = with_atom_loops(batch.edge_index, batch.edge_attr, len(x))
         for norm, conv in zip(self.norms, self.convs):
             x = x + self.dropout(F.elu(conv(norm(x), graph, bonds)))
@@ -148,7 +149,7 @@ class MoleculeNetwork(nn.Module):
 
 
 class AttentiveFPNetwork(nn.Module):
-    """The published AttentiveFP, with the interface of :class:`MoleculeNetwork`.
+    """AttentiveFP network as published, with the interface of :class:`MoleculeNetwork`.
 
     Args:
         settings: ``width``, ``layers`` and ``dropout`` are read.
@@ -165,7 +166,7 @@ class AttentiveFPNetwork(nn.Module):
     """
 
     def __init__(self, settings: MoleculeSettings, targets: int) -> None:
-        # Imported only here: it imports PyTorch Geometric, which takes seconds.
+        # PyTorch Geometric takes seconds to import, so it is imported only for this model.
         from gattn.models import AttentiveFP
 
         super().__init__()
@@ -176,10 +177,12 @@ class AttentiveFPNetwork(nn.Module):
         self.head = nn.Linear(width, targets)
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
-        """Predict every molecule's targets: [g, t]."""
+        """Predict the targets of every molecule in a batch: [g, t]."""
         return self.head(self.embed(batch))
 
     def embed(self, batch: MoleculeBatch) -> Tensor:
-        """Embed every molecule as the vector that the linear head reads: [g, width]."""
+        """Compute the hidden vector of every molecule, [g, width], which the last linear layer
+        reads.
+        """
         graphs = len(batch.ptr) - 1
         return self.model(batch.x, batch.edge_index, batch.edge_attr, batch.batch, graphs)

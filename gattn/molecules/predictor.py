@@ -1,4 +1,4 @@
-"""Train networks and a Gaussian process, and combine their predictions with an expected error."""
+"""Model of molecular properties that combines neural networks with a Gaussian process."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 __all__ = ["MoleculePredictor", "Prediction", "batch_elements"]
 
 PIECE = 1024
-"""Number of molecules whose fingerprints are expanded at once."""
+"""Number of molecules whose fingerprints are unpacked in one step."""
 ATOMS = 25
-"""Typical number of atoms of a molecule; estimates the size of a batch."""
+"""Typical number of atoms of a molecule, used to estimate the size of a batch."""
 KERNEL_PARTS = 6
-"""Number of matrices, each as large as the kernel, that one evaluation of the kernel reads."""
+"""Number of matrices of the kernel's size that one evaluation of the kernel reads."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Predictions of k molecules for t targets.
+    """Predictions for k molecules and t targets, with their expected errors.
 
     Attributes:
         mean: [k, t] float64, in the target's unit; for classes the probability of class 1.
@@ -72,7 +72,7 @@ class Prediction:
 
 
 class MoleculePredictor:
-    """A trained model of molecules, created by :meth:`fit` or :meth:`from_state`.
+    """Trained model of molecular properties, created by :meth:`fit` or :meth:`from_state`.
 
     Attributes:
         networks: the ensemble, empty if the model is the Gaussian process alone.
@@ -91,7 +91,7 @@ class MoleculePredictor:
     def __init__(
         self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings, targets: int
     ) -> None:
-        """Restore from the tensors of :meth:`state`; see :meth:`from_state`."""
+        """Restore a model from the tensors of :meth:`state`; see :meth:`from_state`."""
         self.task, self.settings, self.targets = task, settings, targets
         self.history: list[History] = []
         self.validation = _nothing(targets)
@@ -102,7 +102,7 @@ class MoleculePredictor:
         ]
         self._nearest = NearestMolecules(tensors["bits"])
         kernel = _under("gp.", tensors)
-        # For classes, predict does not use the Gaussian process's variance to estimate the error.
+        # In classification, predict does not need the variance of the Gaussian process.
         self.kernel = GaussianProcess(kernel, variance=task == "regression") if kernel else None
 
     @classmethod
@@ -120,13 +120,14 @@ class MoleculePredictor:
         progress: bool = False,
         threads: int = 0,
     ) -> MoleculePredictor:
-        """Train the components on the training part and weight them on the validation part.
+        """Train the model's components on the training part, and weight them on the validation
+        part.
 
         The Gaussian process is trained on both parts. :attr:`validation` predicts the validation
         part by cross-fitting in ten folds. The networks' epochs, the components' weights and the
         coefficients of the error for one fold are chosen on the other nine folds, and the Gaussian
-        process predicts each molecule as if it had not been trained on it. So the errors of these
-        predictions are like those for new molecules.
+        process predicts each molecule as if it had not been trained on it. The errors of these
+        predictions are therefore similar to errors for new molecules.
 
         If the networks are trained with one thread, the Gaussian process chooses its
         hyperparameters at the same time on another core.
@@ -134,8 +135,8 @@ class MoleculePredictor:
         Args:
             train: k molecules.
             y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes.
-            val: m molecules, which choose the networks' epoch, weigh the parts, and calibrate the
-                errors.
+            val: m molecules for choosing the networks' epoch, fitting the components' weights and
+                calibrating the errors.
             y_val: [m, t] float64.
             task: ``"regression"`` or ``"classification"``.
             settings: settings of the model and its training.
@@ -157,7 +158,7 @@ class MoleculePredictor:
         _check(val, y_val, "y_val")
         y, y_val, targets = y.double(), y_val.double(), y.shape[1]
         if not y.isfinite().any(0).all():
-            raise ValueError("y must hold a measured value of every target; one has none")
+            raise ValueError("y must have a label for every target; a target has no label")
         mean, scale = _scaling(y, task)
         tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train)}
         history: list[History] = []
@@ -212,7 +213,7 @@ class MoleculePredictor:
         self, val: MoleculeInputs, y_val: Tensor, members: Tensor, kernel_index: Tensor,
         group: Tensor, folds: Tensor,
     ) -> None:  # fmt: skip
-        """Fit the components' weights and the error's coefficients; predict the validation part.
+        """Fit the components' weights and the coefficients of the error on the validation part.
 
         Args:
             val: m molecules.
@@ -229,7 +230,9 @@ class MoleculePredictor:
             left_out = self._leave_out(val, kernel_index, group, folds)
 
         def fit(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor]:
-            """Return the components' weights and the error's coefficients, fitted to ``rows``."""
+            """Return the components' weights and the coefficients of the error, fitted to
+            ``rows``.
+            """
             parts, sources = self._parts_and_sources(members, *pair)
             center, scale = self._tensors["mean"], self._tensors["scale"]
             parts, y = parts[:, rows], y_val[rows]
@@ -256,12 +259,14 @@ class MoleculePredictor:
     def _parts_and_sources(
         self, members: Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the components' means [P, k, t] and the predictors of the squared error."""
+        """Return the components' means [P, k, t], and the inputs for predicting the squared
+        error.
+        """
         stacked = torch.stack(self._parts(members, mean))
         return stacked, self._sources(stacked, members, variance)
 
     def _parts(self, members: Tensor, mean: Tensor) -> list[Tensor]:
-        """Return the mean [k, t] of each component: the ensemble and the Gaussian process."""
+        """Return the mean [k, t] of each component: the networks and the Gaussian process."""
         parts = [members.mean(0)] if self.networks else []
         if self.kernel is not None:
             parts.append(mean.clamp(0, 1) if self.task == "classification" else mean)
@@ -270,7 +275,7 @@ class MoleculePredictor:
     def _leave_out(
         self, val: MoleculeInputs, kernel_index: Tensor, group: Tensor, folds: Tensor
     ) -> list[tuple[Tensor, Tensor]]:
-        """Predict molecules by Gaussian processes that were not trained on them.
+        """Predict molecules with Gaussian processes that were not trained on them.
 
         Returns:
             Pairs of means and variances [m, t]. In the first pair, the model of a molecule was
@@ -280,19 +285,21 @@ class MoleculePredictor:
         rows = len(self.kernel.counts) - len(kernel_index) + torch.arange(len(kernel_index))
         left_out = self.kernel.leave_out(rows, group[kernel_index], folds[kernel_index])
         plain = self.kernel.predict(val)
-        # Leaving out a fold without training molecules of the Gaussian process changes nothing.
+        # A fold may have no training molecule of the Gaussian process. Its predictions are those of
+        # the whole process.
         left_out += left_out[:1] * (int(folds.max()) + 2 - len(left_out))
         pairs = []
         for pair in left_out:
             full = tuple(each.clone() for each in plain)
             for each, out in zip(full, pair):
-                # A row without a label was not trained on, so its plain prediction is valid.
+                # A row without a label was not used to fit the Gaussian process, so no fold must be
+                # left out for its prediction.
                 each[kernel_index] = torch.where(out.isfinite(), out, each[kernel_index])
             pairs.append(full)
         return pairs
 
     def predict(self, inputs: MoleculeInputs) -> Prediction:
-        """Predict molecules.
+        """Predict the targets of molecules, with expected errors.
 
         Args:
             inputs: k molecules.
@@ -313,12 +320,31 @@ class MoleculePredictor:
             return Prediction(mean, std, parts, members, self._similarity(inputs))
 
     def _similarity(self, inputs: MoleculeInputs) -> Tensor:
-        """Return the similarity of each molecule to the most similar one of ``bits``: [k]."""
+        """Return the similarity of each molecule to the most similar training molecule: [k]."""
         pieces = in_pieces(inputs, PIECE)
         return torch.cat([self._nearest.similarity(some.counts) for some in pieces])
 
+    def train_similarities(self, inputs: MoleculeInputs) -> Tensor:
+        """Return the similarity of molecules to each molecule of the fingerprints of the model.
+
+        Args:
+            inputs: k molecules.
+
+        Returns:
+            [k, m] float32 in 0..1, Tanimoto similarities on Morgan bits: first the molecules of the
+            training part, padded with zeros to a multiple of eight, then those of the validation
+            part, padded likewise.
+        """
+        return self._nearest.similarities(inputs.counts)
+
+    @property
+    def fingerprint_bytes(self) -> int:
+        """Number of bytes in which the fingerprints store one bit of all training molecules."""
+        return self._tensors["bits"].shape[1]
+
     def embed(self, inputs: MoleculeInputs) -> Tensor:
-        """Embed molecules as the hidden vectors from which the networks predict.
+        """Return the hidden vectors of molecules, from which the networks compute their
+        predictions.
 
         The vectors of the ensemble's networks are concatenated, not averaged: their features do
         not correspond.
@@ -343,7 +369,7 @@ class MoleculePredictor:
         return torch.cat(vectors)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, object]]:
-        """Return the state of the model for :meth:`from_state`.
+        """Return the state of the model, from which :meth:`from_state` restores it.
 
         Returns:
             Tensors by name, and the other values of the state, which JSON can store.
@@ -376,7 +402,9 @@ class MoleculePredictor:
             settings = from_table(MoleculeSettings, cast("dict[str, object]", facts["settings"]))
             return cls(tensors, cast(Task, facts["task"]), settings, cast(int, facts["targets"]))
         except (KeyError, TypeError, RuntimeError) as error:
-            raise ValueError(f"these are not the tensors and facts of a model: {error}") from error
+            raise ValueError(
+                f"these tensors and values are not the state of a model: {error}"
+            ) from error
 
     @property
     def weights(self) -> dict[str, float]:
@@ -384,7 +412,7 @@ class MoleculePredictor:
         return dict(zip(self._names, self._tensors["weights"].tolist()))
 
     def in_units(self, raw: Tensor) -> Tensor:
-        """Convert outputs of networks, [..., t], to the targets' units or to probabilities."""
+        """Convert the outputs of networks, [..., t], to the targets' units or to probabilities."""
         if self.task == "classification":
             return raw.sigmoid()
         return raw * self._tensors["scale"] + self._tensors["mean"]
@@ -396,7 +424,9 @@ class MoleculePredictor:
         return ["attention", "gp"] if model == "stacked" else [model]
 
     def _ask(self, inputs: MoleculeInputs) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-        """Return the means [k, t] by component, [K, k, t] by network, and the GP's variances."""
+        """Return the means [k, t] by component and by network, and the variances of the Gaussian
+        process.
+        """
         members = self.in_units(predict_members(self.networks, inputs, self.targets))
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
@@ -404,23 +434,26 @@ class MoleculePredictor:
         return dict(zip(self._names, self._parts(members, mean))), members, variance
 
     def _sources(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
-        """Return predictors of the squared error: [s, k, t], in squares of the target's unit."""
+        """Return the inputs for predicting the squared error, [s, k, t], in squares of the target's
+        unit.
+        """
         sources = [self._tensors["scale"].square().expand_as(variance)]
         if self.kernel is not None:
             sources.append(variance)
         if len(parts) > 1:
             sources.append((parts[0] - parts[1]).square())
         if len(members) > 1:
-            # Tensor.var computes the same, but warns if the batch is empty.
+            # The variance is computed without Tensor.var, which warns if the batch is empty.
             deviations = members - members.mean(0)
             sources.append(deviations.square().sum(0) / (len(members) - 1))
         return torch.stack(sources)
 
 
 def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
-    """Estimate the number of elements, atoms times features, of a batch of molecules.
+    """Estimate the size of a batch of molecules as the number of atoms times features.
 
-    It decides how many threads compute a batch; see :func:`gattn.training.threads.choose_threads`.
+    The size decides how many threads compute a batch; see
+    :func:`gattn.training.threads.choose_threads`.
     """
     return molecules * ATOMS * settings.width
 
@@ -429,7 +462,9 @@ _OWN = ("mean", "scale", "bits", "weights", "spread")
 
 
 def _disagreement(parts: Tensor, members: Tensor) -> Tensor:
-    """Return the standard deviation [k, t] over components and networks, the error of classes."""
+    """Return the standard deviation [k, t] over components and networks, used as error for
+    classes.
+    """
     voices = torch.cat([parts, members])
     return (voices - voices.mean(0)).square().mean(0).sqrt()
 
@@ -444,14 +479,14 @@ def _bits(inputs: MoleculeInputs) -> Tensor:
 
 
 def _scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
-    """Return the mean and standard deviation of each target; 0 and 1 for classes."""
+    """Return the mean and standard deviation of each target for scaling; 0 and 1 for classes."""
     if task == "classification":
         return torch.zeros(y.shape[1]).double(), torch.ones(y.shape[1]).double()
     return moments(y)
 
 
 def _nothing(targets: int) -> Prediction:
-    """Return a prediction that has no rows."""
+    """Return an empty prediction for zero molecules."""
     none = torch.empty(0, targets, dtype=torch.float64)
     return Prediction(none, none, {}, none[None][:0], torch.empty(0))
 

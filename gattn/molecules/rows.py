@@ -1,4 +1,4 @@
-"""Molecules with their labels, and the rows that could not be parsed."""
+"""Molecules with their labels, and lists of the rows that could not be parsed."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = [
 
 
 class UnreadableMolecules(UserWarning):
-    """A warning that some SMILES could not be parsed, and that their rows hold NaN."""
+    """Warning that some SMILES could not be parsed and that their predictions are NaN."""
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledMolecules:
-    """Valid molecules with their labels.
+    """Valid molecules with their labels, and the rows that could not be parsed.
 
     Attributes:
         inputs: k molecules.
@@ -59,7 +59,7 @@ class LabelledMolecules:
 
 
 def bad_rows(smiles: Sequence[object], parsed: ParsedSmiles, start: int = 0) -> list[BadRow]:
-    """Return the rows that could not be parsed; ``parsed`` begins at row ``start``."""
+    """Return the rows that could not be parsed, where ``parsed`` begins at row ``start``."""
     return [
         BadRow(start + i, str(smiles[start + i]), error)
         for i, error in enumerate(parsed.errors)
@@ -68,36 +68,39 @@ def bad_rows(smiles: Sequence[object], parsed: ParsedSmiles, start: int = 0) -> 
 
 
 def warn_of(bad: Sequence[BadRow]) -> None:
-    """Report all rows that could not be parsed in one warning."""
+    """Issue one warning that lists all rows that could not be parsed."""
     if not bad:
         return
     shown = "".join(f"\n  {row}" for row in bad[:10])
     more = f"\n  and {len(bad) - 10} more" if len(bad) > 10 else ""
-    message = f"{len(bad)} SMILES could not be read, and their rows hold NaN:{shown}{more}"
+    message = f"{len(bad)} SMILES could not be read, and their rows contain NaN:{shown}{more}"
     warnings.warn(message, UnreadableMolecules, stacklevel=4)
 
 
 def warn_of_overlap(train: LabelledMolecules, val: LabelledMolecules) -> None:
-    """Warn if molecules are in both the training and the validation part that a caller passed."""
+    """Issue a warning if some molecules are in both the training and the validation part."""
     both = set(train.canonical) & set(val.canonical)
     if both:
         example = next(text for text in val.canonical if text in both)
         message = (
-            f"{plural(len(both), 'molecule')} in both the training and the validation part, for "
-            f"example {example}: the intervals come out too narrow"
+            f"{plural(len(both), 'molecule')} in both the training and the validation part, "
+            f"for example {example}: the intervals will be too narrow"
         )
         warnings.warn(message, UserWarning, stacklevel=3)
 
 
 def scatter_rows(values: Tensor, parsed: ParsedSmiles) -> Tensor:
-    """Return [n, ...] for n SMILES: ``values`` [k, ...] in the rows of valid ones, else NaN."""
+    """Write ``values`` [k, ...] to the rows of the valid SMILES, and NaN to the others: [n,
+    ...].
+    """
     rows = torch.full((len(parsed.errors), *values.shape[1:]), torch.nan, dtype=values.dtype)
     rows[parsed.row_index] = values.detach().cpu()
     return rows
 
 
 def smiles_hashes(canonical: Sequence[str]) -> Tensor:
-    """Return hashes [k] int64 of canonical SMILES; a model stores those of its molecules.
+    """Return 64-bit hashes [k] of canonical SMILES, which a model stores for its training
+    molecules.
 
     A hash is the first eight bytes of SHA-256. The probability that two of a million molecules
     share a hash is 3e-8.

@@ -1,4 +1,4 @@
-"""Settings of a model of molecules and of the estimators around it."""
+"""Settings of the models and of the estimators for molecules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ClassWeight = Literal["none", "balanced"]
 @document
 @dataclass(frozen=True, kw_only=True)
 class MoleculeSettings(TrainingSettings):
-    """The settings of :class:`gattn.molecules.predictor.MoleculePredictor`.
+    """Settings of a :class:`gattn.molecules.predictor.MoleculePredictor`.
 
     Attributes:
         {settings}
@@ -41,69 +41,81 @@ class MoleculeSettings(TrainingSettings):
     model: Annotated[
         ModelName,
         Meta(
-            description="Model to train. attention and attentive_fp: graph networks; gp: an exact "
-            "Gaussian process on fingerprints and descriptors, the fastest; stacked: a weighted "
-            "mean of attention and gp, whose weights follow from their errors on the validation "
-            "part."
+            description="Model to train. attention and attentive_fp are graph neural networks. "
+            "gp is an exact Gaussian process on fingerprints and descriptors, which trains "
+            "fastest. stacked is a weighted mean of attention and gp; the weights are "
+            "computed from their validation errors."
         ),
     ] = "stacked"
     ensemble: Annotated[
         int,
         Meta(
             ge=1,
-            description="Number of networks trained from different seeds and averaged. Raise it "
-            "for better predictions; each processor trains its share of them.",
+            description="Number of networks that are trained with different seeds and whose "
+            "predictions are averaged. Raise it for better predictions. The trainings are "
+            "shared among the processors.",
         ),
     ] = 1
     width: Annotated[
         int,
         Meta(
             ge=1,
-            description="Number of hidden features of an atom; heads must divide it. Raise it for "
-            "large data sets.",
+            description="Number of hidden features of each atom; it must be a multiple of heads. "
+            "Raise it for large data sets.",
         ),
     ] = 128
     layers: Annotated[
         int,
         Meta(
             ge=1,
-            description="Number of attention layers; each extends the view of an atom by one bond.",
+            description="Number of attention layers. With each layer, an atom receives "
+            "information from atoms one bond farther away.",
         ),
     ] = 4
     heads: Annotated[
-        int, Meta(ge=1, description="Number of attention heads of a layer; it must divide width.")
+        int,
+        Meta(
+            ge=1,
+            description="Number of attention heads of each layer; width must be a multiple of it.",
+        ),
     ] = 8
     dropout: Annotated[
         float,
         Meta(
             ge=0,
             lt=1,
-            description="Probability of dropping a hidden feature in training. Raise it if the "
-            "network overfits.",
+            description="Probability that a hidden feature is set to zero during training. Raise "
+            "it if the network overfits.",
         ),
     ] = 0.0
     class_weight: Annotated[
         ClassWeight,
         Meta(
-            description="Weight of classes in the loss: balanced weights each class of each target "
-            "by the inverse of its frequency in the training part; use it if one class is rare. "
-            "Regression ignores it."
+            description="Weighting of the classes in the loss. With balanced, the weight of a "
+            "class is the inverse of its frequency in the training part, separately for each "
+            "target; use this value if one class is rare. The setting has no effect in regression."
         ),
     ] = "none"
     kernel_rows: Annotated[
         int,
         Meta(
             ge=1,
-            description="Number of training molecules that the Gaussian process reads, at most; "
-            "more are sampled by seed. Its memory grows with the square.",
+            description="Maximum number of training molecules for the Gaussian process. If there "
+            "are more, it uses a random sample of this size. Its memory grows with the "
+            "square of this number.",
         ),
     ] = 3000
     max_atoms: Annotated[
-        int, Meta(ge=1, description="Reject molecules with more atoms. Raise it for polymers.")
+        int,
+        Meta(
+            ge=1,
+            description="Maximum number of atoms of a molecule. Larger molecules are "
+            "rejected with an error. Raise it for polymers.",
+        ),
     ] = 1000
 
     def check(self) -> None:
-        """Check that the heads divide the width."""
+        """Check that ``heads`` divides ``width``."""
         super().check()
         if self.width % self.heads:
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
@@ -118,17 +130,19 @@ class MoleculeParameters(MoleculeSettings):
         Meta(
             gt=0,
             lt=1,
-            description="Share of the molecules held out for validation if ``fit`` gets no "
-            "validation part. It chooses the epoch and, by cross-fitted predictions, calibrates "
-            "the intervals or sets of classes.",
+            description="Share of the molecules used for validation if ``fit`` gets no "
+            "validation part. The validation part selects the epoch and, by cross-fitted "
+            "predictions, calibrates the intervals or sets of classes.",
         ),
     ] = 0.1
     on_error: Annotated[
         Literal["raise", "skip"],
         Meta(
-            description='``"raise"`` reports all unreadable SMILES of ``fit`` in one error, '
-            '``"skip"`` leaves them out and lists them in ``bad_``.'
+            description='Treatment of SMILES that ``fit`` cannot read: ``"raise"`` reports all '
+            'of them in one error, ``"skip"`` leaves them out and lists them in ``bad_``.'
         ),
     ] = "raise"
-    workers: Annotated[int, Meta(ge=1, description="Number of processes that parse SMILES.")] = 1
+    workers: Annotated[
+        int, Meta(ge=1, description="Number of processes that parse SMILES in parallel.")
+    ] = 1
     threads: Threads = 0

@@ -1,4 +1,4 @@
-"""Contributions of the atoms to the descriptors of their molecule."""
+"""Division of the descriptors of a molecule among its atoms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["descriptor_shares"]
 
-# Bounds of the charge intervals for which RDKit sums the surfaces of atoms (PEOE_VSA).
+# Limits of the partial charges that define RDKit's PEOE_VSA descriptors, which sum the surface
+# areas of atoms by charge.
 _CHARGE = (-0.3, -0.25, -0.2, -0.15, -0.1, -0.05, 0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 _PATTERNS = {
@@ -31,15 +32,16 @@ _PATTERNS = {
     "NumAmideBonds": "C(=[O;!R])N",
     "NumRotatableBonds": "[!$(*#*)&!D1]-&!@[!$(*#*)&!D1]",
 }
-"""SMARTS patterns that RDKit counts, by descriptor; a match is divided equally among its atoms."""
+"""SMARTS pattern that RDKit counts for each descriptor; a match is divided among its atoms."""
 
 
 def descriptor_shares(molecule: Mol) -> Tensor:
     """Divide every descriptor of a molecule among its atoms.
 
-    Masses, surfaces, counts, Crippen's sums and the polar surface are sums over atoms: an atom's
-    share is its term. A ring, a bond or a group is divided equally among its atoms. The remainder,
-    such as that of shape indices, is divided equally among all atoms.
+    Masses, surface areas, counts, Crippen's sums and the polar surface area are sums over atoms:
+    the share of an atom is its term. A ring, a bond or a group is divided equally among its atoms.
+    The remainder,
+    for example of shape indices, is divided equally among all atoms.
 
     Args:
         molecule: n atoms, sanitised.
@@ -62,10 +64,12 @@ def descriptor_shares(molecule: Mol) -> Tensor:
 
 
 def _terms(molecule: Mol) -> dict[str, np.ndarray]:
-    """Return each atom's known contribution to each descriptor: [n] by the descriptor's name."""
+    """Return the contribution of each atom, [n], to each descriptor for which it can be
+    computed.
+    """
     terms = _counts(molecule) | _rings(molecule) | _connectivity(molecule) | _surfaces(molecule)
     for name, pattern in _patterns().items():
-        # A polymer can have more than the 1,000 matches at which RDKit stops by default.
+        # A polymer can have more than 1,000 matches, which is RDKit's default limit.
         most = 4 * molecule.GetNumAtoms()
         matches = molecule.GetSubstructMatches(pattern, maxMatches=most)
         terms[name] = _spread(molecule, matches)
@@ -80,7 +84,7 @@ def _patterns() -> dict[str, Mol]:
 
 
 def _spread(molecule: Mol, groups: tuple[tuple[int, ...], ...]) -> np.ndarray:
-    """Return [n], the sum over groups of atoms of 1 / size for each atom in the group."""
+    """Divide each group of atoms equally among its atoms, and sum over the groups: [n]."""
     terms = np.zeros(molecule.GetNumAtoms())
     for group in groups:
         terms[list(group)] += 1 / len(group)
@@ -142,7 +146,9 @@ def _kinds(bonds: list[Bond]) -> list[str]:
 
 
 def _connectivity(molecule: Mol) -> dict[str, np.ndarray]:
-    """Return each atom's terms of Kier and Hall's indices; its bonds count half for each atom."""
+    """Return the terms of each atom in Kier and Hall's indices; a bond counts half for each
+    atom.
+    """
     from rdkit.Chem import GetPeriodicTable
     from rdkit.Chem.rdMolDescriptors import CalcHallKierAlpha
 
@@ -167,9 +173,9 @@ def _connectivity(molecule: Mol) -> dict[str, np.ndarray]:
 
 
 def _surfaces(molecule: Mol) -> dict[str, np.ndarray]:
-    """Return each atom's terms of Crippen's sums and of the polar and Labute's surface.
+    """Return the terms of each atom in Crippen's sums and in the polar and Labute's surface areas.
 
-    Labute's surface is also split by intervals of logP, refractivity and charge.
+    Labute's surface area is also divided by intervals of logP, refractivity and charge.
     """
     from rdkit.Chem import rdMolDescriptors as rd
     from rdkit.Chem.rdPartialCharges import ComputeGasteigerCharges

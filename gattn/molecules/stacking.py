@@ -1,4 +1,4 @@
-"""Combine the components of a model into one prediction with a standard deviation."""
+"""Combination of the components of a model into one prediction with a standard deviation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from gattn.compat.torch import uncompiled_optimizers
 __all__ = ["combine", "fit_spread", "fit_weights", "predicted_std", "varied"]
 
 EQUAL_ROWS = 20.0
-"""Strength of the ridge penalty toward equal weights, in pseudo-observations."""
+"""Strength of the penalty for unequal weights, as a number of additional observations."""
 STEPS = 60
 
 
 def fit_weights(components: Tensor, y: Tensor) -> Tensor:
-    r"""Choose components' weights by predictions of molecules that none of them was trained on.
+    r"""Fit the weights of the components to predictions for molecules that were not used for
+    training.
 
     .. math::
         \min_{w \ge 0,\, \sum w = 1} \sum_i \frac{(y_i - \sum_p w_p m_{pi})^2}{s^2}
@@ -27,10 +28,10 @@ def fit_weights(components: Tensor, y: Tensor) -> Tensor:
 
     Args:
         components: [P, k, t] predictions.
-        y: [k, t] measured values; NaN where nothing was measured.
+        y: [k, t] measured values; NaN for a missing value.
 
     Returns:
-        [P] float64; equal weights where no target has two different values.
+        [P] float64; equal weights if no target has two different values.
 
     Reference: Breiman, "Stacked regressions" (Machine Learning 1996).
 
@@ -53,7 +54,7 @@ def fit_weights(components: Tensor, y: Tensor) -> Tensor:
 
 
 def varied(y: Tensor) -> Tensor:
-    """Return [t] bool: True where a target of [k, t] has two different known values."""
+    """Return True for each target that has two different labels: [t] bool."""
     labelled = y.isfinite()
     return y.where(labelled, torch.inf).amin(0) < y.where(labelled, -torch.inf).amax(0)
 
@@ -62,7 +63,8 @@ def _least_squares_on_simplex(gram: Tensor, right: Tensor) -> Tensor:
     """Minimise w G w / 2 - b w over w >= 0 with sum 1 by trying all subsets of components."""
     best, lowest = right, float("inf")
     for chosen in _subsets(len(right)):
-        # Minimise over the chosen components; a Lagrange multiplier makes the weights sum to 1.
+        # The error is minimised over the components in ``chosen``. A Lagrange multiplier makes
+        # their weights sum to 1.
         size = len(chosen)
         system = torch.ones(size + 1, size + 1, dtype=torch.float64)
         system[:size, :size], system[size, size] = gram[chosen][:, chosen], 0
@@ -75,13 +77,13 @@ def _least_squares_on_simplex(gram: Tensor, right: Tensor) -> Tensor:
 
 
 def _subsets(count: int) -> list[Tensor]:
-    """Return every non-empty subset of the numbers 0..count - 1, as a tensor."""
+    """Return all non-empty subsets of the numbers 0 to count - 1, as tensors."""
     numbers = torch.arange(count)
     return [numbers[(code >> numbers) & 1 == 1] for code in range(1, 2**count)]
 
 
 def combine(components: Tensor, weights: Tensor) -> Tensor:
-    """Return the sum [k, t] float64 of predictions [P, k, t] with weights [P]."""
+    """Return the weighted sum, [k, t] float64, of the components' predictions [P, k, t]."""
     return torch.einsum("pkt,p->kt", components.double(), weights)
 
 
@@ -114,7 +116,9 @@ def fit_spread(sources: Tensor, error: Tensor) -> Tensor:
 
 
 def predicted_std(sources: Tensor, coefficients: Tensor) -> Tensor:
-    """Return the standard deviation of the error, [k, t], from sources [s, k, t]."""
+    """Return the standard deviation of the error, [k, t], from the sources of variance [s,
+    k, t].
+    """
     return torch.einsum("skt,st->kt", sources.double(), coefficients).sqrt()
 
 
@@ -123,8 +127,8 @@ def _fit_one(sources: Tensor, error: Tensor) -> Tensor:
     sources, squares = sources[:, measured], error[measured].square()
     if not measured.any() or not squares.sum() > 0:
         return torch.ones(len(sources), dtype=torch.float64)
-    # Divide by the mean squared error, so that the coefficients at which the optimizer stops do
-    # not depend on the unit of the target.
+    # The errors are divided by their mean square, so that the optimizer stops at the same
+    # coefficients in any unit of the target.
     unit = squares.mean()
     sources, squares = sources / unit, squares / unit
     share = sources.mean(1).clamp(min=1e-12)

@@ -1,4 +1,4 @@
-"""Layers and readouts with the interface of torch_geometric.nn, computed by fused kernels."""
+"""Layers and readouts with the interface of torch_geometric.nn, computed by gattn's kernels."""
 
 from gattn.lazy import attach
 

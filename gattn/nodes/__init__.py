@@ -1,7 +1,7 @@
-"""Nodes of a network: from a graph and labels of some nodes to predictions for all.
+"""Prediction of the classes or numbers of nodes in a graph, from the labels of some nodes.
 
-The estimators, and with them scikit-learn, pandas and the other packages of the extra ``nodes``,
-are imported at their first use.
+scikit-learn, pandas and the other packages of the extra ``nodes`` are imported when an estimator is
+first used.
 """
 
 from gattn.lazy import attach

@@ -1,4 +1,4 @@
-"""A graph whose nodes have names and attributes, with notes on how it was read."""
+"""Class of graphs whose nodes have names and attributes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from gattn.nodes.edge_table import EdgeInputs, EdgeTable
 
 __all__ = [
     "AttributedGraph",
@@ -23,18 +26,22 @@ __all__ = [
     "attribute_names",
     "attributed_graph",
     "check_names",
+    "doubled_note",
     "edges_by_name",
+    "with_gaps",
 ]
 
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
 Where: TypeAlias = Callable[[int], str]
-"""Function that describes the position of a node, for example ``"at node 'n0' (line 2)"``."""
+"""Type of a function that describes the position of a node, for example ``"at node 'n0' (line
+2)"``.
+"""
 
 
 def at_row(place: int) -> str:
-    """Return the description of a position, for values without names of nodes.
+    """Describe the position of a value in words, if nodes have no names.
 
     >>> at_row(4)
     'in row 4 (counted from 0)'
@@ -51,7 +58,7 @@ class GraphError(ValueError):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """An edge that was left out when the graph was read.
+    """Edge that was left out when a graph was read.
 
     Attributes:
         line: line of the edge in its file, from 1; 0 if it was not read from a file.
@@ -66,7 +73,7 @@ class LeftOut:
 
 @dataclass(frozen=True, eq=False)
 class AttributedGraph:
-    """Graph of named nodes, with a table of the nodes' attributes.
+    """Graph whose nodes have names and a table of attributes.
 
     Attributes:
         names: n different names of nodes.
@@ -77,12 +84,16 @@ class AttributedGraph:
         directed: True if messages follow the direction of the edges only.
         notes: sentences about decisions that were made when the graph was read.
         left_out: the edges that were left out.
-        unreadable: for each attribute that cannot be read, and so is not in ``table``, the reason.
-            An error is raised only if the attribute is used.
+        unreadable: the reason for each attribute that cannot be read and is therefore not in
+        ``table``. An error is raised only if the attribute is used.
         tensor_labels: True if the column ``y`` comes from a tensor, in which -1 marks a node
             without a label.
         lines: line of each node in its file, from 1; empty if the nodes were not read from a file.
         arcs: [2, k] int64, the edges in the direction in which the data lists them.
+        edge_table: attributes of the edges; None if the data have none.
+        edge_inputs: tensors of the edges' attributes, whose edges are those of ``edge_index`` and
+            ``arcs``; None if no attribute of the edges is read. Then the graph contains an edge
+            once, and otherwise once for each combination of attributes.
     """
 
     names: list[Hashable]
@@ -96,25 +107,27 @@ class AttributedGraph:
     tensor_labels: bool = False
     lines: tuple[int, ...] = ()
     arcs: Tensor = field(default_factory=lambda: torch.zeros(2, 0, dtype=torch.int64))
+    edge_table: EdgeTable | None = None
+    edge_inputs: EdgeInputs | None = None
 
     def __len__(self) -> int:
         return len(self.names)
 
     def node(self, place: int) -> str:
-        """Return the name of the node at a position, with its line in the file if known."""
+        """Return the name of the node with this index, and its line in the file if there is one."""
         line = f" (line {self.lines[place]:,})" if self.lines else ""
         return f"node {self.names[place]!r}{line}"
 
     def where(self, place: int) -> str:
-        """Return the position of a node in words, for example ``"at node 'n0' (line 2)"``."""
+        """Describe the position of a node in words, for example ``"at node 'n0' (line 2)"``."""
         return f"at {self.node(place)}"
 
     def column(self, name: str) -> pd.Series:
         """Return an attribute of the nodes.
 
         Raises:
-            GraphError: the attribute does not exist (the message lists those that do), or cannot
-                be read.
+            GraphError: the attribute does not exist (the message lists the existing attributes), or
+            cannot be read.
         """
         if name in self.unreadable:
             raise GraphError(self.unreadable[name])
@@ -123,44 +136,76 @@ class AttributedGraph:
         return self.table[name]
 
     def with_notes(self, *notes: str) -> AttributedGraph:
-        """Return the graph with more sentences in ``notes``."""
+        """Return a copy of the graph with additional sentences in ``notes``."""
         return replace(self, notes=(*self.notes, *notes))
 
+    def without_edge_inputs(self) -> AttributedGraph:
+        """Return the graph as it was read, before an encoder attached inputs of its edges."""
+        if self.edge_inputs is None:
+            return self
+        pairs, nodes = self.arcs, len(self)
+        if self.edge_table is not None:
+            pairs = self.edge_table.pairs
+            if self.edge_table.two_way:
+                pairs = torch.cat([pairs, pairs.flip(0)], 1)
+        arcs = _unique(pairs, nodes)
+        edges = arcs if self.directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
+        return replace(self, arcs=arcs, edge_index=edges, edge_inputs=None)
+
     def with_gaps(self, words: Sequence[str]) -> AttributedGraph:
-        """Return the graph with missing values in the cells that hold one of ``words``.
+        """Return a copy of the graph in which attribute values equal to one of ``words`` are
+        missing.
 
         Args:
             words: texts that stand for a missing value, compared without the white space around
                 them. A number, such as ``-1``, is also compared with cells that are numbers.
         """
-        gaps = {word.strip() for word in words}
-        if not gaps:
+        if not {word.strip() for word in words}:
             return self
-        numbers = {float(gap) for gap in gaps if NUMBER.fullmatch(gap)}
+        table, notes = with_gaps(self.table, words)
+        graph = replace(self.with_notes(*notes), table=table)
+        if self.edge_table is None:
+            return graph
+        edges, notes = with_gaps(self.edge_table.table, words, " of the edges")
+        return replace(graph.with_notes(*notes), edge_table=replace(self.edge_table, table=edges))
 
-        def stands_for_gap(cell: object) -> bool:
-            if isinstance(cell, str):
-                return cell.strip() in gaps
-            is_number = isinstance(cell, Real) and not isinstance(cell, bool | np.bool_)
-            return is_number and cell in numbers
 
-        is_gap = self.table.map(stands_for_gap)
-        counts = {name: int(is_gap[name].sum()) for name in self.table.columns}
-        notes = [
-            f"Column {name!r}: {_many(count, 'cell')} with {', '.join(map(repr, words))} "
-            f"{'is' if count == 1 else 'are'} missing."
-            for name, count in counts.items()
-            if count
-        ]
-        table = self.table.astype(object).mask(is_gap, None)
-        columns = {name: table[name] if counts[name] else self.table[name] for name in counts}
-        return replace(self.with_notes(*notes), table=pd.DataFrame(columns, index=self.table.index))
+def with_gaps(
+    table: pd.DataFrame, words: Sequence[str], owner: str = ""
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return a table with missing values in the cells that hold one of some words, and notes.
+
+    Args:
+        table: attributes of nodes or edges.
+        words: see :meth:`AttributedGraph.with_gaps`.
+        owner: follows the name of a column in a note, for example ``" of the edges"``.
+    """
+    gaps = {word.strip() for word in words}
+    numbers = {float(gap) for gap in gaps if NUMBER.fullmatch(gap)}
+
+    def stands_for_gap(cell: object) -> bool:
+        if isinstance(cell, str):
+            return cell.strip() in gaps
+        is_number = isinstance(cell, Real) and not isinstance(cell, bool | np.bool_)
+        return is_number and cell in numbers
+
+    is_gap = table.map(stands_for_gap)
+    counts = {name: int(is_gap[name].sum()) for name in table.columns}
+    notes = [
+        f"Column {name!r}{owner}: {_many(count, 'cell')} with {', '.join(map(repr, words))} "
+        f"{'is' if count == 1 else 'are'} missing."
+        for name, count in counts.items()
+        if count
+    ]
+    masked = table.astype(object).mask(is_gap, None)
+    columns = {name: masked[name] if counts[name] else table[name] for name in counts}
+    return pd.DataFrame(columns, index=table.index), notes
 
 
 def attribute_names(table: pd.DataFrame) -> str:
-    """Return a clause for error messages that lists the first twenty attributes of the nodes."""
+    """Return a list of the first twenty attributes of the nodes, as text for error messages."""
     if table.columns.empty:
-        return "they have none (those of a table of edges stand in a table of nodes, --nodes)"
+        return "they have no attributes (for a table of edges, pass a table of nodes with --nodes)"
     return f"they have {', '.join(map(repr, table.columns[:20]))}"
 
 
@@ -176,8 +221,9 @@ def attributed_graph(
     unreadable: Mapping[Hashable, str] | None = None,
     tensor_labels: bool = False,
     lines: Sequence[int] = (),
+    edge_table: EdgeTable | None = None,
 ) -> AttributedGraph:
-    """Check a graph, remove duplicate edges and self-loops, and add opposite edges.
+    """Create a graph without duplicate edges and self-loops; undirected edges get both directions.
 
     Args:
         names: n names of nodes.
@@ -190,9 +236,12 @@ def attributed_graph(
         unreadable: see :class:`AttributedGraph`.
         tensor_labels: see :class:`AttributedGraph`.
         lines: see :class:`AttributedGraph`.
+        edge_table: attributes of the e edges; None if there are none.
 
     Returns:
-        The graph, with notes on the number of duplicate edges and of nodes without an edge.
+        The graph, with notes on the number of duplicate edges and of nodes without an edge. The
+        note on duplicate edges with attributes depends on the attributes that are read:
+        see :func:`gattn.nodes.edges.read_edge_columns`.
 
     Raises:
         GraphError: there are no nodes, or two nodes have the same name.
@@ -204,20 +253,34 @@ def attributed_graph(
     source, destination = edge_index
     no_loop = source != destination
     if loops := int((~no_loop).sum()):
-        notes.append(f"{_many(loops, 'self-loop')} dropped: layers that need them add their own.")
+        notes.append(f"{_many(loops, 'self-loop')} removed: layers that need self-loops add them.")
     pairs = edge_index[:, no_loop]
     arcs = _unique(pairs, nodes)
-    if doubled_edges := pairs.shape[1] - arcs.shape[1]:
-        notes.append(f"{_many(doubled_edges, 'edge')} given more than once: each is kept once.")
+    if edge_table is None:
+        notes += doubled_note(pairs.shape[1] - arcs.shape[1])
+    else:
+        edge_table = edge_table.select(no_loop.numpy())
     edges = arcs if directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
     if isolated := nodes - len(edges.unique()):
         notes.append(
-            f"{_many(isolated, 'node')} without an edge: predicted from features of their own."
+            f"{_many(isolated, 'node')} without an edge: predicted from their features only."
         )
     return AttributedGraph(
         list(names), edges, table.reset_index(drop=True), x, directed, tuple(notes),
-        tuple(left_out), unreadable or {}, tensor_labels, tuple(lines), arcs,
+        tuple(left_out), unreadable or {}, tensor_labels, tuple(lines), arcs, edge_table,
     )  # fmt: skip
+
+
+def doubled_note(count: int, same: str = "") -> list[str]:
+    """Return a note on edges that are given more than once; an empty list if there are none.
+
+    Args:
+        count: number of edges that are left out.
+        same: describes what else is equal, for example ``" with the same columns"``.
+    """
+    if not count:
+        return []
+    return [f"{_many(count, 'edge')} repeated{same}: each is used once."]
 
 
 def edges_by_name(
@@ -225,8 +288,8 @@ def edges_by_name(
     source: Sequence[Hashable],
     destination: Sequence[Hashable],
     lines: Sequence[int] | None = None,
-) -> tuple[Tensor, list[LeftOut]]:
-    """Convert edges between names of nodes to edges between positions of nodes.
+) -> tuple[Tensor, NDArray[np.int64], list[LeftOut]]:
+    """Convert edges between node names to edges between node indices.
 
     An edge whose source or destination is not among ``names`` is left out.
 
@@ -237,7 +300,8 @@ def edges_by_name(
         lines: lines of the edges in their file.
 
     Returns:
-        [2, k] int64 edges, and the edges that were left out.
+        [2, k] int64 edges, the indices [k] of these edges among the e edges, and the edges that
+        were left out.
     """
     place = pd.Index(list(names), dtype=object)
     ends = np.stack(
@@ -250,13 +314,16 @@ def edges_by_name(
         missing = pair[0] if ends[0, edge] < 0 else pair[1]
         shown = ["(empty)" if _is_gap(end) else str(end) for end in pair]
         line = 0 if lines is None else lines[edge]
-        reason = "it names one node" if _is_gap(missing) else f"there is no node {missing!r}"
+        reason = (
+            "it has only one node name" if _is_gap(missing) else f"there is no node {missing!r}"
+        )
         left_out.append(LeftOut(line, " - ".join(shown), reason))
-    return torch.from_numpy(ends[:, is_known].astype(np.int64)), left_out
+    rows = np.flatnonzero(is_known)
+    return torch.from_numpy(ends[:, rows].astype(np.int64)), rows, left_out
 
 
 def _is_gap(name: Hashable) -> bool:
-    """Return True if the name of a node is missing: None, ``pandas.NA`` or NaN."""
+    """Return True if the name of a node is missing (None, ``pandas.NA`` or NaN)."""
     return name is None or name is pd.NA or name != name
 
 
@@ -265,7 +332,7 @@ def check_names(names: Sequence[Hashable], where: str = "", *, lines: Sequence[i
 
     Args:
         names: n names.
-        where: describes the column of the names.
+        where: description of the column of the names.
         lines: lines of the nodes in their file; empty without a file.
 
     Raises:
@@ -283,13 +350,13 @@ def check_names(names: Sequence[Hashable], where: str = "", *, lines: Sequence[i
 
 
 def _unique(pairs: Tensor, nodes: int) -> Tensor:
-    """Return the edges without duplicates, sorted by destination and then by source."""
+    """Remove duplicate edges, and sort the edges by destination and then by source."""
     outside = ((pairs < 0) | (pairs >= nodes)).any(0).nonzero().flatten()
     if len(outside):
         edge = int(outside[0])
         source, destination = pairs[:, edge].tolist()
         raise GraphError(
-            f"edges must join nodes 0 to {nodes - 1}; edge {edge} is {source} -> {destination}"
+            f"edges must connect nodes 0 to {nodes - 1}; edge {edge} is {source} -> {destination}"
         )
     key = torch.unique(pairs[1] * nodes + pairs[0])
     return torch.stack([key % nodes, key // nodes])

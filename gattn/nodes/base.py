@@ -1,4 +1,4 @@
-"""Base of the classifier and the regressor of nodes: reading, fitting and predicting."""
+"""Base class of the classifier and the regressor of nodes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gattn.data import Split
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
+from gattn.nodes.edges import EdgeColumns
 from gattn.nodes.features import EncodedGraph, encode_graph
 from gattn.nodes.labels import Labels, read_labels, usual_labels
 from gattn.nodes.models import AnyPredictor, fit_predictors, predictor_from_state
@@ -31,6 +32,7 @@ from gattn.nodes.splits import (
 )
 from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.tables import row_number_notes
+from gattn.nodes.times import node_times, time_split
 from gattn.training.checks import check_fraction
 from gattn.training.estimator import SerializableEstimator
 from gattn.training.settings import check_value, settings_of
@@ -48,7 +50,7 @@ else:
 
 
 class NodeEstimator(SerializableEstimator, Parameters):
-    """Base of the estimators of nodes; its parameters are :class:`NodeParameters`."""
+    """Base class of the estimators of nodes; :class:`NodeParameters` describes the parameters."""
 
     item: ClassVar[str] = "nodes"
     predictor_: AnyPredictor
@@ -66,7 +68,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         *,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     ) -> Self:
-        """Train on the nodes of a graph whose label is known.
+        """Train the model on the labelled nodes of a graph.
 
         Args:
             graph: a networkx graph, PyG's ``Data``, a table of edges, or tables (edges, nodes).
@@ -82,7 +84,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
             GraphError: the graph, an attribute or the labels cannot be trained on.
             ValueError: a parameter is out of its range.
         """
-        self.settings()  # rejects invalid parameters before reading the graph
+        self.settings()  # this call raises an error for invalid parameters before the graph is read
         self.checked_threads()
         read = read_graph(graph, directed=self.directed)
         values, notes = self._read_labels(read, y)
@@ -94,7 +96,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
     def encode(
         self, graph: AttributedGraph, label: Hashable, *, leave: Sequence[str] = ()
     ) -> EncodedGraph:
-        """Fit the encoder of node features and encode a graph.
+        """Fit the encoder of node features to a graph, and return the graph with its features.
 
         Args:
             graph: the graph.
@@ -108,14 +110,31 @@ class NodeEstimator(SerializableEstimator, Parameters):
             doubtful = [name for name in usual_labels(graph) if name not in (self.features or ())]
             left += doubtful
             graph = graph.with_notes(
-                *(f"Attribute {name!r} may hold the labels: it is no feature." for name in doubtful)
+                *(
+                    f"Attribute {name!r} may contain the labels: it is not used as a feature."
+                    for name in doubtful
+                )
             )
         if self.features is None and graph.x is None:
             notes = row_number_notes(graph) | split_column_notes(graph)
             notes = {name: note for name, note in notes.items() if name not in left}
             left += notes
             graph = graph.with_notes(*notes.values())
-        return encode_graph(graph, self.features, left, node_names=bool(self.names))
+        time = self.time
+        if time in graph.table.columns and time not in (self.features or ()):
+            left.append(time)
+            graph = graph.with_notes(f"Column {time!r} of the nodes holds times: it is no feature.")
+        return encode_graph(
+            graph, self.features, left, node_names=bool(self.names), edges=self.edge_columns()
+        )
+
+    def edge_columns(self) -> EdgeColumns:
+        """Return the columns of edges to read, and the column of times."""
+        features = self.edge_features
+        return EdgeColumns(
+            None if features is None else tuple(features),
+            self.edge_weight, self.edge_type, self.time,
+        )  # fmt: skip
 
     def fit_parts(
         self: Self,
@@ -125,11 +144,11 @@ class NodeEstimator(SerializableEstimator, Parameters):
         *,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     ) -> Self:
-        """Train on a training and a validation part of an encoded graph.
+        """Train the model on a training and a validation part of an encoded graph.
 
         Args:
             encoded: the result of :meth:`encode`.
-            y: [n] float64 labels from :meth:`learn_labels`, NaN for nodes without a label.
+            y: [n] float64 labels that :meth:`learn_labels` returned; NaN for nodes without a label.
             split: indices of nodes; the test part is not used.
             on_epoch: called after every epoch.
 
@@ -148,11 +167,11 @@ class NodeEstimator(SerializableEstimator, Parameters):
         """Check the labels of the parts before training.
 
         Args:
-            y: [n] float64, NaN where unknown.
+            y: [n] float64; NaN for nodes without a label.
             split: indices of nodes.
 
         Returns:
-            Sentences about classes that the parts lack; empty for regression.
+            Sentences about classes that are missing in a part; empty for regression.
 
         Raises:
             GraphError: the training part has one class only.
@@ -160,11 +179,12 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return []
 
     def settings(self) -> NodeSettings:
-        """Return the settings of the model."""
+        """Return the settings of the estimator as an object of :class:`NodeSettings`."""
         return settings_of(NodeSettings, self)
 
     def checked_threads(self) -> int:
-        """Return the setting ``threads``: the threads inside an operator, 0 to choose by size.
+        """Return the setting ``threads``: the number of threads inside an operator, or 0 for
+        automatic.
 
         Raises:
             ValueError: the number is negative.
@@ -175,20 +195,20 @@ class NodeEstimator(SerializableEstimator, Parameters):
         """Return the hidden vectors of the nodes, which are the inputs of the last layer.
 
         Args:
-            graph: another graph with the same attributes; None for that of ``fit``.
+            graph: another graph with the same attributes; None for the graph of ``fit``.
 
         Returns:
             [n, width] float32.
 
         Raises:
             NotFittedError: the estimator was not fitted.
-            GraphError: the graph lacks an attribute, or none was given to a loaded estimator.
+            GraphError: the graph lacks an attribute, or no graph was passed to a loaded estimator.
         """
         read = self.read(graph)
         return self.predictor_.embed(read).numpy()
 
     def attention(self, graph: GraphLike | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return the edges of each layer and their attention weights.
+        """Return the edges of each layer with their attention weights.
 
         Args:
             graph: as in :meth:`embed`.
@@ -202,9 +222,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return [(edges.numpy(), weights.numpy()) for edges, weights in layers]
 
     def read(self, graph: GraphLike | None) -> AttributedGraph:
-        """Return ``graph`` after reading it, or the graph of ``fit`` for None.
+        """Read a graph in any supported format; None stands for the graph that was passed to
+        ``fit``.
 
-        Warns of attribute values that did not occur in training and so have no feature.
+        Warns about attribute values that did not occur in training and therefore have no feature.
 
         Raises:
             GraphError: the graph is None and the estimator was loaded from a folder.
@@ -212,11 +233,14 @@ class NodeEstimator(SerializableEstimator, Parameters):
         check_is_fitted(self, "predictor_")
         if graph is not None:
             read = read_graph(graph, directed=self.directed)
-            for note in self.predictor_.encoder.unknown(read):
+            encoder = self.predictor_.encoder
+            for note in encoder.unknown(read):
                 warnings.warn(note, stacklevel=3)
-            return read
+            return encoder.attach_edges(read)
         if getattr(self, "graph_", None) is None:
-            raise GraphError("a loaded estimator holds no graph: give it the graph to predict on")
+            raise GraphError(
+                "a loaded estimator does not contain a graph: pass the graph to predict"
+            )
         return self.graph_
 
     @classmethod
@@ -228,6 +252,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
     def _parts(self, graph: AttributedGraph, y: Tensor) -> tuple[Split, list[str]]:
         fraction, by_class = float(self.validation_fraction), self.task == "classification"
+        if self.time is not None:
+            check_fraction("validation_fraction", fraction)
+            times = node_times(graph, self.time)
+            return time_split(y, times, (1 - fraction, fraction, 0.0), self.time)
         if mask_columns(graph):
             return masked_split(graph, y, self.seed, fraction, by_class=by_class)
         check_fraction("validation_fraction", fraction)
@@ -235,35 +263,39 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return random_node_split(y, self.seed, fractions, by_class=by_class), []
 
     def _held_out(self, graph: GraphLike | None, y: Any) -> tuple[AttributedGraph, Tensor]:
-        """Return a graph and labels to score; by default those that ``fit`` did not train on."""
+        """Return a graph and labels for scoring; by default the labels that ``fit`` did not use."""
         read = self.read(graph)
         if graph is not None or y is not None:
             return read, self.encode_labels(self._read_labels(read, y)[0], read.where)
         rest = self.y_.clone()
         rest[torch.cat([self.split_.train, self.split_.val])] = torch.nan
         if not rest.isfinite().any():
-            raise GraphError("every labelled node was trained on: give score a graph and labels")
+            raise GraphError(
+                "every labelled node was used in fit: pass a graph and labels to score"
+            )
         return read, rest
 
     @property
     @abstractmethod
     def outputs(self) -> int:
-        """Number of outputs of the network for a node."""
+        """Number of the network's outputs for each node."""
 
     @abstractmethod
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Store the classes of the labels, and return the labels as :meth:`encode_labels` does."""
+        """Store the classes of the labels, and return the labels like :meth:`encode_labels`."""
 
     @abstractmethod
     def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Return labels as [n] float64, NaN for nodes without a label.
+        """Convert labels to [n] float64, with NaN for nodes without a label.
 
         Error messages use ``where`` to describe the position of a node.
         """
 
     @abstractmethod
     def _calibrate(self, y: Tensor, output: Tensor) -> None:
-        """Calibrate the intervals or label sets on labels and predictions of validation nodes."""
+        """Calibrate the intervals or sets of classes on the labels and predictions of validation
+        nodes.
+        """
 
 
 def fit_together(
@@ -274,12 +306,12 @@ def fit_together(
     *,
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
 ) -> None:
-    """Train estimators that differ only in their seeds; see :meth:`NodeEstimator.fit_parts`.
+    """Train estimators that differ only in their seeds at the same time.
 
     Args:
         estimators: estimators after :meth:`NodeEstimator.learn_labels`.
         encoded: the result of :meth:`NodeEstimator.encode`.
-        y: [n] float64, NaN where unknown.
+        y: [n] float64; NaN for nodes without a label.
         split: indices of nodes; the test part is not used.
         on_epoch: called after every epoch.
 

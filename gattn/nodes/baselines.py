@@ -1,4 +1,4 @@
-"""Baseline models that use only the nodes' features, only the edges, or neither."""
+"""Baseline models that use only the features of the nodes, only the edges, or neither."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS = 50  # number of steps of label propagation
 def baseline_predictions(
     encoded: EncodedGraph, y: Tensor, train: Tensor, task: NodeTask, classes: int
 ) -> dict[str, Tensor]:
-    """Return the predictions of simple models for every node.
+    """Train simple models, and return their predictions for every node.
 
     Args:
         encoded: the graph and its features.
@@ -48,7 +48,7 @@ def baseline_predictions(
 
 
 def propagate_labels(edge_index: Tensor, labels: Tensor, train: Tensor, nodes: int) -> Tensor:
-    r"""Spread the labels of the training part along the edges.
+    r"""Predict labels by label propagation: spread the training labels along the edges.
 
     .. math:: F \leftarrow D^{-1} A F, \qquad F_i = \text{label}_i \text{ where it is known}
 
@@ -75,7 +75,7 @@ def propagate_labels(edge_index: Tensor, labels: Tensor, train: Tensor, nodes: i
     source, destination = edge_index.numpy()
     matrix = sp.csr_matrix((np.ones(len(source)), (destination, source)), (nodes, nodes))
     start, rows = labels.double().numpy(), train.numpy()
-    # The last column counts how much of a node's value comes from labelled nodes.
+    # The last column contains, for each node, how much of its value comes from labelled nodes.
     values = np.zeros((nodes, start.shape[1] + 1))
     clamped = np.hstack([start, np.ones((len(start), 1))])
     values[rows] = clamped

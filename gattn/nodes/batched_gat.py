@@ -1,4 +1,4 @@
-"""Several GAT networks of equal shape, computed with one GATConv call for each layer."""
+"""Computation of several GAT networks of equal shape with one GATConv call per layer."""
 
 from __future__ import annotations
 
@@ -22,21 +22,22 @@ from gattn.nodes.settings import NodeSettings
 __all__ = ["BatchedGAT", "batch_size", "can_batch"]
 
 BATCH = 5
-"""Number of networks that are trained together on a small graph, where starting an operator takes
-longer than its computation. Together they start each operator once instead of five times."""
+"""Number of networks that are trained together on a small graph. There, starting an operator takes
+longer than its computation, and all networks share each start.
+"""
 SMALL = 1_000_000
-"""A graph is small if its nodes have at most this many feature values or hidden values."""
+"""Maximum number of feature values or hidden values of all nodes for which a graph is small."""
 
 
 def batch_size(settings: NodeSettings, x: Tensor) -> int:
-    """Return the number of networks to train together on features [n, d]; 1 for a large graph."""
+    """Return the number of networks to train together on features [n, d]; 1 for large graphs."""
     stored = x.numel() if x.layout == torch.strided else x.values().numel()
     is_small = max(stored, x.shape[0] * settings.width) <= SMALL
     return BATCH if settings.model in ("stacked", "gat") and is_small else 1
 
 
 def can_batch(networks: Sequence[AttentionNetwork | GPSNetwork]) -> bool:
-    """Return True if :class:`BatchedGAT` supports the networks: all layers are a fused GATConv."""
+    """Return True if :class:`BatchedGAT` can compute these networks together."""
     return all(
         isinstance(network, AttentionNetwork)
         and all(isinstance(layer, GATConv) and layer.fused for layer in network.layers)
@@ -45,7 +46,7 @@ def can_batch(networks: Sequence[AttentionNetwork | GPSNetwork]) -> bool:
 
 
 class BatchedGAT:
-    r"""Apply r GAT networks of equal shape to one graph.
+    r"""Computation of r GAT networks of equal shape on one graph.
 
     Heads are independent of each other, so r layers of h heads can be computed as one layer of r h
     heads. The features are projected for each network separately. The rest is one call of a
@@ -64,13 +65,15 @@ class BatchedGAT:
     def __init__(self, network: AttentionNetwork | GPSNetwork) -> None:
         self.layers = [copy.deepcopy(cast("GATConv", layer)) for layer in network.layers]
         for layer in self.layers:
-            # The input is projected by _project, for all networks at once.
+            # The method _project applies lin for all networks at once, so the layer itself has no
+            # projection.
             layer.add_module("lin", nn.Identity())
 
     def __call__(
         self, networks: Sequence[AttentionNetwork | GPSNetwork], inputs: FieldInput
     ) -> Tensor:
-        """Apply the networks, which are all in training mode or all in evaluation mode.
+        """Compute the outputs of all networks, which must be in the same mode (training or
+        evaluation).
 
         Args:
             networks: r networks.
@@ -81,37 +84,46 @@ class BatchedGAT:
         """
         x = inputs.x
         per_layer = zip(*(cast("list[GATConv]", network.layers) for network in networks))
-        for joint, layers, (graph, rows) in zip(self.layers, per_layer, inputs.field.layers):
+        terms = inputs.terms or ({},) * len(self.layers)
+        for joint, layers, (graph, rows), edge_terms in zip(
+            self.layers, per_layer, inputs.field.layers, terms
+        ):
             x = x if joint is self.layers[0] else F.elu(x)
             x = _project(layers, x, networks[0].dropout).transpose(0, 1)
             joint.training = networks[0].training
             ends = x, x[:, :rows]
             edges = _edges_into_first(graph, rows)
-            x = functional_call(joint, _joint_parameters(layers), (ends, edges)).transpose(0, 1)
+            parameters = _joint_parameters(layers)
+            x = functional_call(joint, parameters, (ends, edges), dict(edge_terms)).transpose(0, 1)
         return x.transpose(0, 1)
 
 
 def _joint_parameters(layers: Sequence[GATConv]) -> dict[str, Tensor]:
-    """Return the parameters of r layers, joined: vectors [1, r * h, c], biases [r, 1, h * c]."""
+    """Join the parameters of r layers to vectors [1, r * h, c] and biases [r, 1, h * c]."""
     biases = tuple(layer.get_parameter("bias") for layer in layers)
     vectors = {
         name: torch.cat([getattr(layer, name) for layer in layers], 1)
         for name in ("att_src", "att_dst")
     }
+    if layers[0].edge_dim is not None:
+        vectors["att_edge"] = torch.cat([layer.get_parameter("att_edge") for layer in layers], 1)
+        maps: list[Tensor] = [layer.get_parameter("lin_edge.weight") for layer in layers]
+        vectors["lin_edge.weight"] = torch.cat(maps)
     return {**vectors, "bias": torch.stack(biases)[:, None]}
 
 
 def _edges_into_first(graph: Graph, rows: int) -> Graph:
-    """Return the edges into the first ``rows`` nodes, the only ones that the next layer reads."""
+    """Return the graph of the edges into the first ``rows`` nodes, which the next layer reads."""
     return cached(graph, ("into", rows), lambda: Graph(graph.edge_index, (graph.num_src, rows)))
 
 
 def _project(layers: Sequence[GATConv], x: Tensor, dropout: SparseDropout) -> Tensor:
-    """Apply dropout to x [m, d] or [m, r, d] and project it by each layer: [m, r, h * c]."""
+    """Apply dropout to x, [m, d] or [m, r, d], and project it by each layer: [m, r, h * c]."""
     weights: list[Tensor] = [layer.get_parameter("lin.weight") for layer in layers]
     if x.layout != torch.strided:
-        # Project for one network at a time, so that its weights stay in the processor's cache.
-        # Dropout applies to the stored entries only, because the others are zero.
+        # A sparse input is projected for one network at a time, so that the weights stay in the
+        # processor's cache. Dropout is applied to the stored entries only, because all other
+        # entries are zero.
         values, words = dropout(x.values().expand(len(layers), -1)).unsqueeze(2), as_graph(x)
         pairs = zip(values, weights)
         return torch.cat([aggregate(v, weight.t()[:, None], words) for v, weight in pairs], 1)

@@ -1,4 +1,4 @@
-"""Encode attributes as features: standardised numbers, one-hot categories, TF-IDF of texts."""
+"""Encoding of attributes as features: standardised numbers, one-hot categories, TF-IDF of texts."""
 
 from __future__ import annotations
 
@@ -22,26 +22,30 @@ __all__ = ["Column", "learn_columns", "write_features"]
 
 Kind = Literal["number", "category", "text"]
 CATEGORIES = 50
-"""Maximum number of categories of a column; a column of more different texts is read as text."""
+"""Maximum number of categories in a column; a column with more different texts is encoded
+as text.
+"""
 HASHES = 2**16
-"""Number of different hashes of words; a text column has features for hashes that occur in it."""
+"""Number of hash values for words; a column of text has a feature for each hash that occurs
+in it.
+"""
 LEAST = 2
-"""Minimum number of nodes whose text contains a word, for the word to become a feature."""
+"""Minimum number of nodes that must have a word for the word to become a feature."""
 LEAVE_OUT = "write numbers there, or leave the column out with --features / features="
 LEAVE_EMPTY = "write numbers there, or leave these cells empty"
-"""Advice in error messages of prediction on cells that cannot be read as numbers."""
+"""Advice in error messages about cells that cannot be read as numbers in a prediction."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """Encoder of one column.
+    """Encoder of one attribute column.
 
     Attributes:
         name: name of the column.
         kind: type of its values.
         mean: mean of the numbers.
         std: standard deviation of the numbers, above 0.
-        gaps: True if numbers are missing in training; a second feature then marks missing numbers.
+        gaps: True if training values are missing; a second feature then marks missing numbers.
         unit: unit after every number, such as ``%``; empty if there is none.
         categories: the texts that are one-hot encoded; other texts are encoded as zeros.
         places: hashes of the words that are features, ascending.
@@ -65,7 +69,7 @@ class Column:
         return counts.get(self.kind, 1 + self.gaps)
 
     def features(self, values: pd.Series, where: Where = at_row) -> sp.csr_matrix:
-        """Return the features [n, width] of n values; ``where`` describes positions in errors."""
+        """Encode n values of the column as features, [n, width]."""
         if self.kind == "number":
             return self._numbers(values, where)
         texts = as_texts(values)
@@ -85,11 +89,13 @@ class Column:
         columns = [scaled, missing.astype(float)] if self.gaps else [scaled]
         return sp.csr_matrix(np.stack(columns, 1))
 
-    def unknown(self, values: pd.Series) -> str:
-        """Return a note if values have no feature, because none of them was in training, or "".
+    def unknown(self, values: pd.Series, items: str = "nodes") -> str:
+        """Return a note if all values of the column are new, so that they have no feature;
+        otherwise "".
 
         Args:
-            values: the column of another graph than that of the training.
+            values: the column of a graph that was not used for training.
+            items: noun for the rows in the note.
         """
         if (
             self.kind == "number"
@@ -97,8 +103,8 @@ class Column:
             and (gone := int(is_missing(values, numbers=True).sum()))
         ):
             return (
-                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} nodes, and was for "
-                "none in training: the mean stands there."
+                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} {items}, but "
+                f"was not empty in training: the mean is used for these {items}."
             )
         if self.kind != "category":
             return ""
@@ -107,17 +113,18 @@ class Column:
         if not unknown:
             return ""
         return (
-            f"Column {self.name!r} holds what it did not in training, as {unknown[0][:40]!r}: "
-            f"{len(unknown):,} of {len(values):,} nodes have no feature there."
+            f"Column {self.name!r} has values that did not occur in training, for example "
+            f"{unknown[0][:40]!r}: {len(unknown):,} of {len(values):,} {items} have no feature "
+            "for this column."
         )
 
     def state(self) -> dict[str, Any]:
-        """Return the state for :meth:`from_state`, which JSON can store."""
+        """Return the state of the encoder as a dictionary that can be stored in JSON."""
         return asdict(self)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Column:
-        """Restore a column from its :meth:`state`."""
+        """Restore an encoder from the result of :meth:`state`."""
         lists = {name: tuple(state[name]) for name in ("categories", "places", "idf")}
         return cls(**{**state, **lists})
 
@@ -125,9 +132,9 @@ class Column:
 def learn_columns(
     table: pd.DataFrame, names: Sequence[str], where: Where = at_row
 ) -> tuple[list[Column], list[str]]:
-    """Fit an encoder to each column.
+    """Fit an encoder to each column of a table.
 
-    Numbers, also with a percent sign after each, are standardised. Texts are read as categories if
+    Numbers are standardised, also if each has a percent sign. Texts are read as categories if
     they are few and repeat, or if they are single words that occur ten times on average; otherwise
     they are encoded by TF-IDF. A column of numbers and texts is read as texts, and a note
     describes the cells that are not numbers. A constant or empty column has no features.
@@ -157,7 +164,7 @@ def learn_columns(
 def write_features(
     columns: Sequence[Column], table: pd.DataFrame, where: Where = at_row
 ) -> sp.csr_matrix:
-    """Return the features of all columns, [n, d] float32.
+    """Encode all columns of a table as features, [n, d] float32.
 
     Args:
         columns: encoders from :func:`learn_columns`.
@@ -165,7 +172,7 @@ def write_features(
         where: describes the position of a node.
 
     Raises:
-        ValueError: a column is missing, or a column of numbers holds a text.
+        ValueError: a column is missing, or a column of numbers contains a text.
     """
     for column in columns:
         if column.name not in table.columns:
@@ -183,7 +190,7 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
     counts = Counter(text for text, gone in zip(texts, missing) if not gone)
     if len(counts) < 2:
         reason = "constant" if counts else "empty"
-        return None, [f"Column {name!r} says nothing: it is {reason}."]
+        return None, [f"Column {name!r} is not used: it is {reason}."]
     words = [text for text, number in zip(texts, numbers) if text and np.isnan(number)]
     if not words:
         return _learn_numbers(name, values, "", where)
@@ -196,17 +203,18 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
             return column, notes
     if times := time_words(values):
         notes.append(
-            f"Column {name!r} is read as texts, not as numbers: {times}. For a number make one of "
-            "it, as days since a date or total_seconds() of a duration."
+            f"Column {name!r} is read as texts, not as numbers: {times}. To use it as a "
+            "number, convert it, for example to days since a date or to total_seconds() of a "
+            "duration."
         )
     elif 2 * (total - len(words) + recognised) >= total and recognised:
         patterns = describe_patterns(written.patterns, where, LEAVE_OUT)
         notes.append(f"Column {name!r} is read as texts, not as numbers: {patterns}.")
     elif len(words) < total:
         notes.append(
-            f"Column {name!r} holds {total - len(words):,} numbers and {len(words):,} texts, "
-            f"as {words[0][:40]!r} {where(texts.index(words[0]))}: all are read as texts. "
-            f"If the column is to be numbers, {LEAVE_OUT}."
+            f"Column {name!r} has {total - len(words):,} numbers and {len(words):,} texts, "
+            f"for example {words[0][:40]!r} {where(texts.index(words[0]))}: all are read as "
+            f"texts. If the column should contain numbers, {LEAVE_OUT}."
         )
     notes += _gap_notes(name, values)
     if _is_category(counts):
@@ -218,33 +226,37 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
 def _learn_numbers(
     name: str, values: pd.Series, unit: str, where: Where
 ) -> tuple[Column | None, list[str]]:
-    """Return the encoder of a column of numbers, or None if a cell does not have the unit."""
+    """Fit the encoder of a column of numbers; None if a cell does not have the unit."""
     missing, words = is_missing(values, numbers=True), gap_words(values)
     if unit and np.isnan(as_numbers(values, NumberFormat(unit=unit))[~missing]).any():
         return None, []
     numbers, notes = _checked_numbers(values, where, unit)[~missing], []
     if unit:
-        notes.append(f"Column {name!r} is read as numbers before {unit!r}.")
+        notes.append(f"Column {name!r} is read as numbers with the unit {unit!r}.")
     if words:
-        notes.append(f"Column {name!r} is missing where it holds {_counts(words)}.")
+        notes.append(f"Column {name!r} has missing values where it contains {_counts(words)}.")
     texts = [value for value in values.tolist() if isinstance(value, str)]
     notes += [
         f"Column {name!r}: {describe_patterns([doubt], where)}."
         for doubt in (read_numbers(texts).doubts if len(texts) == len(values) else ())
     ]
-    # The standard deviation of equal numbers may be above 0 by rounding, so it is not computed.
+    # If all numbers are equal, their computed standard deviation may be above 0 by rounding, so it
+    # is set to 1.
     std = float(numbers.std()) if numbers.min() < numbers.max() else 1.0
     column = Column(name, "number", float(numbers.mean()), std, bool(missing.any()), unit)
     return column, notes
 
 
 def _gap_notes(name: str, values: pd.Series) -> list[str]:
-    """Return a note if a text column has words, such as ``NA``, that may mean a missing value."""
+    """Return a note if a column of text has words, such as ``NA``, that may stand for missing
+    values.
+    """
     if not (words := gap_words(values)):
         return []
     return [
-        f"Column {name!r} holds {_counts(words)}: in a column of texts such a word is a value, and "
-        "only an empty cell is missing. If it stands for a gap, name it with --missing."
+        f"Column {name!r} contains {_counts(words)}: in a column of texts such a word is a "
+        "value, and only an empty cell is missing. If the word stands for a missing value, "
+        "list it in --missing."
     ]
 
 
@@ -253,9 +265,11 @@ def _counts(words: Mapping[str, int]) -> str:
 
 
 def _is_category(counts: Counter[str]) -> bool:
-    """Return True if a text column looks categorical, given the counts of its values."""
+    """Return True if a column of text looks categorical, judged by the counts of its values."""
     different, total = len(counts), counts.total()
-    # If at least half of the distinct texts have several words, a category must repeat more often.
+    # If at least half of the distinct texts have several words, the column may contain free text.
+    # Such a column counts as categorical only if its values repeat more often than in other
+    # columns.
     if sum(len(text.split()) > 1 for text in counts) >= 0.5 * different:
         return different <= min(CATEGORIES, total / 2)
     return different < total and different <= max(CATEGORIES, total / 10)
@@ -266,13 +280,13 @@ def _learn_text(name: str, texts: list[str]) -> tuple[Column | None, list[str]]:
     nodes = np.bincount(counts.indices, minlength=HASHES)
     places = np.flatnonzero(nodes >= LEAST)
     if not len(places):
-        return None, [f"Column {name!r} says nothing: no word of it comes twice."]
+        return None, [f"Column {name!r} is not used: no word occurs twice."]
     idf = TfidfTransformer().fit(counts[:, places]).idf_
     return Column(name, "text", places=tuple(places.tolist()), idf=tuple(idf.tolist())), []
 
 
 def _hashed(texts: Sequence[str]) -> sp.csr_matrix:
-    """Return the number of words with each hash in each text, as a sparse matrix [n, HASHES]."""
+    """Count the words with each hash in each text: sparse [n, HASHES]."""
     options: dict[str, Any] = {"norm": None, "alternate_sign": False}
     return sp.csr_matrix(HashingVectorizer(n_features=HASHES, **options).transform(texts))
 
@@ -285,8 +299,8 @@ def _checked_numbers(values: pd.Series, where: Where, unit: str = "") -> NDArray
         patterns = describe_patterns(read_numbers(texts).patterns, where, LEAVE_EMPTY)
         text = texts[int(invalid.argmax())]
         raise ValueError(
-            f"attribute {values.name!r} must hold numbers, as in training; got {text!r}: {patterns}"
+            f"attribute {values.name!r} must have numbers, as in training; got {text!r}: {patterns}"
         )
     if np.isinf(numbers).any():
-        raise ValueError(f"attribute {values.name!r} must be finite; it holds an infinite number")
+        raise ValueError(f"attribute {values.name!r} must be finite; it has an infinite number")
     return numbers

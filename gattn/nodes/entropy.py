@@ -1,4 +1,4 @@
-"""Entropy of attention weights, relative to that of uniform weights."""
+"""Entropy of attention weights, divided by the entropy of uniform weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ __all__ = ["attention_entropy"]
 
 
 def attention_entropy(edges: Tensor, weights: Tensor, nodes: int) -> Tensor:
-    r"""Return the mean entropy of the nodes' attention, relative to that of uniform weights.
+    r"""Return the mean entropy of the nodes' attention weights, divided by the entropy of uniform
+    weights.
 
     .. math:: \frac{-\sum_j \alpha_{ij} \log \alpha_{ij}}{\log d_i}
 

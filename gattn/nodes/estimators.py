@@ -1,4 +1,4 @@
-"""Scikit-learn estimators that predict a class or a number for every node of a graph."""
+"""Scikit-learn estimators that predict a class or a number for each node of a graph."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["NodeClassifier", "NodeRegressor"]
 
 
 class NodeClassifier(ClassifierMixin, NodeEstimator):
-    """Predict the class of every node of a graph in which some nodes are labelled.
+    """Classifier of the nodes of a graph, trained on the nodes with a label.
 
-    ``fit`` reads the whole graph and the known labels (transductive); ``predict(graph)`` takes
-    another graph with the same attributes (inductive).
+    ``fit`` reads the whole graph and its labels, and ``predict()`` predicts all its nodes
+    (transductive). ``predict(graph)`` predicts another graph with the same attributes (inductive).
 
     Args:
         {settings}
@@ -37,7 +37,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         classes_: the classes, sorted.
         graph_: the graph of ``fit``, whose ``names`` are in the order of predictions.
         split_: the indices of the training and validation part.
-        notes_: sentences about choices made in reading the graph.
+        notes_: sentences about the choices that were made when the graph was read.
         predictor_: the fitted model.
         history_: the training history.
 
@@ -53,31 +53,31 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     task: ClassVar[NodeTask] = "classification"
 
     def predict(self, graph: GraphLike | None = None) -> np.ndarray:
-        """Predict the most probable class of every node.
+        """Predict the most probable class of each node.
 
         Args:
-            graph: another graph with the same attributes; None for that of ``fit``.
+            graph: another graph with the same attributes; None for the graph of ``fit``.
 
         Returns:
             [n], the predicted class of each node, one of ``classes_``.
 
         Raises:
             NotFittedError: the estimator was not fitted.
-            GraphError: the graph lacks an attribute, or none was given to a loaded estimator.
+            GraphError: the graph lacks an attribute, or no graph was passed to a loaded estimator.
         """
         best = self.predict_proba(graph).argmax(1)
         return self.classes_[best]
 
     def predict_proba(self, graph: GraphLike | None = None) -> np.ndarray:
-        """Return the probability of every class for every node, [n, classes] float64.
+        """Return the probability of each class for each node, [n, classes] float64.
 
-        The argument and the errors are those of :meth:`predict`.
+        The argument and the errors are the same as for :meth:`predict`.
         """
         read = self.read(graph)
         return self.predictor_.predict(read).numpy()
 
     def predict_set(self, graph: GraphLike | None = None, coverage: float = 0.9) -> np.ndarray:
-        """Predict sets of classes that contain the true class with a given probability.
+        """Predict sets of classes that contain the true class with the given probability.
 
         The coverage holds for each class, on nodes from the distribution of the validation part:
         see :class:`gattn.training.conformal.LabelSetCalibrator`.
@@ -92,14 +92,14 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         return self.sets(torch.from_numpy(self.predict_proba(graph)), coverage).numpy()
 
     def sets(self, probability: Tensor, coverage: float) -> Tensor:
-        """Return label sets [k, classes] bool for probabilities [k, classes]."""
+        """Return the sets of classes, [k, classes] bool, for probabilities [k, classes]."""
         return self.calibrator_.sets(probability[:, None], coverage=coverage)[:, 0]
 
     def score(self, graph: GraphLike | None = None, y: Any = None) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the accuracy on the labelled nodes.
 
         Args:
-            graph: another graph; None for that of ``fit``.
+            graph: another graph; None for the graph of ``fit``.
             y: labels as in ``fit``; by default the labelled nodes of ``fit`` that are in neither
                 its training nor its validation part.
 
@@ -116,11 +116,11 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
 
     @property
     def outputs(self) -> int:
-        """Number of classes, which is the number of outputs of the network for a node."""
+        """Number of classes, which is the number of outputs of the network for each node."""
         return len(self.classes_)
 
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Store the classes of the labels, and return the labels as :meth:`encode_labels` does."""
+        """Store the classes of the labels, and return the labels like :meth:`encode_labels`."""
         self.classes_ = find_classes(values, where)
         return self.encode_labels(values, where)
 
@@ -129,7 +129,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         return encode_classes(values, self.classes_)
 
     def check_split(self, y: Tensor, split: Split) -> list[str]:
-        """Return notes on classes without a node in a part of the split.
+        """Return notes on classes that are missing in a part of the split.
 
         See :func:`gattn.nodes.splits.missing_classes`.
         """
@@ -147,7 +147,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
 
 
 class NodeRegressor(RegressorMixin, NodeEstimator):
-    """Predict a number for every node of a graph in which some nodes are labelled.
+    """Regressor of the nodes of a graph, trained on the nodes with a label.
 
     Args:
         {settings}
@@ -163,14 +163,14 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     task: ClassVar[NodeTask] = "regression"
 
     def predict(self, graph: GraphLike | None = None) -> np.ndarray:
-        """Return the predicted numbers [n], float64 in the labels' unit.
+        """Return the predicted number for each node, [n] float64, in the unit of the labels.
 
         Args:
-            graph: another graph with the same attributes; None for that of ``fit``.
+            graph: another graph with the same attributes; None for the graph of ``fit``.
 
         Raises:
             NotFittedError: the estimator was not fitted.
-            GraphError: the graph lacks an attribute, or none was given to a loaded estimator.
+            GraphError: the graph lacks an attribute, or no graph was passed to a loaded estimator.
         """
         read = self.read(graph)
         return self.predictor_.predict(read)[:, 0].numpy()
@@ -178,9 +178,9 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     def predict_interval(
         self, graph: GraphLike | None = None, coverage: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ends [n] of intervals that contain the true value with a given probability.
+        """Return the lower and upper ends, [n] each, of intervals that contain the true value.
 
-        They have the same width for every node: see
+        The intervals have the same width for every node: see
         :class:`gattn.training.conformal.IntervalCalibrator`.
 
         Args:
@@ -191,11 +191,13 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         return low[:, 0].numpy(), high[:, 0].numpy()
 
     def intervals(self, mean: Tensor, coverage: float) -> tuple[Tensor, Tensor]:
-        """Return the ends [k, 1] of the intervals around predictions [k, 1]."""
+        """Return the lower and upper ends, [k, 1] each, of the intervals around predictions
+        [k, 1].
+        """
         return self.calibrator_.interval(mean, torch.ones_like(mean), coverage=coverage)
 
     def score(self, graph: GraphLike | None = None, y: Any = None) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return R² on labelled nodes, which are chosen as in :meth:`NodeClassifier.score`."""
+        """Return R² on the labelled nodes, which are chosen as in :meth:`NodeClassifier.score`."""
         read, truth = self._held_out(graph, y)
         mask = truth.isfinite()
         guess = self.predictor_.predict(read)[:, 0]
@@ -203,25 +205,25 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
 
     @property
     def outputs(self) -> int:
-        """Number of outputs of the network for a node: 1."""
+        """Number of outputs of the network for each node, which is 1."""
         return 1
 
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Check that the labels differ, and return them as :meth:`encode_labels` does."""
+        """Check that the labels are not all equal, and return them like :meth:`encode_labels`."""
         y = self.encode_labels(values, where)
         if len(y[y.isfinite()].unique()) < 2:
             raise GraphError("labels must be at least two different numbers")
         return y
 
     def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Return labels as [n] float64, NaN for nodes without a label.
+        """Convert labels to [n] float64, with NaN for nodes without a label.
 
         Error messages use ``where`` to describe the position of a node.
         """
         return encode_numbers(values, where)
 
     def check_split(self, y: Tensor, split: Split) -> list[str]:
-        """Raise an error if all labels of the training part are equal; return no notes."""
+        """Check that the labels of the training part are not all equal; return no notes."""
         check_numbers(y, split)
         return []
 

@@ -1,10 +1,10 @@
-"""Features of nodes: encoded attributes, or degrees and random walks if there are none."""
+"""Features of nodes: encoded attributes, or degrees and random walks if there are no attributes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,18 +16,20 @@ from torch import Tensor
 from gattn.graph import Graph
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.columns import Column, learn_columns, write_features
+from gattn.nodes.edges import ALL_COLUMNS, EdgeColumns, EdgeEncoder, read_edge_columns
 from gattn.nodes.fields import csr_tensor
 from gattn.structure import return_probabilities
 
 __all__ = ["EncodedGraph", "FeatureEncoder", "encode_graph", "name_words"]
 
 DENSE = 0.25
-"""If a larger share of the features is not zero, they are stored as a dense matrix."""
+"""Maximum fraction of nonzero features for which the features are stored as a sparse matrix."""
 NAMES = "(name)"
-"""Name of the column that holds the words of the nodes' names."""
+"""Name of the column for the words in the names of the nodes."""
 WALKS = 2e7
-"""Maximum number of pairs of consecutive edges of a graph for which the return probabilities of
-random walks are features. The time to compute them is proportional to this number."""
+"""Maximum number of pairs of consecutive edges for which return probabilities of random walks are
+features. The time to compute them is proportional to this number.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,14 @@ class FeatureEncoder:
         walk_steps: number of steps of random walks for ``"structure"``; 0 for no walks.
         source: ``"x"`` for the features ``x`` of the graph, ``"columns"`` for encoded attributes,
             or ``"structure"`` for degrees and random walks.
+        edges: encoder of the columns of edges; None if none is read.
     """
 
     columns: tuple[Column, ...]
     width: int
     walk_steps: int
     source: str
+    edges: EdgeEncoder | None = None
 
     @classmethod
     def fit(
@@ -69,8 +73,8 @@ class FeatureEncoder:
             The encoder, and notes for the user.
 
         Raises:
-            GraphError: an attribute of ``names`` is missing, repeated, or the label, or a number is
-                infinite.
+            GraphError: an attribute in ``names`` is missing, is repeated or is the label, or a
+            number is infinite.
         """
         if graph.x is not None and names is None:
             return cls((), graph.x.shape[1], 0, "x"), []
@@ -78,7 +82,7 @@ class FeatureEncoder:
         for name in names or ():
             graph.column(name)
             if list(names or ()).count(name) > 1:
-                raise GraphError(f"each feature must be named once; got {name!r} twice or more")
+                raise GraphError(f"each feature must be listed once; got {name!r} more than once")
             if name in leave:
                 raise GraphError(f"{name!r} cannot be a feature: it is the label or the split")
         if names is None:
@@ -86,7 +90,7 @@ class FeatureEncoder:
                 (reason for name, reason in graph.unreadable.items() if name not in leave), None
             )
             if fault is not None:
-                raise GraphError(f"{fault}. Name the attributes to read with features (--features)")
+                raise GraphError(f"{fault}. List the attributes to use in features (--features)")
         used = [c for c in graph.table.columns if c not in leave] if names is None else names
         table = _with_names(graph) if node_names else graph.table
         used = [*used, NAMES] if node_names else used
@@ -96,15 +100,13 @@ class FeatureEncoder:
             raise GraphError(str(error)) from None
         if columns:
             return cls(tuple(columns), sum(c.width for c in columns), 0, "columns"), notes
-        steps = 4 if _two_steps(graph) <= WALKS else 0
-        walks = f" and the chances of random walks to be back after 1 to {steps} steps" * bool(
-            steps
-        )
-        note = f"The nodes have no features: read are their degrees{walks}."
+        steps = 4 if not _has_times(graph) and _two_steps(graph) <= WALKS else 0
+        walks = f" and the return probabilities of random walks of 1 to {steps} steps" * bool(steps)
+        note = f"The nodes have no features: the model uses their degrees{walks}."
         return cls((), 3 + steps, steps, "structure"), [*notes, note]
 
     def features(self, graph: AttributedGraph) -> Tensor:
-        """Return the features of a graph's nodes: [n, width] float32, dense or CSR.
+        """Encode the nodes of a graph as features, [n, width] float32, dense or CSR.
 
         Raises:
             GraphError: the graph lacks an attribute or features ``x`` that the encoder reads.
@@ -127,28 +129,42 @@ class FeatureEncoder:
         return _as_tensor(matrix, self.width)
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
-        """Return a note for each column with values that were not in training and have no feature.
+        """Return a note for each column whose values are all new, so that they have no feature.
 
         Args:
-            graph: another graph than that of :meth:`fit`.
+            graph: a graph other than the graph of :meth:`fit`.
         """
         present = [column for column in self.columns if column.name in graph.table.columns]
         notes = (column.unknown(graph.column(column.name)) for column in present)
-        return [note for note in notes if note]
+        of_edges = [] if self.edges is None else self.edges.unknown(graph)
+        return [*(note for note in notes if note), *of_edges]
+
+    def attach_edges(self, graph: AttributedGraph) -> AttributedGraph:
+        """Return a graph with the inputs of its edges, if columns of edges are read.
+
+        Raises:
+            GraphError: the edges lack a column that the model reads, or it cannot be read.
+        """
+        return graph if self.edges is None else self.edges.attach(graph)
 
     def state(self) -> dict[str, Any]:
-        """Return the state for :meth:`from_state`, which JSON can store."""
-        return {**vars(self), "columns": [column.state() for column in self.columns]}
+        """Return the state of the encoder as a dictionary that can be stored in JSON."""
+        edges = None if self.edges is None else self.edges.state()
+        columns = [column.state() for column in self.columns]
+        return {**vars(self), "columns": columns, "edges": edges}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> FeatureEncoder:
-        """Restore an encoder from its :meth:`state`."""
-        return cls(**{**state, "columns": tuple(map(Column.from_state, state["columns"]))})
+        """Restore an encoder from the result of :meth:`state`."""
+        edges = state.get("edges")
+        edges = None if edges is None else EdgeEncoder.from_state(edges)
+        columns = tuple(map(Column.from_state, state["columns"]))
+        return cls(**{**state, "columns": columns, "edges": edges})
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedGraph:
-    """A graph with its features.
+    """Graph with the features of its nodes.
 
     Attributes:
         graph: the nodes and edges.
@@ -179,7 +195,7 @@ class EncodedGraph:
 
 
 def name_words(name: Hashable) -> str:
-    """Return the words of a name, and the first three letters of the first word.
+    """Return the words of a node's name, and the first three letters of the first word.
 
     >>> name_words("libfoo2-dev"), name_words(17)
     ('libfoo dev start_lib', '')
@@ -189,7 +205,9 @@ def name_words(name: Hashable) -> str:
 
 
 def _with_names(graph: AttributedGraph) -> pd.DataFrame:
-    """Return the table of attributes with a further column, the words of the nodes' names."""
+    """Return the table of attributes with an additional column for the words of the nodes'
+    names.
+    """
     texts = pd.Series([name_words(name) for name in graph.names], dtype=object)
     return graph.table.assign(**{NAMES: texts})
 
@@ -200,14 +218,23 @@ def encode_graph(
     leave: Sequence[Hashable],
     *,
     node_names: bool = False,
+    edges: EdgeColumns = ALL_COLUMNS,
 ) -> EncodedGraph:
-    """Return a graph with features, encoded by a :class:`FeatureEncoder` fitted to the graph."""
+    """Fit a :class:`FeatureEncoder` to a graph, and return the graph with its features.
+
+    The arguments are those of :meth:`FeatureEncoder.fit`, and the columns of edges to read.
+    """
+    graph, edge_encoder, edge_notes = read_edge_columns(graph, edges)
     encoder, notes = FeatureEncoder.fit(graph, names, leave, node_names=node_names)
-    return EncodedGraph(graph, encoder, encoder.features(graph), (*graph.notes, *notes))
+    encoder = replace(encoder, edges=edge_encoder)
+    notes = (*graph.notes, *edge_notes, *notes)
+    return EncodedGraph(graph, encoder, encoder.features(graph), notes)
 
 
 def _as_columns(graph: AttributedGraph, names: Sequence[str]) -> list[str]:
-    """Return the columns of attributes: for a list of numbers ``x`` the columns ``x.0``, ..."""
+    """Replace a vector attribute such as ``x`` by the names of its columns, ``x.0``,
+    ``x.1``, ...
+    """
     columns = [str(column) for column in graph.table.columns]
     expanded: list[str] = []
     for name in names:
@@ -228,18 +255,26 @@ def _degrees(graph: AttributedGraph) -> tuple[Tensor, Tensor]:
     return edges.in_degree(), edges.out_degree()
 
 
+def _has_times(graph: AttributedGraph) -> bool:
+    return graph.edge_inputs is not None and graph.edge_inputs.structure.open is not None
+
+
 def _two_steps(graph: AttributedGraph) -> int:
-    """Return the number of walks of two edges, which bounds the work of return probabilities."""
+    """Return the number of walks of two edges in a graph, which determines the cost of return
+    probabilities.
+    """
     into, out = _degrees(graph)
     return int((into.long() * out.long()).sum())
 
 
 def _structure(graph: AttributedGraph, steps: int) -> Tensor:
-    """Return [n, 3 + steps] features of a graph without attributes.
+    """Compute features of a graph without attributes from its structure: [n, 3 + steps].
 
-    These are the logarithms of in- and out-degrees, ones, and return probabilities.
+    The features are the logarithms of in- and out-degrees, ones, and return probabilities.
     """
     into, out = (degree.float().log1p() for degree in _degrees(graph))
+    if _has_times(graph):
+        out = torch.zeros_like(out)  # edges out of a node lead to nodes that are newer
     columns = [into[:, None], out[:, None], torch.ones(len(graph), 1)]
     if steps:
         columns.append(return_probabilities(graph.edge_index, len(graph), steps=steps))

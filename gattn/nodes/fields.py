@@ -1,48 +1,67 @@
-"""Receptive fields: the part of a graph on which the outputs of some nodes depend."""
+"""Receptive fields: the nodes and edges on which the outputs of some nodes depend."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gattn.graph import Graph
+from gattn.nodes.edge_table import EdgeInputs
 
-__all__ = ["Field", "FieldInput", "csr_tensor", "read_features", "receptive_field", "whole_graph"]
+__all__ = [
+    "Field",
+    "FieldInput",
+    "csr_tensor",
+    "edge_terms",
+    "read_features",
+    "receptive_field",
+    "whole_graph",
+]
 
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """The edges that each layer of a network needs for the outputs of some nodes.
+    """Receptive field of some nodes: the edges that each layer needs to compute their outputs.
 
     Attributes:
         nodes: [m] int64, the nodes whose features are read, beginning with the nodes of the
             outputs; None for all nodes in their order.
         layers: for each layer its edges, and the number of leading rows of its result that the
             next layer reads.
+        edges: for each layer the indices of its edges in the graph; empty if every layer reads all
+            edges.
     """
 
     nodes: Tensor | None
     layers: tuple[tuple[Graph, int], ...]
+    edges: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class FieldInput:
-    """The input of a network of nodes: a receptive field, and the features of its nodes.
+    """Input of a network: a receptive field and the features of its nodes.
 
     Attributes:
         x: [m, d] float32 features of the field's nodes, dense or ``torch.sparse_csr``.
         field: the receptive field.
+        terms: for each layer the arguments for the attributes of its edges; empty without any.
     """
 
     x: Tensor
     field: Field
+    terms: tuple[Mapping[str, Tensor], ...] = ()
+
+    def layer_terms(self, layer: int) -> Mapping[str, Tensor]:
+        """Return the arguments of a layer for the attributes of its edges."""
+        return self.terms[layer] if self.terms else {}
 
 
 def whole_graph(edge_index: Tensor, nodes: int, layers: int) -> Field:
-    """Return the receptive field of all nodes, in which every layer reads every edge."""
+    """Return the receptive field of all nodes, in which each layer uses all edges."""
     graph = Graph(edge_index, nodes)
     return Field(None, ((graph, nodes),) * layers)
 
@@ -52,8 +71,9 @@ def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) 
 
     .. math:: S_L = \text{seeds}, \qquad S_{l-1} = S_l \cup \{j : j \to i,\; i \in S_l\}
 
-    Layer l computes the nodes of S_l from those of S_{l-1}. The seeds' outputs and their gradients
-    equal those on the whole graph if every layer reads only neighbours. In a citation network with
+    Layer l computes the nodes of S_l from the nodes of S_{l-1}. The seeds' outputs and their
+    gradients are the same as on the whole graph if every layer reads only neighbours. In a citation
+    network with
     20 labelled papers per class, the field is a small part of the network.
 
     Args:
@@ -74,10 +94,11 @@ def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) 
     source, destination = edge_index
     member = torch.zeros(nodes, dtype=torch.bool)
     member[seeds] = True
-    order, needed = seeds, []
+    order, needed, edges = seeds, [], []
     for _ in range(layers):
         rows, mask = len(order), member[destination]
         needed.append((edge_index[:, mask], rows))
+        edges.append(mask.nonzero().flatten())
         new = torch.zeros(nodes, dtype=torch.bool)
         new[source[mask]] = True
         order = torch.cat([order, (new & ~member).nonzero().flatten()])
@@ -86,11 +107,31 @@ def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) 
     place[order] = torch.arange(len(order))
     sizes = [*(rows for _, rows in needed[1:]), len(order)]
     layers_reversed = [(Graph(place[pairs], m), rows) for (pairs, rows), m in zip(needed, sizes)]
-    return Field(order, tuple(reversed(layers_reversed)))
+    return Field(order, tuple(reversed(layers_reversed)), tuple(reversed(edges)))
+
+
+def edge_terms(inputs: EdgeInputs | None, field: Field) -> tuple[Mapping[str, Tensor], ...]:
+    """Return the arguments of each layer for the attributes of its edges.
+
+    Args:
+        inputs: attributes of the edges of the graph; None without any.
+        field: the edges of each layer.
+
+    Returns:
+        For each layer ``edge_attr`` and ``attn_bias``, those that the inputs contain; empty without
+        inputs.
+    """
+    if inputs is None:
+        return ()
+    named = {"edge_attr": inputs.features, "attn_bias": inputs.bias}
+    terms = {name: tensor for name, tensor in named.items() if tensor is not None}
+    if not field.edges:
+        return (terms,) * len(field.layers)
+    return tuple({name: tensor[rows] for name, tensor in terms.items()} for rows in field.edges)
 
 
 def read_features(x: Tensor, nodes: Tensor | None) -> Tensor:
-    """Return the rows ``nodes`` of dense or sparse features, or all rows if ``nodes`` is None."""
+    """Return the rows ``nodes`` of dense or sparse features; all rows if ``nodes`` is None."""
     if nodes is None:
         return x
     if x.layout == torch.strided:
@@ -105,7 +146,7 @@ def read_features(x: Tensor, nodes: Tensor | None) -> Tensor:
 
 
 def csr_tensor(pointers: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
-    """Return a sparse CSR matrix, without torch's warning that the layout is in beta."""
+    """Create a sparse CSR matrix without torch's warning that the layout is in beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(pointers, columns, values, size, check_invariants=False)

@@ -1,4 +1,4 @@
-"""Read graphs from files: GraphML, GML, GEXF, edge lists, CSV and Parquet."""
+"""Readers of graph files: GraphML, GML, GEXF, edge lists, CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def read_graph_file(
         nodes: a table of nodes, ``.csv``, ``.tsv`` or ``.parquet``, if ``path`` is a table or list
             of edges.
         directed: see :func:`gattn.nodes.reading.read_graph`.
-        encoding: encoding of tables and lists; None for that of the byte order mark, else UTF-8.
+        encoding: encoding of tables and lists; None for the encoding of the byte order mark, or
+            UTF-8 if there is none.
         decimal: decimal sign of numbers in texts, ``"."`` or ``","``. None for a point, or for a
             comma in columns of decimal commas of a table that is separated by semicolons.
         thousands: separator between groups of three digits, ``","``, ``"."``, ``" "`` or ``"'"``;
@@ -64,7 +65,7 @@ def read_graph_file(
         FileNotFoundError: the file does not exist.
         ImportError: the file requires networkx, which is not installed.
         GraphError: the file has another extension, is empty, or cannot be read.
-        ValueError: the decimal sign or the separator is not one of those above.
+        ValueError: the decimal sign or the separator is not one of the values above.
     """
     style = None
     if decimal is not None or thousands:
@@ -74,35 +75,40 @@ def read_graph_file(
         return from_data(data, directed=bool(directed))
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}; nor is it one of {', '.join(CITATION)}")
+        raise FileNotFoundError(
+            f"there is no file {path}, and it is not the name of a data set: {', '.join(CITATION)}"
+        )
     if not path.stat().st_size:
         raise GraphError(f"{path} is empty; expected a graph")
     try:
-        graph, semicolons = _read(path, nodes, directed, encoding)
+        graph, separators = _read(path, nodes, directed, encoding)
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
-    return with_numbers(graph.with_gaps(missing), style, commas=semicolons)
+    commas, edge_commas = (separator == ";" for separator in separators)
+    return with_numbers(graph.with_gaps(missing), style, commas=commas, edge_commas=edge_commas)
 
 
 def _read(
     path: Path, nodes: str | Path | None, directed: bool | None, encoding: str | None
-) -> tuple[AttributedGraph, bool]:
-    """Return the graph, and True if its table of nodes is separated by semicolons."""
+) -> tuple[AttributedGraph, tuple[str, str]]:
+    """Read a graph; also return the separators of its tables of nodes and edges."""
     ending = path.suffix.lower()
     if ending in MARKUP:
         if nodes is not None:
-            raise GraphError(f"{path} has its nodes itself; a table of nodes is for edges")
-        return from_networkx(_marked_up(path), directed=directed), False
+            raise GraphError(
+                f"{path} contains its nodes; a table of nodes is only for a table or list of edges"
+            )
+        return from_networkx(_marked_up(path), directed=directed), ("", "")
     if ending not in TABLES + LISTS:
         ends = ", ".join([*MARKUP, *TABLES, *LISTS])
         raise GraphError(f"{path.name} must end in {ends}; it ends in {ending or 'nothing'}")
-    table, separator = None, ""
+    table, separator, edge_separator = None, "", ""
     node_lines: list[int] = []
     if ending in LISTS:
         edges, lines, notes = read_list(path, encoding)
     else:
-        edges, lines, _ = _read_table(path, encoding)
-        notes = [] if len(edges) else [f"{path.name} has a header, and no edge."]
+        edges, lines, edge_separator = _read_table(path, encoding)
+        notes = [] if len(edges) else [f"{path.name} has a header but no edges."]
     if edges.empty and nodes is None:
         raise GraphError("it has no edges")
     if nodes is not None:
@@ -115,7 +121,7 @@ def _read(
     )  # fmt: skip
     if len(edges) and not graph.edge_index.shape[1]:
         raise GraphError(f"no edge remains: each of {len(edges):,} joins a node to itself")
-    return graph, separator == ";"
+    return graph, (separator, edge_separator)
 
 
 def _marked_up(path: Path) -> networkx.Graph:
@@ -126,29 +132,29 @@ def _marked_up(path: Path) -> networkx.Graph:
     try:
         if path.suffix.lower() == ".gml":
             text = path.read_text("utf-8-sig")
-            label: Any = None  # allowed by networkx, but not by its type annotation
+            label: Any = None  # networkx accepts None, which its type annotation does not contain
             return _named_by_label(networkx.parse_gml(text, label=label))
         if path.suffix.lower() == ".gexf":
             return _without_names(networkx.read_gexf(path))
         return networkx.read_graphml(path)
-    except Exception as error:  # each reader raises other exceptions for bad files
+    except Exception as error:  # the readers raise exceptions of many types for invalid files
         raise GraphError(f"it cannot be read as {path.suffix[1:]}: {error}") from error
 
 
 def _named_by_label(graph: networkx.Graph) -> networkx.Graph:
-    """Rename the nodes of a GML file to their labels, if all nodes have different labels."""
+    """Rename the nodes of a GML file to their labels if all labels are different."""
     import networkx
 
     labels = networkx.get_node_attributes(graph, "label")
     if len(set(labels.values())) < len(graph):
-        return graph  # its nodes are named by their ids
+        return graph  # labels are not unique, so the ids remain the names of the nodes
     for _, attributes in graph.nodes(data=True):
         del attributes["label"]
     return networkx.relabel_nodes(graph, labels)
 
 
 def _without_names(graph: networkx.Graph) -> networkx.Graph:
-    """Remove the labels of a GEXF file's nodes if each repeats the node's name.
+    """Remove the labels of a GEXF file's nodes if every label equals the node's name.
 
     networkx writes such labels for nodes without a label.
     """
@@ -172,7 +178,7 @@ def _read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[in
             table = pd.read_parquet(path)
             return table, list(range(1, len(table) + 1)), ""
         except (pyarrow.ArrowInvalid, OSError) as error:
-            raise GraphError(f"{path} is no Parquet file: {error}") from error
+            raise GraphError(f"{path} is not a Parquet file: {error}") from error
     table = open_table(path, encoding=encoding)
     rows = list(table.rows())
     bad = next((row for row in rows if row.problem), None)

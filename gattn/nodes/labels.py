@@ -1,4 +1,4 @@
-"""Labels of nodes: find their attribute, and encode them as numbers."""
+"""Labels of nodes: which attribute contains them, and their encoding as numbers."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ __all__ = [
 Labels: TypeAlias = Sequence[object] | Tensor | Mapping[Hashable, object]
 USUAL = ("y", "label")
 UNLABELLED = -1
-"""Value that marks a node without a label in a tensor of classes, as in PyG's data sets."""
+"""Value for nodes without a label in a tensor of classes, as in PyG's data sets."""
 EMPTY = "write numbers there, or leave these cells empty, so that the nodes have no label"
 MANY = 20
-"""Maximum number of different numbers that are read as classes and not as numbers."""
+"""Maximum number of different numbers for which a column is read as classes instead of numbers."""
 
 
 def usual_labels(graph: AttributedGraph) -> list[str]:
-    """Return the attributes that are probably labels, as they are called ``y`` or ``label``."""
+    """Return the attributes that are probably labels because they are called ``y`` or ``label``."""
     return [name for name in USUAL if name in graph.table.columns or name in graph.unreadable]
 
 
@@ -53,7 +53,7 @@ def read_labels(
     *,
     classes: bool = False,
 ) -> tuple[pd.Series, list[str]]:
-    """Read the labels of the n nodes, without encoding them.
+    """Read the labels of the n nodes without encoding them.
 
     Args:
         graph: the graph.
@@ -64,13 +64,14 @@ def read_labels(
             without a label.
 
     Returns:
-        The labels, None where missing, in a series with the name of their attribute; and sentences
-        about the decisions that were made.
+        The labels (None for a missing label), as a series with the name of their attribute; and
+        sentences about the decisions that were made.
 
     Raises:
-        GraphError: there are no labels, their number differs from that of the nodes, both ``y`` and
+        GraphError: there are no labels, their number differs from the number of nodes, both ``y``
+        and
             ``label`` exist, ``y`` may be a coordinate because there is also ``x``, or a tensor of
-            classes holds a number below -1.
+            classes contains a number below -1.
     """
     notes, is_tensor = [], isinstance(y, Tensor)
     if y is not None:
@@ -89,15 +90,16 @@ def read_labels(
 
 
 def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.Series, list[str]]:
-    """Replace the integer label -1, which marks an unlabelled node, by None."""
+    """Replace the integer label -1, which stands for no label, by None."""
     numbers = as_numbers(values)
     if (numbers[np.isfinite(numbers)] % 1 != 0).any():
         return values, []
     low = np.flatnonzero(numbers < UNLABELLED)
     if len(low):
         raise GraphError(
-            f"y must hold classes from 0 on, and {UNLABELLED} for a node without a label; "
-            f"{graph.node(int(low[0]))} has {numbers[low[0]]:g}. For numbers take NodeRegressor"
+            f"y must have classes numbered from 0, and {UNLABELLED} for a node without a "
+            f"label; {graph.node(int(low[0]))} has {numbers[low[0]]:g}. For numbers use "
+            "NodeRegressor"
         )
     gone = numbers == UNLABELLED
     if not gone.any():
@@ -107,7 +109,9 @@ def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.S
 
 
 def _missing_notes(values: pd.Series) -> list[str]:
-    """Return notes on missing labels and on words, such as ``NA``, that may mean a missing one."""
+    """Return notes on missing labels, and on words such as ``NA`` that may stand for missing
+    labels.
+    """
     missing, empty = is_missing(values), is_empty(values)
     words = ", ".join(f"{word!r} ({count:,})" for word, count in gap_words(values).items())
     title = "The label" if values.name is None else f"Label {values.name!r}"
@@ -120,14 +124,15 @@ def _missing_notes(values: pd.Series) -> list[str]:
         )
     if words and not are_gaps:
         notes.append(
-            f"{title} has the classes {words}: of a label that is a text, only an empty cell is "
-            "missing. If such a word stands for a gap, name it with --missing."
+            f"{title} has the classes {words}: if labels are texts, only an empty cell is a "
+            "missing label. If such a word stands for a missing label, list it in --missing."
         )
     return notes
 
 
 def _negative_notes(values: pd.Series) -> list[str]:
-    """Return a note if one negative number occurs among the labels: it may mark missing labels.
+    """Return a note if exactly one negative number occurs as a label, which may mark missing
+    labels.
 
     There is no note if different numbers are negative, or if there are fewer than two other labels.
     """
@@ -147,13 +152,13 @@ def _negative_notes(values: pd.Series) -> list[str]:
     title = "The label" if values.name is None else f"Label {values.name!r}"
     return [
         f"{title} has the {'class' if is_class else 'number'} {sign} ({count:,} "
-        f"node{'s' * (count > 1)}). If it stands for a missing label, name it with --missing "
-        f"{sign}; in Python, replace it with None or NaN."
+        f"node{'s' * (count > 1)}). If it stands for a missing label, use --missing {sign}; "
+        "in Python, replace it by None or NaN."
     ]
 
 
 def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
-    """Return the different labels, sorted; all are converted to texts if one of them is a text.
+    """Return the different labels, sorted; they are converted to texts if one of them is a text.
 
     Args:
         values: the labels of n nodes.
@@ -166,7 +171,8 @@ def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
     lists = [value for value in present if isinstance(value, LISTS)]
     if lists:
         raise GraphError(
-            f"labels{_of(values)} must be one class a node; got {lists[0]!r}, which holds several"
+            f"labels{_of(values)} must be one class for each node; got {lists[0]!r}, "
+            "which has several"
         )
     kinds = list(pd.unique(present))
     if len({str if isinstance(kind, str) else float for kind in kinds}) > 1:
@@ -177,18 +183,18 @@ def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
     if len(kinds) > max(MANY, len(present) / 2):
         patterns = describe_patterns(read_numbers(as_texts(values)).recognised(), where)
         raise GraphError(
-            f"labels{_of(values)} must be classes; {len(kinds):,} of {len(present):,} nodes have "
-            "different ones. For numbers take NodeRegressor (--task regression)"
-            f"{patterns and f'; {patterns}'}"
+            f"labels{_of(values)} must be classes; {len(kinds):,} of {len(present):,} nodes "
+            "have different labels. For numbers use NodeRegressor (--task "
+            f"regression){patterns and f'; {patterns}'}"
         )
     classes = np.array(sorted(kinds))
     is_count = classes.dtype.kind == "f" and (classes % 1 == 0).all()
-    # pandas stores whole numbers as floats if a label is missing.
+    # If a label is missing, pandas stores integers as floats, so convert them back.
     return classes.astype(np.int64) if is_count else classes
 
 
 def encode_classes(values: pd.Series, classes: np.ndarray) -> Tensor:
-    """Return the index of each label among the classes: [n] float64, NaN where missing.
+    """Return the index of each label in ``classes``, [n] float64; NaN for a missing label.
 
     Raises:
         GraphError: a label is not among the classes.
@@ -205,7 +211,7 @@ def encode_classes(values: pd.Series, classes: np.ndarray) -> Tensor:
 
 
 def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
-    """Return labels as numbers: [n] float64, NaN where missing.
+    """Convert labels to numbers, [n] float64; NaN for a missing label.
 
     Args:
         values: the labels of n nodes.
@@ -227,21 +233,21 @@ def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
 
 
 def _choose(graph: AttributedGraph) -> str:
-    """Return the attribute that holds the labels, ``y`` or ``label``, if the user names none."""
+    """Return the attribute that contains the labels, ``y`` or ``label``, if the user names none."""
     names = usual_labels(graph)
     message = "labels are required: y, or the name of an attribute (label, --label)"
     if not names:
         attributes = ", ".join(map(repr, graph.table.columns[:20])) or "none"
         raise GraphError(f"{message} among {attributes}")
     if len(names) > 1:
-        raise GraphError(f"{message}, since the nodes have both {names[0]!r} and {names[1]!r}")
+        raise GraphError(f"{message}, because the nodes have both {names[0]!r} and {names[1]!r}")
     if names == ["y"] and "x" in graph.table.columns:
-        raise GraphError(f"{message}, since 'y' beside 'x' may be a coordinate")
+        raise GraphError(f"{message}, because 'y' next to 'x' may be a coordinate")
     return names[0]
 
 
 def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
-    """Return the labels ``y`` in the order of the n nodes, None where missing.
+    """Return the labels ``y`` in the order of the n nodes, with None for missing labels.
 
     Names of nodes in tables are texts. The keys of a mapping may also be numbers: 7 stands for
     the name "7".
@@ -253,7 +259,7 @@ def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
             array = y.to_numpy() if isinstance(y, pd.DataFrame) else y
             return pd.Series(array.reshape(-1).tolist(), dtype=object)
         if len(y) != len(graph):
-            raise GraphError(f"y must hold {len(graph)} labels, one a node; got {len(y)}")
+            raise GraphError(f"y must have {len(graph)} labels, one for each node; got {len(y)}")
         return pd.Series(list(y), dtype=object)
     names = set(graph.names)
     labels: dict[Hashable, object] = {}
@@ -261,19 +267,19 @@ def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
         as_text = str(int(key) if isinstance(key, float) and key.is_integer() else key)
         name = key if key in names else as_text
         if name not in names:
-            raise GraphError(f"y has a label of {key!r}, which is no node")
+            raise GraphError(f"y has a label for {key!r}, which is not a node")
         if name in labels:
-            raise GraphError(f"y has two labels of {name!r}")
+            raise GraphError(f"y has two labels for {name!r}")
         labels[name] = label
     return pd.Series([labels.get(name) for name in graph.names], dtype=object)
 
 
 def _stripped(values: pd.Series) -> pd.Series:
-    """Return the values with the white space around texts removed."""
+    """Remove white space around the values that are texts."""
     texts = [value.strip() if isinstance(value, str) else value for value in values.tolist()]
     return pd.Series(texts, dtype=object, name=values.name)
 
 
 def _of(values: pd.Series) -> str:
-    """Return the name of the labels' attribute for a message; empty if they have no name."""
+    """Return the name of the labels' attribute as text for a message; "" if it has no name."""
     return "" if values.name is None else f" ({values.name!r})"

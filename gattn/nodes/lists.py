@@ -1,4 +1,4 @@
-"""Read lists of edges: text files with two names in each line, and one separator."""
+"""Reader of edge lists: text files with two node names in each line."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ __all__ = ["read_list"]
 COMMENT = re.compile(r"(#+|%+)(\s|$)")
 MATRIX_MARKET = "%%matrixmarket"
 ATTRIBUTES = re.compile(r"(?<=[\s,;|])\{.*\}\s*$")
-"""Pattern of the dictionary of attributes that networkx writes after the two names of an edge."""
+"""Regular expression for the attributes in braces that networkx writes after the names of
+an edge.
+"""
 WORDS = re.compile(r'\s*("(?:[^"]|"")*"(?=\s|$)|\S+)')
 SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars", "": "spaces"}
-"""Separators and their names, in the order in which they are tried; "" means white space."""
+"""Separators and their names, in the order in which they are tried; "" stands for white space."""
 DECIMALS = NumberFormat(decimal=",")
 
 
 class _Line(NamedTuple):
-    """A line of an edge list, without attributes in braces at its end.
+    """Line of an edge list, without the attributes in braces at its end.
 
     Attributes:
         number: number of the line in the file, from 1.
@@ -42,7 +44,7 @@ class _Line(NamedTuple):
 
 
 def read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int], list[str]]:
-    """Read a list of edges, which are the first two names of every line.
+    """Read an edge list, whose edges are the first two names of each line.
 
     The separator is the first of tab, semicolon, comma and bar that separates two names in every
     line, else white space. A decimal comma is not a separator. Names in double quotes may contain
@@ -51,7 +53,8 @@ def read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int]
 
     Args:
         path: the file.
-        encoding: encoding of the file; None for that of the byte order mark, else UTF-8.
+        encoding: encoding of the file; None for the encoding of the byte order mark, or UTF-8 if
+            there is none.
 
     Returns:
         A table of the columns source and target; the line of each row, from 1; and sentences about
@@ -80,19 +83,20 @@ def read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int]
     marked = next((name for words in rows for name in words[:2] if " #" in name), None)
     if marked is not None:
         notes.append(
-            f"Names hold '#', as {marked!r}: it is a comment at the start of a line alone."
+            f"Some names contain '#', for example {marked!r}: it marks a comment only at "
+            "the start of a line."
         )
     rest = next((words[2] for words in rows if len(words) > 2), None)
     if rest is not None:
-        notes.append(f"Not read of the edges: what follows the two names, as {rest!r}.")
+        notes.append(f"Not used: the text after the two names of an edge, for example {rest!r}.")
     if any(line.attributed for line in lines):
-        notes.append("Not read of the edges: the attributes in braces.")
+        notes.append("Not used: the attributes of the edges, in braces.")
     table = pd.DataFrame([words[:2] for words in rows], columns=["source", "target"], dtype=object)
     return table, [line.number for line in lines], notes
 
 
 def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
-    """Return the lines that name nodes, and a note on the number of comments."""
+    """Return the lines that contain edges, and a note on the number of comment lines."""
     lines: list[_Line] = []
     comments, size = 0, False
     for number, text in enumerate(map(str.strip, texts), 1):
@@ -103,7 +107,8 @@ def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
         elif text[0] in "#%" and COMMENT.match(text):
             comments += 1
         elif size:
-            comments, size = comments + 1, False  # a MatrixMarket line with the matrix's size
+            # In a MatrixMarket file, the first line contains the size of the matrix.
+            comments, size = comments + 1, False
         else:
             match = ATTRIBUTES.search(text) if "{" in text else None
             names = text[: match.start()] if match else text
@@ -119,7 +124,7 @@ def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
 
 
 def _separator(lines: Sequence[_Line]) -> str:
-    """Return the separator of a file, "" for white space.
+    """Return the separator of the names in a file; "" stands for white space.
 
     Raises:
         GraphError: some lines have a separator that other lines do not have.
@@ -138,24 +143,25 @@ def _separator(lines: Sequence[_Line]) -> str:
                     one for one in lines if one not in some or len(_cells(one, separator)) < 2
                 )
                 raise GraphError(
-                    f"the whole file must have one separator; line {line.number} has "
-                    f"{SEPARATORS[separator]}, {line.text!r}, and line {other.number} has not, "
-                    f"{other.text!r}"
+                    f"all lines must have the same separator; line {line.number} has "
+                    f"{SEPARATORS[separator]}, {line.text!r}, and line {other.number} does "
+                    f"not, {other.text!r}"
                 )
     return ""
 
 
 def _stands_in_names(lines: Sequence[_Line], separator: str) -> bool:
-    """Return True if all commas are decimal signs, or all bars are inside names."""
+    """Return True if the separator occurs only inside names or as a decimal sign."""
     if separator == ",":
         return all(_is_decimal(line) for line in lines)
-    if separator == "|":  # names of proteins contain bars: sp|P69905|HBA_HUMAN
+    if separator == "|":
+        # A separator "|" may also be a part of a protein's name, such as sp|P69905|HBA_HUMAN.
         return all(sum("|" in word for word in _words(line)[:2]) == 2 for line in lines)
     return False
 
 
 def _is_decimal(line: _Line) -> bool:
-    """Return True if two names without commas are followed by numbers with decimal commas."""
+    """Return True if a line has two names without commas and then numbers with decimal commas."""
     words = _words(line)
     behind = [word for word in words[2:] if "," in word]
     return (
@@ -166,7 +172,7 @@ def _is_decimal(line: _Line) -> bool:
 
 
 def _split(line: _Line, separator: str) -> list[str]:
-    """Return the two names of a line and the fields after them."""
+    """Split a line into the two names and the fields after them."""
     words = _cells(line, separator) if separator else _words(line)
     while words and not words[-1]:
         words.pop()
@@ -174,7 +180,7 @@ def _split(line: _Line, separator: str) -> list[str]:
 
 
 def _cells(line: _Line, separator: str) -> list[str]:
-    """Return the fields of a line between separators; an empty list if its quotes are invalid."""
+    """Split a line at a separator; return an empty list if its quotes are invalid."""
     reader = csv.reader([line.text], delimiter=separator, skipinitialspace=True, strict=True)
     try:
         return [cell.strip() for cell in next(reader)]
@@ -183,7 +189,7 @@ def _cells(line: _Line, separator: str) -> list[str]:
 
 
 def _words(line: _Line) -> list[str]:
-    """Return the fields of a line between white space; a quoted name is one field."""
+    """Split a line at white space; a name in quotes is one field."""
     if '"' not in line.text:
         return line.text.split()
     return [
@@ -193,15 +199,15 @@ def _words(line: _Line) -> list[str]:
 
 
 def _check(line: _Line, words: Sequence[str], separator: str) -> None:
-    """Raise a GraphError if a line does not name two nodes."""
+    """Raise a GraphError if a line does not contain two names."""
     if len(words) < 2 or not all(words[:2]):
-        raise GraphError(f"line {line.number} must name two nodes; it holds {line.text!r}")
+        raise GraphError(f"line {line.number} must have two node names; got {line.text!r}")
     if separator:
         return
     if line.attributed and len(words) > 2:
         raise GraphError(
-            f"line {line.number} holds {len(words)} words before its attributes, and must hold two "
-            "names: names with spaces need another separator, as in "
+            f"line {line.number} has {len(words)} words before its attributes, but must have two "
+            "names: names with spaces need another separator, for example "
             r"networkx.write_edgelist(graph, path, delimiter='\t')"
         )
     opened = next(
@@ -212,7 +218,7 @@ def _check(line: _Line, words: Sequence[str], separator: str) -> None:
 
 
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Return True if the first line is a header with the names of the columns."""
+    """Return True if the first row is a header with the names of the columns."""
     if len(rows) < 2:
         return False
     first, others = rows[0], rows[1:]

@@ -1,4 +1,4 @@
-"""Create or restore the model that the settings choose: a network, or a stack of models."""
+"""Creation of the model that the settings select: a network, or a stack of models."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def fit_predictors(
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     threads: int = 0,
 ) -> Sequence[AnyPredictor]:
-    """Train models whose settings differ only in their seeds; see :meth:`NodePredictor.fit`."""
+    """Train models whose settings differ only in the seed; see :meth:`NodePredictor.fit`."""
     kind = StackedPredictor if settings[0].model == "stacked" else NodePredictor
     return kind.fit(problem, encoder, task, settings, on_epoch, threads)
 
 
 def predictor_from_state(tensors: dict[str, Tensor], state: Mapping[str, Any]) -> AnyPredictor:
-    """Restore a model from the result of its method ``state``.
+    """Restore a model from the result of its method :meth:`NodePredictor.state`.
 
     Raises:
         KeyError: an entry of the state is missing.

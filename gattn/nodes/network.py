@@ -1,4 +1,4 @@
-"""Networks of attention layers along the edges, with one output per class or number."""
+"""Neural networks for nodes, with attention along the edges and one output per class or number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["AttentionNetwork", "GPSNetwork", "make_network"]
 
 
 class NodeGATConv(GATConv):
-    """GATConv that also applies dropout to the projected features.
+    """GATConv layer with additional dropout of the projected features.
 
     The GAT paper describes dropout of the input features and of the attention weights. Its authors'
     code also drops entries of the projected features after the scores are computed. The
@@ -25,11 +25,12 @@ class NodeGATConv(GATConv):
     """
 
     def _project(self, x_src: Tensor, x_dst: Tensor) -> Any:
-        nodes: Any = super()._project(x_src, x_src)  # one product for sources and destinations
+        # Sources and destinations are projected by one matrix product.
+        nodes: Any = super()._project(x_src, x_src)
         return nodes._replace(query=nodes.query[: len(x_dst)], value_dst=nodes.value[: len(x_dst)])
 
     def attend(self, nodes: Any, *args: Any, **options: Any) -> Any:
-        """Return the attention's result; in training, apply dropout to the values first."""
+        """Compute the attention of the layer; in training, apply dropout to the values first."""
         if self.training:
             nodes = nodes._replace(value=dropout(nodes.value, self.dropout))
         return super().attend(nodes, *args, **options)
@@ -44,85 +45,103 @@ CONVOLUTIONS = {
 
 
 class AttentionNetwork(nn.Module):
-    r"""Layers of one attention convolution, with an ELU between them.
+    r"""Network of attention layers along the edges, with ELU activations between them.
 
     .. math:: h^{(l+1)} = \mathrm{elu}\bigl(\mathrm{conv}(\mathrm{dropout}(h^{(l)}))\bigr)
 
     The last layer has one output per class, or number, and averages its heads.
 
     Args:
-        settings: settings that choose the convolution and its sizes.
+        settings: settings; the layer type and the sizes are read.
         features: number of features.
         outputs: number of classes; 1 for numbers.
+        edge_dim: number of features of an edge; None without any.
 
     Reference:
         Velickovic et al., "Graph attention networks" (ICLR 2018).
     """
 
-    def __init__(self, settings: NodeSettings, features: int, outputs: int) -> None:
+    def __init__(
+        self, settings: NodeSettings, features: int, outputs: int, edge_dim: int | None = None
+    ) -> None:
         super().__init__()
         kind, p, heads = CONVOLUTIONS[settings.model], settings.dropout, settings.heads
         inside = settings.layers - 1
         widths = [features, *[settings.width] * inside]
         self.hidden = nn.ModuleList(
-            kind(width, settings.width // heads, heads, dropout=p) for width in widths[:-1]
+            kind(width, settings.width // heads, heads, dropout=p, edge_dim=edge_dim)
+            for width in widths[:-1]
         )
-        self.out = kind(widths[-1], outputs, settings.output_heads, concat=False, dropout=p)
+        self.out = kind(
+            widths[-1], outputs, settings.output_heads, concat=False, dropout=p, edge_dim=edge_dim
+        )
         self.dropout = SparseDropout(p)
         for weight in self.layers[0].parameters():
             if weight.dim() == 2:
-                # Sparse features multiply the weight's columns, so each is stored contiguously.
+                # A product with sparse features reads columns of the weight, so each column is
+                # stored contiguously.
                 weight.data = weight.data.t().contiguous().t()
 
     @property
     def layers(self) -> list[nn.Module]:
-        """All attention convolutions, including the last one."""
+        """All attention layers, including the last one."""
         return [*self.hidden, self.out]
 
     def forward(self, inputs: FieldInput) -> Tensor:
-        """Return the outputs [k, outputs] of the k nodes whose receptive field is the input."""
+        """Return the outputs [k, outputs] of k nodes, from their receptive field and its
+        features.
+        """
         graph, rows = inputs.field.layers[-1]
-        return self.out(self.dropout(self.embed(inputs)), graph)[:rows]
+        terms = inputs.layer_terms(-1)
+        return self.out(self.dropout(self.embed(inputs)), graph, **terms)[:rows]
 
     def embed(self, inputs: FieldInput) -> Tensor:
-        """Return the inputs of the last layer, [m, width]; x if it is the only layer."""
+        """Return the input of the last layer, [m, width]; the features if there is only one
+        layer.
+        """
         x = inputs.x
-        for layer, (graph, rows) in zip(self.hidden, inputs.field.layers):
-            x = F.elu(layer(self.dropout(x), graph)[:rows])
+        for place, (layer, (graph, rows)) in enumerate(zip(self.hidden, inputs.field.layers)):
+            x = F.elu(layer(self.dropout(x), graph, **inputs.layer_terms(place))[:rows])
         return x
 
     @torch.no_grad()
     def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
-        """Return each layer's edges [2, e], with the self-loops it adds, and weights [e, h]."""
+        """Return for each layer its edges [2, e], including added self-loops, and its weights [e,
+        h].
+        """
         x, attention = inputs.x, []
-        for layer, (graph, rows) in zip(self.layers, inputs.field.layers):
-            x, weights = layer(x, graph, return_attention_weights=True)
+        for place, (layer, (graph, rows)) in enumerate(zip(self.layers, inputs.field.layers)):
+            terms = inputs.layer_terms(place)
+            x, weights = layer(x, graph, return_attention_weights=True, **terms)
             x = F.elu(x[:rows])
             attention.append(weights)
         return attention
 
 
 class GPSNetwork(nn.Module):
-    """Layers of attention along the edges and among all nodes.
+    """Network of GPS layers, with attention along the edges and among all nodes.
 
     Args:
-        settings: settings that choose the sizes.
+        settings: settings; the sizes are read.
         features: number of features.
         outputs: number of classes; 1 for numbers.
+        edge_dim: number of features of an edge; None without any.
 
     Reference:
         Rampasek et al., "Recipe for a general, powerful, scalable graph transformer" (NeurIPS
         2022).
     """
 
-    def __init__(self, settings: NodeSettings, features: int, outputs: int) -> None:
+    def __init__(
+        self, settings: NodeSettings, features: int, outputs: int, edge_dim: int | None = None
+    ) -> None:
         super().__init__()
         width, heads, p = settings.width, settings.heads, settings.dropout
         self.read = nn.Linear(features, width)
         self.layers = nn.ModuleList(
             GPSConv(
-                width, GATv2Conv(width, width // heads, heads, dropout=p), heads, dropout=p,
-                norm="layer_norm", attn_kwargs={"dropout": p},
+                width, GATv2Conv(width, width // heads, heads, dropout=p, edge_dim=edge_dim),
+                heads, dropout=p, norm="layer_norm", attn_kwargs={"dropout": p},
             )
             for _ in range(settings.layers)
         )  # fmt: skip
@@ -133,29 +152,32 @@ class GPSNetwork(nn.Module):
         return self.out(self.embed(inputs))
 
     def embed(self, inputs: FieldInput) -> Tensor:
-        """Return the inputs of the output layer, [n, width]."""
+        """Return the input of the output layer, [n, width]."""
         x = self.read(self.dropout(inputs.x))
-        for layer, (graph, _) in zip(self.layers, inputs.field.layers):
-            x = layer(x, graph)
+        for place, (layer, (graph, _)) in enumerate(zip(self.layers, inputs.field.layers)):
+            x = layer(x, graph, **inputs.layer_terms(place))
         return x
 
     @torch.no_grad()
     def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
-        """Return the edges [2, e] and weights [e, h] of each layer's attention along edges."""
+        """Return the edges [2, e] and weights [e, h] of each layer's attention along the edges."""
         x, attention = self.read(inputs.x), []
-        for layer, (graph, _) in zip(self.layers, inputs.field.layers):
+        for place, (layer, (graph, _)) in enumerate(zip(self.layers, inputs.field.layers)):
             assert isinstance(layer, GPSConv)
             assert layer.conv is not None
-            attention.append(layer.conv(x, graph, return_attention_weights=True)[1])
-            x = layer(x, graph)
+            terms: Any = inputs.layer_terms(place)
+            attention.append(layer.conv(x, graph, return_attention_weights=True, **terms)[1])
+            x = layer(x, graph, **terms)
         return attention
 
 
 def make_network(
-    settings: NodeSettings, features: int, outputs: int
+    settings: NodeSettings, features: int, outputs: int, edge_dim: int | None = None
 ) -> AttentionNetwork | GPSNetwork:
-    """Return a network with weights drawn by ``settings.seed``; torch's generator is unchanged."""
+    """Create a network with weights drawn from ``settings.seed``, without using torch's
+    generator.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         kind = GPSNetwork if settings.model == "gps" else AttentionNetwork
-        return kind(settings, features, outputs)
+        return kind(settings, features, outputs, edge_dim)

@@ -1,4 +1,4 @@
-"""Convert texts to numbers, also with decimal commas and thousands separators."""
+"""Conversion of texts to numbers, also with decimal commas and thousands separators."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from gattn.data.tables.numbers import (
     NumberColumn,
@@ -23,21 +24,26 @@ from gattn.nodes.values import as_texts
 __all__ = ["describe_patterns", "looks_numeric", "with_numbers"]
 
 OPTIONS = ("thousands", "decimal", "comma", "point")
-"""Kinds of number patterns for which the commands have an option."""
+"""Kinds of numbers for which the commands have an option."""
 SAMPLE = 500
 POINTED = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 
 
 def with_numbers(
-    graph: AttributedGraph, style: NumberFormat | None = None, *, commas: bool = False
+    graph: AttributedGraph,
+    style: NumberFormat | None = None,
+    *,
+    commas: bool = False,
+    edge_commas: bool = False,
 ) -> AttributedGraph:
-    """Return the graph with the columns of texts that are all numbers converted to numbers.
+    """Convert the text columns of a graph that contain only numbers.
 
     Args:
         graph: the graph.
         style: format of the numbers; None to leave numbers with a decimal point as texts.
         commas: True to convert columns of decimal commas if ``style`` is None, as for a table that
             is separated by semicolons.
+        edge_commas: the same for the columns of the edges.
 
     Returns:
         The graph, with a note for each column that was converted.
@@ -49,11 +55,30 @@ def with_numbers(
     >>> with_numbers(read_graph((edges, nodes)), commas=True).table["size"].tolist()
     [0.5, 2.25]
     """
-    table, notes = graph.table.copy(), []
+    table, notes = _numbers(graph.table, style, commas=commas)
+    edges, edge_notes = graph.edge_table, []
+    if edges is not None:
+        columns, edge_notes = _numbers(
+            edges.table, style, commas=edge_commas, owner=" of the edges"
+        )
+        edges = replace(edges, table=columns)
+    if not notes and not edge_notes:
+        return graph
+    return replace(graph.with_notes(*notes, *edge_notes), table=table, edge_table=edges)
+
+
+def _numbers(
+    original: pd.DataFrame, style: NumberFormat | None, *, commas: bool, owner: str = ""
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return a table with columns of texts that are all numbers converted to numbers, and notes.
+
+    ``owner`` follows the name of a column in the notes.
+    """
+    table, notes = original.copy(), []
     pointed: list[tuple[object, str]] = []
     with_commas = False
-    for name in graph.table.columns:
-        values = graph.table[name]
+    for name in original.columns:
+        values = original[name]
         if not all(isinstance(value, str) for value in values.dropna()):
             continue
         texts = as_texts(values)
@@ -70,8 +95,8 @@ def with_numbers(
         if chosen is None or column is None or column.unread:
             if style is not None and not plain.unread and plain.labelled:
                 notes.append(
-                    f"Column {name!r} holds numbers with a point: they are read as such, and not "
-                    f"by {_words(style)}."
+                    f"Column {name!r}{owner} has numbers with a decimal point: they are read "
+                    f"with a decimal point instead of {_words(style)}."
                 )
             continue
         table[name] = column.values
@@ -83,23 +108,21 @@ def with_numbers(
                 else int(np.flatnonzero(column.values != plain.values)[0])
             )
             notes.append(
-                f"Column {name!r} is read with {_words(chosen)}: {texts[place].strip()!r} is "
-                f"{column.values[place]:g}."
+                f"Column {name!r}{owner} is read with {_words(chosen)}: "
+                f"{texts[place].strip()!r} is {column.values[place]:g}."
             )
     if with_commas:
         notes += [
-            f"Column {name!r} holds points, as {point!r}, beside columns with a decimal comma: "
-            "they are read as decimal points. If they separate thousands, name --decimal , and "
-            "--thousands ."
+            f"Column {name!r}{owner} has points, for example {point!r}, but other columns "
+            "have decimal commas: the points are read as decimal points. If they separate "
+            "thousands, use --decimal , and --thousands ."
             for name, point in pointed
         ]
-    if not notes:
-        return graph
-    return replace(graph.with_notes(*notes), table=table)
+    return table, notes
 
 
 def looks_numeric(texts: Sequence[str]) -> bool:
-    """Return True if a third of the texts, in a sample of 500, have a pattern of numbers.
+    """Return True if at least a third of the texts look like numbers (in a sample of 500 texts).
 
     >>> looks_numeric(["0,5", "", "7 %"]), looks_numeric(["a paper on graphs", "on sets"])
     (True, False)
@@ -111,11 +134,11 @@ def looks_numeric(texts: Sequence[str]) -> bool:
 
 
 def describe_patterns(patterns: Iterable[Pattern], where: Where, remedy: str = "") -> str:
-    """Return a description of the cells that are not numbers, and of the option that reads them.
+    """Describe the cells that are not plain numbers, with the option that would read them.
 
     Args:
         patterns: patterns of the cells.
-        where: describes the position of a node.
+        where: function that describes the position of a node.
         remedy: advice on cells for which there is no option; empty for no advice.
 
     Returns:
@@ -123,10 +146,10 @@ def describe_patterns(patterns: Iterable[Pattern], where: Where, remedy: str = "
         pattern has no option.
 
     >>> describe_patterns(read_numbers(["1", "0,5"]).patterns, "at node {}".format, "write numbers")
-    "1 cell looks like a number with a decimal comma, as '0,5' at node 1 \
+    "1 cell looks like a number with a decimal comma, for example '0,5' at node 1 \
 (--decimal , / decimal=',' reads it)"
     >>> describe_patterns(read_numbers(["1", ">10"]).patterns, "at node {}".format, "write numbers")
-    "1 cell is a censored value, as '>10' at node 1: write numbers"
+    "1 cell is a censored value, for example '>10' at node 1: write numbers"
     """
     patterns = list(patterns)
     sentences = [
@@ -142,7 +165,9 @@ def _option(name: str, value: str) -> str:
 
 
 def _with_comma(column: NumberColumn) -> NumberFormat | None:
-    """Return the number format with a decimal comma that reads a column; None if there is none."""
+    """Return the number format with a decimal comma that can read a column; None if there
+    is none.
+    """
     ways = [dict(way) for pattern in column.patterns for way in pattern.settings]
     for way in ways:
         if way.get("decimal") == ",":
@@ -151,7 +176,7 @@ def _with_comma(column: NumberColumn) -> NumberFormat | None:
 
 
 def _words(style: NumberFormat) -> str:
-    """Return the options and arguments that set the decimal sign and separator of a format."""
+    """Return the options and arguments that set the decimal sign and the thousands separator."""
     signs = [("decimal", style.decimal)] * (style.decimal != "." or not style.thousands)
     signs += [("thousands", style.thousands)] * bool(style.thousands)
     return " ".join(_option(*sign) for sign in signs)

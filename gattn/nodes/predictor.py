@@ -1,4 +1,4 @@
-"""Model of nodes: a network and the encoder of its features, with training and prediction."""
+"""Model of the nodes of a graph: a neural network and the encoder of its input features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from torch import Tensor
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.batched_gat import BatchedGAT, can_batch
 from gattn.nodes.features import FeatureEncoder
-from gattn.nodes.fields import FieldInput, read_features, receptive_field, whole_graph
+from gattn.nodes.fields import (
+    FieldInput,
+    edge_terms,
+    read_features,
+    receptive_field,
+    whole_graph,
+)
 from gattn.nodes.network import make_network
 from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.training.full_batch import (
@@ -31,12 +37,12 @@ from gattn.training.types import EpochRecord, History
 __all__ = ["NodePredictor", "NodeProblem", "graph_elements"]
 
 GPS_NODES = 20_000
-"""Maximum number of nodes for GPS, whose attention needs time for the square of this number."""
+"""Maximum number of nodes for GPS, whose attention takes time proportional to their square."""
 
 
 @dataclass(frozen=True, eq=False)
 class NodeProblem:
-    """A graph with its features, labels, training part and validation part.
+    """Graph with features, labels, a training part and a validation part.
 
     Attributes:
         graph: the nodes and edges.
@@ -44,7 +50,7 @@ class NodeProblem:
         y: [n] float64, numbers of classes from 0 or numbers to predict; NaN for missing labels.
         outputs: number of classes; 1 for numbers.
         train: [k] int64 nodes to train on.
-        val: [k] int64 nodes that choose the epoch.
+        val: [k] int64 validation nodes, by which the epoch is chosen.
     """
 
     graph: AttributedGraph
@@ -56,7 +62,7 @@ class NodeProblem:
 
 
 class NodePredictor:
-    """A model of nodes, which :meth:`fit` trains and :meth:`from_state` restores.
+    """Trained model of the nodes of a graph, created by :meth:`fit` or :meth:`from_state`.
 
     Attributes:
         settings: settings of the model and of its training.
@@ -66,7 +72,8 @@ class NodePredictor:
         mean: mean of the training labels; 0 for classes.
         std: standard deviation of the training labels; 1 for classes.
         history: records of the training; empty after :meth:`from_state`.
-        threads: number of threads inside an operator of a prediction; 0 to choose it by the size.
+        threads: number of threads inside an operator of a prediction; 0 to choose it from the size
+        of the graph.
     """
 
     threads = 0
@@ -74,11 +81,12 @@ class NodePredictor:
     def __init__(
         self, settings: NodeSettings, task: NodeTask, encoder: FeatureEncoder, outputs: int
     ) -> None:
-        """Create the model with initial weights, before training."""
+        """Create an untrained model with initial weights."""
         self.task: NodeTask = task
         self.settings, self.encoder = settings, encoder
         self.outputs = outputs
-        self.network = make_network(settings, encoder.width, outputs).eval()
+        edge_dim = None if encoder.edges is None else encoder.edges.width or None
+        self.network = make_network(settings, encoder.width, outputs, edge_dim).eval()
         self.mean, self.std = 0.0, 1.0
         self.history: list[History] = []
         self._read: tuple[AttributedGraph, Tensor] | None = None
@@ -141,54 +149,64 @@ class NodePredictor:
         return predictors
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[FieldInput]:
-        """Return the training input for some nodes: their receptive field and their labels."""
+        """Return the training input for some nodes: their receptive field, features and labels."""
         edges, n, layers = problem.graph.edge_index, len(problem.graph), self.settings.layers
-        if self.settings.model == "gps":  # gps attends among all nodes, so it reads the whole graph
+        if self.settings.model == "gps":
+            # The model gps attends among all nodes, so its input is the whole graph.
             target = torch.full((n, 1), torch.nan, dtype=torch.float32)
             target[nodes, 0] = y[nodes].float()
-            return FullBatch(FieldInput(problem.x, whole_graph(edges, n, layers)), target)
+            field = whole_graph(edges, n, layers)
+            terms = edge_terms(problem.graph.edge_inputs, field)
+            return FullBatch(FieldInput(problem.x, field, terms), target)
         field = receptive_field(edges, n, nodes, layers)
-        inputs = FieldInput(read_features(problem.x, field.nodes), field)
+        terms = edge_terms(problem.graph.edge_inputs, field)
+        inputs = FieldInput(read_features(problem.x, field.nodes), field, terms)
         return FullBatch(inputs, y[nodes, None].float())
 
     @property
     def validation_loss(self) -> float:
-        """Loss of the validation part at the chosen epoch."""
+        """Loss on the validation part at the chosen epoch."""
         return self.history[0].records[self.history[0].chosen].validation_loss
 
     @torch.no_grad()
     def predict(self, graph: AttributedGraph) -> Tensor:
-        """Return probabilities [n, classes], or numbers [n, 1] in the labels' unit: float64."""
+        """Return probabilities [n, classes], or numbers [n, 1] in the unit of the labels, as
+        float64.
+        """
         with limited_threads(graph_elements(graph, self.settings), self.threads):
             out = self.network(self._whole(graph)).double()
             return out.softmax(1) if self.task == "classification" else out * self.std + self.mean
 
     @torch.no_grad()
     def embed(self, graph: AttributedGraph) -> Tensor:
-        """Return the inputs of the last layer for every node, [n, width] float32."""
+        """Return the input of the last layer for each node, [n, width] float32."""
         with limited_threads(graph_elements(graph, self.settings), self.threads):
             embedding = self.network.embed(self._whole(graph))
             return embedding if embedding.layout == torch.strided else embedding.to_dense()
 
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
-        """Return each layer's edges [2, e], with the self-loops it adds, and weights [e, h]."""
+        """Return for each layer its edges [2, e], including added self-loops, and its weights [e,
+        h].
+        """
         with limited_threads(graph_elements(graph, self.settings), self.threads):
             return self.network.attention(self._whole(graph))
 
     def _whole(self, graph: AttributedGraph) -> FieldInput:
         _check_size(self.settings, len(graph))
-        # Encoding texts is slow, so the features of the last graph are stored.
+        # The features of the last graph are cached, because encoding texts is slow.
         if self._read is None or self._read[0] is not graph:
             self._read = graph, self.encoder.features(graph)
         field = whole_graph(graph.edge_index, len(graph), self.settings.layers)
-        return FieldInput(self._read[1], field)
+        return FieldInput(self._read[1], field, edge_terms(graph.edge_inputs, field))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickling, without the last graph: the other process has it."""
+        """Return the state for pickling without the last graph, because the other process
+        has it.
+        """
         return {**self.__dict__, "_read": None}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return tensors, and values that JSON can store, for :meth:`from_state`."""
+        """Return the tensors and JSON values from which :meth:`from_state` restores the model."""
         return dict(self.network.state_dict()), {
             "settings": to_table(self.settings), "task": self.task, "outputs": self.outputs,
             "encoder": self.encoder.state(), "mean": self.mean, "std": self.std,
@@ -214,9 +232,10 @@ class NodePredictor:
 
 
 def graph_elements(graph: AttributedGraph, settings: NodeSettings) -> int:
-    """Return the number of elements, nodes times hidden features, of a layer on a graph.
+    """Return the number of nodes times hidden features, as the size of a layer on a graph.
 
-    It decides how many threads compute a layer; see :func:`gattn.training.threads.choose_threads`.
+    The size decides how many threads compute a layer; see
+    :func:`gattn.training.threads.choose_threads`.
     """
     return len(graph) * settings.width
 
@@ -224,16 +243,16 @@ def graph_elements(graph: AttributedGraph, settings: NodeSettings) -> int:
 def _check_size(settings: NodeSettings, nodes: int) -> None:
     if settings.model == "gps" and nodes > GPS_NODES:
         raise GraphError(
-            f"gps attends among all pairs of nodes: at most {GPS_NODES:,} nodes; got {nodes:,}. "
-            "Take gat, gatv2 or transformer"
+            f"gps attends among all pairs of nodes: at most {GPS_NODES:,} nodes; got "
+            f"{nodes:,}. Use gat, gatv2 or transformer"
         )
 
 
 def _class_loss(output: Tensor, target: Tensor) -> Tensor:
-    """Return the cross-entropy of each node, [k, 1]."""
+    """Return the cross entropy of each node, [k, 1]."""
     return F.cross_entropy(output, target[:, 0].long(), reduction="none")[:, None]
 
 
 def _is_right(output: Tensor, target: Tensor) -> Tensor:
-    """Return 1 for each node whose class is predicted correctly and 0 for the others: [k, 1]."""
+    """Return 1 for each node whose class is predicted correctly, and 0 for the others: [k, 1]."""
     return (output.argmax(1, keepdim=True) == target).float()

@@ -1,4 +1,4 @@
-"""Convert networkx graphs, PyG's ``Data``, and tables of edges and nodes to one form."""
+"""Conversion of networkx graphs, PyG's ``Data`` and tables to one type of graph."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from gattn.nodes.attributed import AttributedGraph, GraphError, attributed_graph, edges_by_name
+from gattn.nodes.edge_table import EdgeTable
 from gattn.nodes.splits import MASKS
-from gattn.nodes.tables import from_tables, not_read
+from gattn.nodes.tables import from_tables
 from gattn.nodes.values import flat_table, shape_fault
 
 if TYPE_CHECKING:
@@ -24,14 +25,15 @@ __all__ = ["GraphLike", "from_data", "from_networkx", "read_graph"]
 GraphLike: TypeAlias = (
     "AttributedGraph | Data | networkx.Graph | pd.DataFrame | tuple[pd.DataFrame, pd.DataFrame]"
 )
+EDGE_TENSORS = ("edge_attr", "edge_weight", "edge_type", "edge_time")
 BOTH_WAYS = (
-    "The graph is directed, and messages go both ways along every edge; ask for directed edges to "
-    "have them follow its direction."
+    "The graph is directed, but messages are sent in both directions of every edge; use "
+    "directed=True (--directed) to send them only in the direction of the edge."
 )
 
 
 def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedGraph:
-    """Read a graph from any supported object.
+    """Convert a graph in any supported format to an :class:`AttributedGraph`.
 
     Args:
         graph: a networkx graph, PyG's ``Data``, a table of edges, or a pair of tables (edges,
@@ -49,14 +51,14 @@ def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedG
         GraphError: the graph has no nodes, two nodes with the same name, or no columns of edges.
     """
     if isinstance(graph, AttributedGraph):
-        return graph
+        return graph.without_edge_inputs()
     if isinstance(graph, Data):
         return from_data(graph, directed=directed is not False)
     if isinstance(graph, pd.DataFrame):
         return from_tables(graph, None, directed=bool(directed))
     if isinstance(graph, tuple):
         if [isinstance(one, pd.DataFrame) for one in graph] != [True, True]:
-            raise TypeError("a graph of tables is a pair (edges, nodes) of data frames")
+            raise TypeError("tables of a graph must be a pair (edges, nodes) of data frames")
         edges, nodes = graph
         return from_tables(edges, nodes, directed=bool(directed))
     if hasattr(graph, "nodes") and hasattr(graph, "is_multigraph"):
@@ -68,10 +70,10 @@ def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedG
 
 
 def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> AttributedGraph:
-    """Read a networkx graph, whose node attributes become columns.
+    """Convert a networkx graph; its node attributes become columns of a table.
 
     Args:
-        graph: a networkx graph of any class; attributes of edges are not read.
+        graph: a networkx graph of any class.
         directed: see :func:`read_graph`.
 
     Returns:
@@ -82,26 +84,32 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
     table = pd.DataFrame(
         [dict(attributes) for _, attributes in graph.nodes(data=True)], index=range(len(names))
     )
-    ends = list(graph.edges())
-    pairs, _ = edges_by_name(names, [a for a, _ in ends], [b for _, b in ends])
+    ends = list(graph.edges(data=True))
+    pairs, *_ = edges_by_name(names, [a for a, *_ in ends], [b for _, b, _ in ends])
     table, notes, unreadable = flat_table(table, names)
-    edge_attributes = (attributes for *_, attributes in graph.edges(data=True))
-    unused = dict.fromkeys(name for attributes in edge_attributes for name in attributes)
-    # GEXF numbers the edges in an attribute "id", which is not worth a note.
-    notes = [*not_read(name for name in unused if name != "id"), *notes]
+    edges = [dict(attributes) for *_, attributes in ends]
+    edge_table = None
+    if any(edges):
+        frame, _, faults = flat_table(pd.DataFrame(edges, index=range(len(edges))))
+        edge_table = EdgeTable(pairs, frame, not graph.is_directed(), (), faults)
     if graph.is_directed() and directed is None:
         notes = [BOTH_WAYS, *notes]
     elif directed and not graph.is_directed():
-        notes = ["The graph is undirected: messages go both ways along every edge.", *notes]
+        notes = [
+            "The graph is undirected: messages are sent in both directions of every edge.",
+            *notes,
+        ]
     read = attributed_graph(
         names, pairs, table, directed=bool(directed) and graph.is_directed(), notes=notes,
-        unreadable=unreadable,
+        unreadable=unreadable, edge_table=edge_table,
     )  # fmt: skip
     return read if graph.is_directed() else replace(read, arcs=read.edge_index)
 
 
 def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
-    """Read PyG's ``Data``; ``y`` and the masks become columns.
+    """Convert PyG's ``Data``; the labels ``y`` and the masks become columns of a table.
+
+    ``edge_attr``, ``edge_weight``, ``edge_type`` and ``edge_time`` become columns of the edges.
 
     Args:
         data: a homogeneous graph with ``edge_index`` and either ``x`` or a number of nodes. ``y``
@@ -132,17 +140,40 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
     x = data.x
     if x is not None:
         if x.dim() not in (1, 2):
-            raise GraphError(f"x must be [n, d], a row a node; it is {(*x.shape,)}")
+            raise GraphError(f"x must be [n, d], with one row for each node; got {(*x.shape,)}")
         if x.is_complex():
             raise GraphError(
-                "x must hold real numbers; it holds complex ones: give their real and imaginary "
-                "parts as columns, as torch.cat([x.real, x.imag], 1)"
+                "x must have real numbers; got complex numbers: pass their real and "
+                "imaginary parts as columns, for example torch.cat([x.real, x.imag], 1)"
             )
         x = x.float() if x.dim() == 2 else x.float()[:, None]
         x = x.coalesce().to_sparse_csr() if x.layout == torch.sparse_coo else x
         if not (x if x.layout == torch.strided else x.values()).isfinite().all():
-            raise GraphError("x must be finite; it holds NaN or an infinite number")
+            raise GraphError("x must be finite; it has NaN or an infinite number")
+    edge_index = data.edge_index.cpu().long()
     return attributed_graph(
-        range(nodes), data.edge_index.cpu().long(), pd.DataFrame(columns, index=range(nodes)),
+        range(nodes), edge_index, pd.DataFrame(columns, index=range(nodes)),
         directed=directed, x=x, unreadable=unreadable, tensor_labels=isinstance(data.y, Tensor),
+        edge_table=_edge_tensors(data, edge_index),
     )  # fmt: skip
+
+
+def _edge_tensors(data: Data, edge_index: Tensor) -> EdgeTable | None:
+    """Return the columns of the edges of a ``Data``; None if it has none."""
+    edges, columns = edge_index.shape[1], {}
+    for name in EDGE_TENSORS:
+        value = data.get(name)
+        if value is None:
+            continue
+        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+        if array.ndim not in (1, 2) or len(array) != edges:
+            raise GraphError(
+                f"{name} must have a row for each of {edges:,} edges; it is {array.shape}"
+            )
+        if array.ndim == 1 or array.shape[1] == 1:
+            columns[name] = array.reshape(-1)
+        else:
+            columns |= {f"{name}.{place}": column for place, column in enumerate(array.T)}
+    if not columns:
+        return None
+    return EdgeTable(edge_index, pd.DataFrame(columns, index=range(edges)))

@@ -1,4 +1,4 @@
-"""Settings of a model of nodes, and the presets of the GAT paper."""
+"""Settings of the models of nodes, and the presets of the GAT paper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Preset = Literal["cora", "citeseer", "pubmed"]
 @document
 @dataclass(frozen=True, kw_only=True)
 class NodeSettings(Settings):
-    """The settings of :class:`gattn.nodes.predictor.NodePredictor`: by default the GAT paper's.
+    """Settings of a :class:`gattn.nodes.predictor.NodePredictor`, with the GAT paper's defaults.
 
     Attributes:
         {settings}
@@ -45,65 +45,73 @@ class NodeSettings(Settings):
     model: Annotated[
         NodeModel,
         Meta(
-            description="Model to train. stacked: a combination of gat with linear models, "
-            "propagated labels and a perceptron; gat, gatv2 and transformer: networks that attend "
-            "along edges; gps: a network that also attends among all nodes, in time that grows "
-            "with the square of their number."
+            description="Model to train. gat, gatv2 and transformer are graph neural networks "
+            "that attend along edges. gps also attends between all pairs of nodes, so its "
+            "time grows with the square of the number of nodes. stacked combines gat with "
+            "linear models, label propagation and a perceptron."
         ),
     ] = "stacked"
     epochs: Annotated[
         int,
-        Meta(ge=1, description="Training steps, at most; each step uses all labelled nodes."),
+        Meta(
+            ge=1,
+            description="Maximum number of training steps. Each step uses all labelled "
+            "nodes of the training part.",
+        ),
     ] = 1000
     patience: Annotated[
         int,
         Meta(
             ge=1,
-            description="Stop after this many epochs without a better loss or accuracy of the "
-            "validation part. Lower it to save time.",
+            description="Number of epochs after which training stops if neither the loss nor the "
+            "accuracy of the validation part has improved. Lower it to save time.",
         ),
     ] = 100
     learning_rate: Annotated[
         float,
-        Meta(gt=0, description="Learning rate of Adam. Lower it if the training loss jumps."),
+        Meta(
+            gt=0,
+            description="Learning rate of the Adam optimizer. Lower it if the training loss jumps.",
+        ),
     ] = 0.005
     weight_decay: Annotated[
         float,
         Meta(
             ge=0,
-            description="Factor λ of the penalty λ/2 |w|² in the loss. Raise it if the network "
-            "overfits.",
+            description="Strength λ of the L2 penalty λ/2 |w|² on the weights w, which is added "
+            "to the loss. Raise it if the network overfits.",
         ),
     ] = 5e-4
     width: Annotated[
         int,
         Meta(
             ge=1,
-            description="Number of hidden features of a node, of all heads together; heads must "
-            "divide it.",
+            description="Number of hidden features of each node, summed over all heads; it must "
+            "be a multiple of heads.",
         ),
     ] = 64
     layers: Annotated[
         int,
         Meta(
             ge=1,
-            description="Number of attention layers; each extends the neighbourhood of a node by "
-            "one edge.",
+            description="Number of attention layers. With each layer, a node receives "
+            "information from nodes one edge farther away.",
         ),
     ] = 2
     heads: Annotated[
         int,
         Meta(
             ge=1,
-            description="Number of attention heads of every layer but the last; it must divide "
-            "width.",
+            description="Number of attention heads of each layer except the last; width must be "
+            "a multiple of it.",
         ),
     ] = 8
     output_heads: Annotated[
         int,
         Meta(
             ge=1,
-            description="Number of heads of the last layer, which averages them; gps has none.",
+            description="Number of attention heads of the last layer, whose outputs are "
+            "averaged. The model gps does not use this setting.",
         ),
     ] = 1
     dropout: Annotated[
@@ -111,14 +119,15 @@ class NodeSettings(Settings):
         Meta(
             ge=0,
             lt=1,
-            description="Probability of dropping a hidden feature or an attention weight in "
-            "training; gat drops projected features, too. Lower it for large training parts.",
+            description="Probability that a hidden feature or an attention weight is set to zero "
+            "during training. The model gat also sets projected features to zero. Lower it "
+            "if the training part is large.",
         ),
     ] = 0.6
     seed: Seed = 0
 
     def check(self) -> None:
-        """Check that the heads divide the width."""
+        """Check that ``heads`` divides ``width``."""
         super().check()
         if self.width % self.heads:
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
@@ -131,31 +140,64 @@ class NodeParameters(NodeSettings):
     label: Annotated[
         str | None,
         Meta(
-            description="Attribute to predict.",
+            description="Name of the node attribute to predict.",
             extra={"default": "``y`` of ``fit``, or an attribute ``y`` or ``label``"},
         ),
     ] = field(default=None, kw_only=False)
     features: Annotated[
         Sequence[str] | None,
         Meta(
-            description="Attributes to read as features. Numbers are standardised, categories "
-            "one-hot encoded, texts become TF-IDF vectors; without attributes, degrees and "
-            "random-walk probabilities are computed.",
-            extra={"default": "all others, or the ``x`` of PyG's ``Data``"},
+            description="Names of the node attributes to use as features. Numbers are "
+            "standardised, categories are one-hot encoded, and texts become TF-IDF vectors. "
+            "If there are no attributes, degrees and random-walk probabilities are used.",
+            extra={"default": "all other attributes, or the ``x`` of PyG's ``Data``"},
         ),
     ] = field(default=None, kw_only=False)
     names: Annotated[
         bool,
         Meta(
-            description="Read the words of the nodes' names as a feature, as those of packages. "
-            "Leave it off if the names contain the label."
+            description="Use the words in the names of the nodes as features, for example in a "
+            "network of software packages. Leave it off if the names contain the label."
         ),
     ] = False
     directed: Annotated[
         bool | None,
         Meta(
-            description="Send messages along the direction of edges only.",
-            extra={"default": "both ways, but for ``Data`` as its edges are"},
+            description="Send messages only in the direction of the edges.",
+            extra={
+                "default": "messages in both directions; for ``Data``, only in the direction "
+                "of its edges"
+            },
+        ),
+    ] = None
+    edge_features: Annotated[
+        Sequence[str] | None,
+        Meta(
+            description="Columns of the edges to read as features of attention and, as means over "
+            "a node's edges, of the other models; an empty list reads none.",
+            extra={"default": "all that are not the weight, the type or the time"},
+        ),
+    ] = None
+    edge_weight: Annotated[
+        str | None,
+        Meta(
+            description="Column of the edges with weights, at least 0. Attention and means over "
+            "neighbours are proportional to them."
+        ),
+    ] = None
+    edge_type: Annotated[
+        str | None,
+        Meta(
+            description="Column of the edges with types. Each type has means over its neighbours; "
+            "set it if types differ in what they say about a node."
+        ),
+    ] = None
+    time: Annotated[
+        str | None,
+        Meta(
+            description="Column of the nodes or the edges with times: numbers, or dates such as "
+            "2024-01-31. The validation part is newer than the training part, and no node depends "
+            "on a newer node or edge."
         ),
     ] = None
     validation_fraction: Annotated[
@@ -163,8 +205,8 @@ class NodeParameters(NodeSettings):
         Meta(
             gt=0,
             lt=1,
-            description="Share of the labelled nodes (of every class) held out for validation if "
-            "no mask marks a validation part.",
+            description="Share of the labelled nodes of each class used for validation if no "
+            "mask marks a validation part.",
         ),
     ] = 0.2
     threads: Threads = 0
@@ -175,4 +217,4 @@ PRESETS: dict[str, NodeSettings] = {
     "citeseer": NodeSettings(),
     "pubmed": NodeSettings(output_heads=8, learning_rate=0.01, weight_decay=1e-3),
 }
-"""The GAT paper's settings by data set."""
+"""Settings of the GAT paper for each data set."""

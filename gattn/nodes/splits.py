@@ -1,4 +1,4 @@
-"""Split labelled nodes into training, validation and test parts."""
+"""Splits of labelled nodes into training, validation and test parts."""
 
 from __future__ import annotations
 
@@ -33,34 +33,36 @@ PARTS = {
     "val": ("val_mask", "valid_mask", "validation_mask"),
     "test": ("test_mask",),
 }
-"""Names of the mask of each part; the first name that is an attribute of the nodes is used."""
+"""Possible names of the mask of each part; the first name that is an attribute is used."""
 MASKS = tuple(name for names in PARTS.values() for name in names)
 MASK_TITLE = re.compile(
     r"((is|in|mask)[ _.-]?)?(?P<part>train(ing)?|val(id(ation)?)?|dev|test(ing)?)"
     r"([ _.-]?(mask|set|part|split|flag))?",
     re.IGNORECASE,
 )
-"""Pattern of the name of a column that may be a mask if its values are true and false."""
+"""Regular expression for names of columns that may be masks if they contain true and false."""
 PART_TITLES = (
     *("split", "splits", "part", "parts", "partition", "fold", "set", "subset", "data_split"),
     *("dataset", "phase", "role"),
 )
-"""Names of columns that may hold the part of a node, even if they hold other words, too."""
+"""Names of columns that may contain the part of each node, even if they also contain other
+words.
+"""
 VALIDATION = 0.2
-"""Share of the training part that becomes the validation part if a split has no validation part."""
+"""Fraction of the training part that becomes the validation part if a split has none."""
 TRAIN, VAL = 20, 30  # number of nodes per class in the training and the validation part
 SHOWN = 10
-"""Maximum number of classes that a message lists."""
+"""Maximum number of classes that are listed in a message."""
 LACKING = {
     "train": ("training", "the model does not learn to predict {it}"),
     "val": ("validation", "the choice of the epoch does not depend on {it}"),
-    "test": ("test", "the scores of the test part say nothing about {it}"),
+    "test": ("test", "the scores on the test part do not include {it}"),
 }
-"""Title of each part, and the effect if a class has no node in it."""
+"""Name of each part, and the consequence if a class has no node in it."""
 
 
 def mask_columns(graph: AttributedGraph) -> dict[str, str]:
-    """Return the attribute that is the mask of each part; parts without a mask are left out.
+    """Return the name of the mask attribute of each part; parts without a mask are left out.
 
     >>> import pandas as pd
     >>> from gattn.nodes.reading import read_graph
@@ -75,11 +77,11 @@ def mask_columns(graph: AttributedGraph) -> dict[str, str]:
 
 
 def split_column_notes(graph: AttributedGraph) -> dict[Hashable, str]:
-    """Return notes on columns, other than masks, that seem to hold the part of each node.
+    """Return notes on columns, other than masks, that seem to contain the part of each node.
 
-    There are three kinds of such columns: one that holds only names of parts, of at least two; one
-    with a name like ``split`` that holds the name of a part; and one with a name like ``train`` or
-    ``is_test`` that holds true and false.
+    There are three kinds of such columns: a column that contains only names of parts, at least two;
+    a column with a name like ``split`` that contains the name of a part; and a column with a name
+    like ``train`` or ``is_test`` that contains true and false.
 
     Returns:
         A note for each such column, with the ways to use the column, by its name.
@@ -102,27 +104,28 @@ def split_column_notes(graph: AttributedGraph) -> dict[Hashable, str]:
         words = {text.strip().lower() for text in as_texts(values, gaps=True)} - {""}
         named = {NAMES[word] for word in words if word in NAMES}
         parts = [part for part in PARTS if part in named]
-        advice = f"name it with --features {name} to read it as one"
+        advice = f"use --features {name} to use it as a feature"
         if mask is not None and words and words <= set(TRUTH):
             part = NAMES.get(mask["part"].lower(), "val")
             notes[name] = (
-                f"Column {name!r} marks nodes as a mask of the {part} part does: it is no feature. "
-                f"Call it {PARTS[part][0]!r} to use it as the mask (--split public), or {advice}."
+                f"Column {name!r} looks like a mask of the {part} part: it is not used as a "
+                f"feature. Rename it to {PARTS[part][0]!r} to use it as the mask (--split "
+                f"public), or {advice}."
             )
         elif words <= set(NAMES) and len(parts) > 1:
             notes[name] = (
                 f"Column {name!r} names the parts "
-                f"{', '.join(filter(parts.__contains__, PARTS))}: it is no feature. "
-                f"To train on its parts, give --split column:{name}; in Python, make the masks "
-                f"train_mask, val_mask and test_mask of it; or {advice}."
+                f"{', '.join(filter(parts.__contains__, PARTS))}: it is not used as a "
+                f"feature. To train on its parts, use --split column:{name}; in Python, "
+                f"convert it to the masks train_mask, val_mask and test_mask; or {advice}."
             )
         elif parts and str(name).strip().lower() in PART_TITLES:
             other = next(iter(sorted(words - set(NAMES))), None)
             beside = "" if other is None else f" beside {other!r}"
             notes[name] = (
-                f"Column {name!r} names the part {parts[0]}{beside}: it is no feature. --split "
-                f"column:{name} reads its parts where they are train, val or test or empty; or "
-                f"{advice}."
+                f"Column {name!r} names the part {parts[0]}{beside}: it is not used as a "
+                "feature. To train on its parts, which must be train, val, test or empty, "
+                f"use --split column:{name}; or {advice}."
             )
     return notes
 
@@ -135,9 +138,10 @@ def masked_split(
     *,
     by_class: bool,
 ) -> tuple[Split, list[str]]:
-    """Read the split from the masks of the graph, and fill in the parts without a mask.
+    """Split the nodes by the masks of the graph, and complete the parts that have no mask.
 
-    A mask holds true and false, also as texts or as 1 and 0; an empty cell counts as false. If
+    A mask contains true and false, possibly as texts or as 1 and 0; an empty cell counts as false.
+    If
     there is no validation mask, the validation part is drawn from the training mask. If there is no
     training mask, the training part is all labelled nodes outside the other masks. If there is a
     training mask but no test mask, the test part is all labelled nodes outside the other masks. A
@@ -155,7 +159,8 @@ def masked_split(
         The split, and sentences about the decisions that were made.
 
     Raises:
-        GraphError: there is no mask, a mask holds other values, two masks share a node, or a mask
+        GraphError: there is no mask, a mask contains other values, two masks share a node, or a
+        mask
             marks only nodes without a label.
     """
     columns = mask_columns(graph)
@@ -167,7 +172,7 @@ def masked_split(
     marks = {part: _mask(graph, name) for part, name in columns.items()}
     present = {*graph.table.columns, *graph.unreadable}
     unread = [
-        f"{name} is not read: {columns[part]} marks the {LACKING[part][0]} part."
+        f"{name} is not used: {columns[part]} marks the {LACKING[part][0]} part."
         for part, names in PARTS.items()
         for name in names
         if name in present and name != columns[part]
@@ -186,7 +191,7 @@ def masked_split(
 def _overlap(graph: AttributedGraph, one: tuple[str, Tensor], other: tuple[str, Tensor]) -> str:
     both = (one[1] & other[1]).nonzero().flatten()
     nodes = f"{len(both):,} node{'s' * (len(both) > 1)}"
-    return f"{one[0]} and {other[0]} share {nodes}, as {graph.node(int(both[0]))}"
+    return f"{one[0]} and {other[0]} share {nodes}, for example {graph.node(int(both[0]))}"
 
 
 def _complete(
@@ -198,42 +203,42 @@ def _complete(
     by_class: bool,
     protocol: str,
 ) -> tuple[Split, list[str]]:
-    """Return the split of masks [n] bool, and fill in missing parts as :func:`masked_split`."""
+    """Create a split from masks [n] bool, and complete missing parts as in :func:`masked_split`."""
     labelled, notes = y.isfinite(), []
     for part, mask in marks.items():
         total, without = int(mask.sum()), int((mask & ~labelled).sum())
         if part != "test" and total and without == total:
-            raise GraphError(f"{titles[part]} marks {total:,} nodes, and none of them has a label")
+            raise GraphError(f"{titles[part]} marks {total:,} nodes, but none of them has a label")
         if without:
             notes.append(
-                f"{without:,} of the {total:,} nodes of {titles[part]} have no label: they are "
-                "left out of it."
+                f"{without:,} of the {total:,} nodes of {titles[part]} have no label: they "
+                "are left out of this part."
             )
     rest = labelled.clone()
     for mask in marks.values():
         rest &= ~mask
     if "train" not in marks:
-        train, source = rest, "the labelled nodes that no mask marks"
+        train, source = rest, "the labelled nodes in no mask"
         if not rest.any():
             raise GraphError(
-                f"there is no train_mask, and {' and '.join(titles.values())} mark every labelled "
-                "node: nothing is left to train on"
+                f"there is no train_mask, and {' and '.join(titles.values())} contain every "
+                "labelled node: no node is left for training"
             )
         notes.append(
-            f"There is no train_mask: the {int(rest.sum()):,} labelled nodes that no mask marks "
-            "are trained on."
+            f"There is no train_mask: the {int(rest.sum()):,} labelled nodes in no mask are "
+            "used for training."
         )
     else:
         train, source = marks["train"], titles["train"]
         if not train.any():
-            raise GraphError(f"{titles['train']} marks no node: nothing is left to train on")
+            raise GraphError(f"{titles['train']} contains no node: no node is left for training")
     test = _marked(marks, "test")
     if test is None:
         test = rest if "train" in marks else torch.zeros_like(labelled)
         if test.any():
             notes.append(
-                f"{_absent(titles, 'test')}: the {int(test.sum()):,} labelled nodes that nothing "
-                "marks are the test part."
+                f"{_absent(titles, 'test')}: the {int(test.sum()):,} labelled nodes in no "
+                "mask are the test part."
             )
     val = _marked(marks, "val")
     if val is not None:
@@ -245,37 +250,37 @@ def _complete(
     drawn = random_node_split(some, seed, (1 - fraction, fraction, 0.0), by_class=by_class)
     if not len(drawn.val):
         raise GraphError(
-            f"{_absent(titles, 'val')}, and the {int(train.sum()):,} labelled nodes of {source} "
-            "are too few to draw validation from: mark some nodes for validation"
+            f"{_absent(titles, 'val')}, and the {int(train.sum()):,} labelled nodes of "
+            f"{source} are too few to draw a validation part from: add a validation mask"
         )
     notes.append(
-        f"{_absent(titles, 'val')}: validation is drawn from {source}, {len(drawn.val):,} of "
-        f"{int(train.sum()):,} nodes (seed {seed})."
+        f"{_absent(titles, 'val')}: the validation part is drawn from {source}, "
+        f"{len(drawn.val):,} of {int(train.sum()):,} nodes (seed {seed})."
     )
     protocol = f"{protocol}, validation drawn from the training part (seed {seed})"
     return Split(drawn.train, drawn.val, test.nonzero().flatten(), protocol), notes
 
 
 def _marked(marks: Mapping[str, Tensor], part: str) -> Tensor | None:
-    """Return the mask [n] of a part; None if there is none or if it marks no node."""
+    """Return the mask [n] of a part, or None if there is none or if it selects no node."""
     mask = marks.get(part)
     return None if mask is None or not mask.any() else mask
 
 
 def _absent(titles: Mapping[str, str], part: str) -> str:
-    return f"{titles[part]} marks no node" if part in titles else f"There is no {PARTS[part][0]}"
+    return f"{titles[part]} contains no node" if part in titles else f"There is no {PARTS[part][0]}"
 
 
 TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 
 
 def _mask(graph: AttributedGraph, name: str) -> Tensor:
-    """Return an attribute that holds true and false as a mask [n] bool."""
+    """Convert an attribute that contains true and false to a mask [n] bool."""
     words = [text.strip().lower() for text in as_texts(graph.column(name), gaps=True)]
     for row, word in enumerate(words):
         if word and word not in TRUTH:
             raise GraphError(
-                f"{name} must hold true and false; it holds {word!r} {graph.where(row)}"
+                f"{name} must contain true and false; it contains {word!r} {graph.where(row)}"
             )
     return torch.tensor([TRUTH.get(word, False) for word in words], dtype=torch.bool)
 
@@ -289,7 +294,7 @@ def column_split(
     *,
     by_class: bool,
 ) -> tuple[Split, list[str]]:
-    """Read the split from a column that holds train, val, test or an empty cell for each node.
+    """Split the nodes by a column that contains train, val, test or an empty cell for each node.
 
     A node with an empty cell is in no part.
 
@@ -305,7 +310,8 @@ def column_split(
         The split, and sentences about the decisions that were made.
 
     Raises:
-        GraphError: the column does not exist or holds another word, or a part has no labelled node.
+        GraphError: the column does not exist or contains another word, or a part has no labelled
+        node.
     """
     names = [text.strip().lower() for text in as_texts(graph.column(column), gaps=True)]
     for row, name in enumerate(names):
@@ -321,7 +327,8 @@ def column_split(
 
 
 def per_class_split(y: Tensor, seed: int) -> Split:
-    """Draw 20 nodes of each class for training, 30 for validation, and the others for testing.
+    """Split the nodes randomly: 20 of each class for training, 30 for validation, the rest for
+    test.
 
     From a class of fewer than 50 nodes, two fifths are drawn for training and three tenths for
     validation.
@@ -348,7 +355,7 @@ def per_class_split(y: Tensor, seed: int) -> Split:
 def random_node_split(
     y: Tensor, seed: int, fractions: tuple[float, float, float], *, by_class: bool
 ) -> Split:
-    """Draw a random split of the labelled nodes.
+    """Split the labelled nodes at random.
 
     Args:
         y: [n] labels, NaN for nodes without a label.
@@ -373,7 +380,7 @@ def random_node_split(
 
 
 def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[str]:
-    """Return notes on classes that have no node in a part of a split.
+    """Return notes on classes that have no node in one of the parts of a split.
 
     Args:
         y: [n] numbers of classes from 0, NaN for nodes without a label.
@@ -381,7 +388,7 @@ def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[
         classes: the name of each class.
 
     Returns:
-        A sentence for each part that has labelled nodes, but none of some class.
+        A sentence for each part that has labelled nodes, but no node of one or more classes.
 
     Raises:
         GraphError: the data have several classes, but all labelled nodes of the training part are
@@ -390,7 +397,7 @@ def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[
     >>> y, (train, val) = torch.tensor([0.0, 0, 1, 1, 2]), torch.arange(5).split([4, 1])
     >>> split = Split(train, val, torch.tensor([], dtype=torch.int64), "public")
     >>> missing_classes(y, split, ["a", "b", "c"])[0]
-    "The training part holds no node of class 'c' (1 labelled node in the data): the model does \
+    "The training part has no node of class 'c' (1 labelled node in the data): the model does \
 not learn to predict it."
     """
     total = _class_counts(y, len(classes))
@@ -404,15 +411,16 @@ not learn to predict it."
         if part == "train" and int((counts > 0).sum()) == 1 and int(present.sum()) > 1:
             only = classes[int(counts.argmax())]
             raise GraphError(
-                f"the training part must hold two classes or more; its {labelled:,} labelled "
-                f"node{'s are' if labelled > 1 else ' is'} of class {only!r} only, and the data "
-                f"hold {_named_classes(classes, total, present)} (split: {split.protocol})"
+                f"the training part must have at least two classes; its {labelled:,} labelled "
+                f"node{'s are' if labelled > 1 else ' is'} of class {only!r} only, and the "
+                f"data have {_named_classes(classes, total, present)} (split: "
+                f"{split.protocol})"
             )
         missing = present & (counts == 0)
         if missing.any():
             it = "it" if int(missing.sum()) == 1 else "them"
             notes.append(
-                f"The {title} part holds no node of {_named_classes(classes, total, missing)}: "
+                f"The {title} part has no node of {_named_classes(classes, total, missing)}: "
                 f"{effect.format(it=it)}."
             )
     return notes
@@ -431,19 +439,21 @@ def check_numbers(y: Tensor, split: Split) -> None:
     labels = y[split.train][y[split.train].isfinite()]
     if len(labels) and bool((labels == labels[0]).all()):
         raise GraphError(
-            f"the training part must hold two different labels or more; its {len(labels):,} "
-            f"labelled node{'s' * (len(labels) > 1)} all have {labels[0]:g} "
-            f"(split: {split.protocol})"
+            f"the training part must have at least two different labels; its {len(labels):,} "
+            f"labelled node{'s' * (len(labels) > 1)} all have {labels[0]:g} (split: "
+            f"{split.protocol})"
         )
 
 
 def _class_counts(y: Tensor, classes: int) -> Tensor:
-    """Return the number of labelled nodes of each class, [c] int64."""
+    """Count the labelled nodes of each class: [c] int64."""
     return torch.bincount(y[y.isfinite()].long(), minlength=classes)
 
 
 def _named_classes(classes: Sequence[object], counts: Tensor, which: Tensor) -> str:
-    """Return the names of classes for a message, each with its number of labelled nodes."""
+    """Return the names of some classes as text for a message, with their numbers of
+    labelled nodes.
+    """
     places = which.nonzero().flatten().tolist()
     shown = ", ".join(f"{classes[i]!r} ({int(counts[i]):,})" for i in places[:SHOWN])
     if len(places) == 1:

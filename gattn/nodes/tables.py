@@ -1,15 +1,16 @@
-"""Read tables of edges and nodes, and find the columns that name nodes."""
+"""Reader of tables of edges and nodes, which finds the columns with the names of the nodes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gattn.nodes.attributed import (
     AttributedGraph,
@@ -20,9 +21,10 @@ from gattn.nodes.attributed import (
     check_names,
     edges_by_name,
 )
+from gattn.nodes.edge_table import EdgeTable
 from gattn.nodes.values import as_numbers, flat_table
 
-__all__ = ["DESTINATIONS", "SOURCES", "from_tables", "not_read", "row_number_notes"]
+__all__ = ["DESTINATIONS", "SOURCES", "from_tables", "row_number_notes"]
 
 SOURCES = (
     *("source", "src", "from", "u", "node1", "citing", "fromnodeid", "source_id", "sourceid"),
@@ -34,10 +36,11 @@ DESTINATIONS = (
 )
 IDS = ("id", "node", "node_id", "name", "paper", "paper_id")
 UNNAMED = re.compile(r"(unnamed: \d+(\.\d+)?(_level_\d+)?)?", re.IGNORECASE)
-"""Pattern of the name of a column of row numbers. pandas and R write such a column without a name,
-and pandas reads it as ``Unnamed: 0``."""
+"""Regular expression for the names of columns of row numbers. pandas and R write such a column
+without a name, and pandas reads it as ``Unnamed: 0``.
+"""
 RESET = ("index", "level_0")
-"""Names that ``reset_index`` of pandas gives to a column of row numbers."""
+"""Names that pandas' ``reset_index`` gives to a column of row numbers."""
 EXAMPLES = 3
 
 
@@ -52,7 +55,7 @@ def from_tables(
 ) -> AttributedGraph:
     """Read a table of edges and, optionally, a table of nodes.
 
-    The ends of an edge are in the columns ``source`` and ``target`` (or ``src`` and ``dst``,
+    The two nodes of an edge are in the columns ``source`` and ``target`` (or ``src`` and ``dst``,
     ``from`` and ``to``), else in the first two columns. The name of a node is in the column ``id``
     (or ``node``, ``name``), else in the table's index if the index has a name, else in the first
     column.
@@ -79,10 +82,10 @@ def from_tables(
         GraphError: the table of edges has fewer than two columns, its header is an edge, the name
             of a node is missing or occurs twice, or no edge joins two nodes of the table.
     """
-    ends, decisions = _ends(edges)
-    way = "follow them" if directed else "go both ways"
+    ends, attributes, decisions = _ends(edges)
+    way = "follow this direction" if directed else "are sent in both directions"
     first, second = ends.columns
-    notes = [*notes, f"Edges lead from column {first!r} to column {second!r}; messages {way}."]
+    notes = [*notes, f"Edges point from column {first!r} to column {second!r}; messages {way}."]
     notes += decisions
     source, destination = _as_names(ends[first]), _as_names(ends[second])
     named = pd.unique(pd.concat([source, destination]).dropna())
@@ -93,31 +96,46 @@ def from_tables(
         names, table, decisions, unreadable = _named_nodes(nodes, named, node_lines)
         notes += decisions
     _check_header(first, second, names)
-    pairs, left_out = edges_by_name(names, list(source), list(destination), lines)
+    pairs, rows, left_out = edges_by_name(names, list(source), list(destination), lines)
     if left_out:
         absent = "" if nodes is None else _absent(named, names)
         if nodes is not None and not pairs.shape[1]:
             raise GraphError(
-                f"no edge joins two nodes of the table: the first, {left_out[0].text}, does not "
-                f"since {left_out[0].reason}; the table's first node is "
-                f"{names[0] if names else None!r}{absent and f'. {absent}'}"
+                "no edge connects two nodes of the table: the first edge, "
+                f"{left_out[0].text}, does not, because {left_out[0].reason}; the table's "
+                f"first node is {names[0] if names else None!r}{absent and f'. {absent}'}"
                 f"{_better(table, named, names)}"
             )
         notes.append(_told_left_out(left_out, len(edges), absent) + _alike(named, names))
     return attributed_graph(
         names, pairs, table, directed=directed, notes=notes, left_out=left_out,
         unreadable=unreadable, lines=node_lines,
+        edge_table=_edge_table(attributes, pairs, rows, lines),
     )  # fmt: skip
 
 
-def not_read(attributes: Iterable[Hashable]) -> list[str]:
-    """Return a note that these attributes of edges are not read; an empty list without any."""
-    names = ", ".join(map(repr, attributes))
-    return [f"Not read of the edges: {names}."] if names else []
+def _edge_table(
+    attributes: pd.DataFrame, pairs: Tensor, rows: NDArray, lines: Sequence[int] | None
+) -> EdgeTable | None:
+    """Return the attributes of the edges that join two nodes; None if there are no columns.
+
+    Args:
+        attributes: one row for each edge of the data.
+        pairs: [2, k] positions of nodes.
+        rows: [k] rows of these edges in ``attributes``.
+        lines: lines of the edges of the data in their file.
+    """
+    if attributes.columns.empty:
+        return None
+    table, _, unreadable = flat_table(attributes.iloc[rows].reset_index(drop=True))
+    known_lines = () if lines is None else np.asarray(lines)[rows].tolist()
+    return EdgeTable(pairs, table, False, known_lines, unreadable)
 
 
-def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the columns of the sources and destinations, and notes on the decisions."""
+def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """Return the columns with the sources and the destinations of the edges, the other columns, and
+    notes on the choice.
+    """
     if edges.shape[1] < 2:
         raise GraphError(f"a table of edges needs two columns; got {list(edges.columns)}")
     places = range(edges.shape[1])
@@ -125,7 +143,8 @@ def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     left = [i for i in places if not is_index[i]]
     if len(left) < 2:
         left, is_index = list(places), [False] * edges.shape[1]
-    last = _place(edges, left, DESTINATIONS, None)  # it may be the only column with a usual name
+    # The destination is chosen first, because it may be the only column with a usual name.
+    last = _place(edges, left, DESTINATIONS, None)
     first = _place(edges, left, SOURCES, next(i for i in left if i != last))
     others = [i for i in left if i != first]
     second = _place(edges, others, DESTINATIONS, others[0])
@@ -134,36 +153,36 @@ def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         if names.count(name) > 1:
             raise GraphError(f"columns of edges must have different names; got {names}")
     notes = [
-        f"Column {names[i]!r} of the edges numbers the rows, as pandas writes its index: it is not "
-        "read."
+        f"Column {names[i]!r} of the edges contains row numbers, like the index that pandas "
+        "writes: it is not used."
         for i in places
         if is_index[i]
     ]
-    rest = dict.fromkeys(names[i] for i in others if i != second)
-    return edges.iloc[:, [first, second]], [*notes, *not_read(rest)]
+    rest = [i for i in others if i != second]
+    return edges.iloc[:, [first, second]], edges.iloc[:, rest], notes
 
 
 def _check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -> None:
-    """Raise an error if the first line of a table of edges seems to be an edge, not a header."""
+    """Raise an error if the header of a table of edges seems to be an edge itself."""
     usual = {*SOURCES, *DESTINATIONS} & {str(end).strip().lower() for end in (first, second)}
     if usual:
         return
     texts = [end for end in (first, second) if isinstance(end, str)]
     if {first, second} <= set(names):
         raise GraphError(
-            f"a table of edges begins with a line of names, as source,target; this one with "
-            f"{first!r} and {second!r}, which are nodes"
+            "a table of edges must begin with a header, for example source,target; this "
+            f"table begins with {first!r} and {second!r}, which are nodes"
         )
     if len(texts) == 2 and all(_is_number(text) for text in texts):
         raise GraphError(
-            f"a table of edges begins with a line of names, as source,target; this one with "
-            f"{first!r} and {second!r}, which are numbers"
+            "a table of edges must begin with a header, for example source,target; this "
+            f"table begins with {first!r} and {second!r}, which are numbers"
         )
 
 
 @dataclass(frozen=True)
 class _Names:
-    """A column that may name the nodes.
+    """Column that may contain the names of the nodes.
 
     Attributes:
         title: description of the column for messages.
@@ -176,9 +195,9 @@ class _Names:
     values: pd.Series
 
     def share(self, ends: NDArray) -> int:
-        """Return the number of names in ``ends`` that are in the column.
+        """Count the names in ``ends`` that occur in the column.
 
-        It is 0 if the column has missing or repeated values, and so cannot name nodes.
+        The result is 0 if the column has missing or repeated values, because names must be unique.
         """
         if self.values.isna().any() or self.values.duplicated().any():
             return 0
@@ -188,11 +207,15 @@ class _Names:
 def _named_nodes(
     nodes: pd.DataFrame, ends: NDArray, lines: Sequence[int]
 ) -> tuple[list[Hashable], pd.DataFrame, list[str], dict[Hashable, str]]:
-    """Return the nodes' names, their other attributes, notes, and unreadable attributes."""
+    """Return the names of the nodes, their attributes, notes, and the attributes that are
+    unreadable.
+    """
     if nodes.index.name is not None and nodes.index.name not in nodes.columns:
         nodes = nodes.reset_index()
     if not nodes.shape[1]:
-        raise GraphError("a table of nodes needs a column of their names; it has no column")
+        raise GraphError(
+            "a table of nodes must have a column of names; got a table without columns"
+        )
     columns, places = list(nodes.columns), list(range(nodes.shape[1]))
     numbering = [i for i in places if _counts_rows(columns[i], nodes.iloc[:, i])]
     others = [i for i in places if i not in numbering]
@@ -202,15 +225,15 @@ def _named_nodes(
         rest = [i for i in others if i not in moved]
         place, notes_on_names = _choose_names(nodes, rest, [*numbering, *moved], ends)
     else:
-        notes_on_names = [f"Nodes are named by column {columns[place]!r}."]
+        notes_on_names = [f"The names of the nodes are in column {columns[place]!r}."]
     if place is None:
         names = _as_names(nodes.index.to_series())
     else:
         names = _as_names(nodes.iloc[:, place])
         _check_names(names, columns, place, lines)
     notes_on_names += [
-        f"Column {columns[i]!r} of the nodes numbers the rows, as pandas writes its index: it is "
-        "not read."
+        f"Column {columns[i]!r} of the nodes contains row numbers, like the index that pandas "
+        "writes: it is not used."
         for i in numbering
         if i != place
     ]
@@ -231,39 +254,40 @@ def _check_names(
     if names.isna().any():
         row = int(np.flatnonzero(names.isna())[0])
         where = f"in line {lines[row]}" if lines else at_row(row)
-        raise GraphError(f"every node needs a name; column {column!r} has none {where}")
-    check_names(list(names), f", which column {column!r} holds,", lines=lines)
+        raise GraphError(f"every node must have a name; column {column!r} is empty {where}")
+    check_names(list(names), f", which are in column {column!r},", lines=lines)
 
 
 def _choose_names(
     nodes: pd.DataFrame, others: Sequence[int], numbering: Sequence[int], ends: NDArray
 ) -> tuple[int | None, list[str]]:
-    """Return the position of the column that names the nodes, if no column is called ``id``.
+    """Return the index of the column with the names of the nodes, if no column is called ``id``.
 
-    It is None for the index of the data frame. The second result is a note on the choice.
+    The index is None if the names are in the index of the data frame. The second result is a note
+    on the choice.
     """
     columns = list(nodes.columns)
     if not others:
-        return numbering[0], [f"Nodes are named by column {columns[numbering[0]]!r}."]
+        return numbering[0], [f"The names of the nodes are in column {columns[numbering[0]]!r}."]
     usual = _Names(f"column {columns[others[0]]!r}", others[0], _as_names(nodes.iloc[:, others[0]]))
     rows = [
         _Names(f"column {columns[i]!r}", i, _as_names(nodes.iloc[:, i])) for i in numbering
     ] or [_Names("the index of the table", None, _as_names(nodes.index.to_series()))]
     count = usual.share(ends)
     best = max(rows, key=lambda row: row.share(ends))
-    # The index of a table that was read from a file only counts the rows. So an index names the
-    # nodes only if it contains all names that the edges use.
+    # If a table was read from a file, its index only numbers the rows. Therefore an index is used
+    # as the nodes' names only if it contains all names in the edges.
     least = len(ends) if best.place is None else count + 1
     if best.share(ends) < max(least, count + 1):
-        return usual.place, [f"Nodes are named by {usual.title}."]
+        return usual.place, [f"The names of the nodes are in {usual.title}."]
     return best.place, [
-        f"Nodes are named by {best.title}: it holds {best.share(ends):,} of the {len(ends):,} "
-        f"names that edges use, and {usual.title} {count:,}."
+        f"The names of the nodes are in {best.title}: it has {best.share(ends):,} of the "
+        f"{len(ends):,} names in the edges, and {usual.title} has {count:,}."
     ]
 
 
 def _counts_rows(name: Hashable, column: pd.Series) -> bool:
-    """Return True if a column holds the row numbers of its table; see :func:`from_tables`."""
+    """Return True if a column contains the row numbers of its table; see :func:`from_tables`."""
     title = "" if name is None else str(name).strip()
     is_unnamed, is_reset = bool(UNNAMED.fullmatch(title)), title.lower() in RESET
     if not (is_unnamed or is_reset) or not len(column):
@@ -277,7 +301,7 @@ def _counts_rows(name: Hashable, column: pd.Series) -> bool:
 
 
 def _is_moved_index(name: Hashable, column: pd.Series) -> bool:
-    """Return True if a column holds row numbers in any order, as after sorting a table."""
+    """Return True if a column contains row numbers in any order, for example after sorting."""
     if str(name).strip().lower() not in RESET or not len(column):
         return False
     numbers = as_numbers(column)
@@ -286,26 +310,26 @@ def _is_moved_index(name: Hashable, column: pd.Series) -> bool:
 
 
 def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
-    """Return notes on attributes that hold row numbers, called ``index`` or ``level_0``.
+    """Return notes on attributes called ``index`` or ``level_0`` that contain row numbers.
 
     Args:
         graph: the graph.
 
     Returns:
-        By the name of the attribute, a sentence for each one whose values are different whole
-        numbers from 0 on.
+        A sentence for each attribute whose values are different whole numbers starting at 0, by the
+        name of the attribute.
     """
     return {
-        name: f"Column {name!r} of the nodes holds a different whole number for every node, as "
-        "reset_index of pandas writes row numbers: it is no feature. Name it with --features "
-        f"{name} to read it as one."
+        name: f"Column {name!r} of the nodes has a different whole number for each node, like "
+        "the row numbers that pandas' reset_index writes: it is not used as a feature. "
+        f"To use it, list it in --features {name}."
         for name in graph.table.columns
         if _is_moved_index(name, graph.table[name])
     }
 
 
 def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
-    """Return a note on the number of edges that were left out, with the first as an example."""
+    """Return a note on the number of edges that were left out, with an example."""
     why = "whose ends are not in the table of nodes" if absent else "which do not name two nodes"
     note = (
         f"{len(left_out):,} edge{'s' * (len(left_out) > 1)} left out of {edges:,}, {why}; the "
@@ -315,9 +339,10 @@ def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
 
 
 def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a hint why the edges use names that are not in the table of nodes.
+    """Return a hint why the edges contain names that are not in the table of nodes.
 
-    Either the names are written differently, or another column holds most of the absent names. A
+    Either the names are written differently, or another column contains most of the missing names.
+    A
     column with an empty cell or with equal cells cannot name the nodes.
     """
     if alike := _alike(ends, names):
@@ -330,13 +355,15 @@ def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> st
     if best is None or 2 * shares[best] <= len(absent):
         return ""
     return (
-        f" Column {best!r} holds {shares[best]:,} of the {len(absent):,} absent names: call it "
-        "'id' if it names the nodes."
+        f" Column {best!r} has {shares[best]:,} of the {len(absent):,} missing names: rename "
+        "it to 'id' if it contains the names of the nodes."
     )
 
 
 def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a sentence on names that edges and nodes write differently; "" if there are none."""
+    """Return a sentence on names that edges and nodes write differently, or "" if there are
+    none.
+    """
     node_names = set(names)
     absent = [str(end) for end in ends.tolist() if end not in node_names]
     for form, reason in (
@@ -350,21 +377,21 @@ def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
             edge, node = pairs[0]
             others = f" ({len(pairs):,} names of the edges differ so)" * (len(pairs) > 1)
             return (
-                f" {edge!r} in the edges and {node!r} in the table {reason} written differently"
-                f"{others}: write the names alike."
+                f" {edge!r} in the edges and {node!r} in the table {reason} written "
+                f"differently{others}: write the names in the same way."
             )
     return ""
 
 
 def _number_form(name: str) -> str:
-    """Return the same text for every way to write a finite number; "" for other names."""
+    """Return a text that is equal for all ways to write the same number; "" for other names."""
     try:
         number = Decimal(name)
     except InvalidOperation:
         return ""
     if not number.is_finite() or "_" in name:
         return ""
-    # Decimal.normalize rounds to 28 digits, which would make long names equal.
+    # Decimal.normalize is not used: it rounds to 28 digits, which could make two long names equal.
     sign, digits, exponent = number.as_tuple()
     whole = "".join(map(str, digits)).lstrip("0")
     short = whole.rstrip("0")
@@ -372,7 +399,7 @@ def _number_form(name: str) -> str:
 
 
 def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a sentence on names that edges use but that are not in the table of nodes."""
+    """Return a sentence on names in the edges that are missing in the table of nodes."""
     node_names = set(names)
     strange = [name for name in ends.tolist() if name not in node_names]
     if not strange:
@@ -380,7 +407,7 @@ def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
     shown = ", ".join(map(repr, strange[:EXAMPLES])) + ", ..." * (len(strange) > EXAMPLES)
     are = "are" if len(strange) > 1 else "is"
     return (
-        f"Of the {len(ends):,} names that edges use {len(strange):,} {are} not in the table of "
+        f"Of the {len(ends):,} names in the edges, {len(strange):,} {are} not in the table of "
         f"nodes: {shown}."
     )
 
@@ -388,7 +415,7 @@ def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
 def _place(
     table: pd.DataFrame, places: Sequence[int], usual: Sequence[str], otherwise: int | None
 ) -> int:
-    """Return the position, among ``places``, of the first column with a name of ``usual``.
+    """Return the index, among ``places``, of the first column whose name is in ``usual``.
 
     If there is no such column, return ``otherwise``.
     """
@@ -405,7 +432,7 @@ def _is_number(text: str) -> bool:
 
 
 def _as_names(column: pd.Series) -> pd.Series:
-    """Return names as texts, so that those of two files can be compared: 7 and 7.0 become "7"."""
+    """Convert names to texts that can be compared between files: both 7 and 7.0 become "7"."""
     column = column.reset_index(drop=True)
     if pd.api.types.is_float_dtype(column) and (column.dropna() % 1 == 0).all():
         column = column.astype("Int64")

@@ -1,4 +1,4 @@
-"""Convert values of attributes to numbers, texts, masks of missing values, and flat columns.
+"""Conversion of attribute values to numbers, texts, masks of missing values, and flat columns.
 
 An empty cell is missing: None, NaN, or a text of white space. Words such as ``NA``, ``NaN``,
 ``None`` and ``null``, in upper or lower case, are missing in a column whose other cells are
@@ -68,7 +68,7 @@ def is_missing(values: pd.Series, *, numbers: bool | None = None) -> NDArray[np.
 
 
 def gap_words(values: pd.Series) -> Counter[str]:
-    """Return the number of occurrences of each word, such as ``NA``, that may mean a missing value.
+    """Count the words, such as ``NA``, that may stand for a missing value.
 
     >>> gap_words(pd.Series(["NA", "DE", "none", "NA"]))
     Counter({'NA': 2, 'none': 1})
@@ -96,8 +96,8 @@ def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.flo
     if is_complex(values):
         title = "labels" if values.name is None else f"attribute {values.name!r}"
         raise GraphError(
-            f"{title} must hold real numbers; got complex ones: give the real and the imaginary "
-            "part, or the absolute value and the angle, as columns of their own"
+            f"{title} must have real numbers; got complex numbers: pass the real and the "
+            "imaginary part, or the absolute value and the angle, as separate columns"
         )
     if values.dtype.kind in "mM" or isinstance(values.dtype, pd.PeriodDtype):
         return np.full(len(values), np.nan)
@@ -120,13 +120,13 @@ def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.flo
         )
     converted = pd.Series(pd.to_numeric(values, errors="coerce"))
     numbers = np.array(converted.to_numpy(dtype=np.float64, na_value=np.nan))
-    # pandas.to_numeric converts a missing date to a number.
+    # pandas.to_numeric converts a missing date to a number, so missing values are set to NaN here.
     numbers[np.asarray(values.isna(), dtype=bool)] = np.nan
     return numbers
 
 
 def is_complex(values: pd.Series) -> bool:
-    """Return True if a column holds a complex number."""
+    """Return True if a column contains a complex number."""
     if values.dtype.kind == "c":
         return True
     is_mixed = values.dtype == object or isinstance(values.dtype, pd.CategoricalDtype)
@@ -134,12 +134,12 @@ def is_complex(values: pd.Series) -> bool:
 
 
 def time_words(values: pd.Series) -> str:
-    """Return a description of the dates, times and durations of a column; empty if it has none.
+    """Describe the dates, times and durations in a column; return "" if there are none.
 
     Texts that look like dates are not counted.
 
     >>> time_words(pd.Series(pd.to_datetime(["2020-01-31", None])))
-    "1 cell is a date or a time, as '2020-01-31'"
+    "1 cell is a date or a time, for example '2020-01-31'"
     """
     cells = [value for value, gone in zip(values.tolist(), is_empty(values)) if not gone]
     descriptions = []
@@ -150,20 +150,20 @@ def time_words(values: pd.Series) -> str:
         some = [cell for cell in cells if isinstance(cell, kinds)]
         if some:
             shape = f"cell {one}" if len(some) == 1 else f"cells {several}"
-            descriptions.append(f"{len(some):,} {shape}, as {_as_text(some[0])!r}")
+            descriptions.append(f"{len(some):,} {shape}, for example {_as_text(some[0])!r}")
     return "; ".join(descriptions)
 
 
 def _as_text(value: object) -> str:
-    """Return a value as text; a time stamp at midnight becomes its date, as in CSV files."""
+    """Convert a value to text; a time stamp at midnight becomes its date, as in CSV files."""
     text = str(value)
     return text.removesuffix(" 00:00:00") if isinstance(value, date) else text
 
 
 def _may_be_number(text: str) -> bool:
-    """Return True if a text begins like a number; parsing other texts would waste time."""
+    """Return True if a text begins like a number, so that it is worth parsing."""
     start = text.lstrip()[:1]
-    return not start.isalpha() or start in "iI"  # "infinity" is a number
+    return not start.isalpha() or start in "iI"  # the text may be "infinity", which is a number
 
 
 def as_texts(values: pd.Series, *, gaps: bool = False) -> list[str]:
@@ -187,7 +187,7 @@ def _is_gap(value: object) -> bool:
 
 
 def shape_fault(name: str, shape: tuple[int, ...], nodes: int) -> str:
-    """Return an error message if an array is neither [n] nor [n, 1]; empty if it is.
+    """Return an error message if the shape of an array is neither [n] nor [n, 1], or "" if it is.
 
     >>> shape_fault("train_mask", (3, 1), 5)
     'train_mask must have one value for each of 5 nodes; it is (3, 1)'
@@ -197,27 +197,28 @@ def shape_fault(name: str, shape: tuple[int, ...], nodes: int) -> str:
     fault = f"{name} must have one value for each of {nodes:,} nodes; it is {shape}"
     if len(shape) == 2 and shape[0] == nodes:
         one_hot = ", or y.argmax(1) where it is one-hot" if name == "y" else ""
-        return f"{fault}: choose one of its columns, as {name}[:, 0]{one_hot}"
+        return f"{fault}: choose one of its columns, for example {name}[:, 0]{one_hot}"
     if name.endswith("mask") and len(shape) == 1 and shape[0] < nodes:
-        return f"{fault}: of positions make a mask that is true there"
+        return f"{fault}: convert indices to a mask that is True at these indices"
     return fault
 
 
 def flat_table(
     table: pd.DataFrame, names: Sequence[Hashable] | None = None
 ) -> tuple[pd.DataFrame, list[str], dict[Hashable, str]]:
-    """Convert attributes that hold several values per node to columns of one value.
+    """Convert attributes with several values per node to columns with one value per node.
 
-    Lists of numbers of one length become columns ``x.0``, ``x.1``, ... Lists of texts become one
-    text each. Dictionaries, such as the positions and colours of a GEXF file, are left out.
+    Lists of numbers of equal length become columns ``x.0``, ``x.1``, ... A list of texts becomes
+    one text. Dictionaries, such as the positions and colours of a GEXF file, are left out.
 
     Args:
         table: n rows of attributes.
         names: names of the n nodes; None to number them from 0.
 
     Returns:
-        The table; sentences about decisions; and for each attribute that cannot be read the reason:
-        two columns have its name, or its lists have different lengths or other values.
+        The table; sentences about decisions; and the reason for each attribute that cannot be read:
+        two columns have its name, its lists have different lengths, or its lists contain other
+        values.
 
     Example:
         >>> table = pd.DataFrame({"at": [[0, 1], None], "tags": [["old", "red"], []]})
@@ -233,19 +234,22 @@ def flat_table(
         values = table[name]
         kinds = {type(value) for value in values} if values.dtype == object else set()
         if dict in kinds:
-            notes.append(f"Attribute {name!r} holds tables: it is not read.")
+            notes.append(f"Attribute {name!r} contains dictionaries: it is not used.")
         elif not any(issubclass(kind, LISTS) for kind in kinds):
             parts.append(values.to_frame())
         elif _is_texts(values):
             parts.append(_joined(values).to_frame())
-            notes.append(f"Attribute {name!r} holds lists of texts: each is read as one text.")
+            notes.append(
+                f"Attribute {name!r} contains lists of texts: each list is read as one text."
+            )
         else:
             try:
                 parts.append(_numbers(values, range(len(table)) if names is None else names))
             except GraphError as error:
                 unreadable[name] = str(error)
     flat = pd.concat(parts, axis=1) if parts else pd.DataFrame(index=table.index)
-    again = flat.columns.duplicated(keep=False)  # a column "x.0", and a list "x" that becomes "x.0"
+    # A list attribute "x" becomes the columns "x.0", "x.1", ..., which may already exist.
+    again = flat.columns.duplicated(keep=False)
     unreadable |= {name: _several(name) for name in flat.columns[again]}
     return flat.loc[:, ~again], notes, unreadable
 
@@ -260,13 +264,13 @@ def _is_texts(values: pd.Series) -> bool:
 
 
 def _joined(values: pd.Series) -> pd.Series:
-    """Return the values with each list of texts joined to one text."""
+    """Join each list of texts to one text."""
     texts = [" ".join(map(str, value)) if isinstance(value, LISTS) else value for value in values]
     return pd.Series(texts, values.index, dtype=object, name=values.name)
 
 
 def _numbers(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
-    """Return lists of numbers as a column for each position; NaN for a node without a list."""
+    """Convert lists of numbers to one column for each position; NaN for a node without a list."""
     lists = [
         None if gone else _list_of_numbers(value, values.name)
         for value, gone in zip(values, is_missing(values))
@@ -278,8 +282,9 @@ def _numbers(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
             continue
         if len(one) != width:
             raise GraphError(
-                f"attribute {values.name!r} must hold as many numbers for every node; that of "
-                f"node {names[first]!r} has {width}, that of node {names[row]!r} has {len(one)}"
+                f"attribute {values.name!r} must have the same number of values for every "
+                f"node; the list of node {names[first]!r} has {width}, the list of node "
+                f"{names[row]!r} has {len(one)}"
             )
         rows[row] = one
     return pd.DataFrame(rows, values.index).add_prefix(f"{values.name}.")
@@ -287,12 +292,12 @@ def _numbers(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
 
 def _list_of_numbers(value: object, name: Hashable) -> NDArray[np.float64]:
     if not isinstance(value, LISTS):
-        raise GraphError(f"attribute {name!r} must hold lists only; got {value!r}")
+        raise GraphError(f"attribute {name!r} must have only lists; got {value!r}")
     if any(np.iscomplexobj(each) for each in value):
-        raise GraphError(f"attribute {name!r} must hold real numbers; got {value!r}")
+        raise GraphError(f"attribute {name!r} must have real numbers; got {value!r}")
     try:
         return np.asarray(list(value), np.float64).ravel()
     except (TypeError, ValueError):
         raise GraphError(
-            f"attribute {name!r} must hold lists of numbers or of texts; got {value!r}"
+            f"attribute {name!r} must have lists of numbers or lists of texts; got {value!r}"
         ) from None

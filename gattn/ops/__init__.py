@@ -1,1 +1,1 @@
-"""Operators: checks, schemas, dispatch and autograd around the kernels."""
+"""Operators of torch that call the kernels: checks, schemas, dispatch and autograd."""

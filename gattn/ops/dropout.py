@@ -1,4 +1,4 @@
-"""Dropout of features and of edge weights by the random generator of attention dropout."""
+"""Dropout of features and of edge weights with a counter-based random number generator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gattn.ops.registration.shapes import Out
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    r"""Apply dropout without storing the mask: backward draws it again.
+    r"""Apply dropout without storing the mask, which the backward pass draws again.
 
     .. math:: y = \frac{m}{1 - p} x, \qquad m \sim \mathrm{Bernoulli}(1 - p)
 
@@ -54,7 +54,7 @@ def dropout_of_weights(weight: Tensor, graph: Graph, p: float) -> Tensor:
 def _dropout_gradients(
     operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
-    """Apply the mask of forward to the gradient."""
+    """Compute the gradient of dropout by applying the same mask to the gradient of the output."""
     return {"x": operator.overload(grad, saved["seed"], saved["dropout"], saved["backend"])}
 
 

@@ -1,4 +1,4 @@
-"""Functions on edges: softmax of a score, weighted sums at destinations, and dot products."""
+"""Functions on edges: softmax of scores, weighted sums for destinations, and dot products."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gattn.ops.registration.shapes import Out
 
 
 def edge_softmax(score: Tensor, graph: Graph, *, backend: str | None = None) -> Tensor:
-    r"""Compute the softmax of a score over the edges into each destination, per head.
+    r"""Compute the softmax of scores over the edges into each destination, for each head.
 
     .. math:: \alpha_{ij} = \frac{\exp s_{ij}}{\sum_{k \in N(i)} \exp s_{ik}}
 
@@ -52,7 +52,7 @@ def edge_softmax(score: Tensor, graph: Graph, *, backend: str | None = None) -> 
 
 
 def to_edges(rows: Tensor, graph: Graph) -> Tensor:
-    """Gather the row of each edge's destination: [n, d] to [e, d].
+    """Gather for each edge the row of its destination: [n, d] to [e, d].
 
     Backward sums gradients over edges in a fixed order, which torch's indexing does not guarantee.
     """
@@ -65,12 +65,12 @@ def sum_incoming(rows: Tensor, graph: Graph) -> Tensor:
 
 
 def sum_sources(rows: Tensor, graph: Graph) -> Tensor:
-    """Sum the rows of the sources of each destination: [m, d] to [n, d]."""
+    """Sum for each destination the rows of its sources: [m, d] to [n, d]."""
     return aggregate(rows.new_ones(graph.num_edges, 1), rows.unsqueeze(1), graph).squeeze(1)
 
 
 def sum_laid_out(rows: Tensor, layout: Layout) -> Tensor:
-    """Sum the rows of the sources of each destination of a layout: [m, ...] to [n, ...].
+    """Sum for each destination of a layout the rows of its sources: [m, ...] to [n, ...].
 
     Rows may have any shape, and may be complex.
     """
@@ -84,7 +84,7 @@ def sum_laid_out(rows: Tensor, layout: Layout) -> Tensor:
 
 
 def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, backend: str | None = None) -> Tensor:
-    r"""Sum the values of incoming edges with given weights.
+    r"""Compute the weighted sum of the values over the edges into each destination.
 
     .. math:: \mathrm{out}_i = \sum_{j \in N(i)} w_{ij} v_j
 
@@ -121,7 +121,7 @@ def aggregate(weight: Tensor, value: Tensor, graph: Graph, *, backend: str | Non
 
 
 def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, backend: str | None = None) -> Tensor:
-    r"""Compute the dot product of the query and the key at the ends of each edge, per head.
+    r"""Compute the dot product of query and key for each edge and head.
 
     .. math:: s_{ij} = q_i \cdot k_j
 
@@ -160,17 +160,17 @@ def edge_dot(query: Tensor, key: Tensor, graph: Graph, *, backend: str | None = 
 def _aggregate_gradients(
     operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
-    """Return the gradients of ``aggregate``.
+    """Return the gradients of ``aggregate`` with respect to weights and values.
 
-    That of the weights is a dot product for each edge; that of the values is a weighted sum over
-    the edges in reverse direction.
+    The gradient of the weights is a dot product for each edge. The gradient of the values is a
+    weighted sum over the edges in reverse direction.
     """
     weight, value, layout = saved["weight"], saved["value"], saved["layout"]
     transposed, backend = saved["transposed"], saved["backend"]
     result = {}
     if "weight" in requested:
         query, key = (value, grad) if transposed else (grad, value)
-        # edge_dot accepts fewer heads of key than of query, but not the reverse.
+        # In edge_dot, key may have fewer heads than query, but not more, so the two are exchanged.
         if 0 < query.shape[1] < key.shape[1]:
             query = query.repeat(1, key.shape[1] // query.shape[1], 1)
         result["weight"] = _dot.overload(query, key, layout, backend)
@@ -183,10 +183,10 @@ def _aggregate_gradients(
 def _dot_gradients(
     operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
-    """Return the gradients of ``edge_dot``.
+    """Return the gradients of ``edge_dot`` with respect to query and key.
 
-    That of the query is a weighted sum over the edges into each destination; that of the key is
-    one over the edges out of each source.
+    The gradient of the query is a weighted sum over the edges into each destination. The gradient
+    of the key is a weighted sum over the edges out of each source.
     """
     query, key, layout, backend = (saved[n] for n in ("query", "key", "layout", "backend"))
     result = {}
@@ -199,7 +199,7 @@ def _dot_gradients(
 
 
 def _fold_heads(x: Tensor, heads: int) -> Tensor:
-    """Sum the heads that used the same head of a grouped value: [n, h, c] to [n, heads, c]."""
+    """Sum the heads that used the same head of the values: [n, h, c] to [n, heads, c]."""
     if x.shape[1] == heads:
         return x
     return x.reshape(x.shape[0], x.shape[1] // heads, heads, *x.shape[2:]).sum(1)

@@ -1,4 +1,4 @@
-"""Scores of nodes: dot products of features with learned vectors, as in additive attention."""
+"""Scores of nodes: dot products of their features with learned vectors, for additive attention."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from gattn.ops.registration.shapes import Out
 
 
 def node_scores(value: Tensor, vectors: Tensor, *, backend: str | None = None) -> Tensor:
-    r"""Compute the dot product of each node's features with each of t vectors, per head.
+    r"""Compute the dot product of each node's features with each of t vectors, for each head.
 
     .. math:: s_{tih} = \langle v_{ih}, a_{th} \rangle
 
     Args:
         value: v, [m, h, c]; fp32, fp64, bf16 or fp16.
         vectors: a, [t, h, c] in the same dtype.
-        backend: force a backend: ``"cpu"`` runs the C++ kernel, the others run plain PyTorch.
+        backend: force a backend: ``"cpu"`` runs the C++ kernel, and the other backends run plain
+            PyTorch.
 
     Returns:
         [t, m, h].

@@ -1,4 +1,4 @@
-"""Linear maps, sums and concatenations that write large results into huge pages on a CPU.
+"""Linear layers, sums and concatenations that write large results into huge pages on a CPU.
 
 Newly allocated memory causes a page fault for each page. For the features of a large graph, these
 faults take as much time as the matrix product, and small pages slow down a later gather. Huge pages
@@ -26,29 +26,31 @@ from gattn.kernels import cpu
 from gattn.ops.registration.operator import is_transformed
 
 LARGE = 1 << 20
-"""Minimum number of elements of a result that is written into huge pages."""
+"""Minimum number of elements of a result for which huge pages are used."""
 BLOCK = 1 << 19
-"""Number of elements of a block of rows that oneDNN computes in one call; it fits the cache."""
+"""Number of elements in a block of rows that oneDNN computes in one call, which fits in the
+cache.
+"""
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute x W^T + b, for x [n, d], W [c, d] and b [c]: [n, c]."""
+    """Compute the linear layer x W^T + b from x [n, d], W [c, d] and b [c]: [n, c]."""
     if x.dim() == 2 and _uses_huge_pages(x, x.shape[0] * weight.shape[0], weight, bias):
         return _Linear.apply(x, weight, bias)
     return F.linear(x, weight, bias)
 
 
 def add(x: Tensor, bias: Tensor) -> Tensor:
-    """Compute x + b, for x [n, c] and b [c]: [n, c]."""
+    """Compute x + b from x [n, c] and b [c]: [n, c]."""
     if x.dim() == 2 and bias.dim() == 1 and _uses_huge_pages(x, x.numel(), bias):
         return _Add.apply(x, bias)
     return x + bias
 
 
 def fork(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return x, [n, c], twice, for two uses.
+    """Return x, [n, c], twice, so that the backward pass adds its two gradients in huge pages.
 
-    Backward adds the two gradients in huge pages, which autograd's own sum does not do.
+    Autograd itself does not use huge pages for such a sum.
     """
     if x.dim() == 2 and x.requires_grad and _uses_huge_pages(x, x.numel()):
         return _Fork.apply(x)
@@ -56,9 +58,9 @@ def fork(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def stack(x: Tensor, index: Tensor | None, below: Tensor) -> Tensor:
-    """Concatenate rows of x, [e, d], and the rows ``below``.
+    """Append the rows of ``below``, [k, d], to all or some rows of x, [e, d].
 
-    ``index`` selects rows of x, each at most once; None selects all.
+    ``index`` selects rows of x, without repetitions; None selects all rows.
     """
     rows = (x if index is None else index).shape[0] + below.shape[0]
     if x.dim() == 2 and _uses_huge_pages(x, rows * x.shape[1], below):
@@ -93,7 +95,8 @@ class _Linear(torch.autograd.Function):
         wants_x, wants_weight, wants_bias = ctx.needs_input_grad
         grad_x = grad_weight = grad_bias = None
         if wants_x:
-            if torch.is_grad_enabled():  # autograd cannot differentiate a product with out=
+            if torch.is_grad_enabled():
+                # Autograd cannot differentiate a matrix product that writes to out=.
                 grad_x = grad @ weight
             else:
                 grad_x = _product(grad, weight.t(), None, cpu.empty(grad, *x.shape))
@@ -105,13 +108,13 @@ class _Linear(torch.autograd.Function):
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
-    """Write x W^T + b to out: whole blocks of rows by oneDNN if it is faster, the rest by mm."""
+    """Write x W^T + b to ``out``, with oneDNN for whole blocks of rows if it is faster."""
     rows = BLOCK // max(weight.shape[0], 1)
     fits = weight.shape[1] == x.shape[1] > 0 and (bias is None or bias.shape == out.shape[1:])
     onednn = _onednn(x) if rows and fits else None
     done = 0 if onednn is None else x.shape[0] // rows * rows
     if onednn is not None and done:
-        # oneDNN does not support strided weights.
+        # The weight is made contiguous, because oneDNN does not support strides.
         weight, bias = weight.contiguous(), None if bias is None else bias.contiguous()
         for block, target in zip(x[:done].split(rows), out[:done].split(rows)):
             target.copy_(onednn(block, weight, bias))
@@ -123,7 +126,9 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Ten
 
 
 def _onednn(x: Tensor) -> Callable[..., Tensor] | None:
-    """Return oneDNN's matrix product if it is available, enabled and faster for x; else None."""
+    """Return oneDNN's matrix product if it is available, enabled and faster for x;
+    otherwise None.
+    """
     if x.dtype == torch.float32 and torch.backends.mkldnn.enabled and _mkl_is_slow():
         return torch_internals.onednn_linear()
     return None
@@ -137,7 +142,9 @@ def _mkl_is_slow() -> bool:
 
 
 def _processor() -> str:
-    """Return the system's description of the processor, which contains the vendor's name."""
+    """Return the operating system's description of the processor, which contains the
+    vendor's name.
+    """
     cpuinfo = Path("/proc/cpuinfo")
     return cpuinfo.read_text() if cpuinfo.exists() else platform.processor()
 

@@ -1,4 +1,4 @@
-"""Linear map and dropout of features in a sparse matrix.
+"""Linear layer and dropout for features that are stored in a sparse matrix.
 
 A sparse matrix of features is also a graph: each entry is an edge from a feature to a node. Its
 product with a dense matrix is a weighted sum over these edges. The graph's layout is computed once
@@ -25,7 +25,7 @@ _SPARSE = (torch.sparse_coo, torch.sparse_csr)
 
 
 def is_sum_over_edges(x: Tensor, weight: Tensor) -> bool:
-    """Return True if :func:`sparse_linear` supports x; otherwise use torch's sparse product."""
+    """Return True if :func:`sparse_linear` supports x; otherwise torch's sparse product is used."""
     return (
         x.layout in _SPARSE
         and x.dim() == weight.dim() == 2
@@ -48,7 +48,7 @@ def _in_eager(function: _F) -> _F:
 
 @_in_eager
 def sparse_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    r"""Apply a linear map to sparse features.
+    r"""Apply a linear layer to sparse features.
 
     .. math:: y_i = \sum_{j : x_{ij} \text{ stored}} x_{ij} W_{\cdot j} + b
 
@@ -78,7 +78,7 @@ def sparse_dropout(x: Tensor, p: float) -> Tensor:
 
 
 def _with_values(x: Tensor, values: Tensor) -> Tensor:
-    """Return a sparse matrix with the sparsity pattern of x and other values."""
+    """Return a sparse matrix with the sparsity pattern of x and with other values."""
     options = {"size": x.shape, "check_invariants": False}
     if x.layout == torch.sparse_coo:
         return torch.sparse_coo_tensor(x.indices(), values, is_coalesced=True, **options)

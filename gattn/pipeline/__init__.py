@@ -1,5 +1,6 @@
-"""Pipeline of a training run, common to all products: load, split, fit, evaluate, report, write.
+"""Stages of a training run that molecules and nodes share: load, split, fit, evaluate, report,
+write.
 
-A product (molecules, nodes) implements the stages that depend on its data. The package itself
-imports nothing; import what you need from its modules.
+A product (molecules, nodes) implements the stages that depend on its data. The package imports
+nothing; import its modules directly.
 """

@@ -1,4 +1,4 @@
-"""Metrics of predictions, and observed coverage of prediction intervals and label sets."""
+"""Metrics of predictions, and the observed coverage of prediction intervals and sets of classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS = ("train", "val", "test")
 def measure(
     task: Literal["regression", "classification", "multiclass"], y: Tensor, predicted: Tensor
 ) -> dict[str, float]:
-    """Compute the metrics of a task, each a mean over targets.
+    """Compute the metrics of predictions for a type of task, as means over targets.
 
     Args:
         task: the task; ``"classification"`` has two classes for each target.
@@ -53,7 +53,7 @@ def interval_metrics(y: Tensor, lower: Tensor, upper: Tensor, coverage: float) -
 
 
 def set_metrics(y: Tensor, sets: Tensor, coverage: float, *, in_every_set: int) -> dict[str, float]:
-    """Compute the observed coverage and the mean size of label sets.
+    """Compute the observed coverage and the mean size of predicted sets of classes.
 
     Args:
         y: [k, t] classes, numbered from 0, NaN for missing labels.

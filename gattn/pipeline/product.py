@@ -1,4 +1,4 @@
-"""Interface of the pipeline's stages that each product (molecules, nodes) implements."""
+"""Interface of the stages of a training run, which molecules and nodes implement."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Rows: TypeAlias = Iterable[Sequence[object]]
 
 
 def no_log(line: str) -> None:
-    """Discard a line of output; the default of :class:`Product`'s argument ``log``."""
+    """Discard a line of output; this is the default of :class:`Product`'s argument ``log``."""
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The training, validation and test parts of a run.
+    """Training, validation and test part of a run.
 
     Attributes:
         record: content of ``splits.json``, with the SHA-256 of the data under ``sha256``.
@@ -40,7 +40,7 @@ class Parts:
 
 @dataclass(frozen=True, eq=False)
 class TrainedRun:
-    """A trained model and its evaluation; subclasses add the fields that their report needs.
+    """Trained model and its evaluation; subclasses add the fields that their report needs.
 
     Attributes:
         estimator: the fitted model.
@@ -60,7 +60,7 @@ Run = TypeVar("Run", bound=TrainedRun)
 
 
 class Product(ABC, Generic[Data, AnyParts, Model, Run]):
-    """Base class of products: the stages of a run that depend on the type of the data.
+    """Base class of the implementations of a training run for one type of data.
 
     :func:`gattn.pipeline.train.train_run` calls the methods in the order of their definition.
 
@@ -85,7 +85,7 @@ class Product(ABC, Generic[Data, AnyParts, Model, Run]):
 
     @abstractmethod
     def fit(self, data: Data, parts: AnyParts) -> Model:
-        """Train a model, and continue from checkpoints of this run if its folder has some."""
+        """Train a model, continuing from the checkpoints in the run's folder if there are any."""
 
     @abstractmethod
     def evaluate(self, data: Data, parts: AnyParts, model: Model) -> Run:
@@ -93,7 +93,7 @@ class Product(ABC, Generic[Data, AnyParts, Model, Run]):
 
     @abstractmethod
     def report(self, run: Run) -> Report:
-        """Return the content of the report page, and its plots by file name without suffix."""
+        """Return the content of the report page and its plots, by file name without suffix."""
 
     @abstractmethod
     def card(self, run: Run) -> Mapping[str, Json]:
@@ -101,4 +101,4 @@ class Product(ABC, Generic[Data, AnyParts, Model, Run]):
 
     @abstractmethod
     def tables(self, run: Run) -> Mapping[str, Rows]:
-        """Return the rows of further CSV files by file name; the first row is the header."""
+        """Return the rows of additional CSV files, by file name; the first row is the header."""

@@ -1,4 +1,4 @@
-"""Results and settings of a run that the reports of all products show."""
+"""Collection of the results and settings of a run for its report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["report_facts"]
 def report_facts(
     run: TrainedRun, settings: Any, *, chosen: Mapping[str, Cell], **special: Any
 ) -> RunFacts:
-    """Collect the results and settings that the reports of all products show.
+    """Collect the results and settings of a run for its report.
 
     Args:
         run: the trained and evaluated model.

@@ -1,4 +1,4 @@
-"""Functions that check the folder of a run and write its settings, parts and metrics."""
+"""Checks of a run's folder, and writing of its settings, parts and metrics."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ __all__ = [
 CONFIG, METRICS, SPLITS, CHECKPOINTS = "config.toml", "metrics.json", "splits.json", "checkpoints"
 LEFT_OUT = "left_out.csv"
 NO_DIFFERENCE = ("workers", "threads", "cache")
-"""Settings that do not change the results of a run."""
+"""Names of the settings that do not change the results of a run."""
 
 
 class AnyRunSettings(Protocol):
-    """Settings of a run of any product: a frozen dataclass with a nested one in ``model``.
+    """Settings of a run of any type: a frozen dataclass with a nested dataclass in ``model``.
 
     Attributes:
         workers: number of processes, which does not change the results.
@@ -39,14 +39,14 @@ class AnyRunSettings(Protocol):
 
     @property
     def workers(self) -> int:
-        """Return the number of processes."""
+        """Number of processes."""
         ...
 
 
 def finished_metrics(
     out: Path, settings: AnyRunSettings, inputs: Sequence[str]
 ) -> dict[str, Any] | None:
-    """Return the metrics of a run if it is finished, or None if it has to be started or resumed.
+    """Return the metrics of a finished run, or None if the run has to be started or resumed.
 
     Args:
         out: the folder of the run.
@@ -63,15 +63,17 @@ def finished_metrics(
         try:
             before = read_toml(type(settings), out / CONFIG)
         except SettingsError as error:
-            message = f"{out} holds no run of this command: choose another folder ({error})"
+            message = (
+                f"{out} does not contain a run of this command: choose another folder ({error})"
+            )
             raise RunError(message) from error
         if (difference := _difference(before, settings)) and _has_results(out):
-            raise RunError(f"{out} holds another run ({difference}): choose another folder")
+            raise RunError(f"{out} contains another run ({difference}): choose another folder")
         return _metrics(out, [Path(name) for name in inputs])
-    # Folders without files are accepted, because another process of the same run may already have
-    # created the folders of its checkpoints.
+    # A folder may already contain subfolders without files, because another process of the same run
+    # may have created them for its checkpoints.
     if is_first_process() and _has_files(out):
-        raise RunError(f"{out} is not empty and holds no run: choose another folder")
+        raise RunError(f"{out} is not empty and does not contain a run: choose another folder")
     return None
 
 
@@ -88,7 +90,7 @@ def check_writable(out: Path) -> None:
         try:
             out.rmdir()
         except OSError:
-            # Another process may already have created its folder of checkpoints in this folder.
+            # Another process of the same run may already have created its checkpoint folder here.
             if not any(out.iterdir()):
                 raise
 
@@ -113,7 +115,9 @@ def start_run(
     """
     if _has_results(out) and (before := _splits(out)) != splits:
         other = "data" if before["sha256"] != splits["sha256"] else "parts"
-        raise RunError(f"{out} holds a run that was begun on other {other}: choose another folder")
+        raise RunError(
+            f"{out} contains a run that was started with other {other}: choose another folder"
+        )
     out.mkdir(parents=True, exist_ok=True)
     write_rows(out / LEFT_OUT, left_out)
     write_toml(out / CONFIG, settings)
@@ -133,7 +137,7 @@ def file_hash(*paths: Path) -> str:
 
 
 def _content_hash(path: Path) -> str:
-    """Compute the SHA-256 of a file in pieces of 1 MiB, since it may be larger than memory."""
+    """Compute the SHA-256 of a file in pieces of 1 MiB, because it may be larger than memory."""
     result = hashlib.sha256()
     with path.open("rb") as file:
         while content := file.read(1 << 20):
@@ -142,7 +146,7 @@ def _content_hash(path: Path) -> str:
 
 
 def _has_results(out: Path) -> bool:
-    """Return True if the folder contains a checkpoint, a tuning trial or a model.
+    """Return True if the folder contains a checkpoint, a trial of a search, or a model.
 
     Empty folders of checkpoints do not count, because any process of a run may create them.
     """
@@ -156,15 +160,19 @@ def _has_files(folder: Path) -> bool:
 
 
 def _metrics(out: Path, inputs: Sequence[Path]) -> dict[str, Any] | None:
-    """Return the metrics of a finished run, or None; raise an error if the inputs have changed."""
+    """Return the metrics of a finished run, or None; raise an error if the input files have
+    changed.
+    """
     if not (out / METRICS).exists():
         return None
     exist = bool(inputs) and all(path.is_file() for path in inputs)
     if exist and file_hash(*inputs) != _splits(out)["sha256"]:
         names = " and ".join(map(str, inputs))
-        raise RunError(f"{out} holds a run on other content of {names}: choose another folder")
+        raise RunError(
+            f"{out} contains a run with another content of {names}: choose another folder"
+        )
     return read_json(
-        out / METRICS, "task", "test", "intervals", remedy="remove it, and the run is done again"
+        out / METRICS, "task", "test", "intervals", remedy="remove it to start the run again"
     )
 
 
@@ -173,7 +181,7 @@ def _splits(out: Path) -> dict[str, Any]:
 
 
 def _difference(before: AnyRunSettings, now: AnyRunSettings) -> str:
-    """Return a description of the first different setting that changes results, or ""."""
+    """Describe the first setting that differs and changes results; return "" if there is none."""
     a, b = (to_table(settings) for settings in (before, now))
     a, b = ({**table, **cast("dict[str, object]", table.pop("model"))} for table in (a, b))
     for name in dict.fromkeys([*a, *b]):

@@ -1,4 +1,4 @@
-"""Training run of any product, from the data to a folder with model, metrics and report."""
+"""Training run of any type, from the data to a folder with model, metrics and report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Run = TypeVar("Run", bound=TrainedRun)
 
 
 def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
-    """Execute a training run: load, split, fit, evaluate, report and write.
+    """Run all stages of a training run: load, split, fit, evaluate, report and write.
 
     If the folder already contains this run and the run is finished, nothing is changed. If
     torchrun started several processes, only the first one writes files.
@@ -40,7 +40,7 @@ def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
     out = product.out
     metrics = finished_metrics(out, product.settings, product.inputs)
     if metrics is not None:
-        product.log(f"{out} holds this run already, and it is whole: nothing to do")
+        product.log(f"{out} already contains this run, and it is finished: nothing to do")
         return metrics
     check_writable(out)
     data = product.load()
@@ -56,7 +56,9 @@ def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
 
 
 def _write_run(product: Product[Data, AnyParts, Model, Run], run: Run, report: Report) -> None:
-    """Write the files of a run; the metrics are written last, because they mark it as finished."""
+    """Write the files of a run; the metrics are written last, because they mark the run as
+    finished.
+    """
     out = product.out
     tensors, card = run.estimator.state()
     card |= {**product.card(run), "split": run.split.protocol, "metrics": run.metrics}

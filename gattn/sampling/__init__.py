@@ -1,4 +1,4 @@
-"""Neighbour sampling: subgraphs around seed nodes of a large graph, hop by hop.
+"""Neighbour sampling: subgraphs around seed nodes of a large graph.
 
 Nodes of a batch are numbered as in PyG: the seed nodes, then every node in order of discovery.
 Destinations of the first k hops are thus the first nodes of the batch, and their edges are the

@@ -1,4 +1,4 @@
-"""Results of neighbour sampling, and the class that collects them hop by hop."""
+"""Results of neighbour sampling, and the class that builds them hop by hop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EdgeType = tuple[str, str, str]
 
 
 class Sample(NamedTuple):
-    """Subgraph that was sampled around seed nodes in L hops.
+    """Subgraph that was sampled around seed nodes, in L hops.
 
     Attributes:
         nodes: [n] int64, the nodes of the batch: seed nodes first, then in order of discovery.
@@ -56,7 +56,8 @@ class Sample(NamedTuple):
 
 
 class TypedSample(NamedTuple):
-    """Subgraph that was sampled in a graph of several types, with the fields of :class:`Sample`.
+    """Sampled subgraph of a graph with several node and edge types; it has the fields of
+    :class:`Sample`.
 
     Attributes:
         nodes: for each node type, the nodes of the batch, [n] int64.
@@ -87,7 +88,7 @@ class TypedSample(NamedTuple):
 
 
 class Batch:
-    """A sample that is collected hop by hop.
+    """Builder of a sample, which adds one hop at a time.
 
     Args:
         graphs: the graph of each edge type.
@@ -106,14 +107,14 @@ class Batch:
         self._batch_index = batch_index
         self._nodes = {kind: [nodes] for kind, nodes in seeds.items()}
         self._hops: dict[EdgeType, list[Hop]] = {edge_type: [] for edge_type in graphs}
-        for kind, nodes in seeds.items():  # a repeated seed node gets the position of the first
+        for kind, nodes in seeds.items():  # if a seed node is repeated, its first position counts
             order = torch.arange(nodes.numel(), dtype=torch.int32)
             batch_index[kind].scatter_reduce_(0, nodes, order, "amin", include_self=False)
 
     def sample_hop(
         self, num_neighbors: Mapping[EdgeType, int], replace: bool, random_seed: int
     ) -> None:
-        """Draw edges into the nodes that the last hop discovered."""
+        """Draw edges into the nodes that were new in the last hop."""
         num_nodes = {kind: _total(nodes) for kind, nodes in self._nodes.items()}
         last_hop_offset = {
             kind: num_nodes[kind] - nodes[-1].numel() for kind, nodes in self._nodes.items()
@@ -138,7 +139,7 @@ class Batch:
             self._nodes[kind].append(_join(nodes))
 
     def finish(self) -> TypedSample:
-        """Join the hops and build the graphs of the layers."""
+        """Concatenate the hops, and build the graphs of the layers."""
         nodes = {kind: _join(parts) for kind, parts in self._nodes.items()}
         num_nodes = {kind: [part.numel() for part in parts] for kind, parts in self._nodes.items()}
         layers: list[dict[EdgeType, Graph]] = []
@@ -173,7 +174,7 @@ class Batch:
 
 
 class _Rows(NamedTuple):
-    """CSR tensors of a batch; the graph of a layer consists of their first rows."""
+    """CSR tensors of a batch, whose first rows are the graph of a layer."""
 
     rowptr: Tensor
     col: Tensor
@@ -181,7 +182,7 @@ class _Rows(NamedTuple):
 
     @classmethod
     def join(cls, hops: list[Hop]) -> _Rows:
-        """Concatenate the rows of all hops."""
+        """Concatenate the CSR tensors of all hops."""
         col = _join([hop.source for hop in hops])
         perm = torch.arange(col.numel(), dtype=torch.int32)
         degrees = torch.cat([hop.offsets.diff() for hop in hops])
@@ -190,7 +191,7 @@ class _Rows(NamedTuple):
         return cls(rowptr, col, perm)
 
     def layer_graph(self, num_src: int, num_dst: int) -> Graph:
-        """Build the bipartite graph from num_src sources to the first num_dst destinations."""
+        """Return the bipartite graph from num_src sources to the first num_dst destinations."""
         rowptr = self.rowptr[: num_dst + 1]
         edges = int(rowptr[-1])
         layout = lay_out_rows(rowptr, self.col[:edges], self.perm[:edges], num_src)
@@ -198,7 +199,7 @@ class _Rows(NamedTuple):
 
 
 def _with_destinations(graph: Graph, num_dst: int) -> Graph:
-    """Extend a graph by destinations without edges, to ``num_dst`` destinations."""
+    """Add destinations without edges to a graph until it has ``num_dst`` destinations."""
     layout = graph.layout
     empty_rows = layout.rowptr.new_full((num_dst - graph.num_dst,), graph.num_edges)
     rowptr = torch.cat([layout.rowptr, empty_rows])

@@ -1,4 +1,4 @@
-"""Neighbour samplers for graphs with one edge type or several."""
+"""Neighbour samplers for graphs with one or several edge types."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 class NeighborSampler:
-    """Samples the neighbourhoods of seed nodes in a graph.
+    """Sampler of the neighbourhoods of seed nodes in a graph.
 
-    In hop k each node that hop k - 1 discovered (in the first hop, each seed node) draws
-    ``num_neighbors[k]`` of its incoming edges, uniformly. A draw depends on the random seed and the
+    In hop k, ``num_neighbors[k]`` incoming edges are drawn uniformly for each node that was new in
+    hop k - 1 (in the first hop, for each seed node). A draw depends on the random seed and the
     index of the edge in the batch: the same seed gives the same batch with any number of threads.
 
     W. Hamilton, R. Ying, J. Leskovec, "Inductive Representation Learning on Large Graphs"
@@ -36,7 +36,8 @@ class NeighborSampler:
         graph: a graph among n nodes, on the CPU.
         num_neighbors: number of edges to draw for each destination in each of the L hops; -1 draws
             all edges.
-        replace: whether to draw with replacement. Without it, a node with fewer edges takes all.
+        replace: whether to draw with replacement. Without replacement, a node with fewer edges
+            draws all of them.
 
     Raises:
         TypeError: the graph is no Graph, or num_neighbors are not ints.
@@ -88,7 +89,7 @@ class NeighborSampler:
 
 
 class TypedNeighborSampler:
-    """Samples the neighbourhoods of seed nodes in a graph with several node and edge types.
+    """Sampler of the neighbourhoods of seed nodes in a graph with several node and edge types.
 
     Args:
         graphs: for each edge type a graph from all nodes of one type to all nodes of another.
@@ -157,14 +158,17 @@ class TypedNeighborSampler:
             }
             batch.sample_hop(num_neighbors, self.replace, random_seed)
         sampled = batch.finish()
-        # Return the index tensors for reuse. After an error they are not reset and not reused.
+        # The index tensors are returned to the pool and used again for the next batch. After an
+        # error they are discarded, because they were not reset.
         for kind, nodes in sampled.nodes.items():
             _reset(batch_index[kind], nodes)
             self._free_indices[kind].append(batch_index[kind])
         return sampled
 
     def _acquire_batch_index(self, kind: str) -> Tensor:
-        """Return a free int32 tensor with an entry -1 for each node of a type, or a new one."""
+        """Return an unused tensor of -1 for all nodes of a type, [m] int32, or allocate a
+        new one.
+        """
         try:
             return self._free_indices[kind].pop()
         except IndexError:
@@ -172,7 +176,7 @@ class TypedNeighborSampler:
 
 
 def _reset(batch_index: Tensor, nodes: Tensor) -> None:
-    """Set all entries back to -1; only the entries of the batch's nodes differ from it."""
+    """Set all entries to -1 again; only the entries of the batch's nodes differ from it."""
     if batch_index.numel() < SEQUENTIAL_WRITES * nodes.numel():
         batch_index.fill_(-1)
     else:
@@ -180,9 +184,9 @@ def _reset(batch_index: Tensor, nodes: Tensor) -> None:
 
 
 def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
-    """Return the number of nodes of each type; raise if graphs disagree."""
+    """Return the number of nodes of each type; raise an error if the graphs disagree."""
     if not graphs:
-        raise ValueError("graphs must hold at least one edge type; got none")
+        raise ValueError("graphs must contain at least one edge type; got none")
     sizes: dict[str, int] = {}
     for edge_type, graph in graphs.items():
         if not isinstance(edge_type, tuple) or len(edge_type) != 3:
@@ -194,7 +198,7 @@ def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
             if sizes.setdefault(kind, size) != size:
                 of_type = f" of type {kind!r}" if kind else ""
                 raise ValueError(
-                    f"all edges must join the same nodes{of_type}; got {sizes[kind]} and {size}"
+                    f"all edges must connect the same nodes{of_type}; got {sizes[kind]} and {size}"
                 )
     return sizes
 
@@ -202,7 +206,9 @@ def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
 def _check_num_neighbors(
     num_neighbors: Mapping[EdgeType, Sequence[int]], graphs: dict[EdgeType, Graph]
 ) -> dict[EdgeType, list[int]]:
-    """Return num_neighbors as a list for every edge type; raise unless all have equal length."""
+    """Return num_neighbors as a list for each edge type, after checking that the lengths
+    are equal.
+    """
     if set(num_neighbors) != set(graphs):
         raise ValueError(
             f"num_neighbors must have the edge types {list(graphs)}; got {list(num_neighbors)}"
@@ -224,7 +230,7 @@ def _check_num_neighbors(
 
 
 def _check_seed_nodes(kind: str, seeds: Tensor, size: int) -> Tensor:
-    """Return seed nodes as [b] int64 on the CPU; raise if one is out of range."""
+    """Return the seed nodes as [b] int64 on the CPU, after checking their range."""
     if not isinstance(seeds, Tensor) or seeds.dtype not in _INTEGERS:
         actual = seeds.dtype if isinstance(seeds, Tensor) else type(seeds).__name__
         raise TypeError(f"seed_nodes must be a tensor of integers; got {actual}")

@@ -1,4 +1,4 @@
-"""Eigenvectors of the normalised Laplacian, independent of the eigensolver."""
+"""Eigenvectors of the normalised Laplacian, in a form that does not depend on the eigensolver."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from gattn.graph.edge_input import check_count
 DENSE_LIMIT = 1000
 """Maximum number of nodes of a component for the dense eigensolver."""
 EIGENVALUE_TOLERANCE = 1e-11
-"""Eigenvalues closer than this are treated as equal. They lie in [0, 2], and solvers reach about
-1e-14."""
+"""Maximum difference of eigenvalues that are treated as equal. They lie in [0, 2], and solvers
+reach about 1e-14.
+"""
 
 
 def laplacian_eigenvectors(
@@ -25,7 +26,7 @@ def laplacian_eigenvectors(
     k: int,
     edge_weight: Tensor | None = None,
 ) -> Tensor:
-    r"""Compute each component's Laplacian eigenvectors with the smallest non-zero eigenvalues.
+    r"""Compute the Laplacian eigenvectors with the smallest nonzero eigenvalues of each component.
 
     .. math:: L = I - D^{-1/2} A D^{-1/2}, \qquad L u_t = \lambda_t u_t, \qquad
         0 = \lambda_0 < \lambda_1 \le \lambda_2 \le \dots
@@ -79,7 +80,7 @@ def laplacian_eigenvectors(
     _, component, size = label[order].unique_consecutive(return_inverse=True, return_counts=True)
     node_component = torch.empty_like(component).index_copy(0, order, component)
     start = size.cumsum(0) - size
-    position = torch.empty_like(order)  # index of each node in its component
+    position = torch.empty_like(order)  # position of each node within its component
     position[order] = torch.arange(nodes) - start[component]
 
     out = torch.zeros(nodes, k, dtype=torch.float64)
@@ -97,7 +98,8 @@ def laplacian_eigenvectors(
         if same_size <= max(DENSE_LIMIT, count + 2):
             matrix = torch.zeros(len(components), same_size, same_size, dtype=torch.float64)
             matrix[edge_matrix, row, col] = entry[inside]
-            value, vector = torch.linalg.eigh(-matrix)  # the eigenvalues of L - I ascend like L's
+            # Eigenvalues in ascending order, like those of L = I + (-matrix).
+            value, vector = torch.linalg.eigh(-matrix)
             vectors = [_canonical(a, v, count) for a, v in zip(value, vector)]
         else:
             masks = [edge_matrix == index for index in range(len(components))]
@@ -111,12 +113,16 @@ def laplacian_eigenvectors(
 
 def _square(graph: Graph) -> int:
     if graph.num_src != graph.num_dst:
-        raise ValueError(f"edges must join the nodes of one set; got {graph!r}")
+        raise ValueError(
+            f"edges must have the same nodes as sources and destinations; got {graph!r}"
+        )
     return graph.num_src
 
 
 def _undirected(graph: Graph, edge_weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return source, destination and weight of the undirected simple graph, on the CPU."""
+    """Return source, destination and weight of the undirected graph without parallel edges, on the
+    CPU.
+    """
     nodes = graph.num_src
     source, destination = graph.edge_index.cpu()
     if edge_weight is None:
@@ -139,7 +145,7 @@ def _undirected(graph: Graph, edge_weight: Tensor | None) -> tuple[Tensor, Tenso
 
 
 def _components(source: Tensor, destination: Tensor, nodes: int) -> Tensor:
-    """Return for each node the lowest node of its component, by propagating minimum labels."""
+    """Return for each node the lowest node of its connected component."""
     label = torch.arange(nodes)
     while True:
         lower = label.scatter_reduce(0, destination, label[source], "amin")
@@ -150,7 +156,7 @@ def _components(source: Tensor, destination: Tensor, nodes: int) -> Tensor:
 
 
 def _solve_sparse(row: Tensor, col: Tensor, entry: Tensor, size: int, count: int) -> Tensor:
-    """Return eigenvectors 1 to count of one component by a sparse eigensolver, [size, count]."""
+    """Compute eigenvectors 1 to count of one component with a sparse eigensolver: [size, count]."""
     try:
         from scipy.sparse import coo_matrix, identity
         from scipy.sparse.linalg import ArpackNoConvergence, eigsh
@@ -162,12 +168,14 @@ def _solve_sparse(row: Tensor, col: Tensor, entry: Tensor, size: int, count: int
     matrix = coo_matrix((entry.numpy(), (row.numpy(), col.numpy())), shape=(size, size)).tocsr()
     generator = torch.Generator().manual_seed(0)
     start_vector = torch.randn(size, generator=generator, dtype=torch.float64).numpy()
-    # Compute one eigenvalue after the returned ones, to detect if the last of them equals it.
+    # One more eigenvalue than requested is computed, to find out whether it equals the last
+    # requested one.
     options = {"k": count + 2, "v0": start_vector, "return_eigenvectors": True}
     try:
         value, vector = eigsh(matrix, which="LA", maxiter=100, **options)
     except ArpackNoConvergence:
-        # In long chains the eigenvalues cluster at 1: use the shift-invert mode just above 1.
+        # In a long chain, many eigenvalues are close to 1 and ARPACK does not converge. Its
+        # shift-invert mode with a shift just above 1 does.
         shifted = matrix - (1 + 1e-6) * identity(size, format="csr")
         value, vector = eigsh(shifted.tocsc(), sigma=0.0, which="LM", **options)
         value = value + 1 + 1e-6
@@ -176,7 +184,7 @@ def _solve_sparse(row: Tensor, col: Tensor, entry: Tensor, size: int, count: int
 
 
 def _canonical(value: Tensor, vector: Tensor, count: int) -> Tensor:
-    """Return eigenvectors 1 to count, [size, count], with a fixed basis of each eigenspace."""
+    """Return eigenvectors 1 to count, [size, count], in a unique basis of each eigenspace."""
     bounds = [
         0,
         *((value.diff() > EIGENVALUE_TOLERANCE).nonzero().squeeze(1) + 1).tolist(),
@@ -190,10 +198,10 @@ def _canonical(value: Tensor, vector: Tensor, count: int) -> Tensor:
 
 
 def _basis(vector: Tensor) -> list[Tensor]:
-    """Return an orthonormal basis that depends only on the space, not on the vectors that span it.
+    """Return the same orthonormal basis of a space for any vectors that span the space.
 
-    In each step, take the coordinate axis with the largest projection onto the rest of the space,
-    and add that projection, normalised, to the basis.
+    Each step selects the coordinate axis with the largest projection onto the rest of the space,
+    and adds this normalised projection to the basis.
     """
     columns = []
     for _ in range(vector.shape[1]):
@@ -206,5 +214,5 @@ def _basis(vector: Tensor) -> list[Tensor]:
 
 
 def _complement(axis: Tensor) -> Tensor:
-    """Return columns that extend the unit vector axis to an orthonormal basis: [r, r - 1]."""
+    """Return columns, [r, r - 1], that extend a unit vector to an orthonormal basis."""
     return torch.linalg.qr(axis.unsqueeze(1), mode="complete").Q[:, 1:]

@@ -13,7 +13,7 @@ from gattn.graph.edge_input import check_count
 
 
 def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:
-    r"""Compute the shortest-path length along ``edges`` for every edge of ``over``.
+    r"""Compute the length of the shortest path between the two nodes of every edge of ``over``.
 
     .. math:: d_{ij} = \min(\text{steps of the shortest path } j \to i,\; L + 1)
 
@@ -55,7 +55,8 @@ def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:
 def path_features(
     edges: Any, over: Graph, edge_attr: Tensor, max_length: int
 ) -> tuple[Tensor, Tensor]:
-    r"""Compute mean edge features along the shortest paths for every edge of ``over``.
+    r"""Compute mean edge features along the shortest paths between the nodes of every edge of
+    ``over``.
 
     .. math:: f_{ijt} = \text{mean of } a_{P_t} \text{ over all shortest paths } P \text{ from }
         j \text{ to } i, \qquad t = 1, \dots, d_{ij}
@@ -99,7 +100,7 @@ def path_features(
     features = edge_attr.new_zeros(len(pairs), max_length, edge_attr.shape[1])
     for step, level in enumerate(_levels(graph, over, max_length)):
         count = len(level.code)
-        if step == 0:  # for each pair, the number of shortest paths and their mean features
+        if step == 0:  # number of shortest paths of each pair of nodes, and their mean features
             paths = edge_attr.new_ones(count, dtype=torch.float64)
             mean = edge_attr.new_zeros(count, 0, edge_attr.shape[1])
         else:
@@ -117,34 +118,34 @@ def path_features(
 
 
 class _Level(NamedTuple):
-    """Pairs of a start and a node at one distance, and the edges that lead to them.
+    """Pairs of a start node and a node at one distance from it, and the edges that lead to them.
 
     A step goes along an edge from a pair of the previous level to a pair of this level.
     """
 
     code: Tensor
-    """Pairs as integers start * nodes + node, ascending."""
+    """Pairs as integers start * nodes + node, in ascending order."""
     walker: Tensor
-    """For each step, the index of its pair in the previous level."""
+    """Index of the pair in the previous level from which each step starts."""
     edge: Tensor
-    """For each step, the index of its edge in the caller's order."""
+    """Index in the caller's order of the edge of each step."""
     to: Tensor
-    """For each step, the index of its pair in this level."""
+    """Index of the pair in this level at which each step ends."""
 
 
 def _pairs(edges: Any, over: Graph, max_length: int) -> tuple[Graph, Tensor, Tensor]:
-    """Return the graph of ``edges``, the unique pairs of ``over``, and each edge's pair index."""
+    """Return the graph of ``edges``, the distinct node pairs of ``over``, and each edge's pair."""
     check_count("max_length", max_length)
     check_graph("over", over)
     if over.num_src != over.num_dst:
-        raise ValueError(f"over must join the nodes of one set; got {over!r}")
+        raise ValueError(f"over must have the same nodes as sources and destinations; got {over!r}")
     source, destination = over.edge_index
     code, position = (source * over.num_src + destination).unique(return_inverse=True)
     return as_graph(edges, over.num_src), code, position
 
 
 def _levels(graph: Graph, over: Graph, max_length: int) -> Iterator[_Level]:
-    """Yield the pairs at distance 0, 1, ... from every source of ``over``, level by level."""
+    """Yield the pairs at distance 0, 1, ... from every source of ``over``."""
     nodes = over.num_src
     start = over.edge_index[0].unique()
     code = seen = start * nodes + start
@@ -162,7 +163,7 @@ def _levels(graph: Graph, over: Graph, max_length: int) -> Iterator[_Level]:
 
 
 def _one_step(code: Tensor, graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
-    """Extend every pair (start, node) by every edge out of the node.
+    """Extend every pair (start, node) by every edge that starts at the node.
 
     Returns, for each extension, the index of the pair, the edge, and the new pair as an integer.
     """
@@ -180,7 +181,7 @@ def _one_step(code: Tensor, graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
 
 def _check_features(graph: Graph, edge_attr: Tensor) -> None:
     if not edge_attr.is_floating_point():
-        raise TypeError(f"edge_attr must hold floating numbers; got {edge_attr.dtype}")
+        raise TypeError(f"edge_attr must contain floating-point numbers; got {edge_attr.dtype}")
     if edge_attr.dim() != 2 or len(edge_attr) != graph.num_edges:
         raise ValueError(
             f"edge_attr must have shape ({graph.num_edges}, d); got {tuple(edge_attr.shape)}"

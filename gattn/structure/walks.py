@@ -1,4 +1,4 @@
-"""Return probabilities of random walks, and walk probabilities between pairs of nodes."""
+"""Return probabilities of random walks, and probabilities of walks between pairs of nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def return_probabilities(
     steps: int,
     edge_weight: Tensor | None = None,
 ) -> Tensor:
-    r"""Compute the return probability of a random walk after 1, 2, ... steps.
+    r"""Compute the probability that a random walk returns to its start after 1, 2, ... steps.
 
     .. math:: p_{it} = (P^t)_{ii}, \qquad P = D^{-1} A
 
@@ -68,7 +68,7 @@ def return_probabilities(
 def walk_probabilities(
     edges: Any, over: Graph, *, steps: int, edge_weight: Tensor | None = None
 ) -> Tensor:
-    r"""Compute the probability that a random walk leads from one node to another.
+    r"""Compute the probability that a random walk leads from one node of an edge to the other.
 
     .. math:: p_{ijt} = (P^t)_{ij}, \qquad P = D^{-1} A, \qquad t = 0, \dots, K - 1
 
@@ -107,7 +107,7 @@ def walk_probabilities(
     check_count("steps", steps, 1)
     check_graph("over", over)
     if over.num_src != over.num_dst:
-        raise ValueError(f"over must join the nodes of one set; got {over!r}")
+        raise ValueError(f"over must have the same nodes as sources and destinations; got {over!r}")
     nodes = over.num_src
     walk = _one_step(as_graph(edges, nodes), edge_weight)
     node = torch.arange(nodes, device=over.device)
@@ -122,9 +122,13 @@ def walk_probabilities(
 
 
 def _one_step(graph: Graph, edge_weight: Tensor | None) -> Tensor:
-    """Return the sparse transition matrix P, [n, n]; row i has the step probabilities of i."""
+    """Return the sparse transition matrix P, [n, n]; row i has the probabilities of steps
+    from i.
+    """
     if graph.num_src != graph.num_dst:
-        raise ValueError(f"edges must join the nodes of one set; got {graph!r}")
+        raise ValueError(
+            f"edges must have the same nodes as sources and destinations; got {graph!r}"
+        )
     source, destination = graph.edge_index
     if edge_weight is None:
         weight = torch.ones(graph.num_edges, dtype=torch.float64, device=graph.device)
@@ -138,9 +142,11 @@ def _one_step(graph: Graph, edge_weight: Tensor | None) -> Tensor:
 
 
 def _entries(matrix: Tensor, codes: Tensor) -> Tensor:
-    """Return entries of a coalesced square matrix at codes row * size + column; 0 if absent."""
+    """Return the entries of a sparse matrix at the codes row * size + column; 0 for missing
+    entries.
+    """
     row, col = matrix.indices()
-    present = row * matrix.shape[0] + col  # ascending
+    present = row * matrix.shape[0] + col  # the codes are in ascending order
     index = torch.searchsorted(present, codes).clamp(max=max(len(present) - 1, 0))
     if not len(present):
         return matrix.values().new_zeros(len(codes))
@@ -181,6 +187,6 @@ def _diagonal(matrix: Tensor) -> Tensor:
 
 
 def _diagonal_of_product(a: Tensor, b: Tensor) -> Tensor:
-    """Return (A B)_ii = sum_j A_ij B_ji, as row sums of the elementwise product of A and B^T."""
+    """Return the diagonal of a product, (A B)_ii = sum_j A_ij B_ji."""
     both = (a * b.t().coalesce()).coalesce()
     return both.values().new_zeros(a.shape[0]).index_add(0, both.indices()[0], both.values())

@@ -1,4 +1,4 @@
-"""Tests of attention layers: graphs with special cases, and checks of invariances.
+"""Tests for attention layers: graphs with special cases, and checks of invariances.
 
 The checks accept any callable, so that they test your layers as well as gattn's:
 

@@ -1,4 +1,4 @@
-"""Small named graphs with the special cases that layers often do not handle."""
+"""Small named graphs for special cases that layers often do not handle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gattn.graph import Graph
 
 @dataclass(frozen=True)
 class AwkwardGraph:
-    """Named graph, or batch of graphs, on which a layer is tested.
+    """Named graph, or batch of graphs, for testing a layer.
 
     Args:
         name: the special case of this graph, such as "one hub".
@@ -44,7 +44,7 @@ class AwkwardGraph:
 def awkward_graphs(
     *, dtype: torch.dtype = torch.int64, device: torch.device | str = "cpu"
 ) -> list[AwkwardGraph]:
-    """Return graphs with special cases: no nodes, no edges, hubs, multi-edges, empty graphs.
+    """Return graphs for special cases: no nodes, no edges, hubs, multi-edges, empty graphs.
 
     Args:
         dtype: dtype of edge_index and index, int32 or int64.
@@ -89,7 +89,8 @@ def awkward_graphs(
 
 
 def random_graphs(count: int = 4, *, seed: int = 0, bipartite: bool = False) -> list[AwkwardGraph]:
-    """Draw batches of random graphs with multi-edges, loops, isolated nodes and empty graphs.
+    """Return random batches of graphs with multi-edges, self-loops, isolated nodes and empty
+    graphs.
 
     Args:
         count: number of batches.

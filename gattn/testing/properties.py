@@ -1,4 +1,4 @@
-"""Checks of the invariances of attention layers and readouts, on awkward and random graphs."""
+"""Checks of the invariances of attention layers and readouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gattn.testing.cases import AwkwardGraph, awkward_graphs, random_graphs
 
 @dataclass(frozen=True)
 class WorstCase:
-    """Case with the largest error of a check; ``str`` returns a readable report.
+    """Case with the largest error of a check; its ``str`` is a readable report.
 
     Args:
         rule: property that was checked, such as "permutation equivariance".
@@ -41,7 +41,7 @@ class WorstCase:
 
     @property
     def holds(self) -> bool:
-        """Return True if the error is within the tolerance."""
+        """True if the error is within the tolerance."""
         return self.error <= self.tolerance
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ def assert_permutation_equivariant(
     tolerance: float = 1e-10,
     seed: int = 0,
 ) -> WorstCase:
-    r"""Check that a permutation of the nodes permutes the outputs of a layer, and nothing else.
+    r"""Check that permuting the nodes permutes the outputs of a layer in the same way.
 
     .. math:: f(P X, P A P^\top) = P f(X, A)
 
@@ -312,7 +312,7 @@ def assert_edge_order_independent(
 
 
 class _Worst:
-    """Collector of the errors of a check, which keeps the case with the largest one."""
+    """Collector of the errors of a check, which stores the case with the largest error."""
 
     def __init__(self, rule: str, tolerance: float) -> None:
         self.rule, self.tolerance = rule, tolerance
@@ -385,7 +385,7 @@ def _features(
     dtype: torch.dtype,
     generator: torch.Generator,
 ) -> tuple[Any, Tensor | None]:
-    """Draw x and edge_attr for a case; x is a pair for a bipartite layer."""
+    """Draw random features x and edge_attr for a case; x is a pair for a bipartite layer."""
 
     def draw(*shape: int) -> Tensor:
         values = torch.randn(*shape, generator=generator, dtype=torch.float64)
@@ -415,7 +415,9 @@ def _call_readout(readout: Callable[..., Tensor], x: Tensor, case: AwkwardGraph)
 def _relabellings(
     case: AwkwardGraph, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield permutations of the sources and of the destinations; equal unless bipartite."""
+    """Yield permutations of the sources and of the destinations, which are equal unless
+    bipartite.
+    """
     source = list(_orders(case.size[0], case.edge_index, generator))
     if case.bipartite:
         return zip(source, _orders(case.size[1], case.edge_index, generator))
@@ -423,7 +425,7 @@ def _relabellings(
 
 
 def _orders(count: int, like: Any, generator: torch.Generator) -> Iterator[Tensor]:
-    """Yield permutations of 0 to count - 1: the reverse order and two random ones."""
+    """Yield permutations of 0 to count - 1: the reverse order and two random orders."""
     device = (like if isinstance(like, Tensor) else like[0]).device
     yield torch.arange(count, device=device).flip(0)
     for _ in range(2):

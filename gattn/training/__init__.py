@@ -1,6 +1,6 @@
-"""Training shared by all models: loop, metrics, run folders, conformal prediction.
+"""Code for training that all models share: loop, metrics, run folders, conformal prediction.
 
 Models of molecules and of nodes are trained, evaluated and saved by the same code. The package
-itself imports nothing; import what you need from its modules. Their additional dependencies are
+imports nothing; import its modules directly. Their additional dependencies are
 installed by ``pip install "gattn[molecules]"``.
 """

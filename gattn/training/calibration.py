@@ -1,4 +1,6 @@
-"""Calibration of predictions: expected probabilities and coverages against observed frequencies."""
+"""Calibration curves, which compare predicted probabilities and coverages with observed
+frequencies.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ __all__ = ["Reliability", "interval_reliability", "probability_reliability"]
 
 @dataclass(frozen=True)
 class Reliability:
-    """Expected and observed frequencies of a calibration curve, with the number of values.
+    """Calibration curve: expected and observed frequencies, and the number of values for each
+    point.
 
     Attributes:
         expected: the expected frequency of each point, ascending.
@@ -29,7 +32,7 @@ class Reliability:
 
     @property
     def error(self) -> float:
-        """Mean of |observed - expected|, weighted by the counts; NaN without points.
+        """Mean of |observed - expected|, weighted by the counts; NaN if there are no points.
 
         For probabilities this is the expected calibration error (Naeini et al., AAAI 2015).
         """
@@ -38,7 +41,7 @@ class Reliability:
         return sum(abs(o - e) * n for e, o, n in rows) / total if total else float("nan")
 
     def state(self) -> dict[str, list[float] | list[int]]:
-        """Convert the attributes to lists, for JSON."""
+        """Convert the attributes to lists that can be stored in JSON."""
         return {
             "expected": list(self.expected),
             "observed": list(self.observed),
@@ -47,7 +50,7 @@ class Reliability:
 
 
 def probability_reliability(y: Tensor, probability: Tensor, *, bins: int = 10) -> Reliability:
-    """Compare predicted probabilities of class 1 with its observed frequency.
+    """Compare predicted probabilities of class 1 with the observed frequency of class 1.
 
     The labelled values of all targets are sorted into bins of equal width by their predicted
     probability. The expected frequency of a bin is its mean probability, and the observed frequency
@@ -98,7 +101,7 @@ def interval_reliability(
     *,
     coverages: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95),
 ) -> Reliability:
-    """Compare requested coverages of intervals with the observed coverages.
+    """Compare the requested coverages of prediction intervals with the observed coverages.
 
     Args:
         y: [k, t] labels that were not used to fit the calibrator; NaN for missing labels.

@@ -1,4 +1,4 @@
-"""Checkpoints of training: written atomically, and read without executing code."""
+"""Checkpoints of training, which are written atomically and read without executing code."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["load_checkpoint", "save_checkpoint"]
 def save_checkpoint(
     path: str | os.PathLike[str], checkpoint: dict[str, Any], *, check: bool = True
 ) -> None:
-    """Write a checkpoint in torch's format; an existing one is replaced.
+    """Write a checkpoint in torch's format; an existing file is replaced.
 
     Args:
         path: the file.
         checkpoint: dicts, lists and tuples of tensors, numbers, strings and None.
-        check: whether to look for objects of other classes, which takes as long as the rest. Leave
-            it out for a checkpoint with the same classes as one that was checked.
+        check: whether to search for objects of other classes, which takes as long as writing. It
+            can be False for a checkpoint with the same classes as an earlier one that was checked.
 
     Raises:
-        TypeError: the checkpoint holds an object of another class; nothing is written.
-        OSError: the file cannot be written; a file that was there is unchanged.
+        TypeError: the checkpoint contains an object of another class; nothing is written.
+        OSError: the file cannot be written; an existing file is unchanged.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -44,12 +44,12 @@ def save_checkpoint(
     torch.save(checkpoint, buffer)
     buffer.seek(0)
     if check and (unsafe := get_unsafe_globals_in_checkpoint(buffer)):
-        raise TypeError(f"a checkpoint cannot hold {', '.join(sorted(unsafe))}")
+        raise TypeError(f"a checkpoint cannot contain {', '.join(sorted(unsafe))}")
     replace_files({Path(path): buffer.getvalue()})
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a checkpoint onto the CPU.
+    """Load a checkpoint to the CPU.
 
     Args:
         path: the file.
@@ -58,22 +58,24 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
         The dict that :func:`save_checkpoint` wrote.
 
     Raises:
-        TrainingError: the file is truncated, or is no checkpoint.
-        FileNotFoundError: there is no file.
+        TrainingError: the file is truncated, or is not a checkpoint.
+        FileNotFoundError: the file does not exist.
     """
     try:
         with open(path, "rb") as file:
             if not zipfile.is_zipfile(file):
-                raise ValueError("it is no complete archive")
+                raise ValueError("it is not a complete archive")
             file.seek(0)
             checkpoint = torch.load(file, map_location="cpu", weights_only=True)
     except (RuntimeError, ValueError, LookupError, pickle.UnpicklingError) as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise TrainingError(_damaged(path, reason)) from None
     if not isinstance(checkpoint, dict):
-        raise TrainingError(_damaged(path, f"it holds a {type(checkpoint).__name__}, not a dict"))
+        raise TrainingError(
+            _damaged(path, f"it contains a {type(checkpoint).__name__}, not a dict")
+        )
     return checkpoint
 
 
 def _damaged(path: str | os.PathLike[str], reason: str) -> str:
-    return f"the checkpoint {path} is damaged ({reason}): remove it, and the training starts again"
+    return f"the checkpoint {path} is damaged ({reason}): remove it to start the training again"

@@ -1,4 +1,4 @@
-"""Checks of arguments whose errors state the expected and the actual value."""
+"""Checks of arguments, whose errors name the expected and the actual value."""
 
 from __future__ import annotations
 

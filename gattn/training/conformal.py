@@ -1,4 +1,4 @@
-"""Conformal prediction: intervals and sets of labels with guaranteed coverage."""
+"""Conformal prediction: intervals and sets of classes with guaranteed coverage."""
 
 from __future__ import annotations
 
@@ -19,23 +19,27 @@ Self = TypeVar("Self", bound="_Calibrator")
 
 @dataclass(frozen=True)
 class _Calibrator:
-    """Base class of calibrators: scores of a calibration part, which can be stored as JSON."""
+    """Base class of calibrators, which store the scores of a calibration part."""
 
     scores: tuple[Any, ...]
 
     def state(self) -> dict[str, Any]:
-        """Return the attributes as JSON values, for :meth:`from_state`."""
+        """Return the attributes as JSON values, from which :meth:`from_state` restores the
+        calibrator.
+        """
         return dict(vars(self))
 
     @classmethod
     def from_state(cls: type[Self], state: Mapping[str, Any]) -> Self:
-        """Restore a calibrator from the result of :meth:`state`, also after JSON."""
+        """Restore a calibrator from the result of :meth:`state`, possibly after a conversion to
+        JSON.
+        """
         return cls(_as_tuples(state["scores"]))
 
 
 @dataclass(frozen=True)
 class IntervalCalibrator(_Calibrator):
-    """Prediction intervals whose width is calibrated by the errors on a calibration part.
+    """Calibrator of prediction intervals, based on the errors on a calibration part.
 
     This is split conformal prediction with normalised scores. The scores of n calibration rows with
     predictions m_i and standard deviations s_i are
@@ -73,7 +77,7 @@ class IntervalCalibrator(_Calibrator):
 
     @classmethod
     def fit(cls, y: Tensor, mean: Tensor, std: Tensor) -> IntervalCalibrator:
-        """Compute the scores of a calibration part.
+        """Create a calibrator from the errors on a calibration part.
 
         Args:
             y: [n, t] in the targets' units; NaN for a target that was not measured.
@@ -89,7 +93,7 @@ class IntervalCalibrator(_Calibrator):
         """
         _alike("y, mean and std must be [n, t]", y, mean, std)
         if y.isinf().any():
-            raise ValueError("y must be finite or NaN; it holds an infinity")
+            raise ValueError("y must be finite or NaN; it has an infinite value")
         labelled = ~y.isnan()
         usable = mean.isfinite() & std.isfinite() & (std > 0)
         if not usable[labelled].all():
@@ -102,7 +106,7 @@ class IntervalCalibrator(_Calibrator):
     def interval(
         self, mean: Tensor, std: Tensor, *, coverage: float = 0.9
     ) -> tuple[Tensor, Tensor]:
-        """Return the lower and upper ends of the intervals.
+        """Return the lower and upper ends of the prediction intervals.
 
         Args:
             mean: [k, t] predictions.
@@ -124,7 +128,8 @@ class IntervalCalibrator(_Calibrator):
 
 @dataclass(frozen=True)
 class LabelSetCalibrator(_Calibrator):
-    """Sets of labels that contain the true label, calibrated separately for each class.
+    """Calibrator of sets of classes that contain the true class, calibrated separately for each
+    class.
 
     The scores of the n_c calibration rows of class c are r_i = 1 - p_i(c). The set of a new row
     contains every class c with 1 - p(c) ≤ q_c, where q_c is the ⌈(n_c + 1) coverage⌉-th smallest
@@ -157,7 +162,7 @@ class LabelSetCalibrator(_Calibrator):
 
     @classmethod
     def fit(cls, y: Tensor, probability: Tensor) -> LabelSetCalibrator:
-        """Compute the scores of a calibration part.
+        """Create a calibrator from the predicted probabilities on a calibration part.
 
         Args:
             y: [n, t] classes, numbered from 0; NaN for missing labels.
@@ -190,7 +195,7 @@ class LabelSetCalibrator(_Calibrator):
         )
 
     def sets(self, probability: Tensor, *, coverage: float = 0.9) -> Tensor:
-        """Return for each row which classes are in its set.
+        """Return for each row the classes in its set.
 
         Args:
             probability: [k, t, c] the predicted probability of each class.
@@ -221,7 +226,7 @@ class LabelSetCalibrator(_Calibrator):
 def quantile(ascending: Sequence[float], coverage: float) -> float:
     """Return the ⌈(n + 1) coverage⌉-th smallest of n scores, or infinity if that exceeds n.
 
-    With this rank, a further score from the same distribution is at most the result with a
+    With this rank, a new score from the same distribution is at most the result with a
     probability of at least ``coverage``, for every n; the rank ⌈n coverage⌉ would be too small.
 
     Args:
@@ -239,8 +244,8 @@ def quantile(ascending: Sequence[float], coverage: float) -> float:
         (4.0, inf)
     """
     check_fraction("coverage", coverage)
-    # The subtraction corrects for rounding: a product that should be an integer may be slightly
-    # larger, and its ceiling would be too large by 1.
+    # A small number is subtracted before rounding up: if the product should be an integer, rounding
+    # errors could make it slightly larger, and the rank would be too large by 1.
     rank = math.ceil((len(ascending) + 1) * coverage - 1e-9)
     return ascending[rank - 1] if rank <= len(ascending) else math.inf
 
@@ -259,7 +264,7 @@ def least_rows(coverage: float) -> int:
 
 
 def too_few(classes: int, coverage: float, item: str) -> str:
-    """Return a sentence about classes that are in every set for lack of calibration rows.
+    """Return a sentence about classes that are in every set because of too few calibration rows.
 
     >>> too_few(1, 0.9, "nodes")
     '1 class has fewer than the 9 validation nodes that this coverage needs, and is in every set'

@@ -15,7 +15,9 @@ Self = TypeVar("Self", bound="SerializableEstimator")
 
 
 class SerializableEstimator(BaseEstimator, FittedModel, ABC):
-    """Base class of the estimators for molecules and nodes: scikit-learn's interface and saving."""
+    """Base class of the estimators for molecules and nodes, with scikit-learn's interface and
+    ``save``.
+    """
 
     def set_params(self: Self, **params: Any) -> Self:
         """Set parameters of the estimator; ``threads`` also changes the fitted model."""

@@ -21,13 +21,15 @@ Self = TypeVar("Self", bound="FittedModel")
 
 
 class Predictor(Protocol):
-    """Interface of a fitted model that can be converted to tensors and JSON values."""
+    """Interface of trained models that can be converted to tensors and JSON values."""
 
     history: list[History]
     threads: int
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors and the JSON values that :meth:`from_state` needs."""
+        """Return the tensors and the JSON values from which :meth:`from_state` restores the
+        model.
+        """
         ...
 
     @classmethod
@@ -58,7 +60,7 @@ class FittedModel:
     _parameters: ClassVar[type]
     _predictor_kind: ClassVar[type[Predictor]]
     _saved_as: ClassVar[str] = ""
-    """Name of the estimator class whose saved models this class reads; if empty, this class."""
+    """Name of the estimator class whose saved models this class reads; "" for this class itself."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         if "_parameters" in vars(cls):
@@ -69,13 +71,13 @@ class FittedModel:
 
     @classmethod
     def load(cls: type[Self], folder: str | os.PathLike[str]) -> Self:
-        """Read a saved model, or the model of a run of a ``train`` command; no code is executed.
+        """Load a saved model, or the model of a training run; no code in the files is executed.
 
         Args:
             folder: the folder of the model or of the run.
 
         Returns:
-            The fitted estimator, whose predictions are equal to those of the saved one.
+            The fitted estimator, whose predictions equal the predictions of the saved estimator.
 
         Raises:
             RunError: a file is missing, truncated or changed, or is of another kind of model.
@@ -102,7 +104,7 @@ class FittedModel:
         """
         name = cls._saved_as or cls.__name__
         if card.get("estimator") != name:
-            raise RunError(f"{folder} holds a {card.get('estimator')}, not a {name}")
+            raise RunError(f"{folder} contains a {card.get('estimator')}, not a {name}")
         cls._check_card(folder, card)
         try:
             model = cls(**card["parameters"])
@@ -111,16 +113,16 @@ class FittedModel:
             model.predictor_ = cls._restore(tensors, card["predictor"])
             model.predictor_.threads = model.threads
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise RunError(f"{folder} holds no model of {cls.item}: {error!r}") from error
+            raise RunError(f"{folder} does not contain a model of {cls.item}: {error!r}") from error
         return model
 
     @classmethod
     def _restore(cls, tensors: dict[str, Tensor], state: dict[str, Any]) -> Predictor:
-        """Make the predictor from the values that its ``state`` returned."""
+        """Create the predictor from the result of its method ``state``."""
         return cls._predictor_kind.from_state(tensors, state)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the fitted model: tensors as safetensors, all other values as JSON.
+        """Write the fitted model to a folder, as safetensors and JSON files.
 
         Args:
             folder: the folder, which is created if it does not exist.
@@ -132,7 +134,7 @@ class FittedModel:
         write_model(folder, *self.state())
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors of a fitted model, and a dict of all other values ("card").
+        """Return the tensors of a fitted model, and a dictionary of all other values ("card").
 
         Raises:
             NotFittedError: the model was not fitted.
@@ -151,7 +153,7 @@ class FittedModel:
 
     @property
     def history_(self) -> list[History]:
-        """The training history of each network, with a record for every epoch."""
+        """Training history of each network, with a record of every epoch."""
         return self.predictor_.history
 
     def check_fitted(self) -> None:
@@ -166,11 +168,11 @@ class FittedModel:
         raise NotImplementedError
 
     def _extra_tensors(self) -> dict[str, Tensor]:
-        """Return further tensors to save, which are not part of the predictor."""
+        """Return additional tensors to save that are not part of the predictor."""
         return {}
 
     def _extra_state(self) -> dict[str, Json]:
-        """Return further JSON values to save, which are not part of the predictor."""
+        """Return additional JSON values to save that are not part of the predictor."""
         return {}
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
@@ -182,7 +184,7 @@ class FittedModel:
         """Raise a RunError if this version of gattn cannot use the saved model."""
 
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
-        """Restore further values that are not part of the predictor."""
+        """Restore additional values that are not part of the predictor."""
 
 
 def _plain(value: object) -> Any:
@@ -195,7 +197,9 @@ def _plain(value: object) -> Any:
 
 
 def _initializer(parameters: type) -> Callable[..., None]:
-    """Create a method ``__init__`` that takes and stores the fields of a dataclass."""
+    """Create a method ``__init__`` that takes the fields of a dataclass and stores them as
+    attributes.
+    """
     hints = typing.get_type_hints(parameters)
     fields = [
         field.replace(annotation=hints[field.name])

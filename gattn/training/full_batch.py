@@ -1,4 +1,4 @@
-"""Training loop with all items in every step, for one graph of many nodes.
+"""Training loop in which every step uses all items, for a single graph with many nodes.
 
 One graph is one batch, so an epoch is one step, which takes milliseconds. Unlike
 :mod:`gattn.training.loop`, this loop has no shuffling, no parallel processes, no learning rate
@@ -47,14 +47,16 @@ class FullBatchSettings:
 
 @dataclass(frozen=True, eq=False)
 class FullBatch(Generic[Inputs]):
-    """Inputs of the networks for one part of the data, and targets [g, t], NaN if missing."""
+    """Inputs of the networks for one part of the data, and targets [g, t], NaN for missing
+    targets.
+    """
 
     inputs: Inputs
     target: Tensor
 
 
 def apply_each(networks: Sequence[nn.Module], inputs: object) -> Tensor:
-    """Apply r networks one after the other; return their stacked outputs [r, g, u]."""
+    """Apply r networks one after another, and return their stacked outputs [r, g, u]."""
     return torch.stack([network(inputs) for network in networks])
 
 
@@ -69,12 +71,13 @@ def fit_full_batches(
     score: Loss | None = None,
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
 ) -> list[History]:
-    """Train networks in place by Adam, and restore the weights of each network's best epoch.
+    """Train networks with Adam in place, and restore the weights of each network's best epoch.
 
     A step minimises the sum of the losses; the gradient of each network depends only on its loss.
     There are two criteria on the validation part: the loss and, optionally, a score. An epoch is
     the best so far if all criteria are at least as good as in all previous epochs. The training of
-    a network stops ``patience`` epochs after the last epoch in which at least one criterion was.
+    a network stops ``patience`` epochs after the last epoch in which at least one criterion reached
+    its best value.
     The authors of the GAT paper use this rule, with the accuracy as the score.
 
     Args:
@@ -82,7 +85,7 @@ def fit_full_batches(
         loss: function of outputs [g, u] and targets [g, t] with element-wise results [g, t].
             Missing targets are replaced by 0, and their losses are ignored.
         train: training part.
-        validate: validation part, which chooses the best epoch.
+        validate: validation part, by which the best epoch is chosen.
         settings: settings of the training.
         apply: returns the outputs [r, g, u] of r of the networks, which are either all in
             training mode or all in eval mode.
@@ -109,7 +112,7 @@ def fit_full_batches(
     """
     for part, batch in (("training", train), ("validation", validate)):
         if not batch.target.isfinite().any():
-            raise TrainingError(f"no label of the {part} part is known")
+            raise TrainingError(f"the {part} part must have labels; all its labels are missing")
     parameters = [weight for network in networks for weight in network.parameters()]
     optimizer = torch.optim.Adam(
         parameters, settings.learning_rate, weight_decay=settings.weight_decay, fused=True
@@ -124,7 +127,8 @@ def fit_full_batches(
                 break
             active = [run.network.train() for run in going]
             fitted = _masked_means(apply(active, train.inputs), train.target, loss)
-            # Weights of finished networks have no gradients, so Adam does not change them.
+            # The weights of networks that have finished have no gradients, so Adam does not change
+            # them.
             optimizer.zero_grad()
             fitted.sum().backward()
             optimizer.step()
@@ -148,7 +152,7 @@ def fit_full_batches(
 
 
 class _Run(Generic[Network]):
-    """Training state of one network: its records, and its weights at the best epoch."""
+    """State of one network's training: its records, and its weights at the best epoch."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -158,7 +162,11 @@ class _Run(Generic[Network]):
         self.weights: dict[str, Tensor] = {}
 
     def judge(self, epoch: int, criteria: list[float]) -> None:
-        """Update the best weights and the patience; higher criteria are better."""
+        """Compare the criteria of an epoch with the best ones so far, where higher is better.
+
+        If all criteria are at least as high, the weights of the epoch are stored. If at least one
+        is, the number of epochs without an improvement is reset to 0; otherwise it increases by 1.
+        """
         self.best = self.best or [-math.inf] * len(criteria)
         good = [now >= before for now, before in zip(criteria, self.best)]
         self.best = [max(pair) for pair in zip(criteria, self.best)]
@@ -175,7 +183,7 @@ class _Run(Generic[Network]):
 
 
 def _masked_means(output: Tensor, target: Tensor, loss: Loss) -> Tensor:
-    """Return each network's mean loss over the labels that are not NaN: [r], of [r, g, u]."""
+    """Return the mean loss of each network over the targets that are not NaN: [r]."""
     several, labelled = len(output), ~target.isnan()
     lost = loss(output.flatten(0, 1), target.nan_to_num(0.0).repeat(several, 1))
     lost = lost.unflatten(0, (several, -1))

@@ -1,4 +1,4 @@
-"""Training in mini-batches: shuffled batches, masked losses, averaged weights, the best epoch."""
+"""Training loop with shuffled mini-batches, masked losses and averaged weights."""
 
 from __future__ import annotations
 
@@ -60,25 +60,28 @@ def fit_network(
     progress: bool = False,
     title: str = "training",
 ) -> History:
-    """Train a network in place, and leave it with the averaged weights of its best epoch.
+    """Train a network in place, and set its weights to the averaged weights of the best epoch.
 
-    A step lowers the mean loss over the known labels of one batch, over all processes together:
+    A step minimises the mean loss over the known labels of one batch, in all processes together:
 
         L = Σ_ij known_ij loss(network(x), y)_ij / Σ_ij known_ij
 
-    The order and the dropout of an epoch are functions of the seed and the epoch's number. So an
-    interrupted or killed training continues from its last complete epoch when it is called again
-    with the same folder, and gives the same bits as an uninterrupted one.
+    The order and the dropout of an epoch are functions of the seed and the epoch's number.
+    Therefore an interrupted or killed training continues from its last complete epoch if the
+    function is called again with the same folder, and its result has the same bits as without the
+    interruption.
 
     Args:
-        network: called with a batch's input, returns [g, t]. It ends in eval mode; where training
-            fails it is unchanged.
-        loss: of outputs and targets [g, t], element by element; it sees 0 where a target is NaN,
-            and its value there is left out.
+        network: network that returns [g, t] for the input of a batch. It is in eval mode at the
+            end; if training fails, it is unchanged.
+        loss: element-wise function of outputs and targets [g, t]. Targets that are NaN are replaced
+            by 0, and their losses are ignored.
         train: the training part; at least one item.
-        validate: the part that chooses the epoch; if it is empty the last epoch is chosen.
+        validate: the validation part, by which the epoch is chosen; if it is empty, the last epoch
+            is chosen.
         settings: settings of the training.
-        folder: directory of ``checkpoint.pt``, created if missing; None writes no checkpoint.
+        folder: directory of ``checkpoint.pt``, which is created if it is missing; None to write no
+            checkpoint.
         progress: show a bar with the time left, on stderr.
         title: the text before the bar.
 
@@ -86,9 +89,9 @@ def fit_network(
         The history, including the epochs before an interruption.
 
     Raises:
-        TrainingError: the folder holds the checkpoint of another training or a damaged one; no
-            label is known; the loss is not finite.
-        OSError: the checkpoint cannot be written; the last one is still there.
+        TrainingError: the folder contains a damaged checkpoint or the checkpoint of another
+        training; no label is known; or the loss is not finite.
+        OSError: the checkpoint cannot be written; the previous checkpoint is unchanged.
     """
     if not len(train):
         raise TrainingError("the training part is empty")
@@ -121,12 +124,12 @@ def fit_network(
 
 
 def shuffled_batches(items: int, batch_size: int, *seed: int) -> Iterator[Tensor]:
-    """Yield the positions of each batch of one epoch.
+    """Yield the indices of the items in each batch of one epoch.
 
     Args:
         items: number of items.
         batch_size: items in a batch; the last batch may be smaller.
-        seed: integers that determine the order; without any the order is that of the items.
+        seed: integers that determine the random order; without a seed, the items are not shuffled.
     """
     positions = torch.arange(items)
     if seed:
@@ -136,7 +139,7 @@ def shuffled_batches(items: int, batch_size: int, *seed: int) -> Iterator[Tensor
 
 
 class _Processes(NamedTuple):
-    """The processes that train together, and the device of this one."""
+    """Processes that train together, and the device of this process."""
 
     rank: int
     size: int
@@ -151,7 +154,9 @@ class _Processes(NamedTuple):
 
 
 class _Training:
-    """The state of a training: a copy of the network, the optimizer, the average, the records."""
+    """State of a training: a copy of the network, the optimizer, the averaged weights, and the
+    record of each epoch.
+    """
 
     def __init__(
         self,
@@ -192,7 +197,7 @@ class _Training:
         return len(self.records) - 1 - self.best_epoch
 
     def state(self) -> dict[str, Any]:
-        """The content of a checkpoint."""
+        """Return the content of a checkpoint."""
         return {
             "fingerprint": self.fingerprint,
             **{name: part.state_dict() for name, part in self._stateful().items()},
@@ -204,7 +209,7 @@ class _Training:
         }
 
     def save(self, path: Path) -> None:
-        """Write the checkpoint in the first process; the others wait, for they may read it next."""
+        """Write the checkpoint in the first process, while the other processes wait for it."""
         if self.processes.rank == 0:
             save_checkpoint(path, self.state(), check=not self.saved)
             self.saved = True
@@ -212,15 +217,16 @@ class _Training:
             dist.barrier()
 
     def load(self, checkpoint: dict[str, Any]) -> None:
-        """Restore what :meth:`state` returned.
+        """Restore the training from the content of a checkpoint, which :meth:`state` returned.
 
         Raises:
-            TrainingError: the checkpoint is of another training.
+            TrainingError: the checkpoint belongs to another training.
         """
         if checkpoint.get("fingerprint") != self.fingerprint:
             raise TrainingError(
-                "the folder's checkpoint is of a training with other settings, data or first "
-                "weights: choose another folder, or remove the checkpoint to start again"
+                "the checkpoint in the folder belongs to a training with other settings, "
+                "data or initial weights: choose another folder, or remove the checkpoint to "
+                "start again"
             )
         for name, part in self._stateful().items():
             part.load_state_dict(checkpoint[name])
@@ -233,7 +239,7 @@ class _Training:
         return {name: getattr(self, name) for name in names}
 
     def run_epoch(self, epoch: int, update_bar: Any) -> None:
-        """Train for one epoch, validate the averaged weights, and write the epoch's record."""
+        """Train for one epoch, validate the averaged weights, and record the epoch."""
         started, settings, rank = time.perf_counter(), self.settings, self.processes.rank
         torch.manual_seed(_mixed_seed(settings.seed, epoch, 1 + rank))
         sums = []
@@ -258,7 +264,9 @@ class _Training:
         )
 
     def _step(self, positions: Tensor) -> Tensor:
-        """Take one step; returns [2] float64: the summed loss and the number of known labels."""
+        """Take one optimisation step; return the summed loss and the number of known labels, [2]
+        float64.
+        """
         _, total, count = self._masked_loss(self.network, self.train, positions)
         mean = total / self.processes.sum(count).clamp(min=1)
         self.optimizer.zero_grad()
@@ -277,7 +285,9 @@ class _Training:
 
     @torch.no_grad()
     def _validate(self, epoch: int) -> float:
-        """Mean loss of the averaged weights on the validation part, whose outputs it records."""
+        """Return the mean loss of the averaged weights on the validation part, and record the
+        outputs.
+        """
         recorded = len(self.validate) <= self.settings.recorded_outputs
         rank, size = self.processes.rank, self.processes.size
         sums, outputs = [], torch.empty(0)
@@ -288,7 +298,8 @@ class _Training:
             if recorded:
                 if not len(outputs):
                     outputs = torch.zeros(len(self.validate), *output.shape[1:])
-                share = positions[rank::size]  # empty where the process computed a spare item
+                # The share is empty if this process had no item to validate.
+                share = positions[rank::size]
                 outputs[share] = output[: len(share)].float().cpu()
         if recorded:
             self.outputs.append(self.processes.sum(outputs).cpu())
@@ -297,10 +308,14 @@ class _Training:
     def _masked_loss(
         self, network: nn.Module, part: Batches, positions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The outputs [g, t] of this process's share, the summed loss, the number of labels."""
+        """Return the outputs [g, t] of this process's items, the summed loss and the number of
+        labels.
+        """
         share = positions[self.processes.rank :: self.processes.size]
         inputs, target = part.batch(share if len(share) else positions[:1])
-        if not len(share):  # fewer items than processes: compute one without its labels
+        if not len(share):
+            # With fewer items than processes, this process computes another item with missing
+            # labels.
             target = torch.full_like(target, math.nan)
         if self.processes.device.type != "cpu":
             inputs, target = inputs.to(self.processes.device), target.to(self.processes.device)
@@ -320,15 +335,15 @@ class _Training:
     def _mean(self, sums: list[Tensor], part: str, epoch: int) -> float:
         total, count = self.processes.sum(torch.stack(sums).sum(0)).tolist()
         if not count:
-            raise TrainingError(f"no label of the {part} part is known")
+            raise TrainingError(f"the {part} part must have labels; all its labels are missing")
         check_finite(total, part, epoch, self.settings.learning_rate)
         return total / count
 
 
 def _join(settings: LoopSettings) -> _Processes:
-    """Join the processes that torchrun started, and choose the device of this one.
+    """Join the processes that torchrun started, and choose the device of this process.
 
-    The process group stays until the program ends, for the next network is trained in it.
+    The process group exists until the program ends, because the next network is trained in it.
     """
     rank, size, local = (
         int(os.environ.get(name, default))
@@ -336,7 +351,7 @@ def _join(settings: LoopSettings) -> _Processes:
     )
     if settings.devices not in (1, size):
         raise TrainingError(
-            f"to train in {settings.devices} processes start the program with torchrun "
+            f"to train in {settings.devices} processes, start the program with torchrun "
             f"--nproc-per-node {settings.devices}; there are {size}"
         )
     device = torch.device("cpu")
@@ -347,8 +362,8 @@ def _join(settings: LoopSettings) -> _Processes:
         device = torch.device("mps")
     elif settings.accelerator == "gpu":
         raise TrainingError(
-            "accelerator gpu needs a GPU that torch sees, and it sees none "
-            "(gattn.backend_info() says more); auto takes a GPU where there is one"
+            "accelerator gpu needs a GPU, but torch finds none (see gattn.backend_info()); "
+            "auto uses a GPU only if there is one"
         )
     if size > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
@@ -358,7 +373,7 @@ def _join(settings: LoopSettings) -> _Processes:
 
 @contextlib.contextmanager
 def _precision(precision: str, device: torch.device) -> Iterator[None]:
-    """Compute in float64 or in mixed precision; nothing changes for ``"32"``."""
+    """Compute in float64 or in mixed precision during the block; ``"32"`` changes nothing."""
     if precision in ("bf16-mixed", "16-mixed"):
         dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float16
         with torch.autocast(device.type, dtype, cache_enabled=False):
@@ -374,7 +389,7 @@ def _precision(precision: str, device: torch.device) -> Iterator[None]:
 
 
 def _doubled(inputs: Input) -> Input:
-    """The inputs with floating tensors in float64; those of the caller do not change."""
+    """Return a copy of the inputs with floating-point tensors in float64."""
     if isinstance(inputs, Tensor):
         return inputs.double() if inputs.is_floating_point() else inputs
     return copy.copy(inputs).apply(_doubled)
@@ -383,7 +398,7 @@ def _doubled(inputs: Input) -> Input:
 def _fingerprint(
     network: nn.Module, train: Batches, validate: Batches, settings: LoopSettings
 ) -> str:
-    """Hash of what a resumed training must share with the interrupted one."""
+    """Return a hash of the values that must be equal to resume a training."""
     settings = dataclasses.replace(settings, devices=1)
     facts = STATE, settings, len(train), len(validate)
     digest = hashlib.sha256(repr(facts).encode())
@@ -394,5 +409,5 @@ def _fingerprint(
 
 
 def _mixed_seed(*numbers: int) -> int:
-    """Combine several integers into one seed: any other integers give an unrelated one."""
+    """Combine several integers to one seed; different integers give unrelated seeds."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])

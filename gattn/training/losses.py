@@ -18,12 +18,12 @@ def check_finite(loss: float, part: str, epoch: int, learning_rate: float) -> No
     if not math.isfinite(loss):
         raise TrainingError(
             f"the loss of the {part} part is not finite in epoch {epoch}: lower the learning "
-            f"rate ({learning_rate}) or look at the data"
+            f"rate ({learning_rate}) or check the data"
         )
 
 
 def squared_error(output: Tensor, target: Tensor) -> Tensor:
-    """Compute (output - target)², for regression.
+    """Compute the squared error (output - target)², for regression.
 
     Args:
         output: [g, t].
@@ -40,7 +40,7 @@ def squared_error(output: Tensor, target: Tensor) -> Tensor:
 
 
 def cross_entropy(weights: Tensor | None = None) -> Loss:
-    """Return a function that computes the cross entropy of logits of class 1, for labels 0 and 1.
+    """Return a function that computes the binary cross entropy of logits.
 
         L = -w_1 y log σ(z) - w_0 (1 - y) log(1 - σ(z))
 
@@ -68,7 +68,7 @@ def cross_entropy(weights: Tensor | None = None) -> Loss:
 
 
 def class_weights(y: Tensor, *, classes: int = 2) -> Tensor:
-    """Compute weights of the classes of each target that are inverse to their frequencies.
+    """Compute weights for the classes of each target that are inverse to the class frequencies.
 
         w_c = n / (classes · n_c)      for n labels, n_c of them of class c
 

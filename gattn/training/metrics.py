@@ -1,4 +1,4 @@
-"""Metrics of predicted numbers and probabilities, computed from the rows that have a label."""
+"""Metrics of predicted numbers and probabilities, computed from the rows with a label."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METRICS = {
 CONTRAST = {"r2", "roc_auc", "pr_auc"}
 """Metrics that are undefined if all labels are equal."""
 NAMED = 3
-"""Maximum number of targets whose names a message lists; it contains the number of the others."""
+"""Maximum number of targets that a message lists by name; others are only counted."""
 NAN = float("nan")
 
 
@@ -66,7 +66,7 @@ def classification_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
 
     Returns:
         ``roc_auc``, ``pr_auc`` (average precision) and ``accuracy`` (with the threshold 0.5),
-        computed in float64. The means exclude targets without labels; those of ``roc_auc`` and
+        computed in float64. The means exclude targets without labels; the means of ``roc_auc`` and
         ``pr_auc`` also exclude targets whose labels are all of the same class. A metric that is
         undefined for all targets is NaN, and :func:`undefined_metrics` returns the reason.
 
@@ -136,7 +136,7 @@ def undefined_metrics(
     names: Sequence[object] = (),
     classes: Sequence[Sequence[object]] = (),
 ) -> dict[str, str]:
-    """Return the reasons why metrics are undefined for some or all targets or classes.
+    """Return the reasons why some metrics are undefined, for all or some of the targets or classes.
 
     Args:
         y: [k] or [k, t] labels in the format of :func:`regression_metrics` or
@@ -169,7 +169,9 @@ def undefined_metrics(
     columns = [column[~column.isnan()] for column in (y[:, None] if y.dim() == 1 else y).T]
     names = names or range(1, len(columns) + 1)
     if len(names) != len(columns):
-        raise ValueError(f"names must be {len(columns)}, one for each target; got {len(names)}")
+        raise ValueError(
+            f"names must have {len(columns)} entries, one for each target; got {len(names)}"
+        )
     if len(classes) not in (0, len(columns)):
         raise ValueError(f"classes must be {len(columns)} pairs; got {len(classes)}")
     metrics = METRICS[task]
@@ -187,7 +189,7 @@ def undefined_metrics(
 
 
 def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, str]:
-    """Return the reasons why metrics of several classes are undefined, by metric."""
+    """Return the reasons why metrics of several classes are undefined, by the metric's name."""
     if not len(y):
         return dict.fromkeys(METRICS["multiclass"], "undefined: there is no label")
     count = max(len(names), int(y.max()) + 1)
@@ -196,7 +198,7 @@ def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, str]:
         raise ValueError(f"names must be {count} or more, one for each class; got {len(names)}")
     rows = torch.bincount(y.long(), minlength=count).tolist()
     lost = {
-        name: "every row has it" if labels else "no row has it"
+        name: "every row has this class" if labels else "no row has this class"
         for name, labels in zip(names, rows)
         if labels in (0, len(y))
     }
@@ -219,7 +221,7 @@ def _reason(lost: Mapping[object, str], count: int, items: str) -> str:
     if count == 1:
         (reason,) = lost.values()
         reason = reason.replace("it has", "there is")
-        more = ", and two different ones are needed" if "no label" not in reason else ""
+        more = ", and two different labels are needed" if "no label" not in reason else ""
         return f"undefined: {reason}{more}"
     reasons = [f"{name!r} ({reason})" for name, reason in list(lost.items())[:NAMED]]
     if len(lost) > NAMED:
@@ -238,8 +240,8 @@ def _means(
     """Return the mean of each metric over the targets for which it is defined."""
     if y.shape != predicted.shape or y.dim() not in (1, 2):
         raise ValueError(
-            f"y and the predictions must be [k] or [k, t] alike; got {(*y.shape,)} and "
-            f"{(*predicted.shape,)}"
+            "y and the predictions must have the same shape, [k] or [k, t]; got "
+            f"{(*y.shape,)} and {(*predicted.shape,)}"
         )
     y, predicted = y.detach().cpu().double(), predicted.detach().cpu().double()
     if y.dim() == 1:
@@ -262,7 +264,7 @@ def _errors(y: Tensor, predicted: Tensor) -> dict[str, float]:
         raise ValueError("a prediction of a measured value is not finite")
     if not len(y):
         return {"rmse": NAN, "mae": NAN, "r2": NAN}
-    # If all values are equal, y - y[0] is exactly 0, whereas y - mean(y) has rounding errors.
+    # If all values are equal, y - y[0] is exactly 0, whereas y - mean(y) may have rounding errors.
     deviation = y - y[0]
     deviation = deviation - deviation.mean()
     squares, unit = _squares(y - predicted)
@@ -276,7 +278,8 @@ def _errors(y: Tensor, predicted: Tensor) -> dict[str, float]:
 
 
 def _squares(values: Tensor) -> tuple[float, float]:
-    """Return the sum of squares of values divided by their largest magnitude, and that magnitude.
+    """Return the sum of squares of the values divided by their largest magnitude, and this
+    magnitude.
 
     Without the division, squares of very small and very large numbers would leave the range of
     float64.
@@ -296,8 +299,8 @@ def _class_scores(y: Tensor, probability: Tensor) -> dict[str, float]:
     positives = int(y.sum())
     if positives in (0, len(y)):
         return {"roc_auc": NAN, "pr_auc": NAN, "accuracy": right}
-    # Rows with equal probabilities form one point of the curves, because no threshold separates
-    # them.
+    # No threshold separates rows with equal probabilities, so they are one point of the ROC and
+    # precision-recall curves.
     _, place = probability.unique(return_inverse=True)
     rows = torch.bincount(place).flip(0).cumsum(0).double()
     hits = torch.bincount(place[y == 1], minlength=len(rows)).flip(0).cumsum(0).double()

@@ -25,18 +25,18 @@ __all__ = [
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 WEIGHTS, CARD, FORMAT = "weights.safetensors", "model.json", 1
-REMEDY = "copy the run once more, or train the model anew"
+REMEDY = "copy the run again, or train the model again"
 PACKAGES = ("gattn", "torch", "torch-geometric", "numpy")
 
 
 class RunError(ValueError):
-    """Raised if a folder has no readable model or run; the message contains the reason."""
+    """Raised if a folder contains no readable model or run; the message contains the reason."""
 
 
 def write_model(
     folder: str | os.PathLike[str], tensors: Mapping[str, Tensor], card: Mapping[str, Json]
 ) -> None:
-    """Write a model: its tensors, and a JSON file ("card") with all other values.
+    """Write a model to a folder: its tensors, and a JSON file ("card") with all other values.
 
     Both files are first written under temporary names and then renamed. If the disk is full, the
     existing files in the folder are therefore unchanged.
@@ -61,7 +61,10 @@ def write_model(
     """
     reserved = {"format", "versions", "sha256"} & set(card)
     if reserved:
-        raise ValueError(f"{', '.join(sorted(reserved))} are added to a card when it is written")
+        raise ValueError(
+            f"{', '.join(sorted(reserved))} must not be in the card, because they are added "
+            "when it is written"
+        )
     weights = save({name: _plain(tensor) for name, tensor in tensors.items()})
     versions: dict[str, Json] = {**package_versions()}
     full: dict[str, Json] = {**card, "format": FORMAT, "versions": versions}
@@ -94,15 +97,16 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     for name in (CARD, WEIGHTS):
         if not (folder / name).is_file():
             raise RunError(
-                f"{folder} holds no trained model: it has no {name}; if its training did not end, "
-                "give the same train command again"
+                f"{folder} does not contain a trained model: it has no {name}; if its "
+                "training was interrupted, run the same train command again"
             )
     card = read_json(folder / CARD, remedy=REMEDY)
     if not isinstance(card.get("sha256"), dict):
-        raise RunError(f"{folder / CARD} is not the card of a model: {REMEDY}")
+        raise RunError(f"{folder / CARD} is not the file of a model: {REMEDY}")
     if card.get("format") != FORMAT:
         raise RunError(
-            f"{folder / CARD} has format {card.get('format')!r}; this gattn reads format {FORMAT}"
+            f"{folder / CARD} has format {card.get('format')!r}; this version of gattn "
+            f"reads format {FORMAT}"
         )
     hashes = card.pop("sha256")
     if _card_hash(card) != hashes.get("card"):
@@ -140,7 +144,7 @@ def read_json(
         reason = error if content.strip() else "it is empty"
         raise RunError(f"{path} is damaged ({reason}): {remedy}") from None
     if not isinstance(table, dict):
-        raise RunError(f"{path} is damaged (it holds no table): {remedy}")
+        raise RunError(f"{path} is damaged (it contains no table): {remedy}")
     for key in required:
         if key not in table:
             raise RunError(f"{path} is damaged (it has no {key!r}): {remedy}")
@@ -172,7 +176,7 @@ def _json(value: Mapping[str, Json]) -> bytes:
     try:
         text = json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
     except TypeError as error:
-        raise ValueError(f"no JSON can be made of this: {error}") from None
+        raise ValueError(f"the value cannot be written as JSON: {error}") from None
     return f"{text}\n".encode()
 
 
@@ -187,7 +191,7 @@ def _finite(value: object) -> object:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """Copy a tensor to separate contiguous memory on the CPU, as safetensors requires."""
+    """Copy a tensor to contiguous memory on the CPU, as safetensors requires."""
     return tensor.detach().to("cpu", copy=True).contiguous()
 
 

@@ -1,4 +1,4 @@
-"""Execution of tasks by several processes, with results in order and bounded memory.
+"""Execution of tasks in several processes, with results in order and bounded memory.
 
 PyTorch is imported inside the functions that use it, so that a command can parse its arguments
 without waiting for the import.
@@ -26,28 +26,29 @@ if TYPE_CHECKING:
 
     from joblib.externals.loky import ProcessPoolExecutor
 
-__all__ = ["in_order", "is_first_process"]
+__all__ = ["in_order", "is_first_process", "prepare_process"]
 
 Key = TypeVar("Key")
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 WINDOW = 8
-"""Maximum number of tasks for each process that may be ahead of the next result in order.
+"""Maximum number of tasks per process that may be finished before the next result in order.
 
-While other processes start, this process computes up to this number of results for each process.
+While child processes start, this process computes up to this number of results for each of them.
 """
 PAUSE = 0.5
-"""Interval in seconds at which a process checks whether its parent process still exists."""
+"""Interval in seconds at which a child process checks whether its parent process still exists."""
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-"""Environment variables that set the number of threads of torch, NumPy and SciPy to 1."""
+"""Environment variables that limit torch, NumPy and SciPy to one thread."""
 HIDDEN_WARNING = "ignore:Sparse CSR tensor support is in beta"
-"""Filter for torch's warning about sparse tensors. A child process gets it by an environment
-variable, because torch warns when it unpickles the function, before code could set a filter."""
+"""Filter for torch's warning about sparse tensors. A child process gets it as an environment
+variable, because torch issues the warning before code in the process can set a filter.
+"""
 
 
 def is_first_process() -> bool:
-    """Return True if this process writes the files, which only torchrun's rank 0 does."""
+    """Return True if this process writes the files; with torchrun, only rank 0 does."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -58,7 +59,8 @@ def in_order(
     *,
     ahead: int = 2,
 ) -> Iterator[tuple[Key, Result]]:
-    """Execute tasks in this process and in ``workers - 1`` child processes.
+    """Execute tasks in this process and in ``workers - 1`` child processes; yield the results in
+    order.
 
     Child processes take seconds to start; until then, this process executes the tasks. They are
     new processes that do not import the user's script, so the script needs no
@@ -82,14 +84,15 @@ def in_order(
     Raises:
         RuntimeError: a process was killed, for example because memory was exhausted.
     """
-    # loky is also what joblib uses, but joblib.Parallel does not bound the number of waiting
-    # results.
+    # The pool is that of loky, which joblib also uses. joblib.Parallel is not used, because it does
+    # not limit the number of results that wait to be read.
     from joblib.externals.loky import ProcessPoolExecutor
 
     tasks, others = iter(tasks), workers - 1
     filters = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), HIDDEN_WARNING]))
     initargs, env = (work, os.getpid()), {"PYTHONWARNINGS": filters, **ONE_THREAD}
-    # Creating the pool also starts a process, because its locks need loky's resource tracker.
+    # Creating the pool may start an additional process, loky's resource tracker, which the locks of
+    # the pool need.
     with _deferred_signals():
         pool = ProcessPoolExecutor(others, initializer=_prepare, initargs=initargs, env=env)
         _OPEN[pool] = frozenset(multiprocessing.active_children())
@@ -117,7 +120,7 @@ def in_order(
             yield key, future.result()
         pool.shutdown()
     except BaseException:
-        # This includes GeneratorExit, which is raised when the caller closes the iterator.
+        # This also catches GeneratorExit, which is raised when the caller closes the iterator.
         _stop(pool)
         raise
     finally:
@@ -153,7 +156,9 @@ def _deferred_signals() -> Iterator[None]:
 
 
 _OPEN: dict[ProcessPoolExecutor, frozenset[BaseProcess]] = {}
-"""The open pools, each with the child processes that existed before the pool was created."""
+"""Open pools of processes, each with the child processes that existed before the pool was
+created.
+"""
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
@@ -161,20 +166,20 @@ def _stop(pool: ProcessPoolExecutor) -> None:
     before = _OPEN.pop(pool, frozenset())
     queue = getattr(pool, "_call_queue", None)
     if queue is not None:
-        # Killed processes do not read the remaining tasks from the pipe, so waiting for the
-        # queue's thread would never end.
+        # Processes that were killed do not read the remaining tasks, so waiting for the thread that
+        # sends tasks would never end.
         queue.cancel_join_thread()
-    # After an interrupt between the start of a process and its registration in the pool, the pool
-    # does not kill that process. It is killed here first, because it would print an error when
-    # its connection to the pool is closed.
+    # If an interrupt comes between the start of a process and its registration in the pool, the
+    # pool does not kill that process. It is killed before the pool is shut down, because it would
+    # print an error when its connection closes.
     _kill_strays(before, [pool, *_OPEN])
     pool.shutdown(kill_workers=True)
-    # Remaining processes are killed, because the interpreter would wait for them at exit.
+    # All remaining processes are killed, because the interpreter would wait for them at exit.
     _kill_strays(before, [*_OPEN])
 
 
 def _kill_strays(before: frozenset[BaseProcess], pools: Iterable[ProcessPoolExecutor]) -> None:
-    """Kill loky's child processes that are neither in ``before`` nor in one of the pools."""
+    """Kill those child processes of loky that are neither in ``before`` nor in one of the pools."""
     from joblib.externals.loky.backend.process import LokyProcess
 
     pooled = {one for pool in pools for one in (getattr(pool, "_processes", None) or {}).values()}
@@ -182,14 +187,15 @@ def _kill_strays(before: frozenset[BaseProcess], pools: Iterable[ProcessPoolExec
         if type(process) is LokyProcess and process not in before | pooled:
             if process.pid is not None:
                 with suppress(ProcessLookupError):
-                    # The signal is sent by its number, because LokyProcess has no method kill.
+                    # The process is killed by os.kill, because loky's process class has no method
+                    # kill.
                     os.kill(process.pid, signal.SIGKILL)
             process.join()
 
 
 @functools.cache
 def _stop_at_exit() -> None:
-    """Register an exit hook that stops open pools before loky's hook waits for their tasks.
+    """Register an exit hook that stops open pools, before loky's hook waits for their tasks.
 
     An uncaught error keeps a reference to the iterator of :func:`in_order` in its frames, so the
     iterator is not closed and its pool stays open. Exit hooks run in reverse order, and this hook
@@ -204,7 +210,7 @@ def _stop_all() -> None:
 
 
 def _run_here(work: Callable[[Task], Result], task: Task) -> Future[Result]:
-    """Execute a task in this process; return its result as a future, like a pool does."""
+    """Execute a task in this process, and return its result as a future, like a pool."""
     future: Future[Result] = Future()
     with one_thread():
         future.set_result(work(task))
@@ -212,12 +218,21 @@ def _run_here(work: Callable[[Task], Result], task: Task) -> Future[Result]:
 
 
 _WORK: list[Callable[[object], object]] = []
-"""The function that a child process applies to its tasks; it is sent once, at the start."""
+"""Function that a child process applies to its tasks; it is sent once, at the start."""
+
+
+def prepare_process(parent: int) -> None:
+    """Prepare a child process: it uses one thread, and exits when its parent process is gone.
+
+    Args:
+        parent: the identifier of the parent process.
+    """
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    use_one_thread()
 
 
 def _prepare(work: Callable[[object], object], parent: int) -> None:
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    use_one_thread()
+    prepare_process(parent)
     _WORK.append(work)
 
 

@@ -1,4 +1,4 @@
-"""Progress bars of training, which tqdm draws on stderr."""
+"""Progress bars of training, drawn by tqdm on stderr."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["progress_bar"]
 def progress_bar(
     items: Iterable[Any] | None, title: str, unit: str, *, progress: bool, **options: Any
 ) -> tqdm:
-    """Create a progress bar, which only the first of several processes shows.
+    """Create a progress bar, which only the first process shows.
 
     Args:
         items: the items to iterate over; None for a bar that the caller advances by ``update``.

@@ -1,4 +1,4 @@
-"""Report of a run: one self-contained HTML page, and its numbers as JSON.
+"""Report of a run: a single HTML page without external files, and its numbers as JSON.
 
 The page has no scripts and loads no other files: pictures are embedded, and a content security
 policy enforces this. The module renders sections of text, tables and figures, and escapes all text;
@@ -22,12 +22,12 @@ __all__ = ["Figure", "Highlight", "ReportContent", "Section", "Table", "write_re
 TEMPLATES = Path(__file__).parent / "templates"
 
 Cell = str | int | float | None
-"""Type of a table's cell: text, a number (shown to three digits), or None for an empty cell."""
+"""Type of a table cell: text, a number (shown with three digits), or None for an empty cell."""
 
 
 @dataclass(frozen=True)
 class Highlight:
-    """A number at the top of a report page.
+    """Number that is highlighted at the top of a report page.
 
     Attributes:
         label: a short description of the number.
@@ -42,7 +42,7 @@ class Highlight:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text and numbers in a report.
+    """Table of text and numbers in a report.
 
     Attributes:
         columns: the names of the columns.
@@ -68,14 +68,14 @@ class Table:
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Return for each column whether it contains only numbers and empty cells."""
+        """Mask of the columns that contain only numbers and empty cells."""
         columns = [[row[i] for row in self.rows] for i in range(len(self.columns))]
         return tuple(all(v is None or _is_number(v) for v in column) for column in columns)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture in a report, with its caption.
+    """Picture in a report, with its caption.
 
     Attributes:
         picture: a PNG file or an SVG document.
@@ -91,7 +91,7 @@ class Figure:
 
     def __post_init__(self) -> None:
         if not self.alt.strip():
-            raise ValueError("a figure needs a text in place of the picture; got an empty alt")
+            raise ValueError("a figure needs a text that describes the picture; got an empty alt")
         for picture in (self.picture, self.dark):
             if picture is not None:
                 _media_type(picture)
@@ -99,7 +99,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a report page: paragraphs, then tables, then figures.
+    """Section of a report page: paragraphs, then tables, then figures.
 
     Attributes:
         title: title of the section.
@@ -136,7 +136,7 @@ class ReportContent:
 
 
 def write_report(folder: Path, content: ReportContent) -> Path:
-    """Write ``report.html``, and ``report.json`` with the unrounded numbers of the page.
+    """Write the report page ``report.html``, and its unrounded numbers to ``report.json``.
 
     Args:
         folder: the folder of the run, which must exist.
@@ -190,7 +190,7 @@ def _shown(value: Cell) -> str:
 
 
 def _media_type(picture: bytes) -> str:
-    """Return the media type of a picture, detected by its first bytes.
+    """Return the media type of a picture, which is detected from its first bytes.
 
     Raises:
         ValueError: the picture is neither PNG nor SVG.
@@ -199,11 +199,11 @@ def _media_type(picture: bytes) -> str:
         return "image/png"
     if picture.lstrip().startswith((b"<svg", b"<?xml")):
         return "image/svg+xml"
-    raise ValueError(f"a picture must be PNG or SVG; got bytes that begin {picture[:12]!r}")
+    raise ValueError(f"a picture must be PNG or SVG; got bytes that begin with {picture[:12]!r}")
 
 
 def _data_uri(picture: bytes) -> str:
-    """Encode a picture as a data URL; browsers do not run the scripts of an SVG in it."""
+    """Encode a picture as a data URL, in which browsers do not run the scripts of an SVG."""
     return f"data:{_media_type(picture)};base64,{base64.b64encode(picture).decode('ascii')}"
 
 

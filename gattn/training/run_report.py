@@ -1,4 +1,4 @@
-"""Content of the report of a trained model, for molecules and for nodes."""
+"""Content of the report page of a trained model, for molecules and for nodes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SHOWN = 12  # maximum number of targets that have separate plots
 
 
 class Words(NamedTuple):
-    """Words for the columns of predicted probabilities in the texts of a report.
+    """Words that a report uses for targets and for predicted probabilities.
 
     Attributes:
         several: plural noun of the columns, for example "targets".
@@ -59,7 +59,7 @@ CLASSES = Words("classes", "the predicted class", "a class, in the mean")
 
 @dataclass(frozen=True)
 class Intervals:
-    """Coverage and width of the prediction intervals, or label sets, on the test part.
+    """Coverage and width of the prediction intervals, or sets of classes, on the test part.
 
     Attributes:
         coverage: requested coverage.
@@ -84,7 +84,7 @@ class Intervals:
 
 @dataclass(frozen=True, eq=False)
 class RunFacts:
-    """Results and settings of a finished run, from which its report is written.
+    """Results and settings of a finished run that its report shows.
 
     Attributes:
         title: title of the page.
@@ -109,7 +109,7 @@ class RunFacts:
         by_target: metrics of the test part for each target, if there are several.
         undefined: for each part the reasons why metrics are undefined for some or all targets, by
             the name of the metric.
-        notes: further sentences of the product, after the comparison with the baselines.
+        notes: additional sentences after the comparison with the baselines.
         decided: sentences about decisions that were made when the data was read.
         words: words for several targets and for the event of a probability.
     """
@@ -147,7 +147,7 @@ def run_report(
 
     Args:
         run: results and settings of the run.
-        sections: further sections of the product between the plots and the data, for example about
+        sections: additional sections between the plots and the data, for example about
             the rows with the largest errors.
 
     Returns:
@@ -197,14 +197,14 @@ def _highlights(run: RunFacts) -> tuple[Highlight, ...]:
 
 
 def _best_baseline(run: RunFacts, metric: str) -> str:
-    """Describe the best value of a metric among the baselines; empty if none has one."""
+    """Describe the best value of a metric among the baselines; return "" if there is none."""
     values = [scores.get(metric, math.nan) for scores in run.baselines.values()]
     first = best_of(values, metric)
     return f"best baseline {number(values[first[0]])}" if first else ""
 
 
 def _undefined(run: RunFacts) -> tuple[str, ...]:
-    """Return a sentence for each metric that is undefined on a part."""
+    """Return a sentence for each metric that is undefined on one of the parts."""
     named = {"test": "test", "val": "validation"}
     return tuple(
         f"{METRICS[metric]} of the {named[part]} part: {reason}."
@@ -215,12 +215,12 @@ def _undefined(run: RunFacts) -> tuple[str, ...]:
 
 def _validation(run: RunFacts) -> Table:
     rows = tuple((METRICS[key], value) for key, value in run.validation.items())
-    caption = "On the validation part" + ", which chose the epoch" * bool(run.histories)
+    caption = "On the validation part" + ", on which the epoch was chosen" * bool(run.histories)
     return Table(("metric", "model"), rows, caption)
 
 
 def _targets(run: RunFacts) -> tuple[Table, ...]:
-    """Return a table with the metrics of each target; empty if there is only one target."""
+    """Return a table with the metrics of each target, or nothing if there is only one target."""
     if len(run.by_target) < 2:
         return ()
     rows = tuple(
@@ -255,11 +255,13 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g}\u00a0%"  # no line break before the percent sign
+    return f"{100 * share:.3g}\u00a0%"  # a non-breaking space before the percent sign
 
 
 def _training(run: RunFacts, losses: Mapping[str, Figure]) -> tuple[Section, ...]:
-    """Return a section with a row for the training of each network; empty without networks."""
+    """Return a section with a table of the networks' training, or nothing if there are no
+    networks.
+    """
     rows = tuple(
         (
             i + 1,
@@ -280,7 +282,7 @@ def _data(run: RunFacts) -> Section:
     unlabelled = run.rows - len(run.errors) - sum(run.parts.values())
     text = [sentence, *run.decided]
     if unlabelled > 0:
-        text.insert(1, f"Without a label: {unlabelled:,} more.")
+        text.insert(1, f"{unlabelled:,} more rows have no label.")
     parts = Table(("part", run.item), tuple(run.parts.items()))
     return Section("Data", tuple(text), (parts, *tables))
 
@@ -288,7 +290,7 @@ def _data(run: RunFacts) -> Section:
 def compare(
     model: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]
 ) -> tuple[Table, str]:
-    """Compare a model's metrics on the test part with those of the baselines.
+    """Compare a model's metrics on the test part with the metrics of the baselines.
 
     Args:
         model: values of the model by metric: rmse, mae, r2, roc_auc, pr_auc, accuracy or f1.
@@ -335,7 +337,7 @@ def compare(
 
 
 def best_of(values: Sequence[float], metric: str) -> list[int]:
-    """Return the positions of the best values of a metric; empty if all are NaN.
+    """Return the indices of the best values of a metric; an empty list if all values are NaN.
 
     >>> best_of([0.5, 0.4, 0.4, float("nan")], "rmse"), best_of([0.5, 0.4], "r2")
     ([1, 2], [0])
@@ -348,7 +350,9 @@ def best_of(values: Sequence[float], metric: str) -> list[int]:
 
 
 def _verdict(won: Sequence[str], tied: Sequence[str], lost: Sequence[str]) -> str:
-    """Return a sentence on the metrics by which the model is better than the baselines or not."""
+    """Return a sentence on the metrics by which the model is better, equal or worse than the
+    baselines.
+    """
     if not (won or tied or lost):
         return "There is nothing to compare on the test part."
     if won and not tied and not lost:
@@ -370,7 +374,7 @@ def facts(values: Mapping[str, Cell]) -> Table:
 
 
 def left_out(errors: Mapping[int, str], rows: int, *, shown: int = 20) -> tuple[str, list[Table]]:
-    """Describe the rows that were left out, with the reasons.
+    """Describe the rows that were left out of the data, with the reasons.
 
     Args:
         errors: the reason for each row that was left out, by its line in the file.
@@ -384,15 +388,15 @@ def left_out(errors: Mapping[int, str], rows: int, *, shown: int = 20) -> tuple[
     'Left out: 1 of 100 rows.'
     """
     if not errors:
-        return f"Left out: none of {rows:,} rows.", []
+        return f"No rows were left out of {rows:,}.", []
     sentence = f"Left out: {len(errors):,} of {rows:,} rows."
-    caption = "Left out" if len(errors) <= shown else f"The first {shown} that were left out"
+    caption = "Left out" if len(errors) <= shown else f"The first {shown} rows that were left out"
     listed = tuple(list(errors.items())[:shown])
     return sentence, [Table(("line", "why"), listed, caption)]
 
 
 def themed(draw: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
-    """Draw a figure for light and for dark pages.
+    """Draw a figure in two versions, for light and for dark pages.
 
     Args:
         draw: function that draws the figure; its argument ``dark`` is True for dark pages.
@@ -412,7 +416,7 @@ def part_figures(
     *,
     words: Words = TARGETS,
 ) -> dict[str, Figure]:
-    """Draw the plots of predictions against labels, and of the calibration, for one part.
+    """Draw the plots for one part: predictions against labels, and calibration.
 
     Args:
         task: type of the predictions.
@@ -445,29 +449,30 @@ def part_figures(
             )
         figures["calibration"] = themed(
             plots.coverage(reliability, name=name).png,
-            f"Share of values inside intervals of {name}, by coverage",
-            "The grey band contains nine in ten points of exact intervals.",
+            f"Fraction of the values inside the intervals of {name}, by coverage",
+            "If the intervals are exact, 90 % of the points are in the grey band.",
         )
         return figures
     figures["roc"] = themed(
         plots.roc(y, mean, name=name, several=words.several).png,
-        f"True against false positives of {name}",
+        f"True positive rate against false positive rate of {name}",
     )
     figures["precision-recall"] = themed(
         plots.precision_recall(y, mean, name=name, several=words.several).png,
         f"Precision against recall of {name}",
-        f"The dashed line is the share of {words.positive}: the precision of guessing.",
+        f"The dashed line is the fraction of {words.positive}, which is the precision of "
+        "random guessing.",
     )
     figures["calibration"] = themed(
         plots.reliability(reliability, name=name, event=words.event).png,
-        f"Frequency of {words.event} of {name}, by predicted probability",
+        f"Observed frequency of {words.event} of {name}, by predicted probability",
         "On the dashed line, a predicted probability of 30 % occurs in 30 % of the rows.",
     )
     return figures
 
 
 def write_plots(folder: Path, figures: Mapping[str, Figure]) -> None:
-    """Write the figures of a report as PNG files, in their version for light pages."""
+    """Write the figures of a report as PNG files, in the version for light pages."""
     folder.mkdir(exist_ok=True)
     for name, figure in figures.items():
         (folder / f"{name}.png").write_bytes(figure.picture)

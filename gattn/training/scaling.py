@@ -1,4 +1,4 @@
-"""Means and standard deviations of columns, for the standardisation of labels and features."""
+"""Means and standard deviations of columns, for standardising labels and features."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def moments(values: Tensor) -> tuple[Tensor, Tensor]:
         ([2.0, 5.0], [1.0, 1.0])
     """
     labelled = ~values.isnan()
-    # The minimum is subtracted first: the mean of equal values may differ from them by rounding,
-    # but their minimum is exact.
+    # Subtract the minimum first. The mean of equal values may differ from them by rounding, but
+    # their minimum is exact.
     lowest = values.where(labelled, torch.inf).amin(0)
     above = values - lowest
     centre = above.nanmean(0)
     deviation = above - centre
-    # The squares of very small and very large numbers are outside the range of float64.
+    # The squares of very small and very large numbers exceed the range of float64.
     largest = deviation.abs().nan_to_num(0.0).amax(0)
     unit = torch.where(largest > 0, largest, 1.0)
     scale = (deviation / unit).square().nanmean(0).sqrt() * unit

@@ -1,4 +1,4 @@
-"""Settings: frozen dataclasses that declare each setting once, with its type, range and help.
+"""Base of settings: frozen dataclasses that declare each setting with its type, range and help.
 
 A field is ``name: Annotated[type, Meta(gt=0, description=...)] = default``, where ``Meta`` is
 msgspec's. Validation, TOML files, the options of commands, the parameters of estimators and the
@@ -49,16 +49,19 @@ S = TypeVar("S")
 Kind = TypeVar("Kind", bound=type)
 LARGEST_SEED = 2**31 - 1
 """Largest seed of a run. Ensembles and repeated runs add small integers to the seed, and
-scikit-learn only accepts seeds below 2**32."""
+scikit-learn only accepts seeds below 2**32.
+"""
 
 
 class SettingsError(ValueError):
-    """Raised if a setting is unknown, out of range or of the wrong type; the message names it."""
+    """Raised if a setting is unknown, out of range or of the wrong type; the message contains its
+    name.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """The declaration of one setting.
+    """Declaration of one setting.
 
     Attributes:
         name: the name of the field.
@@ -94,7 +97,7 @@ class Settings:
         self.check()
 
     def check(self) -> None:
-        """Check settings that depend on one another; subclasses override this method.
+        """Check settings that depend on each other; subclasses override this method.
 
         Raises:
             ValueError: two settings contradict each other; the message names both.
@@ -102,7 +105,7 @@ class Settings:
 
 
 def document(kind: Kind) -> Kind:
-    """Fill ``{settings}`` in the docstring of a dataclass with the help texts of its fields.
+    """Replace ``{settings}`` in the docstring of a dataclass by the help texts of its fields.
 
     Example:
         >>> @document
@@ -123,7 +126,7 @@ def document(kind: Kind) -> Kind:
 
 
 def fill_docstring(owner: type, kind: type) -> None:
-    """Fill ``{settings}`` in the docstring of one class with the settings of another."""
+    """Replace ``{settings}`` in the docstring of a class by the settings of a dataclass."""
     text = owner.__doc__ or ""
     for line in text.splitlines():
         if line.strip() == "{settings}":
@@ -170,7 +173,7 @@ def declared(kind: type) -> dict[str, Setting]:
 
 
 def check_value(kind: type, name: str, value: object) -> Any:
-    """Convert one value to the type of a setting of a dataclass.
+    """Convert one value to the type of a setting, and check it.
 
     Raises:
         SettingsError: the value is out of range or of the wrong type.
@@ -199,7 +202,7 @@ def read_toml(kind: type[S], path: str | os.PathLike[str]) -> S:
     try:
         table = tomlkit.parse(Path(path).read_text("utf-8")).unwrap()
     except (TOMLKitError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is no TOML: {error}") from None
+        raise SettingsError(f"{path} is not a TOML file: {error}") from None
     try:
         return from_table(kind, table)
     except ValueError as error:
@@ -207,7 +210,7 @@ def read_toml(kind: type[S], path: str | os.PathLike[str]) -> S:
 
 
 def write_toml(path: str | os.PathLike[str], settings: object) -> None:
-    """Write settings for :func:`read_toml`, one TOML table for each nested dataclass.
+    """Write settings to a TOML file, with one table for each nested dataclass.
 
     Args:
         path: the file, which is replaced atomically.
@@ -278,7 +281,7 @@ def from_table(kind: type[S], table: Mapping[str, object], *, within: str = "") 
     for name in table:
         if name not in fields:
             raise SettingsError(
-                f"there is no setting {within}{name}; there are {', '.join(fields)}"
+                f"unknown setting {within}{name}; the settings are {', '.join(fields)}"
             )
     for name, field in fields.items():
         required = field.default is field.default_factory is dataclasses.MISSING
@@ -289,7 +292,7 @@ def from_table(kind: type[S], table: Mapping[str, object], *, within: str = "") 
 
 
 def updated(run: S, changes: Mapping[str, object]) -> S:
-    """Replace some settings of a run and of the model in it, by name.
+    """Return a copy of a run's settings in which some are replaced, by name.
 
     Args:
         run: a dataclass whose field ``model`` is another dataclass.
@@ -309,12 +312,12 @@ def updated(run: S, changes: Mapping[str, object]) -> S:
     outer = {name: value for name, value in changes.items() if name not in names}
     unknown = outer.keys() - {field.name for field in dataclasses.fields(run)}
     if unknown:
-        raise SettingsError(f"there is no setting {', '.join(sorted(unknown))}")
+        raise SettingsError(f"unknown setting {', '.join(sorted(unknown))}")
     return dataclasses.replace(run, **outer, model=dataclasses.replace(model, **inner))
 
 
 def settings_of(kind: type[S], holder: object) -> S:
-    """Create settings from an estimator's attributes of the same names.
+    """Create settings from the attributes of an estimator that have the same names.
 
     Args:
         kind: the dataclass of the settings.
@@ -368,7 +371,7 @@ LIMITS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 
 
 def _expected(hint: Any) -> str:
-    """Describe the values that a type accepts, for an error message."""
+    """Describe the values that a type accepts, as text for an error message."""
     plain = _without_meta(hint)[0]
     if choices := _choices(plain):
         return f"one of {', '.join(map(repr, choices))}"
@@ -381,7 +384,9 @@ def _expected(hint: Any) -> str:
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    """Return the values of a Literal type, also in a union with None; empty for other types."""
+    """Return the values of a Literal type, also in a union with None; an empty tuple for other
+    types.
+    """
     if typing.get_origin(hint) is Literal:
         return typing.get_args(hint)
     return next(filter(None, map(_choices, typing.get_args(hint))), ())
@@ -414,32 +419,38 @@ Seed: TypeAlias = Annotated[
     Meta(
         ge=0,
         le=LARGEST_SEED,
-        description="Seed of every random choice: the split, the initial weights, the order of "
-        "batches and dropout. Change it to see how much results depend on chance.",
+        description="Seed of the random numbers for the split, the initial weights, the order of "
+        "batches and dropout. Repeat a training with other seeds to see how much results "
+        "depend on chance.",
     ),
 ]
 Threads: TypeAlias = Annotated[
     int,
     Meta(
         ge=0,
-        description="Number of threads inside one operator of PyTorch or gattn. 0 chooses it by "
-        "the size of the batch or network: small ones are faster with one thread. Processes that "
-        "work side by side have one thread each. Results do not depend on the choice beyond "
-        "rounding. Set it to 1 if several programs share the machine.",
+        description="Number of threads of each operator of PyTorch or gattn. With 0, the "
+        "number depends on the size of the batch or network, because small ones are faster with "
+        "one thread. If several processes run in parallel, each has one thread. Results depend "
+        "on this choice only by rounding errors. Set it to 1 if several programs share the "
+        "machine.",
         extra={"default": "0, chosen by the size"},
     ),
 ]
 TaskChoice: TypeAlias = Annotated[
     Literal["auto", "regression", "classification"],
-    Meta(description="Type of the labels; auto infers it from them."),
+    Meta(
+        description="Type of the labels: regression for numbers, classification for classes. "
+        "With auto, the type is inferred from the labels."
+    ),
 ]
 Coverage: TypeAlias = Annotated[
     float,
     Meta(
         gt=0,
         lt=1,
-        description="Share of true values that the prediction intervals, or sets of classes, must "
-        "contain, for example 0.9 for 90 %. Raise it for safer and wider intervals.",
+        description="Share of the true values that should lie in their prediction intervals (for "
+        "classes: in their sets of predicted classes), for example 0.9 for 90 %. Higher "
+        "values give wider intervals.",
     ),
 ]
 
@@ -447,7 +458,7 @@ Coverage: TypeAlias = Annotated[
 @document
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingSettings(Settings):
-    """Settings of the training loop that users choose.
+    """Settings of the training loop that users can choose.
 
     Attributes:
         {settings}
@@ -462,53 +473,62 @@ class TrainingSettings(Settings):
         int,
         Meta(
             ge=1,
-            description="Passes over the training part, at most. Raise it if the validation loss "
-            "still falls in the last epochs.",
+            description="Maximum number of epochs, which are passes over the training part. "
+            "Raise it if the validation loss still falls in the last epochs.",
         ),
     ] = 60
     batch_size: Annotated[
         int,
         Meta(
             ge=1,
-            description="Items in one training step, over all processes together. Lower it if "
-            "memory runs out.",
+            description="Number of training examples in one step, summed over all devices. Lower "
+            "it if memory runs out.",
         ),
     ] = 64
     learning_rate: Annotated[
         float,
         Meta(
             gt=0,
-            description="Peak learning rate of AdamW, reached after a tenth of all steps in the "
-            "one-cycle schedule. Lower it if the training loss jumps.",
+            description="Highest learning rate of AdamW. The rate rises to this value in the "
+            "first tenth of the steps and falls afterwards. Lower it if the training loss "
+            "jumps.",
         ),
     ] = 1e-3
     weight_decay: Annotated[
         float,
-        Meta(ge=0, description="Weight decay of AdamW. Raise it if the network overfits."),
+        Meta(
+            ge=0,
+            description="Strength of AdamW's weight decay, which keeps the weights small. "
+            "Raise it if the network overfits.",
+        ),
     ] = 1e-4
     seed: Seed = 0
     accelerator: Annotated[
         Accelerator,
-        Meta(description="Device that trains the networks; auto takes a GPU if there is one."),
+        Meta(
+            description="Device on which the networks are trained. With auto, this is a GPU if "
+            "there is one, and the CPU otherwise."
+        ),
     ] = "cpu"
     devices: Annotated[
         int,
         Meta(
             ge=1,
-            description="Number of devices that train together. Start more than one with "
-            "torchrun -m gattn.cli.",
+            description="Number of devices that train a network together. To use more than one, "
+            "start the command with torchrun -m gattn.cli.",
         ),
     ] = 1
     precision: Annotated[
         Precision,
         Meta(
-            description="Floating-point format of training. bf16-mixed and 16-mixed save time and "
-            "memory on a GPU; with 64 several devices give the metrics of one."
+            description="Floating-point format of the training. bf16-mixed and 16-mixed save "
+            "time and memory on a GPU. With 64, several devices give the same metrics as one "
+            "device."
         ),
     ] = "32"
 
     def check(self) -> None:
-        """Check that the accelerator supports the precision."""
+        """Check that the device supports the precision."""
         super().check()
         if self.precision == "16-mixed" and self.accelerator == "cpu":
             raise SettingsError("precision 16-mixed needs a GPU; on a CPU use bf16-mixed")

@@ -1,4 +1,4 @@
-"""Choice of the number of threads inside one operator, by the size of its input.
+"""Choice of the number of threads inside an operator, from the size of its input.
 
 OpenMP's threads wait for each other at a barrier at the end of every operator. If operators take
 microseconds, a second thread saves less time than the barrier costs, and if another program
@@ -33,15 +33,20 @@ __all__ = [
 Result = TypeVar("Result")
 
 ELEMENTS = 1 << 20
-"""Number of elements of a feature matrix (rows times channels) for each thread. A second thread
-saves time from twice this number."""
+"""Number of elements of a feature matrix (rows times channels) per thread. A second thread saves
+time for at least twice this number.
+"""
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-"""Environment variables that define whether idle threads of OpenMP spin or sleep."""
+"""Environment variables that define whether idle OpenMP threads spin or sleep."""
 
 _AVAILABLE: ContextVar[int] = ContextVar("available", default=0)
-"""Number of torch's threads outside of all blocks of :func:`limited_threads`; 0 outside of them."""
+"""Number of torch's threads before the first block of :func:`limited_threads`; 0 outside of
+blocks.
+"""
 _ONE: ContextVar[bool] = ContextVar("one", default=False)
-"""True if several processes or Python threads share the cores, so that each uses one thread."""
+"""True if several processes or Python threads share the cores, so that each should use one
+thread.
+"""
 
 
 def choose_threads(elements: int, threads: int = 0) -> int:
@@ -76,7 +81,7 @@ def choose_threads(elements: int, threads: int = 0) -> int:
 
 
 def available_threads() -> int:
-    """Return the number of torch's threads outside of all blocks of :func:`limited_threads`.
+    """Return torch's number of threads outside of all blocks of :func:`limited_threads`.
 
     A block that uses fewer threads leaves cores to :class:`Background`. In processes that work in
     parallel with others, the result is 1.
@@ -88,7 +93,7 @@ def available_threads() -> int:
 
 @contextmanager
 def limited_threads(elements: int, threads: int = 0) -> Iterator[int]:
-    """Set torch's number of threads by :func:`choose_threads` inside a block.
+    """Set torch's number of threads during a block, to the result of :func:`choose_threads`.
 
     The previous number is restored at the end, also after an exception.
 
@@ -127,7 +132,7 @@ def limited_threads(elements: int, threads: int = 0) -> Iterator[int]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Set torch's number of threads to 1 inside a block, which also limits nested blocks."""
+    """Set torch's number of threads to 1 during a block, including nested blocks."""
     token = _ONE.set(True)
     try:
         with limited_threads(0):
@@ -145,7 +150,7 @@ def use_one_thread() -> None:
 
 
 def sleep_at_barriers(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Make idle threads of OpenMP sleep instead of spin, unless the user has set a variable.
+    """Make idle OpenMP threads sleep instead of spin, unless the user has set a variable for this.
 
     A spinning thread occupies a core for milliseconds after each operator. OpenMP reads the
     variable when its library is loaded, so call this function before torch is imported. Child
@@ -165,11 +170,11 @@ def sleep_at_barriers(environment: MutableMapping[str, str] = os.environ) -> Non
 
 
 class Cancelled(BaseException):
-    """Raised in a background computation if the main thread no longer needs the result."""
+    """Raised in a background computation if its result is no longer needed."""
 
 
 class Background(Generic[Result]):
-    """A computation in another Python thread, whose operators use one thread.
+    """Computation in another Python thread, whose operators use one thread.
 
     It is a context manager, which waits for the computation at the end of the block. If the block
     ends early, for example by an error, the computation is cancelled at its next call of ``check``.
@@ -195,7 +200,7 @@ class Background(Generic[Result]):
         return self
 
     def result(self) -> Result:
-        """Wait for the computation and return its result, or raise the error that it raised."""
+        """Wait for the computation, and return its result or raise its error."""
         self._thread.join()
         if self._errors:
             raise self._errors[0]

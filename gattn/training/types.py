@@ -1,4 +1,4 @@
-"""Types of the training loop: its settings, batches and history."""
+"""Types of the training loop: settings, batches and history."""
 
 from __future__ import annotations
 
@@ -30,26 +30,28 @@ class TrainingError(RuntimeError):
 
 
 class TensorGroup(Protocol):
-    """Interface of several tensors that are moved and converted together, as PyG's ``Data``."""
+    """Interface of groups of tensors that are moved and converted together, such as PyG's
+    ``Data``.
+    """
 
     def to(self, device: Any, /) -> Any:
         """Move all tensors to a device, and return the group."""
         ...
 
     def apply(self, func: Callable[[Any], Any], /) -> Any:
-        """Apply a function to each tensor, and return the group of results."""
+        """Apply a function to each tensor, and return the group of the results."""
         ...
 
 
 class Batches(Protocol):
-    """Interface of a part of the data, such as molecules, from which batches are built."""
+    """Interface of a part of the data from which batches are built."""
 
     def __len__(self) -> int:
         """Return the number of items."""
         ...
 
     def batch(self, positions: Tensor) -> tuple[Input, Tensor]:
-        """Combine some items into one batch.
+        """Return some of the items, combined into one batch.
 
         Args:
             positions: [b] int64, the indices of the items, counted from 0.
@@ -78,40 +80,53 @@ class LoopSettings(TrainingSettings):
         Meta(
             gt=0,
             lt=1,
-            description="Share of all steps in which the learning rate rises; it then falls along "
-            "a cosine (one cycle; Smith and Topin, 2019).",
+            description="Share of all steps in which the learning rate rises. Afterwards it "
+            "falls along a cosine (one-cycle schedule; Smith and Topin, 2019).",
         ),
     ] = 0.1
     gradient_clip: Annotated[
-        float, Meta(ge=0, description="Largest norm of the gradient; 0 does not clip.")
+        float,
+        Meta(
+            ge=0,
+            description="Maximum norm of the gradient; larger gradients are scaled "
+            "down to it. 0 switches this off.",
+        ),
     ] = 5.0
     average: Annotated[
         float,
         Meta(
-            ge=0, lt=1, description="Decay of the moving average of the weights; 0 averages none."
+            ge=0,
+            lt=1,
+            description="Decay of the moving average of the weights; 0 uses the "
+            "weights without averaging.",
         ),
     ] = 0.99
     patience: Annotated[
-        int, Meta(ge=1, description="Stop after this many epochs without a lower validation loss.")
+        int,
+        Meta(
+            ge=1,
+            description="Number of epochs without a lower validation loss after "
+            "which training stops.",
+        ),
     ] = 30
     recorded_outputs: Annotated[
         int,
         Meta(
             ge=0,
-            description="Record the outputs for the validation part after each epoch if it has at "
-            "most this many items; 0 records none. See :attr:`History.outputs`.",
+            description="Record the outputs on the validation part after each epoch if it has at "
+            "most this number of examples; 0 records no outputs. See :attr:`History.outputs`.",
         ),
     ] = 0
 
     @property
     def validation_batch_size(self) -> int:
-        """Number of items in a validation batch, which is larger: it has no gradients."""
+        """Number of items in a validation batch; it is larger because no gradients are stored."""
         return 4 * self.batch_size
 
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """Record of an epoch. Losses are means over labels.
+    """Record of an epoch, with losses that are means over the labels.
 
     Attributes:
         epoch: number of the epoch, counted from 0.

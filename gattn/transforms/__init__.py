@@ -1,7 +1,7 @@
 """Transforms of PyG data that compute structural encodings once and store them with each graph.
 
-Names, arguments and attributes equal those of ``torch_geometric.transforms`` where it has the same
-transform.
+Names, arguments and attributes are the same as in ``torch_geometric.transforms``, if it has the
+same transform.
 """
 
 from gattn.lazy import attach

@@ -1,4 +1,4 @@
-"""AddExpander: a transform that stores the edges of Exphormer's sparse attention."""
+"""The transform AddExpander, which stores the edges for Exphormer's sparse attention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gattn.transforms.structures import edges_of
 
 
 class AddExpander(BaseTransform):
-    r"""Store the edges of Exphormer: the graph's edges, an expander and virtual nodes, with types.
+    r"""Store the edges of Exphormer: the graph's edges, an expander graph and virtual nodes.
 
     .. math:: E = E_{\mathrm{own}} \cup E_{\mathrm{expander}} \cup E_{\mathrm{virtual}}
 
@@ -62,7 +62,7 @@ class AddExpander(BaseTransform):
         self.seed = seed
 
     def forward(self, data: Any) -> Any:
-        """Store the attributes in data and return it."""
+        """Store the attributes in a graph and return the graph."""
         nodes, edges = edges_of(data)
         expander = graphs.expander([nodes], self.degree, seed=self.seed, device=edges.device)
         to_virtual = _to_virtual(nodes, self.num_virtual_nodes, edges.device)
@@ -86,7 +86,7 @@ class AddExpander(BaseTransform):
 
 
 def _to_virtual(nodes: int, virtual: int, device: torch.device) -> Tensor:
-    """Return an edge from every node to every virtual node: [2, nodes * virtual]."""
+    """Return edges from every node to every virtual node: [2, nodes * virtual]."""
     node = torch.arange(nodes, device=device).repeat(virtual)
     return torch.stack(
         [node, nodes + torch.arange(virtual, device=device).repeat_interleave(nodes)]

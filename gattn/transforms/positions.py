@@ -13,7 +13,7 @@ from gattn.transforms.structures import store
 
 
 class AddPosition(BaseTransform):
-    r"""Store the index of each node in its graph, as position in a sequence.
+    r"""Store the index of each node in its graph, as its position in a sequence.
 
     .. math:: p_i = i
 
@@ -40,7 +40,7 @@ class AddPosition(BaseTransform):
         self.attr_name = attr_name
 
     def forward(self, data: Any) -> Any:
-        """Store the attribute in data and return it."""
+        """Store the attribute in a graph and return the graph."""
         return store(data, torch.arange(_nodes(data)), self.attr_name)
 
     def __repr__(self) -> str:
@@ -80,7 +80,7 @@ class AddSinusoidalPE(BaseTransform):
         self.max_period = max_period
 
     def forward(self, data: Any) -> Any:
-        """Store the attribute in data and return it."""
+        """Store the attribute in a graph and return the graph."""
         position = torch.arange(_nodes(data))
         return store(data, waves(position, self.channels, self.max_period), self.attr_name)
 

@@ -1,4 +1,4 @@
-"""Transforms that store eigenvectors, walk probabilities, degrees and shortest paths."""
+"""Transforms that store eigenvectors, random walk probabilities, degrees and shortest paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gattn.structure import (
 
 
 class AddLaplacianEigenvectorPE(BaseTransform):
-    r"""Store the Laplacian eigenvectors with the k smallest non-zero eigenvalues.
+    r"""Store the eigenvectors of the graph Laplacian with the k smallest nonzero eigenvalues.
 
     .. math:: (I - D^{-1/2} A D^{-1/2})\, u_t = \lambda_t u_t
 
@@ -56,7 +56,7 @@ class AddLaplacianEigenvectorPE(BaseTransform):
         self.attr_name = attr_name
 
     def forward(self, data: Any) -> Any:
-        """Store the attributes in data and return it."""
+        """Store the attributes in a graph and return the graph."""
         nodes, edges = edges_of(data)
         weight = data.edge_weight if "edge_weight" in data else None
         vectors = laplacian_eigenvectors(edges, nodes, k=self.k, edge_weight=weight)
@@ -97,7 +97,7 @@ class AddRandomWalkPE(BaseTransform):
         self.attr_name = attr_name
 
     def forward(self, data: Any) -> Any:
-        """Store the attributes in data and return it."""
+        """Store the attributes in a graph and return the graph."""
         nodes, edges = edges_of(data)
         weight = data.edge_weight if "edge_weight" in data else None
         steps = self.walk_length
@@ -136,7 +136,7 @@ class AddDegree(BaseTransform):
         self.attr_name = attr_name
 
     def forward(self, data: Any) -> Any:
-        """Store the attributes in data and return it."""
+        """Store the attributes in a graph and return the graph."""
         nodes, edges = edges_of(data)
         return store(data, Graph(edges, nodes).in_degree(), self.attr_name)
 
@@ -145,7 +145,7 @@ class AddDegree(BaseTransform):
 
 
 class AddShortestPaths(BaseTransform):
-    r"""Store the shortest-path length of all pairs of nodes.
+    r"""Store the length of the shortest path between all pairs of nodes.
 
     .. math:: d_{ij} = \min(\text{steps of the shortest path } j \to i,\; L + 1)
 
@@ -189,7 +189,7 @@ class AddShortestPaths(BaseTransform):
         self.features = features
 
     def forward(self, data: Any) -> Any:
-        """Store the attributes in data and return it."""
+        """Store the attributes in a graph and return the graph."""
         nodes, edges = edges_of(data)
         over = graphs.complete([nodes], device=edges.device)
         if self.features:
@@ -210,7 +210,7 @@ class AddShortestPaths(BaseTransform):
 
 
 class AddRelativeRandomWalkPE(BaseTransform):
-    r"""Store the random-walk probabilities of all pairs of nodes.
+    r"""Store the probabilities of random walks between all pairs of nodes.
 
     .. math:: p_{ijt} = (P^t)_{ij}, \qquad P = D^{-1} A, \qquad t = 0, \dots, K - 1
 
@@ -254,7 +254,7 @@ class AddRelativeRandomWalkPE(BaseTransform):
         self.complete = complete
 
     def forward(self, data: Any) -> Any:
-        """Store the attributes in data and return it."""
+        """Store the attributes in a graph and return the graph."""
         nodes, edges = edges_of(data)
         weight = data.edge_weight if "edge_weight" in data else None
         over = graphs.complete([nodes], device=edges.device)
@@ -281,7 +281,7 @@ def edges_of(data: Any) -> tuple[int, Tensor]:
 
 
 def store(data: Any, value: Tensor, name: str | None) -> Any:
-    """Store a per-node tensor under a name, or append it to the features."""
+    """Store a tensor of node values under a name, or append it to the features."""
     if name is not None:
         data[name] = value
     elif data.x is None:

@@ -40,7 +40,8 @@ def test_written_tables_stay_aligned(run, rows, separator, end, encoding):
     with tempfile.TemporaryDirectory() as folder:
         path, out = Path(folder) / "in.csv", Path(folder) / "out.csv"
         with path.open("w", newline="", encoding=encoding, errors="replace") as file:
-            # Python quotes a carriage return only where lines end with one.
+            # Python's csv.writer quotes a cell with a carriage return only if the line terminator
+            # contains one. Otherwise every cell must be quoted.
             quoting = csv.QUOTE_MINIMAL if end == "\r\n" else csv.QUOTE_ALL
             table = csv.writer(file, delimiter=separator, lineterminator=end, quoting=quoting)
             table.writerows([("id", "smiles", "note"), *rows])
@@ -51,7 +52,8 @@ def test_written_tables_stay_aligned(run, rows, separator, end, encoding):
         assert len(after) == len(rows)
         for one, other in zip(before, after, strict=True):
             assert other.cells[:3] == one.cells
-            assert bool(other.cells[3]) != bool(other.cells[-1])  # a prediction, or an error
+            # Each row has either a prediction or an error.
+            assert bool(other.cells[3]) != bool(other.cells[-1])
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))

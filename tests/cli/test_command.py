@@ -60,7 +60,7 @@ def test_intervals_without_an_end_are_no_success(width, is_told, capsys):
     show_metrics(metrics, "molecules")
     output = capsys.readouterr().out
     assert ("6 validation molecules are too few" in output) == is_told
-    assert ("a --coverage of up to 0.85 has finite ones" in output) == is_told
+    assert ("with a --coverage of up to 0.85, they are finite" in output) == is_told
 
 
 @pytest.mark.parametrize(("classes", "note"), [(0, ""), (1, "1 class has"), (3, "3 classes have")])

@@ -55,7 +55,7 @@ def test_of_no_rows_comes_none_and_that_is_said(folder, tmp_path, gattn):
     out = tmp_path / "out.csv"
     code, output = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--out", out)
     assert code == 0
-    assert f"{tmp_path / 'in.csv'} has a header and no rows: there is nothing in {out}" in output
+    assert f"{tmp_path / 'in.csv'} has a header but no rows, so {out} has no rows" in output
     assert read_rows(out) == []
 
 
@@ -116,7 +116,7 @@ def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
     out = tmp_path / "evaluation"
     code, output = gattn("evaluate", folder / "numbers", folder / "data.csv", "--out", out)
     assert code == 0, output
-    assert "72 rows (72 molecules) left out, since the model was trained or validated" in output
+    assert "72 rows (72 molecules) left out, because the model was trained or validated" in output
     metrics = json.loads((out / "metrics.json").read_text())
     run = json.loads((folder / "numbers" / "metrics.json").read_text())
     assert metrics["molecules"] == {"test": 8, "trained_on": 72, "left_out": 2}
@@ -128,7 +128,7 @@ def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
     seen = json.loads((folder / "numbers" / "splits.json").read_text())
     if 0 not in seen["test"]:
         assert code == 2
-        assert "no labelled molecule that the model was not trained on" in output
+        assert "no labelled molecules other than those that the model was trained on" in output
 
 
 def test_explanations(folder, tmp_path, gattn):
@@ -183,4 +183,4 @@ def test_a_column_that_predictions_add(folder, tmp_path, gattn):
         "predict", folder / "numbers", tmp_path / "in.csv", "--out", tmp_path / "o"
     )
     assert code == 2
-    assert "has a column 'error' already" in output
+    assert "already has a column 'error'" in output

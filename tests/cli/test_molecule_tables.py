@@ -43,7 +43,10 @@ def test_thousands_separators_are_named_and_then_read(train):
     text = _table("smiles,ic50_nM", [f'"{48 * (n + 1):,}"' for n in range(60)])
     code, output, folder = train(text, "--target", "ic50_nM")
     assert code == 2
-    assert "40 labels look like numbers with a thousands separator, as '1,008' in line 22" in output
+    assert (
+        "40 labels look like numbers with a thousands separator, for example '1,008' in line 22"
+        in output
+    )
     assert "--thousands , reads them" in output
     assert not folder.exists()
     code, output, folder = train(text, "--target", "ic50_nM", "--thousands", ",")
@@ -53,7 +56,8 @@ def test_thousands_separators_are_named_and_then_read(train):
     }  # fmt: skip
     table = pd.read_csv(folder / "predictions.csv")
     assert table.measured.tolist() == [48 * (row + 1) for row in table.row]
-    code, output = train.run("evaluate", folder, folder.parent / "data.csv")  # as trained
+    # Without options, evaluate uses the columns of the training run.
+    code, output = train.run("evaluate", folder, folder.parent / "data.csv")
     assert code == 0, output
     code, output = train.run("evaluate", folder, folder.parent / "data.csv", "--thousands", " ")
     assert code == 2
@@ -66,7 +70,7 @@ def test_a_label_cut_in_two_by_the_separator_is_an_error(train):
     )
     assert code == 2
     assert (
-        "line 61 has 3 cells where the header has 2, and '1,003' in column 'y' looks like one"
+        "line 61 has 3 cells but the header has 2, and '1,003' in column 'y' looks like one"
         in output
     )
 
@@ -76,8 +80,8 @@ def test_rows_that_do_not_fit_the_header_are_counted(train):
     code, output, _ = train(text, "--target", "y")
     assert code == 2
     assert (
-        "12 of 60 rows do not fit the header, the first in line 2: 3 cells where the header"
-        in output
+        "12 of 60 rows have a wrong number of cells; the first is in line 2: 3 cells "
+        "but the header" in output
     )
     code, output, folder = train(text, "--target", "y", "--skip-bad-labels")
     assert code == 0, output
@@ -102,7 +106,7 @@ def test_a_text_of_one_target_costs_that_cell_alone(train):
     assert len(rows) == 15
     assert rows[0] == {
         "row": "0", "line": "2", "text": "CO",
-        "reason": "this label alone: b must be a number or empty; it is 'see note'",
+        "reason": "only this label is left out: b must be a number or empty; it is 'see note'",
     }  # fmt: skip
     assert "15 labels left out" in (folder / "report.json").read_text()
 
@@ -151,7 +155,7 @@ def test_zero_and_one_with_a_text_ask_for_the_task(train):
         (
             [f"{n} nM" if n % 2 else f"{n} µM" for n in range(60)],
             ["--unit", "nM"],
-            "'nM' was named",
+            "set to 'nM'",
         ),
         (range(60), ["--thousands", "."], "decimal and thousands must be different signs"),
         (range(60), ["--unit", "5"], "unit must be letters or %"),
@@ -199,10 +203,10 @@ def test_a_part_without_labels_of_a_target_is_named(train):
     assert note in output
     assert note in json.loads((folder / "report.json").read_text())["sections"][0]["text"]
     assert (
-        "2 validation labels of 'c' are too few to promise that: its intervals are infinite; a"
-        in output
+        "2 validation labels of 'c' are too few for this coverage, so its intervals are "
+        "infinite; with a" in output
     )
-    assert "--coverage of up to 0.66 has finite ones" in output
+    assert "--coverage of up to 0.66, they are finite" in output
     assert "of 'a' are too few" not in output
     labels = _metrics(folder)["labels"]
     assert [labels["b"][part] for part in ("train", "val", "test")] == [40, 10, 0]
@@ -215,8 +219,8 @@ def test_a_validation_part_without_labels_of_a_target_is_named(train):
     code, output, _ = train(text, "--target", "a", "--target", "b", "--split", "column:split")
     assert code == 0, output
     assert "The validation part has no label of 'b': its intervals or sets are unbounded." in output
-    assert "0 validation labels of 'b' are too few to promise that" in output
-    assert "0.0 has finite ones" not in output
+    assert "0 validation labels of 'b' are too few for this coverage" in output
+    assert "0.0, they are finite" not in output
 
 
 def test_a_class_that_a_part_lacks_is_named(train):
@@ -256,6 +260,6 @@ def test_evaluation_names_what_its_table_lacks(train, tmp_path):
     new.write_text("smiles,a,b\n" + rows.replace(",?", ",>1"))
     code, output = train.run("evaluate", folder, new)
     assert code == 2
-    assert "column 'b': 20 labels are censored values, as '>1' in line 2" in output
+    assert "column 'b': 20 labels are censored values, for example '>1' in line 2" in output
     code, output = train.run("evaluate", folder, new, "--censored", "bound")
     assert code == 0, output

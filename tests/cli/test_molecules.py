@@ -22,15 +22,17 @@ def test_a_run_holds_what_it_should(folder):
     plots = {path.stem for path in (folder / "numbers" / "plots").iterdir()}
     assert plots == {"parity", "residuals", "calibration", "learning-curve"}
     classes = {path.stem for path in (folder / "classes" / "plots").iterdir()}
-    assert classes == {"roc", "precision-recall", "calibration"}  # a ridge has no epochs
+    # No learning curve, because the Gaussian process is not trained in epochs.
+    assert classes == {"roc", "precision-recall", "calibration"}
     page = (folder / "classes" / "report.html").read_text("utf-8")
     assert "measured active" in page or "measured idle" in page
-    assert "The dashed line is the share of “idle”" in page
-    assert "chose the epoch" not in page
+    assert "The dashed line is the fraction of “idle”" in page
+    assert "on which the epoch was chosen" not in page
     assert "2 classes have fewer than the 9 validation molecules" in page
-    assert "A prediction is" not in page  # of one part
+    # The model has a single component, so the page lists no weights of components.
+    assert "A prediction is" not in page
     stacked = (folder / "numbers" / "report.html").read_text("utf-8")
-    assert "chose the epoch" in stacked
+    assert "on which the epoch was chosen" in stacked
     assert "% attention and" in stacked
     assert "% a Gaussian process on fingerprints and descriptors" in stacked
     left_out = read_rows(folder / "numbers" / "left_out.csv")
@@ -69,7 +71,7 @@ def test_copies_of_a_molecule_are_in_one_part(tmp_path, gattn):
     code, output = gattn("train", data, "--target", "y", "--out", tmp_path / "run", *GP)
     assert code == 0, output
     assert "Gaussian process: 100%" in output
-    assert "and the report is written" in output
+    assert "and writing the report" in output
     splits = json.loads((tmp_path / "run" / "splits.json").read_text())
     for part in ("train", "val", "test"):
         molecules = {row // 2 for row in splits[part]}
@@ -97,7 +99,7 @@ def test_the_same_command_again(folder, gattn):
     assert (folder / "classes" / "model.json").read_bytes() == before
     code, output = gattn(*same, "--seed", 1)
     assert (code, output.count("\n")) == (2, 1)
-    assert "holds another run (seed is 0 there and 1 here)" in output
+    assert "contains another run (seed is 0 there and 1 here)" in output
     assert (folder / "classes" / "model.json").read_bytes() == before
 
 
@@ -128,7 +130,7 @@ def test_a_truncated_file_of_a_run_says_what_to_do(folder, tmp_path, gattn, name
         code, output = gattn(*command)
         assert (code, output.count("\n")) == (2, 1)
         assert str(run / name) in output
-        assert ("remove it" if name == "metrics.json" else "copy the run once more") in output
+        assert ("remove it" if name == "metrics.json" else "copy the run again") in output
 
 
 def test_a_damaged_cache_says_that_it_is_to_be_removed(tmp_path, gattn):
@@ -167,7 +169,7 @@ def test_other_data_under_the_same_name(tmp_path, gattn):
     data.write_text(TABLE + "CCOCC,1.0,idle,3\n")
     code, output = gattn(*run)
     assert code == 2
-    assert "on other content of" in output
+    assert "with another content of" in output
 
 
 def test_splits_by_a_column_and_by_a_file(folder, tmp_path, gattn):
@@ -185,7 +187,7 @@ def test_splits_by_a_column_and_by_a_file(folder, tmp_path, gattn):
                        "--split", tmp_path / "a" / "splits.json", *GP)  # fmt: skip
     assert code == 0, output
     assert json.loads((tmp_path / "b" / "splits.json").read_text())["val"] == splits["val"]
-    assert "counts the rows of other data" in output
+    assert "contains row numbers of other data" in output
 
 
 def test_small_labels_have_the_metrics_of_their_predictions(tmp_path, gattn):
@@ -200,7 +202,7 @@ def test_small_labels_have_the_metrics_of_their_predictions(tmp_path, gattn):
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     test = pd.read_csv(tmp_path / "run" / "predictions.csv").query("part == 'test'")
     r2 = r2_score(test.measured, test.prediction)
-    assert r2 < 0.5  # the labels are noise
+    assert r2 < 0.5  # the labels are random, so no model can predict them well
     assert metrics["test"]["r2"] == pytest.approx(r2, rel=1e-4)
     assert -2 < metrics["baselines"]["mean"]["r2"] <= 0
     assert f"{metrics['test']['r2']:.4g}" in output
@@ -218,13 +220,13 @@ def test_small_labels_have_the_metrics_of_their_predictions(tmp_path, gattn):
             lambda n: 7e-9 if n >= 35 else n * 1e-9,
             "r2",
             "R²",
-            "undefined: all 12 labels are 7e-09, and two different ones are needed",
+            "undefined: all 12 labels are 7e-09, and two different labels are needed",
         ),
         (
             lambda n: int(n >= 35 or n % 2),
             "roc_auc",
             "ROC-AUC",
-            "undefined: all 12 labels are of class 1, and two different ones are needed",
+            "undefined: all 12 labels are of class 1, and two different labels are needed",
         ),
     ],
     ids=["numbers", "classes"],
@@ -273,7 +275,8 @@ def test_a_search_needs_a_validation_part_of_both_classes(tmp_path, gattn):
     )  # fmt: skip
     assert code == 2
     assert (
-        "tune compares settings by roc_auc on the validation part, where it is undefined" in output
+        "--tune compares settings by roc_auc on the validation part, where the metric is "
+        "undefined" in output
     )
 
 
@@ -297,7 +300,7 @@ REFUSED = {
     "a header alone": ("smiles,y\n", [], "no rows"),
     "an open quote": (TABLE + '"CC,1', [], "is not a CSV file: line 82"),
     "too large molecules": (TABLE, ["--max-atoms", 4], "at least 10 labelled molecules; got 6"),
-    "texts for numbers": (TABLE, ["--target", "kind", "--task", "regression"], "holds no numbers"),
+    "texts for numbers": (TABLE, ["--target", "kind", "--task", "regression"], "has no numbers"),
     "a split of no name": (TABLE, ["--split", "magic"], "split must be random, scaffold"),
     "a split without a part": (TABLE, ["--split", "scaffold"], "no molecule in the train part"),
     "a coverage": (
@@ -308,7 +311,7 @@ REFUSED = {
     "one molecule in all rows": (
         _with(smiles="CCO"),
         [],
-        "10 different molecules; the 80 rows hold 1",
+        "10 different molecules; the 80 rows have 1",
     ),
     "no epoch": (TABLE, ["--epochs", 0], "epochs must be a whole number, at least 1"),
 }

@@ -119,12 +119,15 @@ def test_an_undefined_metric_says_why(folder, gattn, tmp_path):
     edges = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--split", "column:part"]
     code, output = gattn("train", *edges, "--label", "group", "--out", tmp_path / "a", *NETWORK)
     assert code == 0, output
-    reason = "undefined for all 2 classes: 'left' (every row has it), 'right' (no row has it)"
+    reason = (
+        "undefined for all 2 classes: 'left' (every row has this class), 'right' (no row has "
+        "this class)"
+    )
     assert f"roc_auc of the test part: {reason}" in output
     metrics = json.loads((tmp_path / "a" / "metrics.json").read_text())
     assert metrics["test"]["roc_auc"] is None
     assert metrics["undefined"]["test"] == {"roc_auc": reason, "pr_auc": reason}
-    assert metrics["undefined"]["runs"]["roc_auc"].startswith("undefined in 1 of 1 trainings")
+    assert metrics["undefined"]["runs"]["roc_auc"].startswith("undefined in 1 of 1 training runs")
     absent = "undefined: no node of the test part has this class"
     assert metrics["undefined"]["classes"]["right"]["recall"] == absent
     page = (tmp_path / "a" / "report.html").read_text("utf-8")
@@ -135,7 +138,7 @@ def test_an_undefined_metric_says_why(folder, gattn, tmp_path):
         *NETWORK,
     )  # fmt: skip
     assert code == 0, output
-    reason = "undefined: all 9 labels are 5e-09, and two different ones are needed"
+    reason = "undefined: all 9 labels are 5e-09, and two different labels are needed"
     assert f"r2 of the test part: {reason}" in output
     metrics = json.loads((tmp_path / "b" / "metrics.json").read_text())
     assert metrics["undefined"]["test"] == {"r2": reason}
@@ -179,7 +182,7 @@ def test_a_whole_run_is_not_done_again_and_another_is_refused(folder, gattn):
     assert "nothing to do" in output
     code, output = gattn("train", *same, "--seed", 1)
     assert code == 2
-    assert "holds another run (seed is 0 there and 1 here)" in output
+    assert "contains another run (seed is 0 there and 1 here)" in output
 
 
 def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path):
@@ -189,7 +192,9 @@ def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path):
     code, output = gattn("predict", folder / "classes", *graph, "--out", tmp_path / "made.csv")
     assert code == 0
     assert "2 nodes" in output
-    assert "Column 'about' holds what it did not in training, as 'left wing': 2 of 2" in output
+    assert (
+        "Column 'about' has values that did not occur in training, for example 'left wing': 2 of 2"
+    ) in output
     rows = _rows(tmp_path / "made.csv")
     assert [row["node"] for row in rows] == ["a", "b"]
     assert float(rows[0]["probability_left"]) + float(rows[0]["probability_right"]) == (
@@ -207,7 +212,7 @@ def test_a_table_of_another_encoding(folder, gattn, tmp_path):
     tables = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--out", tmp_path / "e.npy"]
     code, output = gattn("embed", folder / "classes", *tables)
     assert code == 2
-    assert "name its encoding" in output
+    assert "set its encoding" in output
     assert gattn("embed", folder / "classes", *tables, "--encoding", "latin-1")[0] == 0
     assert len(np.load(tmp_path / "e.npy")) == 60
 
@@ -237,7 +242,7 @@ def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path, 
     leave_blank(monkeypatch)
     names = [f"n{node}" for node in range(60)]
     edges = pd.DataFrame({"a": names, "b": names[2:] + names[:2]})
-    edges.to_csv(tmp_path / "edges.csv")  # with its index
+    edges.to_csv(tmp_path / "edges.csv")  # pandas also writes the index of the table as a column
     nodes = pd.DataFrame(
         {
             "id": names,
@@ -256,12 +261,13 @@ def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path, 
     words = " ".join(output.split())
     for line in (
         "60 nodes, 54 of them with a label (one of 2 classes), 120 edges in both directions, 1 fea",
-        "Column '' of the edges numbers the rows",
-        "Column '' of the nodes numbers the rows",
+        "Column '' of the edges contains row numbers",
+        "Column '' of the nodes contains row numbers",
         "Column 'group': 6 cells with 'NA' are missing.",
         "Column 'size' is read with --decimal ,",
         "Label 'group' has the classes 'none' (24)",
-        "There is no val_mask: validation is drawn from train_mask, 7 of 36 nodes (seed 0).",
+        "There is no val_mask: the validation part is drawn from train_mask, 7 of 36 "
+        "nodes (seed 0).",
         "2 of the 20 nodes of test_mask have no label",
     ):
         assert line in words, line
@@ -291,7 +297,7 @@ def test_a_training_part_of_one_class_is_refused(folder, gattn, tmp_path, split)
     options = ["--features", "size", "--split", split, *NETWORK]
     code, output = gattn("train", *tables, "--out", tmp_path / "run", *options)
     assert code == 2
-    assert "are of class 'left' only, and the data hold the 2 classes 'left' (27)" in output
+    assert "are of class 'left' only, and the data have the 2 classes 'left' (27)" in output
     assert not (tmp_path / "run").exists()
 
 
@@ -307,7 +313,7 @@ def test_a_class_that_drawn_parts_lack_is_told_once(folder, gattn, tmp_path, mon
     assert code == 0, output
     words = " ".join(output.split())
     for part in ("validation", "test"):
-        sentence = f"The {part} part holds no node of class 'alone' (1 labelled node in the data)"
+        sentence = f"The {part} part has no node of class 'alone' (1 labelled node in the data)"
         assert words.count(sentence) == 1, words
     assert list(_rows(tmp_path / "run" / "runs.csv")[1].items())[:2] == [
         ("split", "1"),
@@ -321,7 +327,7 @@ def test_the_help_names_what_is_missing_without_an_option(gattn, monkeypatch):
         code, output = gattn(command, "--help")
         assert code == 0
         words = " ".join(output.replace("│", " ").split())
-        assert "default: empty cells, and NA and the like in columns of numbers" in words
+        assert "default: empty cells; in columns of numbers also NA and similar texts" in words
 
 
 def test_presets_are_the_papers():

@@ -42,7 +42,7 @@ def test_killed_in_the_middle(tmp_path, monkeypatch):
     while process.poll() is None and not list(killed.rglob("*.safetensors")):
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL  # it was not whole before
+    assert process.wait() == -signal.SIGKILL  # the process was killed before the run was complete
     assert not (killed / "metrics.json").exists()
 
     assert run_command(monkeypatch, *training(data, killed)) == 0

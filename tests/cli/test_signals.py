@@ -159,7 +159,7 @@ def test_a_signal_to_the_main_process_ends_all(tmp_path, command, number, begun)
             time.sleep(0.05)
         assert not left
         assert not (tmp_path / "run" / "metrics.json").exists()
-        if begun == "checkpoint.pt":  # from which test_resume.py goes on
+        if begun == "checkpoint.pt":  # test_resume.py continues a run from such a checkpoint
             (checkpoint,) = tmp_path.rglob(begun)
             assert load_checkpoint(checkpoint)["records"]
     finally:

@@ -39,7 +39,7 @@ def test_a_layer_whose_hooks_cannot_be_seen_runs_edge_by_edge(monkeypatch, name)
         == f"this version of torch_geometric has no {name}: hooks cannot be seen"
     )
     late.load_state_dict(theirs.state_dict())
-    setattr(late, name, {})  # PyG's own propagate reads it
+    setattr(late, name, {})  # PyG's own method propagate reads this attribute
     assert late.slow_path_reason == ""
     torch.testing.assert_close(late(X, EDGES), theirs(X, EDGES))
 
@@ -63,7 +63,7 @@ def test_every_kind_of_hook_is_seen():
         handle = getattr(layer, register)(lambda *args: None)
         equation = register.removeprefix("register_").split("_forward_")[0]
         for one in (layer, copy.deepcopy(layer)):
-            assert one.slow_path_reason == f"a hook on {equation} wants to see its edges"
+            assert one.slow_path_reason == f"a hook on {equation} needs its edges"
         handle.remove()
         assert layer.slow_path_reason == ""
 
@@ -76,6 +76,6 @@ def test_methods_that_pyg_may_have_written_are_run(monkeypatch, name, how):
     monkeypatch.delattr(nn.GATConv, f"_{how}_{name}")
     if how == "jinja":
         assert pyg_internals.overridden(nn.GATConv) == f"GATConv overrides {name}"
-    else:  # it replaced nothing that could be a user's
+    else:  # PyG replaced no method that a user could have written
         assert pyg_internals.overridden(nn.GATConv) == ""
     layer(X, EDGES)

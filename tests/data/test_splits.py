@@ -59,7 +59,8 @@ def test_a_scaffold_is_in_one_part_only():
     assert all(len(parts) == 1 for parts in where.values())
     everything = torch.cat([split.train, split.val, split.test])
     assert everything.sort().values.tolist() == list(range(len(SMILES)))
-    # Benzene's three fill most of the training part: no pair fits whole, a single one does.
+    # The three molecules with benzene's scaffold fill most of the training part. No scaffold with
+    # two molecules fits in the rest, but one with a single molecule does.
     assert split.train.tolist() == [1, 2, 3, 8]
     assert split.val.tolist() == [5, 6]
     assert split.protocol == "scaffold 5:2.5:2.5"
@@ -75,7 +76,7 @@ def test_what_was_read_is_split_like_its_texts():
         assert torch.equal(split.test, other.test)
         assert mols[split.train].smiles == [SMILES[i] for i in split.train]
     assert repr(scaffold_split(mols)) == "Split(train: 7, val: 1, test: 1; scaffold 8:1:1)"
-    with pytest.raises(ValueError, match="list of texts; got the one text 'CC'"):
+    with pytest.raises(ValueError, match="list of strings; got a single string 'CC'"):
         scaffold_split("CC")
 
 
@@ -103,9 +104,9 @@ def test_nothing_to_split():
 
 @pytest.mark.parametrize("fractions", [(0.8, 0.1), (0.8, 0.1, 0.2), (1.2, -0.1, -0.1)])
 def test_fractions_are_checked(fractions):
-    with pytest.raises(ValueError, match="three shares that add up to 1"):
+    with pytest.raises(ValueError, match="three numbers that add up to 1"):
         random_split(10, seed=0, fractions=fractions)
-    with pytest.raises(ValueError, match="three shares"):
+    with pytest.raises(ValueError, match="three numbers"):
         scaffold_split(["C"], fractions=fractions)
 
 
@@ -132,7 +133,7 @@ def test_groups_of_one_are_split_as_without_groups():
     assert torch.equal(alone.train, grouped.train)
     assert torch.equal(alone.test, grouped.test)
     assert grouped.protocol == "random 8:1:1 by group (seed 4)"
-    with pytest.raises(ValueError, match="groups must hold 3 values, one an item; got 2"):
+    with pytest.raises(ValueError, match="groups must have 3 values, one for each item; got 2"):
         random_split(3, seed=0, groups=["a", "b"])
 
 
@@ -140,7 +141,7 @@ def test_a_column_names_the_parts():
     split = split_by_names(["train", " TEST", "valid", "Training", "val"], protocol="column:part")
     assert (split.train.tolist(), split.val.tolist(), split.test.tolist()) == ([0, 3], [2, 4], [1])
     assert split.protocol == "column:part"
-    with pytest.raises(ValueError, match="1 row has another, the first is row 1: ''"):
+    with pytest.raises(ValueError, match="1 row has another value; the first is row 1: ''"):
         split_by_names(["train", ""])
 
 
@@ -160,15 +161,15 @@ def test_a_file_holds_positions(tmp_path):
     [
         ("train", "split.json is not JSON"),
         ("[" * 100_000, "split.json is not JSON"),
-        ("[]", "lists of positions under train, val and test"),
-        ('{"train": [0], "val": [1]}', "lists of positions under"),
-        ('{"train": 0, "val": [1], "test": [2]}', "lists of positions under"),
+        ("[]", "lists of row indices under train, val and test"),
+        ('{"train": [0], "val": [1]}', "lists of row indices under"),
+        ('{"train": 0, "val": [1], "test": [2]}', "lists of row indices under"),
         ('{"train": [0], "val": [1], "test": [4]}', "from 0 to 3; test has 4"),
         ('{"train": [-1], "val": [1], "test": [2]}', "train has -1"),
         ('{"train": [0.0], "val": [1], "test": [2]}', "train has 0.0"),
         ('{"train": [true], "val": [1], "test": [2]}', "train has True"),
-        ('{"train": [0], "val": [1, 0], "test": [2]}', "position 0 is in train and in val"),
-        ('{"train": [0, 0], "val": [1], "test": [2]}', "position 0 is in train and in train"),
+        ('{"train": [0], "val": [1, 0], "test": [2]}', "index 0 is in train and in val"),
+        ('{"train": [0, 0], "val": [1], "test": [2]}', "index 0 is in train and in train"),
     ],
     ids=lambda text: text[:20],
 )

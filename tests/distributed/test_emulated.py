@@ -173,9 +173,9 @@ def test_both_ways_of_loading_give_the_same_part():
 def test_bytes_are_halo_rows_times_width():
     edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
     widths = {
-        "GATConv, plain": 3 + 1,  # values and a score for each head
-        "GATv2Conv": 2 * 4,  # keys are the values
-        "TransformerConv": 2 * 2 * 4,  # keys and values
+        "GATConv, plain": 3 + 1,  # the values, and one score for each head
+        "GATv2Conv": 2 * 4,  # the keys are also the values, so they are sent once
+        "TransformerConv": 2 * 2 * 4,  # the keys and the values
     }
     for name, width in widths.items():
 
@@ -189,7 +189,8 @@ def test_bytes_are_halo_rows_times_width():
             read = graph.halo.num_rows - graph.num_dst
             assert read == len(set(edge_index[0, graph.edges].tolist()) - set(graph.nodes.tolist()))
             requested = sum(other.halo.recv_counts[rank] for other in parts)
-            # Forward sends what others read; backward, the gradients of what was read.
+            # The forward pass sends the rows that other processes read. The backward pass sends the
+            # gradients of the rows that this process has read.
             assert graph.comm_stats.bytes_sent == (requested + read) * width * 4
             assert graph.comm_stats.bytes_received == (requested + read) * width * 4
             assert graph.comm_stats.exchanges == 2
@@ -226,7 +227,7 @@ def test_bad_input_gets_one_clear_error():
     fail("must have 2 parts.* got 3", lambda p: build(
         edges[:, :2], Partition.contiguous(3, 3), group=p
     ))  # fmt: skip
-    fail("process . must get edges into its own nodes; got edge", lambda p: build_local(
+    fail("process . must get only edges into its nodes; got edge", lambda p: build_local(
         edges[:, :2], partition, group=p
     ))  # fmt: skip
     fail("whole graph.*graph.local", lambda p: build(edges[:, :2], partition, group=p).edge_index,
@@ -256,6 +257,6 @@ def test_processes_with_different_inputs_all_raise():
     of_partition = on_every_rank(2, lambda p: error(p, edge_index, (mine, other)[p.rank]))
     of_edges = on_every_rank(2, lambda p: error(p, edge_index[:, p.rank :], mine))
     assert of_partition[0] == of_partition[1]
-    assert "same partition; that of process 1 differs from that of process 0" in of_partition[0]
+    assert "same partition; process 1 has a different partition than process 0" in of_partition[0]
     assert of_edges[0] == of_edges[1]
     assert "number of edges" in of_edges[0]

@@ -47,7 +47,9 @@ def test_dropout_is_that_of_one_process(run):
         whole = Task(conv, dropout=0.5)
         torch.manual_seed(9)
         loss = whole.step()
-        for part in parts:  # the outputs that follow draw other masks than those of one process
+        for part in parts:
+            # The outputs are not compared, because their dropout masks differ from those of one
+            # process.
             torch.testing.assert_close(part["losses"], [loss], rtol=1e-10, atol=1e-10)
             torch.testing.assert_close(part["grads"], whole.results([loss])["grads"])
 
@@ -94,7 +96,9 @@ def test_memory_of_a_process_falls_with_their_number(run):
         rows = run(size, ranks.measure, 2**16, "GATConv")
         return sum(row["peak_bytes"] for (row,) in rows) / size
 
-    def peak(size):  # what an allocator keeps comes on top of a peak: the least has least of it
+    def peak(size):
+        # The allocator's unused memory adds to a measured peak, so take the smaller of two
+        # measurements.
         return min(mean(size), mean(size))
 
     one, two, four = map(peak, (1, 2, 4))

@@ -76,7 +76,8 @@ def test_only_negative_weights_have_an_outline():
         ellipses = ET.fromstring(svg).iter(f"{SVG}ellipse")
         return sum("fill:none" in ellipse.get("style") for ellipse in ellipses)
 
-    assert outlines([0.0, 0.0]) == outlines([0.5, 0.5]) == 0  # and a legend without negative ones
+    # Without negative weights, the legend has no outlined disc either.
+    assert outlines([0.0, 0.0]) == outlines([0.5, 0.5]) == 0
     legend = 2
     assert outlines([0.5, -0.5]) == legend + 1
     assert outlines([-0.5, -0.5]) == legend + 2
@@ -110,7 +111,7 @@ def test_unsigned_weights_have_one_colour_and_numbers_without_a_sign():
     assert draw_grid(["CO"], [[0.25, 0.5]], signed=False) != draw_grid(["CO"], [[0.25, 0.5]])
     colours = [LIGHT.disc(weight, signed=False) for weight in (0.1, 0.5, 1.0)]
     assert colours[-1] == pytest.approx(LIGHT.unsigned)
-    assert colours == sorted(colours, reverse=True)  # darker with the weight
+    assert colours == sorted(colours, reverse=True)  # a larger weight has a darker colour
     with pytest.raises(ValueError, match=r"at least 0 with signed=False; got -0\.5"):
         draw_molecule("CO", [0.25, -0.5], signed=False)
 

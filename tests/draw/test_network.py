@@ -56,10 +56,10 @@ def test_an_edge_is_as_thick_as_it_weighs(axes):
 def test_both_directions_of_an_edge_are_seen(axes):
     draw_network([[0, 1], [1, 0]], [0.2, 0.9])
     thin, halves = _lines(axes)
-    (first, second), _ = thin.get_segments()
+    first, second = thin.get_segments()[0][[0, -1]]
     to_second, to_first = halves.get_segments()
-    assert np.allclose(to_second, [(first + second) / 2, second])
-    assert np.allclose(to_first, [(first + second) / 2, first])
+    assert np.allclose(to_second[[0, -1]], [(first + second) / 2, second])
+    assert np.allclose(to_first[[0, -1]], [(first + second) / 2, first])
 
 
 def test_self_loops_are_left_out(axes):
@@ -95,6 +95,66 @@ def test_more_classes_than_colours_differ_by_shape(axes):
     assert labels == [f"class {i}" for i in (0, 1, 8, 9, 16, 17)]
 
 
+def _cliques(count, size):
+    """Return the edges of cliques, each of which has one edge to the next one."""
+    clique = np.array([(i, j) for i in range(size) for j in range(size) if i != j]).T
+    links = np.array([(size * i, size * i + size) for i in range(count - 1)]).T
+    return np.concatenate([clique + size * i for i in range(count)] + [links], 1)
+
+
+def test_communities_of_a_large_component_lie_apart(axes):
+    edges = _cliques(3, 20)
+    weights = np.full(edges.shape[1], 0.5)
+    weights[-2:] = 0.6
+    draw_network(edges, weights, colour=np.arange(60.0), max_edges=10**6)
+    parts = np.split(np.asarray(axes[0].collections[-1].get_offsets()), 3)
+    centres = [part.mean(0) for part in parts]
+    for i, part in enumerate(parts):
+        distances = [np.linalg.norm(part - centre, axis=1) for centre in centres]
+        assert (np.argmin(distances, axis=0) == i).all()
+    thin, _ = _lines(axes)
+    assert set(thin.get_alpha()) == {0.6, 0.25}
+    assert (thin.get_alpha() == 0.25).sum() == 2
+
+
+def test_the_edges_of_largest_weight_are_drawn(axes):
+    """Each node keeps its strongest incoming edge, and the rest are the strongest of all."""
+    edges = np.array([(i, j) for i in range(30) for j in range(30) if i != j]).T
+    weights = np.random.default_rng(0).random(edges.shape[1])
+    draw_network(edges, weights, max_edges=100)
+    _, halves = _lines(axes)
+    widths = np.sort(halves.get_linewidths())
+    strongest = [weights[edges[1] == node].max() for node in range(30)]
+    others = np.sort(weights[~np.isin(weights, strongest)])[-70:]
+    assert np.allclose(widths, 0.2 + 2.5 * np.sort([*strongest, *others]))
+
+
+def test_wrong_and_uncertain_nodes_are_marked(axes):
+    wrong = np.arange(6) == 2
+    draw_network(RING, wrong=torch.from_numpy(wrong), uncertain=np.arange(6) > 3)
+    dots, hollow, rings = (c.get_offsets() for c in axes[0].collections[-3:])
+    assert np.array_equal(hollow, dots[4:])
+    assert np.array_equal(rings, dots[2:3])
+
+
+def test_only_the_most_attended_nodes_have_a_text(axes):
+    star = np.stack(
+        [np.r_[np.zeros(9, int), np.arange(1, 10)], np.r_[np.arange(1, 10), np.zeros(9, int)]]
+    )
+    draw_network(
+        star, np.r_[np.ones(9), np.full(9, 1 / 9)], labels=list("abcdefghij"), top_labels=1
+    )
+    assert [text.get_text() for text in axes[0].texts if text.get_text()] == ["a"]
+
+
+def test_a_text_that_would_cover_another_is_left_out():
+    positions = np.array([[0.0, 0.0], [0.01, 0.01], [1.0, 1.0]])
+    texts = network._top_texts(
+        ["first", "second", "third"], np.array([2.0, 3.0, 1.0]), positions, 3
+    )
+    assert texts == ["", "second", "third"]
+
+
 @pytest.mark.parametrize(("dark", "paper"), [(False, LIGHT.paper), (True, DARK.paper)])
 def test_the_same_picture_every_time(dark, paper):
     picture = draw_network(RING, dark=dark)
@@ -119,13 +179,15 @@ def test_a_sample_hangs_together():
     ("options", "message"),
     [
         ({"edge_index": RING.t()}, r"shape \(2, e\); got \(6, 2\)"),
-        ({"edge_index": RING.float()}, "integers from 0 on"),
-        ({"edge_index": RING - 1}, "integers from 0 on"),
+        ({"edge_index": RING.float()}, "integers of at least 0"),
+        ({"edge_index": RING - 1}, "integers of at least 0"),
         ({"weights": [1.0]}, r"shape \(6,\) or \(6, h\); got \(1,\)"),
         ({"weights": [np.nan] * 6}, "finite"),
         ({"colour": [0, 1]}, r"of 6 nodes or more; got \(2,\)"),
         ({"colour": [0] * 5 + [2], "names": ["a", "b"]}, "classes from 0 to 1"),
         ({"colour": [0] * 6, "labels": ["a"]}, "of 6 nodes; got 1"),
+        ({"wrong": [0] * 6}, r"wrong must be \[6\] booleans; got int64 \(6,\)"),
+        ({"uncertain": [True]}, r"uncertain must be \[6\] booleans; got bool \(1,\)"),
     ],
 )
 def test_what_does_not_fit_is_told(options, message):

@@ -6,8 +6,9 @@ import pytest
 
 from gattn.draw.theme import DARK, LIGHT, Theme
 
-# What those without one kind of cones see of linear RGB: Viénot, Brettel and Mollon, "Digital video
-# colourmaps for checking the legibility of displays by dichromats" (1999).
+# Matrices that simulate how people with protanopia or deuteranopia (red-green blindness) see linear
+# RGB colours: Viénot, Brettel and Mollon, "Digital video colourmaps for checking the legibility of
+# displays by dichromats" (1999).
 BLIND = {
     "protan": ((0.11238, 0.88762, 0), (0.11238, 0.88762, 0), (0.00401, -0.00401, 1)),
     "deutan": ((0.29275, 0.70725, 0), (0.29275, 0.70725, 0), (-0.02234, 0.02234, 1)),

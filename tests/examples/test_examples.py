@@ -143,7 +143,8 @@ def test_molecule_property_on_a_table_of_the_user(run, table):
     assert {"test_rmse", "kernel_ridge_rmse", "mean_rmse"} <= set(result)
     labels = [n + 0.5 for n in range(1, 16) for _ in range(2)]
     assert result["mean_rmse"] == pytest.approx(rmse_of_mean(labels), rel=1e-3)
-    assert result["kernel_ridge_rmse"] < result["mean_rmse"]  # the fingerprints count the atoms
+    # The label follows from the number of atoms, which the fingerprints count.
+    assert result["kernel_ridge_rmse"] < result["mean_rmse"]
     assert math.isfinite(result["test_rmse"])
     assert "random 8:1:1 (seed 0)" in out
     assert "left out: row 30 (line 32): 'C1CC'" in err
@@ -187,7 +188,8 @@ def test_pyg_pipeline_gives_the_same_numbers_with_either_library(run, few_molecu
     result, _, _ = run("pyg_pipeline", "--epochs", 2, "--explain-epochs", 5, "--batch-size", 32)
     assert result["torch_geometric.nn.GATConv"] == result["gattn.nn.GATConv"]
     differences = [value for name, value in result.items() if name.endswith("_difference")]
-    assert len(differences) == 4  # the scores, and the explanation for each type of edge
+    # The scores, and one explanation for each of the three types of edges.
+    assert len(differences) == 4
     assert max(differences) < 1e-6
     assert result["explaining_edges"] > 0
 
@@ -222,7 +224,8 @@ def test_graph_transformer_and_its_peer_are_of_one_size(attention, run, few_mole
 def test_distributed_nodes_in_one_process(run, tmp_path):
     small = "--nodes", 200, "--checkpoint", tmp_path / "checkpoint.pt", "--epochs"
     first, _, _ = run("distributed_nodes", *small, 10)
-    result, _, _ = run("distributed_nodes", *small, 25)  # goes on from there
+    # The second run continues from the checkpoint of the first.
+    result, _, _ = run("distributed_nodes", *small, 25)
     assert (result["processes"], result["own_nodes"], result["halo_nodes"]) == (1, 200, 0)
     assert result["loss"] < first["loss"]
     assert result["accuracy"] > 0.4

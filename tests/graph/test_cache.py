@@ -66,7 +66,7 @@ def test_equal_tensors_are_not_confused(sorts):
 
 
 def test_memory_holds_neither_tensor_nor_graph():
-    gc.collect()  # what other tests left in cycles must not go between the counts
+    gc.collect()  # free the tensors in reference cycles of earlier tests before counting
     before = cache.size()
     edge_index = torch.tensor([[0, 1], [1, 0]])
     graph = weakref.ref(as_graph(edge_index, 2))
@@ -133,7 +133,8 @@ def test_sparse_matrices_are_remembered(sorts, make, indices):
     for _ in range(3):
         graph = as_graph(adj_t)
         assert as_graph(adj_t, (2, 2), self_loops=True).num_edges == 2
-    assert len(sorts) == 3  # without size and with it, and the loops
+    # Edges are sorted three times: without a size, with a size, and with self-loops.
+    assert len(sorts) == 3
     assert graph.edge_index.tolist() == [[1], [1]]
     indices(adj_t).zero_()
     assert as_graph(adj_t).edge_index.sum() == 1
@@ -144,7 +145,7 @@ def test_sparse_matrices_are_remembered(sorts, make, indices):
 @SPARSE
 @ignore_beta
 def test_memory_holds_no_sparse_matrix(make, indices):
-    gc.collect()  # what other tests left in cycles must not go between the counts
+    gc.collect()  # free the tensors in reference cycles of earlier tests before counting
     before = cache.size()
     adj_t = make(torch.eye(3))
     graph = weakref.ref(as_graph(adj_t))
@@ -214,7 +215,7 @@ def test_what_is_made_of_numbers_alone_is_kept_in_a_small_number():
     for number in range(100):
         build(number)
     assert build(0) == 0
-    assert built[-1] == 0  # forgotten, and built again
+    assert built[-1] == 0  # the entry of 0 was evicted from the cache and then built again
 
 
 def test_threads_share_what_is_made_of_numbers_alone():

@@ -50,11 +50,12 @@ def test_elsewhere_a_graph_is_read_at_once(elsewhere):
     edges = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 1]])
     with Waits() as waits:
         graph = Graph(edges, 3)
-    assert waits.count == 0  # a list of all that has to be known is read in one piece
+    # The constructor reads all statistics together as a list, not one by one.
+    assert waits.count == 0
     assert graph.layout.stats[:2].tolist() == [2, 2]
     with Waits() as waits:
         graph.with_self_loops()
-    assert waits.count == 1  # whether there are loops
+    assert waits.count == 1  # the device is read once, to find out whether the graph has self-loops
 
 
 def degrees(graph):
@@ -64,7 +65,7 @@ def degrees(graph):
 
 def test_the_largest_degrees_go_along_to_a_device():
     graph = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]]), 3)
-    moved = graph.to("meta")  # a device from which nothing can be read
+    moved = graph.to("meta")  # tensors on the device "meta" have no values to read
     assert degrees(moved) == [3, 2]
     assert degrees(moved.transpose()) == [2, 3]
     more = stats.inherit_stats(moved.layout, without_stats(*moved.layout[:6]), extra_edges=1)
@@ -104,11 +105,14 @@ def test_facts_travel_with_the_layout_and_no_copy_of_them_counts():
     copy = layout._replace(stats=layout.stats.clone())
     assert stats.get_stat(copy.stats, stats.MAX_IN_DEGREE) is None
     assert stats.band_density(copy) is None
-    stats.set_stat(copy.stats, stats.MAX_IN_DEGREE, 0)  # written nowhere
+    # The statistics of a copy are invalid, so set_stat writes nothing.
+    stats.set_stat(copy.stats, stats.MAX_IN_DEGREE, 0)
     assert torch.equal(copy.stats, layout.stats)
     assert stats.are_valid(Graph.from_layout(copy).layout.stats)
     assert stats.band_density(without_stats(*layout[:6])) is None
-    assert graph.layout.stats._version == 0  # backward reads what forward saved
+    # The statistics were not modified in place, because backward must read the same values as
+    # forward.
+    assert graph.layout.stats._version == 0
 
 
 def test_compiled_code_tells_nothing_of_its_layouts():

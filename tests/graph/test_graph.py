@@ -81,7 +81,7 @@ def test_a_pickle_is_checked_as_it_is_read():
         (
             restore_edges,
             (torch.tensor([[0, 0, 1], [1, 0, 1]]), (2, 2), torch.tensor([0, 99])),
-            "must hold 1 ascending positions",
+            "must contain 1 ascending positions",
         ),
         (
             restore_blocks,

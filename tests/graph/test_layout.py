@@ -39,7 +39,8 @@ def test_layout_of_any_graph(name, data):
     num_src, num_dst = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
     ends = st.tuples(st.integers(0, num_src - 1), st.integers(0, num_dst - 1))
     edges = data.draw(st.lists(ends, max_size=40))
-    pairs = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).t()  # rows with a stride
+    # The transpose makes rows that are not contiguous.
+    pairs = torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).t()
     layout = build(pairs[0], pairs[1], num_src, num_dst)
     source, destination = [j for j, _ in edges], [i for _, i in edges]
     assert_same_layout(layout, brute_layout(source, destination, num_src, num_dst))
@@ -75,7 +76,7 @@ def test_transpose(case):
     assert_same_graph(turned.transpose(), graph)
     source, destination = case.edge_index
     expected = brute_layout(destination.tolist(), source.tolist(), *case.size[::-1])
-    del expected["perm"], expected["csr2csc"]  # multi-edges may stand in another order
+    del expected["perm"], expected["csr2csc"]  # the order of repeated edges is not specified
     assert_same_layout(turned.layout, expected)
 
 

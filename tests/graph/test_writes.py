@@ -115,7 +115,7 @@ def test_graphs_of_fake_tensors_are_not_kept():
     assert blocks.edge_index.tolist() == [[0, 1, 0, 1, 2], [0, 0, 1, 1, 2]]
 
 
-# Two processes, one a copy of the other: importing torch is slow.
+# The script forks into two processes, because importing torch twice would be slow.
 BROADCAST = """
 import os, sys, torch, torch.distributed as dist, gattn
 other = os.fork()

@@ -196,7 +196,7 @@ def test_virtual_node():
     assert pairs(result) == expected
     assert result.size == (6, 6)
     assert networkx.diameter(graphs.to_networkx(graphs.virtual_node(graphs.band([9], 1)))) == 2
-    with pytest.raises(ValueError, match="must be square"):
+    with pytest.raises(ValueError, match="equal numbers of sources and destinations"):
         graphs.virtual_node(graphs.bipartite([1], [2]))
     with pytest.raises(ValueError, match=r"shape \(3,\); got \(2,\)"):
         graphs.virtual_node(graph, index[:2], 3)
@@ -246,7 +246,8 @@ def test_million_tokens_are_laid_out_without_sorting():
     assert graph.num_edges == 5 * 10**6 - 6
     assert graph.layout.col.dtype == torch.int32
     rows = graph.layout.row.view(torch.int32)
-    assert torch.equal(rows, graph.layout.col)  # a symmetric graph
+    # The graph is symmetric, so each edge also exists in the other direction.
+    assert torch.equal(rows, graph.layout.col)
 
 
 NO_WIDTH, POINTS, INDEX = torch.zeros(3, 0), torch.zeros(3, 2), torch.tensor([0, 0, 1])
@@ -266,16 +267,16 @@ CHAIN = torch.tensor([[0, 1, 2], [1, 2, 3]])
         (lambda: graphs.grid((3,), 1.0), TypeError, "such as window_offsets"),
         (lambda: graphs.grid((3,), True), TypeError, "each of radii must be an int; got True"),
         (lambda: graphs.grid((3.0,), 1), TypeError, "each of shape must be an int"),
-        (lambda: graphs.grid(3, 1), TypeError, "shape must hold an int per axis; got 3"),
+        (lambda: graphs.grid(3, 1), TypeError, "shape must contain an int per axis; got 3"),
         (lambda: graphs.grid((3,), 1, batch=1.5), TypeError, "batch must be an int"),
         (lambda: graphs.grid((3,), 1, batch=-1), ValueError, "batch must be >= 0; got -1"),
-        (lambda: graphs.window_offsets(1), TypeError, "radii must hold an int per axis"),
+        (lambda: graphs.window_offsets(1), TypeError, "radii must contain an int per axis"),
         (lambda: graphs.knn(NO_WIDTH, 1), ValueError, r"with d >= 1; got \(3, 0\)"),
         (lambda: graphs.radius(NO_WIDTH, 1.0), ValueError, r"with d >= 1; got \(3, 0\)"),
         (lambda: graphs.knn(POINTS, 1.5), TypeError, r"k must be an int; got 1\.5"),
         (lambda: graphs.knn([[0.0]], 1), TypeError, "position must be a tensor; got list"),
         (lambda: graphs.knn(POINTS, 1, index=[0, 0, 1]), TypeError, "index must be a tensor"),
-        (lambda: graphs.knn(POINTS, 1, index=INDEX / 2), TypeError, "index must hold integers"),
+        (lambda: graphs.knn(POINTS, 1, index=INDEX / 2), TypeError, "index must contain integers"),
         (lambda: graphs.radius(POINTS, "a"), TypeError, "r must be a number; got 'a'"),
         (lambda: graphs.pooling_graph(INDEX, 1.5), TypeError, "num_queries must be an int"),
         (lambda: graphs.pooling_graph(INDEX[:0], 1, -1), ValueError, "num_graphs must be >= 0"),

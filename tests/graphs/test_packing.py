@@ -44,7 +44,8 @@ def test_packed_sequences_attend_as_padded_ones():
     torch.testing.assert_close(graphs.pack(out, sizes)[0], expected[tokens])
     (grad,) = torch.autograd.grad(out.sum(), x)
     assert torch.equal(grad.abs().sum(2) > 0, tokens)
-    assert torch.equal(graphs.pack(x, tokens.long())[0], x[tokens])  # a tokenizer's mask
+    # A tokenizer returns the mask as integers.
+    assert torch.equal(graphs.pack(x, tokens.long())[0], x[tokens])
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_every_kernel_names_its_fields():
         assert {kind for _, kind in fields} <= {"pointer", "rows", "int", "float"}, name
         assert len({field for field, _ in fields}) == len(fields), name
         names = [field for field, _ in fields]
-        if "rowptr" in names:  # the launcher packs the layout's fields at once
+        if "rowptr" in names:  # the launcher packs all fields of the layout together
             first = names.index("rowptr")
             assert tuple(names[first : first + len(cpu._LAYOUT)]) == cpu._LAYOUT, name
 
@@ -106,5 +106,6 @@ def faults_of_five_steps(**environment):
 def test_memory_that_a_step_frees_is_there_for_the_next():
     """Settings of malloc in the environment take precedence."""
     given_back = faults_of_five_steps(MALLOC_TRIM_THRESHOLD_="131072")
-    assert given_back >= 5 * 12  # of pages of any size
+    # Each block of memory causes at least one page fault, whatever the size of the pages.
+    assert given_back >= 5 * 12
     assert faults_of_five_steps() < given_back / 10

@@ -35,5 +35,5 @@ def test_what_an_operator_launches(tmp_path):
         assert results[f"{operator}/whole graphs"]["launches"] == {
             "forward": 1, "forward+backward": 2
         }  # fmt: skip
-        # no row is so long that it may be cut: there is nothing to merge
+        # In this graph no row is long enough to be split, so no kernel merges the parts of a row.
         assert results[f"{operator}/rows and segments"]["launches"]["forward"] == 1

@@ -17,7 +17,8 @@ SUITE = Path(__file__).with_name("test_triton_ops.py")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chosen", ["awkward_graphs", "not awkward_graphs"])  # for two workers
+# Two cases, so that two pytest workers share the time.
+@pytest.mark.parametrize("chosen", ["awkward_graphs", "not awkward_graphs"])
 def test_operators_in_the_interpreter(chosen):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "GATTN_"))}
     environment |= {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}

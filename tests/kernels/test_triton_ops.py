@@ -69,10 +69,10 @@ def graph(name: str) -> Graph:
         edges, size = random(6, 6, 17)
     elif name == "bipartite":
         edges, size = random(3, 7, 11)
-    elif name == "hub":  # one row of eight splits and one column of three
+    elif name == "hub":  # one row is divided into eight splits, and one column into three
         edges, size = random(5, 5, 50)
         edges[1, :34], edges[0, 34:] = 2, 1
-    elif name == "multi":  # repeated edges and loops
+    elif name == "multi":  # the graph has repeated edges and self-loops
         edges, size = torch.tensor([[0, 0, 0, 1, 2, 2], [1, 1, 1, 1, 2, 2]]), (3, 3)
     elif name == "isolated":
         edges, size = torch.tensor([[4], [0]]), (5, 6)
@@ -118,7 +118,8 @@ def check(
         if x.numel():
             error = (f.double() - x).abs().max().item()
             rounding = (p.double() - x).abs().max().item()
-            # in float64 the reference rounds as well, by as many terms as a row has
+            # In float64 the reference also has rounding errors, which grow with the number of edges
+            # of a row.
             units = 64 if dtype == torch.float64 else 16
             assert error <= 2 * rounding + units * torch.finfo(dtype).eps * scale
 
@@ -221,7 +222,7 @@ def test_graphs_made_of_runs(name, variant, monkeypatch):
     monkeypatch.setattr(launch, "launch", lambda *args, **kwargs: calls.append(args[0]))
     dims = {"b": 1 if name == "band" else 2}
     check(case.operator, g, 2, 5, torch.float32, dims=dims, **case.options)
-    assert not calls  # the tiles of the general path were not asked
+    assert not calls  # the kernels of general graphs were not launched
 
 
 def test_weights_of_edges_on_runs():
@@ -261,7 +262,7 @@ def test_band_density():
 
     assert density(gattn.graphs.complete([64, 64], device=DEVICE)) == 1.0
     assert density(gattn.graphs.complete([32, 32], device=DEVICE)) == 0.5
-    assert density(graph("multi")) is None  # repeated edges
+    assert density(graph("multi")) is None  # a graph with repeated edges has no density
     assert density(graph("plain")) is None
     assert density(graph("edgeless")) is None
 
@@ -392,7 +393,8 @@ def test_strided_inputs():
     results = []
     for backend in ("reference", "triton"):
         out = gattn.functional.dot_product_attention(*leaves, g, backend=backend)
-        results.append((out, *torch.autograd.grad(out.sum(), leaves)))  # a gradient of stride 0
+        # The gradient of a sum is an expanded tensor with stride 0.
+        results.append((out, *torch.autograd.grad(out.sum(), leaves)))
     for want, got in zip(*results, strict=True):
         torch.testing.assert_close(got, want)
 
@@ -402,7 +404,8 @@ def test_weights(name):
     g, operator = graph("hub"), ATTENTION[name]
     twin = operator.but(function=FAMILIES[operator.family].weights, shared={})
     tensors = operator.inputs(g, 3, 5, grad=False)
-    for other in ("value", "edge_weight"):  # which weights have nothing to do with
+    for other in ("value", "edge_weight"):
+        # The attention weights do not depend on these two inputs.
         tensors.pop(other, None)
     want, got = (twin(tensors, g, backend=backend) for backend in ("reference", "triton"))
     torch.testing.assert_close(got, want)
@@ -414,7 +417,7 @@ def test_minus_infinity_drops_an_edge():
     q, k, v = torch.randn(3, 6, 2, 4, dtype=torch.float64, device=DEVICE)
     bias = torch.randn(17, 2, dtype=torch.float64, device=DEVICE)
     dropped = torch.rand(17, device=DEVICE) < 0.5
-    dropped |= g.edge_index[1] == g.edge_index[1, 0]  # a whole row
+    dropped |= g.edge_index[1] == g.edge_index[1, 0]  # drop all edges of one row
     bias[dropped] = -torch.inf
     leaves = [x.requires_grad_() for x in (q, k, v, bias)]
     results = []
@@ -436,7 +439,8 @@ def test_minus_infinity_drops_an_edge():
         torch.testing.assert_close(got, want)
 
 
-@pytest.mark.filterwarnings("ignore:All-NaN slice")  # how the interpreter takes a maximum
+# Triton's interpreter computes a maximum with numpy.nanmax.
+@pytest.mark.filterwarnings("ignore:All-NaN slice")
 @pytest.mark.parametrize("name", ["plain", "hub"])
 def test_nan_comes_out(name):
     g = graph(name)
@@ -575,7 +579,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
 def test_compute_sanitizer(tool):
     command = ["compute-sanitizer", f"--tool={tool}", "--error-exitcode=9", sys.executable]
-    # each tensor in an allocation of its own, or the checker sees none of their ends
+    # Each tensor needs a separate allocation, because the sanitizer checks only the bounds of
+    # allocations.
     environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     done = subprocess.run(
         [*command, "-c", f"{SANITIZED}torch.cuda.synchronize()", "cuda"],

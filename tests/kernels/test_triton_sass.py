@@ -32,7 +32,8 @@ def test_a_loop_is_counted_along_its_shortest_way():
     (body,) = sass.loops(sass.parse(LISTING))
     assert [one.address for one in body] == [0x10, 0x20, 0x30, 0x40, 0x60, 0x70, 0x80, 0x90, 0xA0]
     assert [one.load_bytes() for one in body][:3] == [4, 16, 16]
-    assert sass.loads_in_flight(body) == 3  # the last one, and two of the next turn
+    # The three loads are the last load of one iteration and the first two of the next iteration.
+    assert sass.loads_in_flight(body) == 3
 
 
 def test_blocks_of_a_multiprocessor():

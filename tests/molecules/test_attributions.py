@@ -97,14 +97,16 @@ def test_shares_are_rdkits_own_contributions():
     ("model", "task"),
     [
         *((model, "regression") for model in ("stacked", "attention", "gp", "attentive_fp")),
-        # Not the ridge's classes: its probability is cut at 0 and 1, its contributions are not.
+        # The ridge classifier is omitted: its probability is clipped to [0, 1], so contributions do
+        # not add up to it.
         *((model, "classification") for model in ("attention", "attentive_fp")),
     ],
 )
 def test_integrated_gradients_sum_to_the_difference_of_predictions(
     inputs, some, model, task, monkeypatch
 ):
-    # ReLU and the norms have kinks along the path: the error falls as the number of places grows.
+    # ReLU and the norms are not smooth along the path of integrated gradients, so many steps are
+    # needed for a small error.
     monkeypatch.setattr("gattn.molecules.attributions.STEPS", 128)
     predictor = fitted(inputs, task, model=model, ensemble=1)
     few = some[:3]
@@ -134,8 +136,8 @@ def test_masked_molecules_lose_atoms_bonds_environments_and_shares():
     assert masked.molecules[1].edge_index.tolist() == [[0, 1], [1, 0]]
     assert torch.equal(masked.molecules[1].x, one.molecules[0].x[1:])
     assert torch.equal(masked.counts[0], one.counts[0])
-    # Of CCO only the hydroxyl and the two carbons alone, of radius 0, hold not the first atom,
-    # and the hydroxyl with its carbon; each is counted twice.
+    # If the first atom of CCO is masked, three Morgan environments remain: C and O with radius 0,
+    # and CO with radius 1. Each of them is counted twice.
     assert masked.counts[1].sum() == 6
     assert masked.counts[2].sum() == 0
     torch.testing.assert_close(masked.descriptors[0], one.descriptors[0])

@@ -50,7 +50,8 @@ def test_every_setting_is_an_argument_with_the_same_default(kind):
     assert kind(**TINY).settings() == MoleculeSettings(**TINY)
 
 
-# scikit-learn runs no check by itself on an estimator that takes texts. These need no X of numbers.
+# scikit-learn skips its checks if an estimator takes texts. The following checks need no numeric X,
+# so they are called here.
 APPLICABLE = (
     "check_estimator_cloneable",
     "check_estimator_tags_renamed",
@@ -71,9 +72,9 @@ def test_scikit_learn_checks_that_need_no_numbers(kind, check):
     getattr(estimator_checks, check)(kind.__name__, kind(**TINY))
 
 
-# The checks that fit draw X as an array of numbers. They are let through with every row of numbers
-# written as a SMILES, the only step that texts need. What remains asks for numbers as such: the
-# number of features, NaN, sparse, complex and strided arrays, scores on blobs in the plane.
+# These checks call fit with random numbers as X. Each row of numbers is converted to a SMILES, so
+# that the estimator accepts it. All other checks of scikit-learn need a numeric X: they test the
+# number of features, NaN, sparse, complex and strided arrays, and scores on points in the plane.
 FITTED = (
     "check_fit_score_takes_y",
     "check_estimators_overwrite_params",
@@ -103,7 +104,8 @@ def _written(X):
 @pytest.mark.parametrize("check", FITTED)
 def test_scikit_learn_checks_that_fit(kind, check, monkeypatch):
     monkeypatch.setattr("gattn.molecules.base.as_texts", lambda X: as_texts(_written(X)))
-    estimator = kind(**TINY, model="gp")  # the quickest model; the protocol is the same
+    # Model "gp" is the fastest, and all models have the same interface.
+    estimator = kind(**TINY, model="gp")
     getattr(estimator_checks, check)(kind.__name__, estimator)
 
 
@@ -149,7 +151,7 @@ def test_texts_come_in_many_forms(regressor, form):
 
 @pytest.mark.parametrize(
     ("texts", "message"),
-    [("CCO", "one text 'CCO'"), (np.array([["C", "C"]]), r"shape \[1, 2\]")],
+    [("CCO", "single string 'CCO'"), (np.array([["C", "C"]]), r"shape \[1, 2\]")],
 )
 def test_what_are_no_texts(regressor, texts, message):
     with pytest.raises(ValueError, match=message):
@@ -168,7 +170,8 @@ def test_predictions_of_numbers(regressor):
     for coverage in (0, 1, 1.5, -1, float("nan")):
         with pytest.raises(ValueError, match="coverage"):
             regressor.predict_interval(["C"], coverage=coverage)
-    # Nine molecules in ten of three cannot be promised anything.
+    # Three validation molecules are not enough for intervals with a coverage of 90 %, so the
+    # intervals are infinite.
     assert np.isinf(regressor.predict_interval(["C"], coverage=0.9)).all()
 
 
@@ -309,7 +312,7 @@ def test_numbers_of_every_type_are_read_exactly(y, expected):
         ([1.0], "30 rows"),
         (np.zeros((30, 0)), "shape"),
         (np.zeros((30, 1, 1)), "shape"),
-        (["high"] * 30, "must hold numbers"),
+        (["high"] * 30, "must contain numbers"),
         ([np.inf, *range(29)], "row 0, column 0 is inf"),
         ([*range(29), -1e200], "row 29, column 0 is -1e.200"),
         (
@@ -318,24 +321,24 @@ def test_numbers_of_every_type_are_read_exactly(y, expected):
         ),
         (
             [*range(28), "3,25", "NA"],
-            "like a number with a decimal comma, as '3,25' in row 28",
+            "like a number with a decimal comma, for example '3,25' in row 28",
         ),
-        ([*range(29), ">10"], "1 value is a censored value, as '>10' in row 29, column 0"),
-        ([*range(29), "3 nM"], "1 value has a unit, as '3 nM' in row 29"),
+        ([*range(29), ">10"], "1 value is a censored value, for example '>10' in row 29, column 0"),
+        ([*range(29), "3 nM"], "1 value has a unit, for example '3 nM' in row 29"),
         (
             [*range(29), "1_000"],
-            "1 value is made of digits in a way that is not read, as '1_000' in row 29",
+            "1 value has an unsupported number format, for example '1_000' in row 29",
         ),
-        (["2021-03-12"] * 30, "30 values are dates or times, as '2021-03-12' in row 0"),
+        (["2021-03-12"] * 30, "30 values are dates or times, for example '2021-03-12' in row 0"),
         (["inf", *range(29)], "row 0, column 0 is 'inf'"),
-        (pd.to_datetime(pd.Series(["2021-03-12"] * 30)), r"holds dates or times \(datetime64"),
+        (pd.to_datetime(pd.Series(["2021-03-12"] * 30)), r"contains dates or times \(datetime64"),
         ([np.datetime64("2021-03-12", "ns"), *range(29)], "row 0, column 0 is np.datetime64"),
         ([*range(29), 1 + 2j], r"row 29, column 0 is \(1\+2j\)"),
         ([*range(29), b"1"], "row 29, column 0 is b'1'"),
         ([[1, 2], [3]] * 15, "its rows have different numbers of labels"),
         ([np.nan] * 30, "at least 2"),
         ([1.0, *[np.nan] * 29], "at least 2"),
-        ([2.5, 2.5, *[np.nan] * 28], "y must hold different numbers; every label is 2.5"),
+        ([2.5, 2.5, *[np.nan] * 28], "y must have different numbers; every label is 2.5"),
     ],
 )
 def test_labels_that_are_no_numbers(y, message):
@@ -362,7 +365,8 @@ def test_labels_that_are_not_two_classes(y, message):
     [({"epochs": 0}, "epochs"), ({"model": "gnn"}, "model"), ({"validation_fraction": 1.0}, "val")],
 )
 def test_a_wrong_setting_is_told_by_fit(setting, message):
-    model = MoleculeRegressor(**setting)  # scikit-learn: nothing is checked before fit
+    # By scikit-learn's rules, the constructor does not check parameters.
+    model = MoleculeRegressor(**setting)
     with pytest.raises(ValueError, match=message):
         model.fit(SMILES, LENGTH)
 
@@ -404,9 +408,9 @@ def test_saved_and_loaded(kind, regressor, classifier, tmp_path):
         assert np.array_equal(again.predict_set(SMILES), model.predict_set(SMILES))
         assert np.array_equal(again.classes_, model.classes_)
     other = KINDS[1 - KINDS.index(kind)]
-    with pytest.raises(RunError, match=f"holds a {kind.__name__}, not a {other.__name__}"):
+    with pytest.raises(RunError, match=f"contains a {kind.__name__}, not a {other.__name__}"):
         other.load(tmp_path / "model")
-    with pytest.raises(RunError, match="no trained model"):
+    with pytest.raises(RunError, match="a trained model"):
         kind.load(tmp_path)
 
 
@@ -419,7 +423,7 @@ def test_a_model_of_other_features_is_refused(regressor, tmp_path):
         with pytest.raises(RunError, match=r"version 1 .* computes version \d+: train the model"):
             MoleculeRegressor.from_state(tmp_path, tensors, {**card, "predictor": older})
     nodes = {**card, "predictor": facts, "estimator": "NodeClassifier"}
-    with pytest.raises(RunError, match="holds a NodeClassifier, not a MoleculeRegressor"):
+    with pytest.raises(RunError, match="contains a NodeClassifier, not a MoleculeRegressor"):
         MoleculeRegressor.from_state(tmp_path, tensors, nodes)
 
 

@@ -92,7 +92,8 @@ def test_gaps_cost_only_their_own_target() -> None:
     whole, some = (GaussianProcess.fit(train, v, rows=1000, seed=0) for v in (y, gaps))
     torch.testing.assert_close(whole.predict(train)[0][:, 0], some.predict(train)[0][:, 0])
     alone = GaussianProcess.fit(train[torch.arange(1)], y[:1], rows=9, seed=0).predict(train)[0]
-    torch.testing.assert_close(alone, y[:1].expand(60, -1))  # one molecule: its values, everywhere
+    # A process fitted on one molecule predicts its labels for all molecules.
+    torch.testing.assert_close(alone, y[:1].expand(60, -1))
 
 
 def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:

@@ -30,7 +30,8 @@ def _same(ours, theirs):
 @pytest.mark.parametrize("texts", [SMILES, [], ["(", ""], ["C"]])
 def test_a_cache_is_read_in_place_of_parsing(tmp_path, monkeypatch, texts):
     cache = tmp_path / "inputs"
-    monkeypatch.setattr(inputs, "PIECE", 2)  # several pieces in one file
+    # Parse two SMILES at a time, so that the file has several pieces.
+    monkeypatch.setattr(inputs, "PIECE", 2)
     first = featurise(texts, cache=cache)
 
     def refuse(*_, **__):
@@ -66,7 +67,7 @@ def test_a_cache_that_is_something_else_is_left_alone(tmp_path):
     cache = tmp_path / "inputs"
     cache.write_text("notes")
     with pytest.raises(
-        ValueError, match=r"the cache .*inputs is damaged, or is another file.*: remove it"
+        ValueError, match=r"the cache .*inputs is damaged, or is another kind of file.*: remove it"
     ):
         featurise(SMILES, cache=cache)
     assert cache.read_text() == "notes"
@@ -150,7 +151,7 @@ def test_an_interrupted_writing_leaves_nothing_that_is_read(tmp_path, monkeypatc
         with pytest.raises(KeyboardInterrupt):
             featurise(SMILES, cache=cache)
     assert [path.name for path in tmp_path.iterdir()] == [".inputs.lock"]
-    killed = tmp_path / ".inputs.parts"  # what a process leaves that was killed
+    killed = tmp_path / ".inputs.parts"  # a process that was killed leaves this folder
     killed.mkdir()
     (killed / "atoms").write_bytes(b"some")
     _same(featurise(SMILES, cache=cache).inputs, featurise(SMILES).inputs)
@@ -174,7 +175,7 @@ def test_the_file_is_mapped_and_some_of_it_is_viewed(tmp_path):
     cache = tmp_path / "inputs"
     inputs = featurise(SMILES, cache=cache).inputs
     maps = Path("/proc/self/maps")
-    if maps.exists():  # Linux reports it
+    if maps.exists():  # only Linux lists the files that a process has mapped
         assert str(cache.resolve()) in maps.read_text()
     some = inputs[torch.tensor([4, 0])]
     assert some.arrays is inputs.arrays

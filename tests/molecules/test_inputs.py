@@ -157,7 +157,7 @@ def test_pieces_are_joined(monkeypatch):
 
 
 def test_wrong_arguments_are_named():
-    with pytest.raises(ValueError, match="got the one text 'CCO'"):
+    with pytest.raises(ValueError, match="got a single string 'CCO'"):
         featurise("CCO")
     with pytest.raises(ValueError, match="max_atoms must be at least 1; got 0"):
         featurise(["CCO"], max_atoms=0)

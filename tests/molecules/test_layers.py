@@ -56,7 +56,7 @@ def test_bond_attention_equals_gat_conv(edges, autocast) -> None:
     with torch.autocast("cpu", enabled=autocast):
         graph, features = with_atom_loops(batch.edge_index, bonds, len(x))
         out, expected = ours(x, graph, features), theirs(x, batch.edge_index, bonds)
-    if bonds.requires_grad:  # GATConv then takes the mean of scores instead of features
+    if bonds.requires_grad:  # if bonds need a gradient, GATConv averages scores instead of features
         torch.testing.assert_close(out, expected, atol=1e-2 if autocast else 1e-6, rtol=1e-4)
         theirs.add_self_loops = False
         with torch.autocast("cpu", enabled=autocast):

@@ -68,7 +68,8 @@ def test_networks_do_not_depend_on_the_number_of_processes(batches, monkeypatch,
     for member in range(3):
         single = train(batches, replace(SETTINGS, seed=member))
         assert same(single, ([shared[0][member]], [shared[1][member]]))
-    # An interrupted ensemble continues: the checkpoints of either way are those of the other.
+    # The members of an ensemble are trained together or in separate processes. Both ways can
+    # continue from the checkpoints of the other.
     written = {path: path.read_bytes() for path in folder.rglob("checkpoint.pt")}
     assert len(written) == 3
     monkeypatch.setattr(members, "FEW", 10**9)

@@ -9,7 +9,8 @@ from gattn.molecules.nearest import NearestMolecules, pack_bits
 
 
 @pytest.mark.parametrize("few", [16, 8192])
-@pytest.mark.parametrize("density", [0.02, 0.5])  # some 40 bits, and more than a byte counts
+# A fingerprint has about 41 or 1,024 set bits; 1,024 exceeds the range of a byte.
+@pytest.mark.parametrize("density", [0.02, 0.5])
 def test_it_is_the_largest_of_all_similarities(
     density: float, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -18,9 +19,26 @@ def test_it_is_the_largest_of_all_similarities(
     bits = (torch.rand(count, 2048, generator=generator) < density for count in (70, 30))
     train, queries = (some.to(torch.uint8) for some in bits)
     expected = count_tanimoto(queries, train).amax(1)
-    packed = pack_bits(train.split(21))  # no multiple of 8
+    # 21 is no multiple of 8, so the last byte of each batch is padded.
+    packed = pack_bits(train.split(21))
     assert packed.shape == (2048, 3 + 3 + 3 + 1)
     assert torch.equal(NearestMolecules(packed).similarity(3 * queries), expected)
+
+
+@pytest.mark.parametrize("few", [16, 8192])
+def test_similarities_are_in_the_order_of_the_columns(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearest, "FEW", few)
+    generator = torch.Generator().manual_seed(1)
+    bits = (torch.rand(count, 2048, generator=generator) < 0.02 for count in (70, 30))
+    train, queries = (some.to(torch.uint8) for some in bits)
+    packed = pack_bits(train.split(40))
+    similarities = NearestMolecules(packed).similarities(queries)
+    assert similarities.shape == (30, 72)
+    expected = count_tanimoto(queries, train)
+    assert torch.equal(similarities[:, :70], expected)
+    assert (similarities[:, 70:] == 0).all()
 
 
 def test_nothing_is_near_where_there_is_nothing() -> None:
@@ -32,5 +50,5 @@ def test_nothing_is_near_where_there_is_nothing() -> None:
 
 
 def test_bits_of_another_form_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"uint8; they are \(3, 8\) torch.bool"):
+    with pytest.raises(ValueError, match=r"uint8; got \(3, 8\) torch.bool"):
         NearestMolecules(torch.ones(3, 8, dtype=torch.bool))

@@ -37,7 +37,8 @@ def test_every_weight_learns_and_single_atoms_pass(kind: type) -> None:
     )
     network(batch).square().sum().backward()
     still = [n for n, p in network.named_parameters() if p.grad is None or not p.grad.any()]
-    # A score of the receiving end cancels in the softmax where all scores have one sign.
+    # A term of the destination cancels in the softmax if all scores of a row have the same sign, so
+    # its gradient may be zero.
     assert [name for name in still if not name.endswith((".att_r", ".att_dst"))] == []
     assert network.embed(batch).shape[0] == 3
 

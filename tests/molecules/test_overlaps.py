@@ -121,7 +121,7 @@ def test_forms_of_one_molecule_in_two_parts(first, second, name):
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ("[Na+].[Cl-]", "[K+].[Cl-]"),  # no organic fragment
+        ("[Na+].[Cl-]", "[K+].[Cl-]"),  # these salts have no organic fragment to compare
         ("ClC(Cl)Cl", "[2H]C(Cl)(Cl)Cl"),
         ("Oc1ccccn1", "O=c1cccc[nH]1"),
         ("O=[N+]([O-])c1ccccc1", "Nc1ccccc1"),
@@ -139,7 +139,7 @@ def test_an_overlap_is_no_second_form():
 
 
 def test_numbers_that_contradict_each_other():
-    # Labels 1, 2, 3, 4, 0, 5, 2 and 2.1: of these the standard deviation is 1.5284.
+    # The labels 1, 2, 3, 4, 0, 5, 2 and 2.1 have a standard deviation of 1.5284.
     facts = with_others(train=[("CCO", 0.0), ("OCC", 5.0), ("CCN", 2.0), ("NCC", 2.1)])
     spread = float(np.std([1, 2, 3, 4, 0, 5, 2, 2.1]))
     (entry,) = facts["conflicts"].values()
@@ -276,7 +276,7 @@ def test_evaluate_leaves_out_what_was_learned_however_it_is_written(run, tmp_pat
         "rows": 3,
         "example": {"smiles": "[CH3:1][OH:2]", "line": 2},
     }
-    assert "3 rows (2 molecules) left out, since the model was trained or validated" in lines[0]
+    assert "3 rows (2 molecules) left out, because the model was trained or validated" in lines[0]
     assert metrics["conflicts"]["y"]["largest"] == 7.0
     assert "1 molecule has several labels of y" in lines[1]
 

@@ -78,7 +78,9 @@ def test_the_mean_is_that_of_the_parts_and_the_part_that_knows_weighs_more() -> 
     expected = sum(weights[name] * part for name, part in prediction.component_means.items())
     torch.testing.assert_close(prediction.mean, expected)
     assert sum(weights.values()) == pytest.approx(1)
-    assert weights["gp"] > 0.8  # the network has seen two epochs, and descriptors count atoms
+    # The Gaussian process is better: its descriptors count atoms, and the network was trained for
+    # only two epochs.
+    assert weights["gp"] > 0.8
     assert (prediction.mean - y)[60:, 0].abs().max() < 0.5
     torch.testing.assert_close(
         prediction.member_predictions.mean(0), prediction.component_means["attention"]
@@ -113,7 +115,7 @@ def test_classes_with_gaps_are_probabilities(class_weight: str) -> None:
     inputs, y = chains_and_targets()
     y = torch.stack([y[:, 1], (y[:, 0] > 6).double()], 1)
     y[::4, 0] = torch.nan
-    y[60:, 1] = torch.nan  # nothing of the second is known in the validation part
+    y[60:, 1] = torch.nan  # the validation part has no label of the second target
     prediction = fitted(y, "classification", class_weight=class_weight).predict(inputs)
     for probability in (
         prediction.mean,
@@ -137,7 +139,8 @@ def test_a_validation_part_of_one_class_leaves_equal_weights() -> None:
 def test_nearest_is_the_similarity_to_the_most_similar_training_molecule() -> None:
     inputs, y = chains_and_targets()
     similarity = fitted(y, model="gp").predict(inputs).max_train_similarity
-    assert (similarity == 1).all()  # the validation part was learned from, too
+    # The final Gaussian process is also fitted on the validation part.
+    assert (similarity == 1).all()
     bits = morgan_fingerprints(inputs.molecules)
     both = bits @ bits[:60].t()
     either = bits.sum(1)[:, None] + bits[:60].sum(1) - both
@@ -150,7 +153,7 @@ def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: st
     _, y = chains_and_targets()
     settings = {"model": model, "seed": 1}
     folds = assign_folds(torch.arange(24), seed=1)
-    row, other = 60 + int(folds.argmax()), y.clone()  # of the last fold
+    row, other = 60 + int(folds.argmax()), y.clone()  # a molecule of the last fold
     other[row] += torch.tensor([40.0, 3.0])
     predictor = fitted(y, **settings)
     one, two = predictor.validation, fitted(other, **settings).validation
@@ -159,7 +162,7 @@ def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: st
     torch.testing.assert_close(two.std[at], one.std[at], rtol=2e-3, atol=1e-6)
     assert not torch.allclose(
         two.std, one.std, rtol=0.1
-    )  # the other molecules' folds see the label
+    )  # the label is used in the predictions of the other folds
     assert (one.std > 0).all()
     again = MoleculePredictor.from_state(*predictor.state())
     assert len(again.validation.mean) == 0
@@ -172,14 +175,16 @@ def test_each_fold_takes_the_epoch_that_the_others_choose() -> None:
     folds = torch.arange(len(val)) % 3
     outputs = torch.zeros(3, len(val), 1)
     truth = y[60:, :1].float()
-    # Epoch e is wrong in fold e alone, so that the others choose it for fold e.
+    # The predictions of epoch 0 are wrong in fold 0 only, and so on. So the other folds select
+    # epoch 0 for fold 0.
     for epoch in range(3):
         outputs[epoch] = torch.where((folds == epoch)[:, None], truth + 5, truth)
     history = History((), 0, outputs)
     cross_fitted = cross_fit_members(
         [network], [history], val, folds, "regression", MoleculeSettings(**TINY), y[:60, :1]
     )[0]
-    final = predict_members([network], val.inputs, 1)[0]  # the weights of the chosen epoch, 0
+    # The weights of epoch 0, which was selected.
+    final = predict_members([network], val.inputs, 1)[0]
     assert torch.equal(cross_fitted[folds == 0], final[folds == 0])
     for epoch in (1, 2):
         assert torch.equal(cross_fitted[folds == epoch], (truth + 5).double()[folds == epoch])
@@ -190,7 +195,7 @@ def test_rows_of_one_molecule_are_left_out_together() -> None:
     twice = torch.cat([torch.arange(60, 84), torch.tensor([60, 61])])
     settings = MoleculeSettings(model="gp")
     y = y[:, :1]
-    y[60:62] += 5  # labels that no other molecule explains
+    y[60:62] += 5  # no similar molecule has such large labels
     fits = [
         MoleculePredictor.fit(
             inputs[:60], y[:60], inputs[twice], y[twice], "regression", settings, groups=groups
@@ -199,7 +204,8 @@ def test_rows_of_one_molecule_are_left_out_together() -> None:
     ]
     errors = [(mean - y[twice]).abs()[[0, 1, 24, 25]] for mean in fits]
     assert (errors[1] > 3).all()
-    assert (errors[0] < errors[1]).all()  # without groups each copy predicts the other
+    # Without groups, the copy of a molecule is in another fold and predicts it.
+    assert (errors[0] < errors[1]).all()
 
 
 def test_no_molecules_and_embeddings() -> None:
@@ -224,16 +230,16 @@ def test_wrong_shapes_and_missing_labels_are_told() -> None:
     for wrong in (y[:, 0], y[:3]):
         with pytest.raises(ValueError, match=r"y must be \(84, t\)"):
             MoleculePredictor.fit(inputs, wrong, inputs, y, "regression", MoleculeSettings())
-    with pytest.raises(ValueError, match="a measured value of every target"):
+    with pytest.raises(ValueError, match="a label for every target"):
         fitted(torch.cat([y, torch.full_like(y[:, :1], torch.nan)], 1))
 
 
 def test_a_wrong_state_is_told() -> None:
     _, y = chains_and_targets()
     tensors, facts = fitted(y).state()
-    with pytest.raises(ValueError, match="not the tensors and facts of a model"):
+    with pytest.raises(ValueError, match="not the state of a model"):
         MoleculePredictor.from_state({}, facts)
-    with pytest.raises(ValueError, match="not the tensors and facts of a model"):
+    with pytest.raises(ValueError, match="not the state of a model"):
         MoleculePredictor.from_state(tensors, facts | {"targets": 3})
     settings = facts["settings"]
     assert isinstance(settings, dict)

@@ -71,21 +71,27 @@ MANY = [str(n + 0.5) for n in range(40)]
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["1,008"], "may have a thousands separator .* as '1,008' in line 41 .--thousands ,"),
-        (["3,25"], r"1 label looks like a number with a decimal comma.*no one decimal sign"),
-        (["1.008.500"], r"thousands separator, as '1.008.500'"),
+        (
+            ["1,008"],
+            "may have a thousands separator .* for example '1,008' in line 41 .--thousands ,",
+        ),
+        (
+            ["3,25"],
+            r"1 label looks like a number with a decimal comma.*no single pair of decimal sign",
+        ),
+        (["1.008.500"], r"thousands separator, for example '1.008.500'"),
         (["1 008"], "--thousands ' ' reads it"),
         (
             [">10", "<0.5"],
-            "2 labels are censored values, as '>10'.*--censored drop or --cens",
+            "2 labels are censored values, for example '>10'.*--censored drop or --cens",
         ),
-        (["~3"], "1 label is a censored value, as '~3'"),
+        (["~3"], "1 label is a censored value, for example '~3'"),
         (["ca. 3"], "1 label is a censored value"),
         (["3.2 ± 0.1"], "has an uncertainty after ±.*--uncertainty drop reads it"),
         (["45 %"], "has a percent sign.*--unit % reads it"),
-        (["3.2 nM"], "has a unit, as '3.2 nM' .*--unit nM reads it"),
+        (["3.2 nM"], "has a unit, for example '3.2 nM' .*--unit nM reads it"),
         (["3.2 nM", "4 µM"], "units are mixed: nM 1 times, μM 1 times; convert them"),
-        (["2021-03-12"], "is a date or a time, as '2021-03-12'"),
+        (["2021-03-12"], "is a date or a time, for example '2021-03-12'"),
         (["3-Dec-20"], "is a date or a time"),
         (["3-5"], "is a range of two numbers"),
         (["1.2x10^-3"], "is written as a power of ten.*write 1.2e-3"),
@@ -93,9 +99,9 @@ MANY = [str(n + 0.5) for n in range(40)]
         (["inf"], "must be finite; it is 'inf' in line 41"),
         (
             ["see note", "see note", "other"],
-            "3 of 43 labels are texts, as 'see note' in line 41",
+            "3 of 43 labels are texts, for example 'see note' in line 41",
         ),
-        (["１２", "1_000", "٣"], "3 labels are made of digits in a way that is not read"),
+        (["１２", "1_000", "٣"], "3 labels have an unsupported number format"),
     ],
 )
 def test_a_loss_that_depends_on_the_value_is_an_error(extra, message):
@@ -142,13 +148,13 @@ def test_a_decimal_comma_is_read_in_every_cell():
 def test_what_an_option_does_to_labels_is_noted():
     cells = [[c] for c in [*MANY, ">10", "<3"]]
     (note,) = read_labels(cells, ["y"], style=NumberFormat(censored="drop")).notes
-    assert note == "Column 'y': 2 censored labels taken as missing (--censored drop)."
+    assert note == "Column 'y': 2 censored labels treated as missing (--censored drop)."
     (note,) = read_labels(cells, ["y"], style=NumberFormat(censored="bound")).notes
-    assert note == "Column 'y': the bound of 2 censored labels is taken as the value."
+    assert note == "Column 'y': the bound of 2 censored labels is used as the value."
     (note,) = read_labels(
         [[c] for c in [*MANY, "3 nM"]], ["y"], style=NumberFormat(unit="nM")
     ).notes
-    assert note == "Column 'y': 40 labels without a unit are read as in nM."
+    assert note == "Column 'y': 40 labels without a unit are read as numbers in nM."
 
 
 @pytest.mark.parametrize(
@@ -157,7 +163,7 @@ def test_what_an_option_does_to_labels_is_noted():
         (["48", "960", "1.008", "1.200", "5", "6"], "may have? a point|may separate thousands"),
         (["20210312", "20210413", "20210514", "20210615", "20210716", "20210817"], "like dates"),
         ([str(n) for n in range(7, 20)], "count the rows"),
-        (["0", "1", "2"] * 5, "labels 0, 1, 2 are read as numbers; classes are two"),
+        (["0", "1", "2"] * 5, "labels 0, 1, 2 are read as numbers; for classes, use one"),
     ],
 )
 def test_numbers_that_may_mean_something_else_are_noted(cells, message):
@@ -184,7 +190,8 @@ def test_a_text_that_costs_no_row_is_left_out_whatever_its_share():
     }
     with pytest.raises(ValueError, match="column 'b': 10 of 40 labels are texts"):
         read_labels([[b] for _, b in cells], ["b"])
-    cells[0][1] = "other"  # several texts are no mark of one kind
+    # A column with several different texts is an error, because they do not mark one kind of row.
+    cells[0][1] = "other"
     with pytest.raises(ValueError, match="column 'b': 10 of 40 labels are texts"):
         read_labels(cells, ["a", "b"])
 
@@ -219,10 +226,18 @@ def test_zero_and_one_among_texts_ask_for_the_task(words):
             "classification",
             r"3: 'maybe' \(4 labels, first in line 3",
         ),
-        (["yes", "no", "maybe"] * 4, "auto", "3 kinds of text, where classes are two: 'yes', 'no'"),
-        (["none", "toxic"] * 4, "classification", "'none' in 4 cells: read as missing, so a class"),
+        (
+            ["yes", "no", "maybe"] * 4,
+            "auto",
+            "3 different texts, but a target has two classes: 'yes', 'no'",
+        ),
+        (
+            ["none", "toxic"] * 4,
+            "classification",
+            "'none' in 4 cells: read as missing values, so rename a class",
+        ),
         (["none", "toxic"] * 4, "auto", "it has 1: 'toxic' .*'none' in 4 cells: read as missing"),
-        (["NA", "NA"], "auto", r"no label at all \('NA' in 2 cells: read as missing\)"),
+        (["NA", "NA"], "auto", r"no label at all \('NA' in 2 cells: read as missing values\)"),
     ],
 )
 def test_what_is_wrong_with_classes_is_named_with_counts(cells, task, message):
@@ -234,7 +249,7 @@ def test_a_word_for_a_missing_class_is_told():
     labels = read_labels([[c] for c in ["active", "inactive", "NA", "none"] * 3], ["y"])
     assert labels.task == "classification"
     assert labels.notes == (
-        "Column 'y': 'NA' in 3 cells, 'none' in 3 cells: read as missing and not as a class.",
+        "Column 'y': 'NA' in 3 cells, 'none' in 3 cells: read as missing values, not as a class.",
     )
     assert labels.counts["y"] == {"read": 6, "missing": 6, "left_out": 0, "censored": 0}
 
@@ -253,7 +268,10 @@ def test_censored_values_of_two_kinds_are_classes():
         (["1", "inf"], "must be finite; it is 'inf' in line 2"),
         (["2", "-1e999"], "must be finite; it is '-1e999' in line 2"),
         (["2", "1e200"], "must be finite; it is '1e200' in line 2, beyond float32"),
-        (["a", "b", "c"], r"no numbers \(decimals have a point\) and 3 kinds of text.*: 'a', 'b'"),
+        (
+            ["a", "b", "c"],
+            r"no numbers \(decimals have a point\) and 3 different texts.*: 'a', 'b'",
+        ),
     ],
 )
 def test_labels_that_cannot_be_learnt(cells, message):
@@ -262,7 +280,9 @@ def test_labels_that_cannot_be_learnt(cells, message):
 
 
 def test_two_kinds_of_text_are_no_numbers_but_classes():
-    with pytest.raises(ValueError, match="no numbers: 'a', 'b'; classes are --task classification"):
+    with pytest.raises(
+        ValueError, match="no numbers: 'a', 'b'; for classes use --task classification"
+    ):
         read_labels([["a"], ["b"], ["a"]], ["y"], "regression")
 
 
@@ -284,7 +304,7 @@ def test_targets_of_two_tasks():
     [
         ("CCF,1,008,2", "'1,008' in column 'a' looks like one number"),
         ("CCF,3,1,25", "looks like one number"),
-        ("CCF,1,2,note", ""),  # two labels and a filled cell too many
+        ("CCF,1,2,note", ""),  # this row has two labels and one cell too many
         ("CCF,1,2,3,4", ""),
     ],
 )
@@ -314,15 +334,15 @@ def test_settings_come_back_from_their_file(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epoch": 3}, "no setting epoch"),
+        ({"epoch": 3}, "unknown setting epoch"),
         ({"split": "magic"}, "split must be"),
         ({"coverage": 1.0}, "coverage"),
         ({"tune": -1}, "tune"),
         ({"workers": 0}, "workers"),
         ({"seed": 2**70}, "seed must be a whole number, at least 0 and at most 2147483647"),
-        ({"target": ("y",)}, "no DATA"),
+        ({"target": ("y",)}, "without DATA"),
         ({"decimal": ",", "thousands": ","}, "decimal and thousands must be different signs"),
-        ({"data": "a.csv", "target": ("y", "y")}, "named once"),
+        ({"data": "a.csv", "target": ("y", "y")}, "listed once"),
         ({"heads": 7}, "must divide width"),
         ({"tune": 2, "width": 96}, "tune searches width among 64, 128, 256 .*; got 96"),
         ({"tune": 2, "layers": 1}, "tune searches layers from 2 to 6 .*; got 1"),
@@ -356,7 +376,7 @@ def test_a_search_goes_on_where_it_was_left(tmp_path):
     with pytest.raises(RunError, match=r"tuning\.log is damaged .*: remove it"):
         tune(estimator, train, val, 3, whole)
     first = json.loads((parted / "tuning.log").read_text().splitlines()[0])
-    assert first["study_name"] == "gattn"  # plain JSON, a line a step
+    assert first["study_name"] == "gattn"  # the log contains one line of plain JSON for each step
 
 
 @pytest.mark.parametrize("cell", ["(0.3)", "$1.0", "1_006", "1e 3", "1.2D-3", "10\u00b3"])

@@ -265,8 +265,8 @@ def test_other_dtypes_of_edge_features_are_refused_by_name(name):
 def test_ignored_edge_features_are_told_once():
     theirs, ours = pyg.GATConv(6, 4), nn.GATConv(6, 4)
     ours.load_state_dict(theirs.state_dict())
-    with pytest.warns(UserWarning, match=r"GATConv\(6, 4, heads=1\) was made without edge_dim and "
-                      "ignores edge_attr.*: make it with edge_dim=3") as warned:  # fmt: skip
+    with pytest.warns(UserWarning, match=r"GATConv\(6, 4, heads=1\) was created without edge_dim "
+                      "and ignores edge_attr.*: make it with edge_dim=3") as warned:  # fmt: skip
         out = ours(X, EDGES, WIDE)
     assert warned[0].filename == __file__
     torch.testing.assert_close(out, theirs(X, EDGES, WIDE))
@@ -274,8 +274,9 @@ def test_ignored_edge_features_are_told_once():
         warnings.simplefilter("error")
         assert torch.equal(ours(X, EDGES, WIDE), out)
         nn.GATConv(6, 4)(X, EDGES)
-    with pytest.raises(ValueError, match="was made without edge_dim and takes no edge_attr"):
-        nn.GATv2Conv(6, 4)(X, EDGES, WIDE)  # PyG's fails, too
+    with pytest.raises(ValueError, match="was created without edge_dim and takes no edge_attr"):
+        # PyG's GATv2Conv also raises an error for these edge features.
+        nn.GATv2Conv(6, 4)(X, EDGES, WIDE)
 
 
 def _on_message(layer):
@@ -302,7 +303,9 @@ def test_ignored_edge_features_are_told_to_the_caller(make):
     model = make()
     options = {"edge_attr": WIDE} if isinstance(model, models.GAT) else {}
     args = (X, EDGES) if options else (X, EDGES, WIDE)
-    with pytest.warns(UserWarning, match="made without edge_dim and ignores edge_attr") as warned:
+    with pytest.warns(
+        UserWarning, match="created without edge_dim and ignores edge_attr"
+    ) as warned:
         model(*args, **options)
     assert [warning.filename for warning in warned] == [__file__]
 

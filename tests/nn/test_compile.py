@@ -111,7 +111,7 @@ def test_a_model_on_a_graph_laid_out_before():
     model.train()
     torch.manual_seed(0)
     first = compiled(x, graph)
-    assert not torch.equal(compiled(x, graph), first)  # a new mask each time
+    assert not torch.equal(compiled(x, graph), first)  # each call draws a new dropout mask
     first.sum().backward()
 
 

@@ -65,7 +65,7 @@ def test_gnn_explainer_finds_what_it_finds_in_pyg(name):
     assert got.edge_mask.any()
     torch.testing.assert_close(got.edge_mask, expected.edge_mask, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(got.node_mask, expected.node_mask, rtol=1e-4, atol=1e-5)
-    assert ours.conv.fused  # the explainer has left explain mode
+    assert ours.conv.fused  # after the explanation, the layer uses its fused kernel again
 
 
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])

@@ -160,7 +160,9 @@ def test_first_and_second_derivatives(layer_and_width):
     def run(x, *edge_attr):
         return layer(x, edge_index, *edge_attr)
 
-    if isinstance(layer, RGATConv):  # the relations depend on the sign of x
+    if isinstance(layer, RGATConv):
+        # This test layer computes the relations from the sign of x, which has no derivative. So the
+        # relations are constants here.
         graph, kinds = Graph(edge_index, 4), torch.arange(6) % 2
 
         def run(x, *edge_attr):
@@ -175,7 +177,7 @@ def test_autocast_gives_its_dtype(layer_and_width):
     x, edge_index, *edge_attr = _inputs(edge_dim)
     expected = layer(x, edge_index, *edge_attr)
     with torch.autocast("cpu", torch.bfloat16):
-        # what comes before a layer under autocast is of its dtype
+        # Under autocast, the previous layer returns bfloat16, so the input is bfloat16, too.
         out = layer(x.bfloat16(), edge_index, *edge_attr)
     assert out.dtype == torch.bfloat16
     torch.testing.assert_close(out.float(), expected, rtol=0.1, atol=0.1)
@@ -214,7 +216,8 @@ def test_nothing_of_size_edges_times_channels(layer_and_width):
     layer, edge_dim = layer_and_width
     if isinstance(layer, GATEConv):
         pytest.skip("its score has a hidden layer for every edge")
-    edges, per_edge = 5000, 4  # width 4 at most: two heads, three edge features or an index pair
+    # An edge may have at most 4 numbers: two heads, three edge features or two node indices.
+    edges, per_edge = 5000, 4
     x, edge_index, *edge_attr = _inputs(edge_dim, nodes=20, edges=edges)
     Graph(edge_index, 20)
     with _Largest() as largest:
@@ -275,7 +278,7 @@ def test_one_layout_serves_layers_and_epochs(monkeypatch):
     for _ in range(3):
         for cls in (GATConv, GATv2Conv, TransformerConv):
             cls(6, 4)(x, edge_index)
-    assert len(built) == 2  # the edges, and the edges with loops
+    assert len(built) == 2  # one layout for the edges, and one for the edges with self-loops
 
 
 def test_long_rows(beside_pyg):
@@ -300,7 +303,7 @@ def test_a_hub_of_a_million_edges(cls):
     edge_index[0] = torch.arange(1_000_000) % 1000
     out = layer(x, edge_index)
     assert torch.isfinite(out).all()
-    # every neighbour holds the same value, so that their mean is that value
+    # All neighbours have the same value, so their weighted mean is this value.
     single = layer(x[:2], torch.tensor([[1], [0]]))
     torch.testing.assert_close(out[0], single[0], rtol=1e-4, atol=1e-4)
     out[0].sum().backward()

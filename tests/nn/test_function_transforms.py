@@ -28,7 +28,7 @@ def test_kernels_say_what_does_it_instead(layer):
         vmap(lambda x: conv(x, EDGES))(x.expand(3, 4, 5))
     with pytest.raises(RuntimeError, match="has no forward-mode derivative"):
         jvp(lambda x: conv(x, EDGES), (x,), (x,))
-    batch = torch.randn(3, 4, 5)  # what vmap is asked for, without it
+    batch = torch.randn(3, 4, 5)  # a batch dimension needs no vmap, because the layer accepts it
     torch.testing.assert_close(conv(batch, EDGES)[1], conv(batch[1], EDGES))
 
 

@@ -45,7 +45,7 @@ def test_a_layer_tells_why_it_runs_edge_by_edge():
     assert layer.slow_path_reason == "lin_edge does more than multiply and add its bias"
     handle.remove()
     handle = layer.register_message_forward_hook(lambda m, args, out: None)
-    assert layer.slow_path_reason == "a hook on message wants to see its edges"
+    assert layer.slow_path_reason == "a hook on message needs its edges"
     handle.remove()
     layer.message = lambda x_j, alpha: x_j
     assert layer.slow_path_reason == "message was replaced on the instance"
@@ -53,7 +53,7 @@ def test_a_layer_tells_why_it_runs_edge_by_edge():
         "explain mode is on",
         "Mine overrides message",
         "message was replaced on the instance",
-        "a hook on message wants to see its edges",
+        "a hook on message needs its edges",
         "this version of torch_geometric has no _message_forward_hooks: hooks cannot be seen",
         "flow is 'target_to_source'",
         "it aggregates by MaxAggregation(), not by the plain sum",

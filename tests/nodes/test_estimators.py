@@ -56,9 +56,10 @@ def test_what_has_no_feature_is_warned_of(fitted):
     other.nodes[3]["kind"], other.nodes[4]["size"] = "z", None
     with (
         pytest.warns(
-            UserWarning, match="'kind' holds what it did not in training, as 'z': 1 of 40"
+            UserWarning,
+            match="'kind' has values that did not occur in training, for example 'z': 1 of 40",
         ),
-        pytest.warns(UserWarning, match="'size' is empty for 1 of 40 nodes, and was for none"),
+        pytest.warns(UserWarning, match="'size' is empty for 1 of 40 nodes, but was not empty"),
     ):
         assert np.isfinite(fitted.predict_proba(other)).all()
 
@@ -130,9 +131,9 @@ def test_what_is_saved_predicts_the_same(fitted, tmp_path):
     assert (again.predict_proba(fitted.graph_) == fitted.predict_proba()).all()
     assert again.classes_.tolist() == ["left", "right"]
     assert again.get_params() == fitted.get_params()
-    with pytest.raises(GraphError, match="a loaded estimator holds no graph"):
+    with pytest.raises(GraphError, match="a loaded estimator does not contain a graph"):
         again.predict()
-    with pytest.raises(RunError, match="holds a NodeClassifier, not a NodeRegressor"):
+    with pytest.raises(RunError, match="contains a NodeClassifier, not a NodeRegressor"):
         NodeRegressor.load(tmp_path / "model")
 
 
@@ -162,8 +163,8 @@ def test_the_same_seed_gives_the_same(fitted):
     [
         (["a"] * 4, "at least two classes; there is one: 'a'"),
         ([None] * 4, "there is none"),
-        (["a", "b"], "y must hold 4 labels, one a node; got 2"),
-        ({"z": "a"}, "y has a label of 'z', which is no node"),
+        (["a", "b"], "y must have 4 labels, one for each node; got 2"),
+        ({"z": "a"}, "y has a label for 'z', which is not a node"),
         (None, "labels are required: y, or the name of an attribute .* among 'age'"),
         (["a", None, None, "b"], "the validation part has no node with a label"),
     ],
@@ -179,7 +180,7 @@ def test_other_bad_input_says_why(fitted):
     graph = _two_groups()
     with pytest.raises(GraphError, match="no attribute 'nothing'"):
         NodeClassifier(features=["nothing"]).fit(graph)
-    with pytest.raises(GraphError, match="named once; got 'size'"):
+    with pytest.raises(GraphError, match="listed once; got 'size'"):
         NodeClassifier(features=["size", "kind", "size"]).fit(graph)
     with pytest.raises(GraphError, match="'label' cannot be a feature"):
         NodeClassifier(features=["label"]).fit(graph)
@@ -187,7 +188,9 @@ def test_other_bad_input_says_why(fitted):
         NodeClassifier(width=9).fit(graph)
     with pytest.raises(GraphError, match=r"no attribute 'size', which the model reads; .*--nodes"):
         fitted.predict(networkx.path_graph(3))
-    with pytest.raises(GraphError, match=r"no attribute 'label'; they have none \(.* --nodes"):
+    with pytest.raises(
+        GraphError, match=r"no attribute 'label'; they have no attributes \(.* --nodes"
+    ):
         NodeClassifier(label="label").fit(pd.DataFrame({"a": [0, 1], "b": [1, 2]}))
     with pytest.raises(TypeError, match="which networkx and pandas read from files; got str"):
         NodeClassifier().fit("graph.graphml")

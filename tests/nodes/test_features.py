@@ -45,7 +45,7 @@ def test_text_is_tf_idf():
     column, matrix, _ = _dense(texts)
     assert column.kind == "text"
     theirs = TfidfVectorizer(min_df=2).fit_transform(texts).toarray()
-    assert matrix.shape == theirs.shape  # no two words share a hash here
+    assert matrix.shape == theirs.shape  # no two words have the same hash in these texts
     assert np.allclose(np.sort(matrix, 1), np.sort(theirs, 1), atol=1e-6)
     assert np.allclose(matrix @ matrix.T, theirs @ theirs.T, atol=1e-6)
 
@@ -54,7 +54,7 @@ def test_texts_that_do_not_come_again_are_no_categories():
     table = pd.DataFrame({"name": [f"n{i}" for i in range(9)], "about": WORDS[:9]})
     columns, notes = learn_columns(table, list(table))
     assert [(column.name, column.kind) for column in columns] == [("about", "text")]
-    assert notes == ["Column 'name' says nothing: no word of it comes twice."]
+    assert notes == ["Column 'name' is not used: no word occurs twice."]
 
 
 def test_a_number_that_is_not_finite_is_an_error():
@@ -71,14 +71,14 @@ def test_mixed_columns_are_texts_and_empty_ones_nothing():
     assert [(c.name, c.kind, c.categories) for c in columns] == [
         ("mixed", "category", ("1", "2", "old"))
     ]
-    assert "holds 3 numbers and 1 texts, as 'old'" in notes[0]
+    assert "has 3 numbers and 1 texts, for example 'old'" in notes[0]
     assert "constant" in notes[1]
     assert "empty" in notes[2]
 
 
 def test_a_text_where_training_had_numbers_is_an_error():
     (column,), _ = learn_columns(pd.DataFrame({"age": [1, 2]}), ["age"])
-    with pytest.raises(ValueError, match="'age' must hold numbers, as in training; got 'old'"):
+    with pytest.raises(ValueError, match="'age' must have numbers, as in training; got 'old'"):
         write_features([column], pd.DataFrame({"age": ["old"]}))
     with pytest.raises(ValueError, match="no attribute 'age'"):
         write_features([column], pd.DataFrame({"size": [1]}))
@@ -108,7 +108,8 @@ def test_without_features_the_place_in_the_graph_is_read():
     x = encoder.features(star)
     assert x.shape == (4, encoder.width) == (4, 7)
     assert torch.allclose(x[:, 0].expm1(), torch.tensor([3.0, 1.0, 1.0, 1.0]))
-    assert torch.allclose(x[:, 4], torch.tensor([1.0, 1 / 3, 1 / 3, 1 / 3]))  # back in two steps
+    # The probability that a random walk returns after two steps.
+    assert torch.allclose(x[:, 4], torch.tensor([1.0, 1 / 3, 1 / 3, 1 / 3]))
     assert "no features" in notes[-1]
 
 
@@ -135,12 +136,12 @@ COMPLEX = np.array([1 + 2j, 3 - 1j] * 10)
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (COMPLEX, "attribute 'signal' must hold real numbers; got complex ones"),
-        (COMPLEX.astype(np.complex64), "attribute 'signal' must hold real numbers"),
-        (COMPLEX.astype(object), "attribute 'signal' must hold real numbers; got complex ones"),
-        ([1 + 2j, None] * 10, "attribute 'signal' must hold real numbers; got complex ones"),
-        ([[1 + 2j, 0]] * 20, "attribute 'signal' must hold real numbers"),
-        ([np.array([1 + 2j, 0])] * 20, "attribute 'signal' must hold real numbers"),
+        (COMPLEX, "attribute 'signal' must have real numbers; got complex numbers"),
+        (COMPLEX.astype(np.complex64), "attribute 'signal' must have real numbers"),
+        (COMPLEX.astype(object), "attribute 'signal' must have real numbers; got complex numbers"),
+        ([1 + 2j, None] * 10, "attribute 'signal' must have real numbers; got complex numbers"),
+        ([[1 + 2j, 0]] * 20, "attribute 'signal' must have real numbers"),
+        ([np.array([1 + 2j, 0])] * 20, "attribute 'signal' must have real numbers"),
     ],
 )
 def test_complex_numbers_are_an_error_where_they_are_used(cells, message):
@@ -157,10 +158,10 @@ def test_complex_numbers_are_an_error_where_they_are_used(cells, message):
 
 def test_complex_labels_and_complex_x_are_errors():
     nodes = pd.Series([1j, 2.0, 3.0], name="y")
-    with pytest.raises(GraphError, match="attribute 'y' must hold real numbers"):
+    with pytest.raises(GraphError, match="attribute 'y' must have real numbers"):
         encode_numbers(nodes)
     pairs = torch.tensor([[0, 1], [1, 2]])
-    with pytest.raises(GraphError, match="x must hold real numbers"):
+    with pytest.raises(GraphError, match="x must have real numbers"):
         read_graph(Data(x=torch.ones(3, 2, dtype=torch.complex64), edge_index=pairs))
 
 
@@ -170,14 +171,17 @@ DAYS = pd.date_range("2020-01-01", periods=40).to_series()
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
-        (DAYS, "40 cells are dates or times, as '2020-01-01'"),
-        (DAYS.dt.tz_localize("UTC"), "40 cells are dates or times, as '2020-01-01 00:00:00+00:00'"),
-        (DAYS.dt.date, "40 cells are dates or times, as '2020-01-01'"),
-        (DAYS.astype(object), "40 cells are dates or times, as '2020-01-01'"),
-        (DAYS.dt.to_period("D"), "40 cells are dates or times, as '2020-01-01'"),
-        (DAYS.where(DAYS.dt.day > 1), "38 cells are dates or times, as '2020-01-02'"),
-        (DAYS - DAYS.iloc[0], "40 cells are durations, as '0 days 00:00:00'"),
-        ((DAYS - DAYS.iloc[0]).astype(object), "40 cells are durations, as '0 days"),
+        (DAYS, "40 cells are dates or times, for example '2020-01-01'"),
+        (
+            DAYS.dt.tz_localize("UTC"),
+            "40 cells are dates or times, for example '2020-01-01 00:00:00+00:00'",
+        ),
+        (DAYS.dt.date, "40 cells are dates or times, for example '2020-01-01'"),
+        (DAYS.astype(object), "40 cells are dates or times, for example '2020-01-01'"),
+        (DAYS.dt.to_period("D"), "40 cells are dates or times, for example '2020-01-01'"),
+        (DAYS.where(DAYS.dt.day > 1), "38 cells are dates or times, for example '2020-01-02'"),
+        (DAYS - DAYS.iloc[0], "40 cells are durations, for example '0 days 00:00:00'"),
+        ((DAYS - DAYS.iloc[0]).astype(object), "40 cells are durations, for example '0 days"),
     ],
 )
 def test_dates_and_durations_of_data_frames_are_texts_and_that_is_said(cells, reason):

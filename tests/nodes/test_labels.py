@@ -33,8 +33,8 @@ def test_a_usual_attribute_is_the_label_and_that_is_said():
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"x": range(4), "y": range(4)}, "since 'y' beside 'x' may be a coordinate"),
-        ({"y": range(4), "label": list("abab")}, "since the nodes have both 'y' and 'label'"),
+        ({"x": range(4), "y": range(4)}, "because 'y' next to 'x' may be a coordinate"),
+        ({"y": range(4), "label": list("abab")}, "because the nodes have both 'y' and 'label'"),
         ({"age": range(4)}, "labels are required: .* among 'age'"),
         ({}, "labels are required: .* among none"),
     ],
@@ -55,7 +55,7 @@ def test_an_attribute_that_may_hold_given_labels_is_no_feature():
     kinds = ["left", "right"] * 10
     model = NodeClassifier(**SMALL).fit(graph, kinds)
     assert [column.name for column in model.predictor_.encoder.columns] == ["age"]
-    assert "Attribute 'label' may hold the labels: it is no feature." in model.notes_
+    assert "Attribute 'label' may contain the labels: it is not used as a feature." in model.notes_
     classifier = NodeClassifier(features=["label"], **SMALL).fit(graph, kinds)
     assert [column.name for column in classifier.predictor_.encoder.columns] == ["label"]
 
@@ -64,11 +64,12 @@ def test_names_of_tables_may_be_given_as_numbers():
     graph = read_graph(_graph())
     values, _ = read_labels(graph, y={0.0: "a", "2": "b"})
     assert values.tolist() == ["a", None, "b", None]
-    with pytest.raises(GraphError, match="y has two labels of '1'"):
+    with pytest.raises(GraphError, match="y has two labels for '1'"):
         read_labels(graph, y={1: "a", "1": "b"})
-    with pytest.raises(GraphError, match="y has a label of 9, which is no node"):
+    with pytest.raises(GraphError, match="y has a label for 9, which is not a node"):
         read_labels(graph, y={9: "a"})
-    named = read_graph(networkx.path_graph(3))  # whose names are numbers
+    # Networkx numbers the nodes, so their names are integers.
+    named = read_graph(networkx.path_graph(3))
     assert read_labels(named, y={2: "a"})[0].tolist() == [None, None, "a"]
 
 
@@ -109,8 +110,7 @@ def test_labels_may_be_a_tensor():
 
 
 NEGATIVE = (
-    "If it stands for a missing label, name it with --missing {0}; in Python, replace it with None "
-    "or NaN."
+    "If it stands for a missing label, use --missing {0}; in Python, replace it by None or NaN."
 )
 
 
@@ -124,7 +124,7 @@ NEGATIVE = (
         ([-999, 2, 3], "has the class -999 (10 nodes). " + NEGATIVE.format("-999")),
         (["-1", "a", "b"], "has the class -1 (10 nodes). " + NEGATIVE.format("-1")),
         ([-1, 0.5, 1.5], "has the number -1 (10 nodes). " + NEGATIVE.format("-1")),
-        ([-1, 1, 1], None),  # without -1 one class would be left
+        ([-1, 1, 1], None),  # if -1 meant a missing label, only one class would remain
         ([-2, -1, 3], None),
         ([0, 1, 2], None),
         (["-a", "b", "c"], None),

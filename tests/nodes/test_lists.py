@@ -72,7 +72,7 @@ def test_names_with_spaces_between_tabs_are_read_from_networkx(tmp_path):
         ("Ann Lee", "Bob Ray")
     ]
     networkx.write_edgelist(source, tmp_path / "g.edgelist")
-    with pytest.raises(GraphError, match=r"line 1 holds 4 words before its attributes.*delimiter"):
+    with pytest.raises(GraphError, match=r"line 1 has 4 words before its attributes.*delimiter"):
         read_graph_file(tmp_path / "g.edgelist")
 
 
@@ -134,19 +134,23 @@ def test_encodings_are_those_of_the_mark_or_the_option(tmp_path, text, encoding,
 @pytest.mark.parametrize(
     ("text", "nodes", "message"),
     [
-        ("1 2\n2,3\n", None, "one separator; line 2 has commas, '2,3', and line 1 has not"),
+        ("1 2\n2,3\n", None, "same separator; line 2 has commas, '2,3', and line 1 does not"),
         ("Ann Lee,Bob\nCem Dan\n", None, "line 1 has commas"),
         ("Ann Lee\tBob\nCem Dan\n", None, "line 1 has tabs"),
-        ("a; b\nb c\n", None, "one separator; line 1 has semicolons, 'a; b'"),
-        ("a b\nb\n", None, "line 2 must name two nodes; it holds 'b'"),
-        ("a,,b\n", None, "line 1 must name two nodes"),
+        ("a; b\nb c\n", None, "same separator; line 1 has semicolons, 'a; b'"),
+        ("a b\nb\n", None, "line 2 must have two node names; got 'b'"),
+        ("a,,b\n", None, "line 1 must have two node names"),
         ('"Ann Lee Bob\n', None, "quote that is not closed"),
         ("# a\n% b\n", None, "it has no edges; 2 lines are comments"),
         ("# a\n% b\n", "id\na\n", "it has no edges; 2 lines are comments"),
         ("a a\nb b\n", "id\na\nb\n", "no edge remains: each of 2 joins a node to itself"),
-        ("x y\n", "id\na\nb\n", "no edge joins two nodes .* 2 are not in the table .* 'x', 'y'"),
-        ("x y\n", "id,who\n1,x\n2,y\n", "Column 'who' holds 2 of the 2 absent names: call it 'id'"),
-        ("a b\n".encode("utf-16-le"), None, "NUL bytes; name its encoding"),
+        ("x y\n", "id\na\nb\n", "no edge connects two nodes .* 2 are not in the table .* 'x', 'y'"),
+        (
+            "x y\n",
+            "id,who\n1,x\n2,y\n",
+            "Column 'who' has 2 of the 2 missing names: rename it to 'id'",
+        ),
+        ("a b\n".encode("utf-16-le"), None, "NUL bytes; set its encoding"),
         (b"PK\x03\x04", None, "is a zip archive"),
     ],
 )
@@ -158,5 +162,7 @@ def test_lists_that_cannot_be_read_say_why(tmp_path, text, nodes, message):
 def test_what_is_not_read_and_the_first_edge_are_said(tmp_path):
     graph = _read(tmp_path, "a,b # note,3\n")
     assert "Names are separated by commas; the first edge is 'a' - 'b # note'." in graph.notes
-    assert any("Names hold '#', as 'b # note'" in note for note in graph.notes)
-    assert any("what follows the two names, as '3'" in note for note in graph.notes)
+    assert any("Some names contain '#', for example 'b # note'" in note for note in graph.notes)
+    assert any(
+        "the text after the two names of an edge, for example '3'" in note for note in graph.notes
+    )

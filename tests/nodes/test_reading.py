@@ -50,8 +50,8 @@ def test_networkx_keeps_attributes_and_says_that_it_was_directed():
     assert list(graph.table.columns) == ["age", "x.0", "x.1"]
     assert graph.table["x.1"].tolist() == [0.0, 0.0, 2.0]
     notes = " ".join(graph.notes)
-    assert "messages go both ways" in notes
-    assert "1 self-loop dropped" in notes
+    assert "messages are sent in both directions" in notes
+    assert "1 self-loop removed" in notes
     assert _pairs(read_graph(source, directed=True)) == {("a", "b")}
 
 
@@ -62,7 +62,7 @@ def test_data_is_taken_as_it_is():
     assert graph.edge_index.tolist() == [[0, 1], [1, 2]]
     assert torch.equal(graph.x, torch.eye(3))
     assert graph.table["y"].tolist() == [0, 1, 0]
-    assert any("1 edge given more than once" in note for note in graph.notes)
+    assert any("1 edge repeated" in note for note in graph.notes)
 
 
 @pytest.mark.parametrize("ending", ["graphml", "gml", "gexf"])
@@ -91,12 +91,12 @@ def test_gml_is_named_by_labels_where_they_differ(tmp_path):
 
 def test_what_gexf_says_of_every_node_is_no_attribute(tmp_path):
     source = networkx.Graph([("a", "b")])
-    for node in source:  # as Gephi writes: where a node is drawn
+    for node in source:  # Gephi writes the position of each node in the drawing
         source.nodes[node]["viz"] = {"position": {"x": 1.0, "y": 2.0, "z": 0.0}}
     networkx.write_gexf(source, tmp_path / "graph.gexf")
     graph = read_graph_file(tmp_path / "graph.gexf")
     assert graph.table.columns.empty
-    assert "Attribute 'viz' holds tables: it is not read." in graph.notes
+    assert "Attribute 'viz' contains dictionaries: it is not used." in graph.notes
 
 
 def test_a_table_without_edges_has_the_nodes_of_its_table(tmp_path):
@@ -110,7 +110,8 @@ def test_a_table_without_edges_has_the_nodes_of_its_table(tmp_path):
 def test_the_index_of_a_table_may_name_its_nodes():
     graph = read_graph((EDGES, NODES.set_index("id")))
     assert graph.names == ["a", "b", "c", "d"]
-    words = pd.DataFrame({"from": ["to", "from"], "to": ["from", "us"]})  # nodes with such names
+    # Nodes may have the names of the columns.
+    words = pd.DataFrame({"from": ["to", "from"], "to": ["from", "us"]})
     assert sorted(read_graph(words).names) == ["from", "to", "us"]
 
 
@@ -145,13 +146,13 @@ def test_names_between_tabs_or_commas_hold_spaces(tmp_path, text):
     }
 
 
-def test_what_edges_hold_is_told_not_to_be_read():
+def test_attributes_of_edges_are_columns_of_the_edges():
     edges = pd.DataFrame({"from": [0], "to": [1], "weight": [2.0], "since": [1999]})
-    expected = "Not read of the edges: 'weight', 'since'."
-    assert expected in read_graph(edges).notes
     graph = networkx.Graph([(0, 1, {"weight": 2.0}), (1, 2, {"since": 1999})])
-    assert expected in read_graph(graph).notes
-    assert not any("Not read" in note for note in read_graph(networkx.path_graph(3)).notes)
+    for table in (read_graph(edges).edge_table, read_graph(graph).edge_table):
+        assert table is not None
+        assert table.table.columns.tolist() == ["weight", "since"]
+    assert read_graph(networkx.path_graph(3)).edge_table is None
 
 
 def test_edges_to_nodes_that_there_are_not_are_left_out_and_told(tmp_path):
@@ -169,17 +170,17 @@ def test_edges_to_nodes_that_there_are_not_are_left_out_and_told(tmp_path):
         ("e.csv", "", None, "is empty; expected a graph"),
         ("e.csv", "source,target\n", None, "it has no edges"),
         ("e.csv", "source\na\n", None, "needs two columns"),
-        ("e.csv", "source,target\na,b\nc\n", None, "line 3: 1 cell where the header has 2"),
+        ("e.csv", "source,target\na,b\nc\n", None, "line 3: 1 cell but the header has 2"),
         ("e.csv", "a,b\n1,2\n", "id\n1\n1\n", "must differ; lines 2, 3 are all '1'"),
-        ("e.csv", "a,b\n1,2\n", "id,x\n1,2\n,2\n", "column 'id' has none in line 3"),
+        ("e.csv", "a,b\n1,2\n", "id,x\n1,2\n,2\n", "column 'id' is empty in line 3"),
         ("e.csv", "a,b\n1,2\n", "id\n", "has no nodes"),
-        ("e.edges", "a\n", None, "line 1 must name two nodes"),
+        ("e.edges", "a\n", None, "line 1 must have two node names"),
         ("e.graphml", "<graphml>", None, "cannot be read as graphml"),
-        ("e.csv", "a,b\nb,c\na,c\n", None, "begins with a line of names.* 'a' and 'b', which"),
-        ("e.csv", "source,target\n1,2\n", "age,a\n7,1\n7,2\n", "which column 'age' holds, must"),
+        ("e.csv", "a,b\nb,c\na,c\n", None, "begin with a header.* 'a' and 'b', which"),
+        ("e.csv", "source,target\n1,2\n", "age,a\n7,1\n7,2\n", "which are in column 'age', must"),
         ("e.graphml", "<graphml/>", None, "cannot be read as graphml"),
         ("e.gml", "graph [ ]", None, "the graph has no nodes"),
-        ("e.parquet", "PAR0", None, "is no Parquet file"),
+        ("e.parquet", "PAR0", None, "is not a Parquet file"),
         ("e.doc", "a b\n", None, "must end in .graphml"),
     ],
 )  # fmt: skip
@@ -197,16 +198,16 @@ def test_lists_in_another_encoding(tmp_path):
     path = tmp_path / "e.txt"
     path.write_bytes("é b\n".encode("latin-1"))
     assert read_graph_file(path, encoding="latin-1").names == ["é", "b"]
-    with pytest.raises(GraphError, match=r"is not UTF-8 text.*name its encoding"):
+    with pytest.raises(GraphError, match=r"is not UTF-8 text.*set its encoding"):
         read_graph_file(path)
-    with pytest.raises(GraphError, match="there is no encoding 'latin-99'"):
+    with pytest.raises(GraphError, match="unknown encoding 'latin-99'"):
         read_graph_file(path, encoding="latin-99")
 
 
 def test_other_things_are_refused():
     with pytest.raises(TypeError, match="got list"):
         read_graph([(0, 1)])
-    with pytest.raises(FileNotFoundError, match="nor is it one of cora"):
+    with pytest.raises(FileNotFoundError, match="and it is not the name of a data set: cora"):
         read_graph_file("nowhere.csv")
     with pytest.raises(GraphError, match="no attribute 'kind'; they have 'age'"):
         read_graph((EDGES, NODES)).column("kind")
@@ -220,7 +221,7 @@ def test_masks_are_read_as_they_are_written():
     assert [part.tolist() for part in (split.train, split.val, split.test)] == [[0], [1], [2]]
     assert (split.protocol, notes) == ("public", [])
     table["val_mask"] = ["no", "1", "0"]
-    with pytest.raises(GraphError, match="val_mask must hold true and false; it holds 'no'"):
+    with pytest.raises(GraphError, match="val_mask must contain true and false; it contains 'no'"):
         masked_split(read_graph((EDGES, table)), y, 0, by_class=True)
 
 
@@ -239,7 +240,9 @@ def test_masks_of_several_splits_are_refused_where_they_are_needed():
     x = torch.tensor([[1.0], [torch.nan]])
     with pytest.raises(GraphError, match="x must be finite"):
         read_graph(Data(edge_index=data.edge_index, x=x))
-    with pytest.raises(GraphError, match=r"x must be \[n, d\], a row a node; it is \(2, 1, 1\)"):
+    with pytest.raises(
+        GraphError, match=r"x must be \[n, d\], with one row for each node; got \(2, 1, 1\)"
+    ):
         read_graph(Data(edge_index=data.edge_index, x=x[:, None]))
 
 
@@ -250,7 +253,7 @@ def test_a_column_is_one_end_only():
 
 def test_tables_without_a_common_name_are_refused():
     nodes = pd.DataFrame({"id": ["n0", "n1"]})
-    with pytest.raises(GraphError, match="no edge joins two nodes of the table"):
+    with pytest.raises(GraphError, match="no edge connects two nodes of the table"):
         read_graph((pd.DataFrame({"source": [0], "target": [1]}), nodes))
 
 

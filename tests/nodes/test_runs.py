@@ -112,5 +112,7 @@ def test_patience_ends_a_training_and_a_part_without_labels_is_an_error():
     (history,) = fit_full_batches([torch.nn.Linear(1, 1)], squared_error, part, part, settings)
     assert len(history.records) < 100
     none = FullBatch(part.inputs, torch.full((4, 1), torch.nan))
-    with pytest.raises(TrainingError, match="no label of the validation part is known"):
+    with pytest.raises(
+        TrainingError, match="the validation part must have labels; all its labels are missing"
+    ):
         fit_full_batches([torch.nn.Linear(1, 1)], squared_error, part, none, settings)

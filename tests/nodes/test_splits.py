@@ -47,14 +47,14 @@ AS_GIVEN = {"train": _positions(TRAIN), "val": _positions(VAL), "test": _positio
     [
         ("train val test", None, AS_GIVEN["test"], None),
         ("train test", AS_GIVEN["train"], AS_GIVEN["test"], "is drawn from train_mask, 6 of 30"),
-        ("train val", None, AS_GIVEN["test"] + REST, "the 20 labelled nodes that nothing marks"),
+        ("train val", None, AS_GIVEN["test"] + REST, "the 20 labelled nodes in no mask"),
         ("train", AS_GIVEN["train"], [*range(30, 60)], "is drawn from train_mask, 6 of 30"),
-        ("val test", [*range(30), *REST], AS_GIVEN["test"], "the 35 labelled nodes that no mask"),
+        ("val test", [*range(30), *REST], AS_GIVEN["test"], "the 35 labelled nodes in no mask"),
         (
             "test",
             [*range(40), *REST],
             AS_GIVEN["test"],
-            "is drawn from the labelled nodes that no mask marks, 9 of 45",
+            "is drawn from the labelled nodes in no mask, 9 of 45",
         ),
     ],
 )
@@ -114,10 +114,15 @@ def test_masks_that_mark_no_node_are_absent_or_an_error():
     none = torch.zeros(NODES, dtype=torch.bool)
     model = NodeClassifier(**SMALL).fit(_data(train_mask=TRAIN, val_mask=none, test_mask=TEST))
     assert len(model.split_.val) == 6
-    assert any(note.startswith("val_mask marks no node: validation is") for note in model.notes_)
-    with pytest.raises(GraphError, match="train_mask marks no node: nothing is left to train on"):
+    assert any(
+        note.startswith("val_mask contains no node: the validation part is")
+        for note in model.notes_
+    )
+    with pytest.raises(
+        GraphError, match="train_mask contains no node: no node is left for training"
+    ):
         NodeClassifier(**SMALL).fit(_data(train_mask=none, val_mask=VAL, test_mask=TEST))
-    with pytest.raises(GraphError, match="train_mask marks no node"):
+    with pytest.raises(GraphError, match="train_mask contains no node"):
         NodeClassifier(**SMALL).fit(_data(**dict.fromkeys(MASKS, none)))
 
 
@@ -126,20 +131,23 @@ def test_masks_that_mark_no_node_are_absent_or_an_error():
     [
         (
             {"train_mask": ~VAL, "val_mask": VAL, "test_mask": TEST},
-            "in one part; train_mask and test_mask share 15 nodes, as node 40$",
+            "in one part; train_mask and test_mask share 15 nodes, for example node 40$",
         ),
         (
             {"train_mask": TRAIN | TEST, "val_mask": VAL | TEST, "test_mask": TEST},
-            "train_mask and val_mask share 15 nodes, as node 40; train_mask and test_mask share "
-            "15 nodes, as node 40; val_mask and test_mask share 15 nodes",
+            "train_mask and val_mask share 15 nodes, for example node 40; train_mask and test_mask "
+            "share 15 nodes, for example node 40; val_mask and test_mask share 15 nodes",
         ),
-        ({"test_mask": ~torch.zeros(NODES, dtype=torch.bool)}, "nothing is left to train on"),
-        ({"train_mask": torch.ones(NODES, 10)}, r"it is \(60, 10\): .* as train_mask\[:, 0\]"),
-        ({"train_mask": torch.arange(20)}, r"it is \(20,\): of positions make a mask"),
-        ({"train_mask": torch.arange(NODES)}, "must hold true and false; it holds '2'"),
+        ({"test_mask": ~torch.zeros(NODES, dtype=torch.bool)}, "no node is left for training"),
+        (
+            {"train_mask": torch.ones(NODES, 10)},
+            r"it is \(60, 10\): .* for example train_mask\[:, 0\]",
+        ),
+        ({"train_mask": torch.arange(20)}, r"it is \(20,\): convert indices to a mask"),
+        ({"train_mask": torch.arange(NODES)}, "must contain true and false; it contains '2'"),
         (
             {"train_mask": TRAIN & (Y == 0) & (torch.arange(NODES) < 2)},
-            "too few to draw validation",
+            "too few to draw a validation part",
         ),
     ],
 )
@@ -153,36 +161,39 @@ def test_overlaps_of_masks_in_a_file_name_the_node_and_its_line(tmp_path):
     nodes.loc[3, "test_mask"] = True
     edges.to_csv(tmp_path / "edges.csv", index=False)
     nodes.to_csv(tmp_path / "nodes.csv", index=False)
-    with pytest.raises(GraphError, match=r"and test_mask share 1 node, as node '3'$"):
+    with pytest.raises(GraphError, match=r"and test_mask share 1 node, for example node '3'$"):
         NodeClassifier(**SMALL).fit((edges, nodes))
     graph = read_graph_file(tmp_path / "edges.csv", tmp_path / "nodes.csv")
-    with pytest.raises(GraphError, match=r"share 1 node, as node '3' \(line 5\)$"):
+    with pytest.raises(GraphError, match=r"share 1 node, for example node '3' \(line 5\)$"):
         masked_split(graph, Y.double(), 0, by_class=True)
 
 
 def test_a_second_mask_of_validation_is_not_read_and_a_note_says_so():
     model = NodeClassifier(**SMALL).fit(_data(**MASKS, valid_mask=TEST))
     assert model.split_.val.tolist() == AS_GIVEN["val"]
-    assert "valid_mask is not read: val_mask marks the validation part." in model.notes_
+    assert "valid_mask is not used: val_mask marks the validation part." in model.notes_
 
 
 @pytest.mark.parametrize("kind", [_data, _table])
 def test_a_training_part_of_one_class_is_an_error(kind):
     masks = {"train_mask": (Y == 0).numpy(), "test_mask": (Y > 0).numpy()}
     message = (
-        r"training part must hold two classes or more; its \d+ labelled nodes are of class 0 only, "
-        r"and the data hold the 3 classes 0 \(20\), 1 \(20\), 2 \(20\)"
+        r"training part must have at least two classes; its \d+ labelled nodes are of class "
+        r"0 only, and the data have the 3 classes 0 \(20\), 1 \(20\), 2 \(20\)"
     )
     with pytest.raises(GraphError, match=message):
         NodeClassifier(label="y", **SMALL).fit(kind(**masks))
     regressor = NodeRegressor(label="y", features=["size"] if kind is _table else None, **SMALL)
-    with pytest.raises(GraphError, match=r"two different labels or more; its \d+ labelled nodes"):
+    with pytest.raises(GraphError, match=r"at least two different labels; its \d+ labelled nodes"):
         regressor.fit(kind(**masks))
 
 
 def test_numbers_that_are_equal_in_the_training_part_are_an_error():
     y = torch.where(TRAIN, 2.5, Y.double())
-    message = r"must hold two different labels or more; its 30 labelled nodes all have 2\.5 \(split"
+    message = (
+        r"must have at least two different labels; its 30 labelled nodes all have 2\.5 "
+        r"\(split"
+    )
     with pytest.raises(GraphError, match=message):
         NodeRegressor(**SMALL).fit(_data(y, **MASKS))
     y[0] = 1.0
@@ -193,16 +204,16 @@ def test_classes_that_parts_lack_are_named_with_their_counts():
     model = NodeClassifier(**SMALL).fit(
         _data(train_mask=TRAIN & (Y != 2), val_mask=VAL & (Y == 0), test_mask=TEST & (Y != 1))
     )
-    assert [note for note in model.notes_ if "part holds no node" in note] == [
-        "The training part holds no node of class 2 (20 labelled nodes in the data): the model "
+    assert [note for note in model.notes_ if "part has no node" in note] == [
+        "The training part has no node of class 2 (20 labelled nodes in the data): the model "
         "does not learn to predict it.",
-        "The validation part holds no node of the 2 classes 1 (20), 2 (20) (labelled nodes in the "
-        "data): the choice of the epoch does not depend on them.",
-        "The test part holds no node of class 1 (20 labelled nodes in the data): the scores of the "
-        "test part say nothing about it.",
+        "The validation part has no node of the 2 classes 1 (20), 2 (20) (labelled nodes in "
+        "the data): the choice of the epoch does not depend on them.",
+        "The test part has no node of class 1 (20 labelled nodes in the data): the scores on "
+        "the test part do not include it.",
     ]
     whole = NodeClassifier(**SMALL).fit(_data(**MASKS))
-    assert not [note for note in whole.notes_ if "part holds no node" in note]
+    assert not [note for note in whole.notes_ if "part has no node" in note]
 
 
 def test_masks_over_nodes_without_a_label_are_counted():
@@ -215,7 +226,7 @@ def test_masks_over_nodes_without_a_label_are_counted():
     assert "5 of the 30 nodes of train_mask have no label" in notes
     assert "2 of the 10 nodes of val_mask have no label" in notes
     y[30:40] = -1
-    with pytest.raises(GraphError, match="val_mask marks 10 nodes, and none of them has a label"):
+    with pytest.raises(GraphError, match="val_mask marks 10 nodes, but none of them has a label"):
         NodeClassifier(**SMALL).fit(_data(y, **MASKS))
 
 
@@ -226,8 +237,8 @@ def test_a_column_may_name_some_parts():
     assert sorted([*split.train.tolist(), *split.val.tolist()]) == [*range(30)]
     assert split.test.tolist() == [*range(34, 60)]
     assert notes == [
-        "part 'val' of column 'part' marks no node: validation is drawn from part 'train' of "
-        "column 'part', 6 of 30 nodes (seed 0)."
+        "part 'val' of column 'part' contains no node: the validation part is drawn from "
+        "part 'train' of column 'part', 6 of 30 nodes (seed 0)."
     ]
     assert split.protocol == "column:part, validation drawn from the training part (seed 0)"
     with pytest.raises(GraphError, match="node '2' has 'dev'"):
@@ -268,7 +279,8 @@ def test_minus_one_in_a_tensor_beside_the_graph_is_no_class():
     model = NodeClassifier(**SMALL).fit(_data(), y)
     assert model.classes_.tolist() == [0, 1]
     assert np.isfinite(model.score(_data(), y))
-    listed = NodeClassifier(**SMALL).fit(_data(), y.tolist())  # a list has None for it
+    # In a list, -1 is a class, because None marks a missing label.
+    listed = NodeClassifier(**SMALL).fit(_data(), y.tolist())
     assert listed.classes_.tolist() == [-1, 0, 1]
     column = NodeClassifier(label="y", **SMALL).fit(_table(y=y.numpy()))
     assert column.classes_.tolist() == [-1, 0, 1]
@@ -284,10 +296,16 @@ def test_minus_one_is_a_number_to_a_regressor():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (torch.where(Y == 2, -2, Y), "from 0 on, and -1 for a node without a label; node 2 has -2"),
-        (torch.where(Y == 2, -100, Y), "node 2 has -100. For numbers take NodeRegressor"),
+        (
+            torch.where(Y == 2, -2, Y),
+            "numbered from 0, and -1 for a node without a label; node 2 has -2",
+        ),
+        (torch.where(Y == 2, -100, Y), "node 2 has -100. For numbers use NodeRegressor"),
         (torch.where(Y == 2, -1, 1), "at least two classes; there is one: 1"),
-        (torch.ones(NODES, 121), r"it is \(60, 121\): choose one of its columns, as y\[:, 0\]"),
+        (
+            torch.ones(NODES, 121),
+            r"it is \(60, 121\): choose one of its columns, for example y\[:, 0\]",
+        ),
         (torch.tensor([1]), r"one value for each of 60 nodes; it is \(1,\)"),
     ],
 )
@@ -302,7 +320,7 @@ def test_labels_that_are_not_needed_do_not_refuse_the_graph():
     many = torch.ones(NODES, 121)
     model = NodeClassifier(**SMALL).fit(_data(many), Y)
     assert model.classes_.tolist() == [0, 1, 2]
-    with pytest.raises(GraphError, match="one class a node; got \\[0\\], which holds several"):
+    with pytest.raises(GraphError, match="one class for each node; got \\[0\\], which has several"):
         NodeClassifier(**SMALL).fit(_data(), [[int(one)] for one in Y])
     frame = pd.DataFrame({"y": Y.numpy()})
     assert NodeClassifier(**SMALL).fit(_data(), frame).classes_.tolist() == [0, 1, 2]
@@ -320,11 +338,11 @@ def test_only_named_attributes_are_read(bad):
     model = NodeClassifier(label="club", features=["score", "at"], **SMALL).fit(graph)
     assert [c.name for c in model.predictor_.encoder.columns] == ["score", "at.0", "at.1"]
     assert model.predict(graph).shape == (34,)
-    with pytest.raises(GraphError, match=rf"attribute '{bad}' must hold .* with features \(--fea"):
+    with pytest.raises(GraphError, match=rf"attribute '{bad}' must have .* in features \(--fea"):
         NodeClassifier(label="club", **SMALL).fit(graph)
-    with pytest.raises(GraphError, match=f"attribute '{bad}' must hold"):
+    with pytest.raises(GraphError, match=f"attribute '{bad}' must have"):
         NodeClassifier(label="club", features=[bad], **SMALL).fit(graph)
-    with pytest.raises(GraphError, match=f"attribute '{bad}' must hold"):
+    with pytest.raises(GraphError, match=f"attribute '{bad}' must have"):
         NodeClassifier(label=bad, features=["score"], **SMALL).fit(graph)
 
 
@@ -339,15 +357,19 @@ def _features(graph, **options):
 @pytest.mark.parametrize(
     ("name", "cells", "message"),
     [
-        ("split", WORDS, "names the parts train, val, test: it is no feature."),
-        ("stage", [word.title() for word in WORDS], "give --split column:stage"),
-        ("fold", ["train"] * 50 + [None] * 10, "names the part train: it is no feature."),
+        ("split", WORDS, "names the parts train, val, test: it is not used as a feature."),
+        ("stage", [word.title() for word in WORDS], "use --split column:stage"),
+        (
+            "fold",
+            ["train"] * 50 + [None] * 10,
+            "names the part train: it is not used as a feature.",
+        ),
         ("set", ["train"] * 50 + ["holdout"] * 10, "the part train beside 'holdout'"),
-        ("train", [1, 0] * 30, "Call it 'train_mask' to use it as the mask (--split public)"),
-        ("val", ["true", "false"] * 30, "Call it 'val_mask' to use it as the mask"),
-        ("test", [True, False] * 30, "Call it 'test_mask' to use it as the mask"),
-        ("is_train", [1.0, None] * 30, "Call it 'train_mask' to use it as the mask"),
-        ("Dev_Mask", ["0", "1"] * 30, "Call it 'val_mask' to use it as the mask"),
+        ("train", [1, 0] * 30, "Rename it to 'train_mask' to use it as the mask (--split public)"),
+        ("val", ["true", "false"] * 30, "Rename it to 'val_mask' to use it as the mask"),
+        ("test", [True, False] * 30, "Rename it to 'test_mask' to use it as the mask"),
+        ("is_train", [1.0, None] * 30, "Rename it to 'train_mask' to use it as the mask"),
+        ("Dev_Mask", ["0", "1"] * 30, "Rename it to 'val_mask' to use it as the mask"),
     ],
 )
 def test_columns_of_parts_are_no_features_and_that_is_said(name, cells, message):
@@ -357,7 +379,8 @@ def test_columns_of_parts_are_no_features_and_that_is_said(name, cells, message)
     (note,) = (note for note in notes if f"Column {name!r}" in note)
     assert message in note
     assert f"--features {name}" in note
-    several = len({cell for cell in cells if cell is not None}) > 1  # a constant says nothing
+    # A column with a single value is not a feature.
+    several = len({cell for cell in cells if cell is not None}) > 1
     expected = ["size", name] if several else ["size"]
     assert _features(graph, features=["size", name])[0] == expected
 
@@ -382,7 +405,7 @@ def test_row_numbers_in_another_order_are_no_feature(name, offset):
     columns, notes = _features(_table(**{name: moved}))
     assert columns == ["size"]
     (note,) = (note for note in notes if f"Column {name!r}" in note)
-    assert "it is no feature" in note
+    assert "it is not used as a feature" in note
     assert _features(_table(**{name: moved}), features=[name])[0] == [name]
     assert _features(_table(**{name: [1, 2, 3] * 20}))[0] == ["size", name]
     graph = networkx.cycle_graph(NODES)

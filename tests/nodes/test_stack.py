@@ -58,7 +58,8 @@ def _neighbours(nodes=30, edges=60):
 
 @pytest.mark.parametrize("rows", [12, 40])
 def test_left_out_predictions_are_those_of_fits_without_the_row(rows, monkeypatch):
-    monkeypatch.setattr("gattn.nodes.stack.linear.LARGE", 20)  # 40 rows take the other branch
+    # 40 rows count as many rows, so another algorithm is used.
+    monkeypatch.setattr("gattn.nodes.stack.linear.LARGE", 20)
     x, y = DRAW.normal(size=(rows, 5)), DRAW.normal(size=(rows, 2))
     weight, fitted, left_out, penalty = leave_one_out(x, y)
     whole = Ridge(alpha=penalty, fit_intercept=False).fit(x, y)
@@ -102,7 +103,9 @@ def test_features_of_a_node_do_not_depend_on_its_own_label(count):
         changed = labels.copy()
         changed[row] = np.roll(changed[row], 1)
         after = np.hstack(label_features(graph, changed, train, guess, 0))
-        columns = slice(None) if count > 1 else slice(-4)  # one label alone is its own mean
+        # If there is only one label, the last four columns contain the mean of all labels, which is
+        # this label.
+        columns = slice(None) if count > 1 else slice(-4)
         np.testing.assert_allclose(
             after[train[row], columns], before[train[row], columns], atol=1e-6
         )
@@ -306,7 +309,7 @@ def test_prediction_without_training_beats_propagated_labels_and_says_so(tmp_pat
         rows = list(csv.DictReader(file))
     guess = [row["predicted"] for row in rows[150:]]
     assert np.mean(guess == truth[150:].to_numpy()) > 0.8
-    assert any(line.startswith("each node without its label: accuracy") for line in lines)
+    assert any(line.startswith("each node predicted without its label: accuracy") for line in lines)
     probability = [float(rows[0][f"probability_kind {kind}"]) for kind in range(3)]
     assert sum(probability) == pytest.approx(1, abs=1e-4)
 

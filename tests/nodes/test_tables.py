@@ -50,7 +50,7 @@ ENDS = [("7", "8"), ("8", "9")]
 def test_a_column_of_row_numbers_is_no_end_of_edges(tmp_path, text, skipped):
     graph = _read(tmp_path, text)
     assert _pairs(graph) == ENDS
-    notes = [note for note in graph.notes if "numbers the rows" in note]
+    notes = [note for note in graph.notes if "contains row numbers" in note]
     assert [note.split()[1] for note in notes] == [name.split()[0] for name in skipped]
     parsed = read_graph(pd.read_csv(tmp_path / "edges.csv"), directed=True)
     assert _pairs(parsed) == ENDS
@@ -93,14 +93,16 @@ def test_an_index_without_a_name_names_nodes_where_edges_use_it():
     nodes = pd.DataFrame({"group": ["x", "x"]}, index=["a", "b"])
     graph = read_graph((pd.DataFrame({"source": ["a"], "target": ["b"]}), nodes))
     assert graph.names == ["a", "b"]
-    assert any("Nodes are named by the index of the table" in note for note in graph.notes)
+    assert any(
+        "The names of the nodes are in the index of the table" in note for note in graph.notes
+    )
 
 
 def test_names_that_the_table_does_not_have_are_counted(tmp_path):
     graph = _read(tmp_path, "source,target\n0,1\n1,2\n7,8\n9,\n", "id,x\n0,1\n1,2\n")
     (message,) = (note for note in graph.notes if "left out" in note)
     assert "3 edges left out of 4" in message
-    assert "Of the 6 names that edges use 4 are not in the table of nodes: '7', '9', '2'" in message
+    assert "Of the 6 names in the edges, 4 are not in the table of nodes: '7', '9', '2'" in message
     assert graph.left_out[-1].text == "9 - (empty)"
 
 
@@ -116,13 +118,13 @@ def test_names_that_the_table_does_not_have_are_counted(tmp_path):
 def test_names_that_are_written_differently_are_said(tmp_path, edges, ids, message):
     ends = f"source,target\n{edges[0]},{edges[1]}\n"
     nodes = f"id,x\n{ids[0]},4.0\n{ids[1]},5.0\n"
-    with pytest.raises(GraphError, match="no edge joins two nodes") as caught:
+    with pytest.raises(GraphError, match="no edge connects two nodes") as caught:
         _read(tmp_path, ends, nodes)
     assert message in str(caught.value)
     assert "written differently (2 names of the edges differ so): write the names" in str(
         caught.value
     )
-    assert "call it 'id'" not in str(caught.value)
+    assert "rename it to 'id'" not in str(caught.value)
     graph = _read(tmp_path, ends + "k,m\n", nodes + "k,1\nm,2\n")
     (note,) = (note for note in graph.notes if "left out" in note)
     assert message in note
@@ -131,21 +133,24 @@ def test_names_that_are_written_differently_are_said(tmp_path, edges, ids, messa
 def test_a_column_is_hinted_at_only_where_it_holds_most_absent_names(tmp_path):
     ends = "source,target\n21,22\n23,24\n"
     some = "id,x,code\na,21,p\nb,22,q\nc,7,r\nd,8,s\n"
-    with pytest.raises(GraphError, match="no edge joins two nodes") as caught:
+    with pytest.raises(GraphError, match="no edge connects two nodes") as caught:
         _read(tmp_path, ends, some)
-    assert "call it 'id'" not in str(caught.value)
+    assert "rename it to 'id'" not in str(caught.value)
     most = "id,x,code\na,21,p\nb,22,q\nc,23,r\nd,8,s\n"
-    with pytest.raises(GraphError, match="Column 'x' holds 3 of the 4 absent names: call it 'id'"):
+    with pytest.raises(
+        GraphError, match="Column 'x' has 3 of the 4 missing names: rename it to 'id'"
+    ):
         _read(tmp_path, ends, most)
-    twice = "id,x\na,21\nb,22\nc,23\nd,24\ne,24\n"  # a column with equal cells names no nodes
-    with pytest.raises(GraphError, match="no edge joins two nodes") as caught:
+    # A column with repeated cells cannot name the nodes.
+    twice = "id,x\na,21\nb,22\nc,23\nd,24\ne,24\n"
+    with pytest.raises(GraphError, match="no edge connects two nodes") as caught:
         _read(tmp_path, ends, twice)
-    assert "call it 'id'" not in str(caught.value)
+    assert "rename it to 'id'" not in str(caught.value)
 
 
 @pytest.mark.parametrize("header", ["0,1", "5,6", "1.0,2.0"])
 def test_a_table_of_edges_without_a_header_is_refused(tmp_path, header):
-    with pytest.raises(GraphError, match="begins with a line of names"):
+    with pytest.raises(GraphError, match="begin with a header"):
         _read(tmp_path, f"{header}\n1,2\n2,3\n")
 
 
@@ -161,7 +166,7 @@ def test_columns_of_one_name_are_an_error_where_they_are_needed(tmp_path):
         _read(tmp_path, "source,target\n7,8\n", "id,id\n7,8\n")
 
 
-# What is missing.
+# Tests of missing values.
 
 
 @pytest.mark.parametrize("word", ["NA", "none", "null", "nan", "None", "N/A", "NULL"])
@@ -176,7 +181,7 @@ def test_words_for_gaps_are_names_and_classes_and_categories(tmp_path, word):
     assert any(f"has the classes {word!r} (2)" in note for note in notes)
     (age,), notes = learn_columns(graph.table, ["age"])
     assert (age.kind, age.mean, age.gaps) == ("number", 2.0, True)
-    assert notes == [f"Column 'age' is missing where it holds {word!r} (1)."]
+    assert notes == [f"Column 'age' has missing values where it contains {word!r} (1)."]
     gaps = _read(tmp_path, edges, nodes, missing=[word])
     assert gaps.table["group"].tolist() == [None, "mild", None]
     assert gaps.names == [word, "b", "c"]
@@ -207,12 +212,13 @@ def test_a_category_that_looks_like_a_gap_has_a_feature_and_is_said():
         [0, 1], [1, 0], [0, 0], [0, 1], [1, 0],
     ]  # fmt: skip
     assert notes == [
-        "Column 'country' holds 'NA' (2): in a column of texts such a word is a value, and only an "
-        "empty cell is missing. If it stands for a gap, name it with --missing."
+        "Column 'country' contains 'NA' (2): in a column of texts such a word is a value, "
+        "and only an empty cell is missing. If the word stands for a missing value, list it "
+        "in --missing."
     ]
 
 
-# How numbers are written.
+# Tests of number formats.
 
 COMMAS = [f"{i / 7:.2f}".replace(".", ",") for i in range(40)]
 
@@ -222,11 +228,11 @@ COMMAS = [f"{i / 7:.2f}".replace(".", ",") for i in range(40)]
     [
         (
             COMMAS,
-            r"40 cells look like numbers with decimal commas, as '0,00' .*--decimal , / decim",
+            r"look like numbers with decimal commas, for example '0,00' .*--decimal , / decim",
         ),
         ([f"{i},{i:03}" for i in range(1, 41)], "thousands separators or decimal commas"),
-        ([f"{i} nM" for i in range(40)], "40 cells have a unit, as '0 nM'"),
-        ([f">{i}" for i in range(40)], "40 cells are censored values, as '>0'"),
+        ([f"{i} nM" for i in range(40)], "40 cells have a unit, for example '0 nM'"),
+        ([f">{i}" for i in range(40)], "40 cells are censored values, for example '>0'"),
         ([f"2020-01-{i % 28 + 1:02}" for i in range(40)], "40 cells are dates or times"),
         ([f"{i}-{i + 5}" for i in range(40)], "40 cells are ranges of two numbers"),
         ([f"{i} ± 1" for i in range(40)], "40 cells have an uncertainty"),
@@ -272,9 +278,9 @@ def test_percents_and_unicode_minus_are_numbers():
     assert (share.kind, share.unit, share.gaps, t.kind) == ("number", "%", True, "number")
     assert share.mean == pytest.approx(10 / 3)
     assert t.mean == pytest.approx(1.5 / 4)
-    assert "Column 'share' is read as numbers before '%'." in notes
+    assert "Column 'share' is read as numbers with the unit '%'." in notes
     with pytest.raises(
-        ValueError, match=r"'share' must hold numbers.*got '5 nM': 1 cell has a unit"
+        ValueError, match=r"'share' must have numbers.*got '5 nM': 1 cell has a unit"
     ):
         write_features([share], pd.DataFrame({"share": ["5 nM"]}))
 
@@ -308,9 +314,9 @@ def test_commas_without_an_option_stay_and_points_beside_commas_are_said(tmp_pat
     graph = _read(tmp_path, edges, 'id,s\n0,"0,5"\n1,"1,5"\n')
     assert graph.table["s"].tolist() == ["0,5", "1,5"]
     graph = _read(tmp_path, edges, "id;s;pop\n0;0,5;1.500\n1;1,5;2.700\n")
-    assert any("Column 'pop' holds points, as '1.500'" in note for note in graph.notes)
+    assert any("Column 'pop' has points, for example '1.500'" in note for note in graph.notes)
     graph = _read(tmp_path, edges, "id,s\n0,1.5\n1,2.5\n", decimal=",")
-    assert any("'s' holds numbers with a point" in note for note in graph.notes)
+    assert any("'s' has numbers with a decimal point" in note for note in graph.notes)
     with pytest.raises(ValueError, match="decimal and thousands must be different"):
         _read(tmp_path, edges, decimal=",", thousands=",")
 

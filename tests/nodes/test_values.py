@@ -22,8 +22,8 @@ def test_lists_of_texts_become_one_text_and_tables_are_left_out():
     flat, notes, unreadable = flat_table(table)
     assert flat["tags"].tolist() == ["old red", "", None]
     assert flat.columns.tolist() == ["tags"]
-    assert "'tags' holds lists of texts" in notes[0]
-    assert "'viz' holds tables" in notes[1]
+    assert "'tags' contains lists of texts" in notes[0]
+    assert "'viz' contains dictionaries" in notes[1]
     assert not unreadable
 
 
@@ -32,10 +32,11 @@ def test_lists_of_texts_become_one_text_and_tables_are_left_out():
     [
         (
             [[1], [1, 2]],
-            "as many numbers for every node; that of node 0 has 1, that of node 1 has 2",
+            "the same number of values for every node; the list of node 0 has 1, the list of "
+            "node 1 has 2",
         ),
-        ([[1], 7], "must hold lists only; got 7"),
-        ([[1], [object()]], "must hold lists of numbers or of texts"),
+        ([[1], 7], "must have only lists; got 7"),
+        ([[1], [object()]], "must have lists of numbers or lists of texts"),
     ],
 )
 def test_other_lists_are_unreadable_and_the_others_are_read(cells, message):

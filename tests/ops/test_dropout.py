@@ -177,7 +177,7 @@ def test_aggregate_of_returned_weights_is_the_output_before_dropout(operators, r
     torch.testing.assert_close(aggregate(weights, inputs["value"], random_graph), plain)
 
 
-# Dropout of single numbers, such as features
+# Tests of dropout of the elements of a tensor, for example of features.
 
 of_numbers = pytest.mark.skipif(bool(why_not("cpu", "cpu")), reason="the C++ kernels are not built")
 

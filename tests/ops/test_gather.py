@@ -55,7 +55,9 @@ def test_added_rows_in_their_order(shape, index_dtype, is_sorted, dtype):
     torch.manual_seed(0)
     rows = torch.randn(3000, *shape).to(dtype)
     index = torch.randint(0, 40, (3000,), dtype=index_dtype)
-    if is_sorted:  # and most of them for one place, which a share of the threads begins with
+    if is_sorted:
+        # Most indices are equal, so that the range of a thread begins with an index that the
+        # previous thread also adds to.
         index = index.clamp(5, 20).sort().values
     sum_dtype = torch.float64 if dtype == torch.float64 else torch.float32
     start = torch.randn(41, *shape, dtype=sum_dtype)

@@ -40,7 +40,8 @@ def test_saved_and_allocated(operator, dense_graph, monkeypatch):
     edges = dense_graph.num_edges
     inputs = operator.inputs(dense_graph, HEADS, CHANNELS, dtype=torch.float32, d=FEATURES)
     largest, saved = Largest(), []
-    inside = cpu.empty  # what launchers allocate, below the dispatcher
+    # The kernels' launchers allocate by this function, which torch's dispatch mode does not see.
+    inside = cpu.empty
     monkeypatch.setattr(cpu, "empty", lambda *args, **kw: largest.see(inside(*args, **kw)))
 
     def pack(tensor):
@@ -49,7 +50,8 @@ def test_saved_and_allocated(operator, dense_graph, monkeypatch):
 
     with largest, torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         operator.gradients(inputs, dense_graph)
-    per_edge = edges * HEADS  # more than n h c here; e h c is 16 times as much
+    # Larger than a tensor [n, h, c], but 16 times smaller than a tensor [e, h, c].
+    per_edge = edges * HEADS
     assert per_edge > NODES * HEADS * (CHANNELS + 1)
     assert max(saved) <= per_edge
     assert sum(saved) <= 3 * per_edge + 7 * edges + 8 * NODES * HEADS * (CHANNELS + 1)

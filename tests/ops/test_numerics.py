@@ -94,7 +94,8 @@ def test_nan_comes_out_where_it_went_in(operator, backend, random_graph, hub_gra
             elif not per_edge:
                 rows = graph.in_degree() > 0
             hit = out.isnan().flatten(1).any(1)
-            if name == "edge_proj":  # W times the zeros of an empty row
+            if name == "edge_proj":
+                # W contains NaN, so W times the zeros of a row without edges is NaN.
                 hit = hit & rows
             assert torch.equal(hit, rows), name
             if name != "edge_proj":

@@ -47,7 +47,7 @@ def test_derivatives():
 
 @pytest.mark.parametrize("index", [None, torch.tensor([5, 0, 3])], ids=["all", "some"])
 def test_rows_stacked(index):
-    x, below, _ = leaves()  # [7, 5] and [3, 5]
+    x, below, _ = leaves()  # shapes [7, 5] and [3, 5]
     rows = x if index is None else x[index]
     assert torch.equal(projection.stack(x, index, below), torch.cat([rows, below]))
     assert projection.stack(x, index, below).grad_fn.name().startswith("_Stack")

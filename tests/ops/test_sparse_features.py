@@ -68,7 +68,7 @@ def test_a_wrong_width_or_dtype_is_told(layout):
     linear = Linear(8, 3, dtype=torch.float64)
     with pytest.raises(ValueError, match=r"x must have 8 features; got shape \(10, 9\)"):
         project(linear, sparse(10, 9, layout=layout))
-    with pytest.raises(TypeError, match=r"x must be .*float64, as the layer; got .*float32"):
+    with pytest.raises(TypeError, match=r"x must be .*float64, like the layer; got .*float32"):
         project(linear, sparse(10, 8, torch.float32, layout))
 
 

@@ -47,7 +47,8 @@ def test_a_hub_of_a_million_edges(attention, direction):
     double = {name: t.detach().double().requires_grad_() for name, t in inputs.items()}
     expected = attention.gradients(double, graph, backend="cpu")
     for name, value in expected.items():
-        # A gradient that is zero is a sum of the rounding errors of a thousand rows.
+        # If a gradient is exactly zero, the computed value is a sum of the rounding errors of a
+        # thousand rows.
         scale = max(float(value.abs().max()), graph.num_dst**0.5)
         error = (actual[name].double() - value).abs().max()
         assert error <= 3e-5 * scale, name
@@ -55,7 +56,7 @@ def test_a_hub_of_a_million_edges(attention, direction):
         alike = {name: torch.zeros_like(t) for name, t in inputs.items()}
         for name in {"value", "edge_weight"} & alike.keys():
             alike[name] += 1
-        if "value" in alike:  # equal scores: the mean
+        if "value" in alike:  # with equal scores, attention computes the mean of the values
             out = attention(alike, graph)
             torch.testing.assert_close(out, torch.ones_like(out), rtol=1e-4, atol=1e-4)
 

@@ -13,13 +13,17 @@ def test_folders_that_another_process_made_are_no_work_of_others(tmp_path):
     (tmp_path / "checkpoints" / "member-0").mkdir(parents=True)
     assert finished_metrics(tmp_path, RunSettings(), []) is None
     (tmp_path / "checkpoints" / "mine").write_text("")
-    with pytest.raises(RunError, match="is not empty and holds no run: choose another folder"):
+    with pytest.raises(
+        RunError, match="is not empty and does not contain a run: choose another folder"
+    ):
         finished_metrics(tmp_path, RunSettings(), [])
 
 
 def test_a_run_of_the_other_product_is_no_run_to_go_on_with(tmp_path):
     write_toml(tmp_path / "config.toml", RunSettings())
-    message = "holds no run of this command: choose another folder .*no setting censored"
+    message = (
+        "does not contain a run of this command: choose another folder .*unknown setting censored"
+    )
     with pytest.raises(RunError, match=message):
         finished_metrics(tmp_path, NodeRunSettings("cora"), [])
 

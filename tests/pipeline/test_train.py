@@ -86,7 +86,7 @@ def test_a_finished_run_is_not_repeated(tmp_path):
     assert train_run(again) == METRICS
     assert again.stages == {}
     assert "nothing to do" in again.lines[0]
-    with pytest.raises(RunError, match="holds another run"):
+    with pytest.raises(RunError, match="contains another run"):
         train_run(Recorder(tmp_path / "run", RunSettings(coverage=0.5)))
 
 

@@ -27,8 +27,8 @@ def graph() -> Graph:
 def hop_of(function, graph: Graph, nodes: torch.Tensor, draw: Draw):
     """Run one hop; return its fields and the batch index that it wrote."""
     batch_index = torch.full((graph.num_src,), -1, dtype=torch.int32)
-    # A repeated node has its last position. NumPy guarantees that order; torch does not, because
-    # its threads write repeated indices in any order.
+    # If a node occurs several times, its last position is stored. NumPy guarantees this; torch does
+    # not, because its threads write in any order.
     batch_index.numpy()[nodes.numpy()] = np.arange(nodes.numel(), dtype=np.int32)
     hop = function(graph.layout, nodes, batch_index, draw, (0, nodes.numel()))
     return [*hop, batch_index]
@@ -102,7 +102,8 @@ def test_neighbours_are_drawn_uniformly(graph, function, replace):
     of_hub = counts[graph.edge_index[1] == HUB]
     assert of_hub.sum() == counts.sum() == rounds * 10 * num_neighbors
     expected = rounds * 10 * num_neighbors / degree
-    spread = 1 if replace else 1 - (num_neighbors - 1) / (degree - 1)  # fewer surprises without
+    # Sampling without replacement has a smaller variance.
+    spread = 1 if replace else 1 - (num_neighbors - 1) / (degree - 1)
     chi_square = float(((of_hub - expected) ** 2 / expected).sum()) / spread
     assert 0.001 < stats.chi2.sf(chi_square, degree - 1) < 0.999
 

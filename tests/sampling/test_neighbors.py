@@ -42,13 +42,13 @@ def check(sample, graph, pairs, seeds, num_neighbors, replace):
     """Check every property of a sample."""
     nodes, edges, edge_index = sample.nodes, sample.edges, sample.edge_index
     assert torch.equal(nodes[: seeds.numel()], seeds)
-    assert torch.equal(nodes[edge_index], pairs[:, edges])  # every edge exists
+    assert torch.equal(nodes[edge_index], pairs[:, edges])  # every sampled edge exists in the graph
     others = nodes[seeds.numel() :]
     assert others.unique().numel() == others.numel()
     assert not torch.isin(others, seeds).any()
     assert sum(sample.num_nodes) == nodes.numel()
     assert sum(sample.num_edges) == edges.numel()
-    # Nodes are numbered in the order in which the edges meet them.
+    # New nodes are numbered in the order of their first edge.
     fresh = edge_index[0][edge_index[0] >= seeds.numel()]
     assert torch.equal(torch.tensor(list(dict.fromkeys(fresh.tolist()))), nodes_of(sample))
     begin_node, begin_edge = 0, 0
@@ -211,7 +211,7 @@ def test_bad_arguments_raise(graph):
     sampler = NeighborSampler(graph, [2])
     with pytest.raises(TypeError, match=r"graph must be a gattn.Graph; got Tensor"):
         NeighborSampler(torch.zeros(2, 0), [2])
-    with pytest.raises(ValueError, match="all edges must join the same nodes; got 2 and 3"):
+    with pytest.raises(ValueError, match="all edges must connect the same nodes; got 2 and 3"):
         NeighborSampler(bipartite, [2])
     with pytest.raises(ValueError, match="each of num_neighbors must be >= -1; got -2"):
         NeighborSampler(graph, [3, -2])

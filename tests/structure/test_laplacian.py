@@ -94,7 +94,7 @@ def test_small_graphs_are_padded():
     assert vectors.shape == (5, 6)
     assert vectors[:3, :2].abs().sum() > 0
     assert torch.equal(vectors[:3, 2:], torch.zeros(3, 4))
-    assert torch.equal(vectors[3:], torch.zeros(2, 6))  # nodes without edges
+    assert torch.equal(vectors[3:], torch.zeros(2, 6))  # nodes 3 and 4 have no edges
     assert laplacian_eigenvectors(torch.empty(2, 0).long(), 0, k=2).shape == (0, 2)
 
 
@@ -140,7 +140,7 @@ def test_weights():
 def test_bad_input_gets_one_clear_error(monkeypatch):
     with pytest.raises(ValueError, match="k must be >= 1; got 0"):
         laplacian_eigenvectors(TREE, 8, k=0)
-    with pytest.raises(ValueError, match="edges must join the nodes of one set"):
+    with pytest.raises(ValueError, match="edges must have the same nodes"):
         laplacian_eigenvectors(TREE, (8, 9), k=2)
     with pytest.raises(ValueError, match=r"edge_weight must have shape \(14,\); got \(3,\)"):
         laplacian_eigenvectors(TREE, 8, k=2, edge_weight=torch.ones(3))

@@ -76,9 +76,9 @@ def test_bad_input_gets_one_clear_error():
     none = torch.empty(2, 0, dtype=torch.long)
     with pytest.raises(ValueError, match="max_length must be >= 0; got -1"):
         path_lengths(none, graphs.complete([2]), -1)
-    with pytest.raises(ValueError, match="over must join the nodes of one set"):
+    with pytest.raises(ValueError, match="over must have the same nodes"):
         path_lengths(none, graphs.bipartite([1], [2]), 2)
     with pytest.raises(ValueError, match=r"edge_attr must have shape \(0, d\); got \(2, 1\)"):
         path_features(none, graphs.complete([2]), torch.ones(2, 1), 2)
-    with pytest.raises(TypeError, match=r"must hold floating numbers; got torch\.int64"):
+    with pytest.raises(TypeError, match=r"must contain floating-point numbers; got torch\.int64"):
         path_features(none, graphs.complete([2]), none.t(), 2)

@@ -40,7 +40,7 @@ def test_of_a_node_and_itself_they_are_those_of_return():
     assert actual[:, 0].tolist() == [1] * 5
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")  # PyG's matrix
+@pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")  # PyG creates a sparse CSR matrix
 def test_pyg_agrees():
     expected = AddRandomWalkPE(7)(Data(edge_index=EDGES, num_nodes=5)).random_walk_pe
     torch.testing.assert_close(return_probabilities(EDGES, 5, steps=7), expected)
@@ -77,11 +77,11 @@ def test_memory_follows_the_edges():
 def test_bad_input_gets_one_clear_error():
     with pytest.raises(ValueError, match="steps must be >= 1; got 0"):
         return_probabilities(EDGES, 5, steps=0)
-    with pytest.raises(ValueError, match="edges must join the nodes of one set"):
+    with pytest.raises(ValueError, match="edges must have the same nodes"):
         return_probabilities(EDGES, (5, 6), steps=2)
     with pytest.raises(ValueError, match=r"edge_weight must be \(10,\) values >= 0"):
         return_probabilities(EDGES, 5, steps=2, edge_weight=torch.ones(4))
     with pytest.raises(TypeError, match=r"over must be a gattn\.Graph"):
         walk_probabilities(EDGES, EDGES, steps=2)
-    with pytest.raises(ValueError, match="over must join the nodes of one set"):
+    with pytest.raises(ValueError, match="over must have the same nodes"):
         walk_probabilities(EDGES, graphs.bipartite([5], [4]), steps=2)

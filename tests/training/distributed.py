@@ -28,7 +28,8 @@ class Case(NamedTuple):
 
 CASES = {
     "whole": Case(150, 10, "32"),
-    "ragged": Case(97, 10, "32"),  # the last batch of 32 has one item for both processes
+    # The last batch has 1 item (97 = 3 * 32 + 1), which two processes cannot share.
+    "ragged": Case(97, 10, "32"),
     "long": Case(97, 100, "64"),
 }
 
@@ -39,7 +40,7 @@ def train(case: Case, folder: Path) -> dict[str, object]:
     settings = LoopSettings(
         epochs=case.epochs, batch_size=32, learning_rate=0.03, average=0.5, precision=case.precision
     )
-    for _ in range(2):  # the second finds the checkpoint of the first
+    for _ in range(2):  # the second training finds the checkpoint of the first
         network = TOYS["network"](dropout=0.0)
         history = fit_network(network, TOYS["squared"], points, validate, settings, folder=folder)
     with torch.no_grad():

@@ -42,7 +42,7 @@ def test_what_is_saved_is_loaded(tmp_path) -> None:
     "value", [nn.Linear(1, 1), collections.namedtuple, test_what_is_saved_is_loaded]
 )
 def test_other_objects_are_refused(tmp_path, value) -> None:
-    with pytest.raises(TypeError, match="a checkpoint cannot hold "):
+    with pytest.raises(TypeError, match="a checkpoint cannot contain "):
         save_checkpoint(tmp_path / "c.pt", {"a": {"b": value}})
     assert list(tmp_path.iterdir()) == []
 
@@ -84,7 +84,7 @@ def test_other_files_are_refused_and_never_executed(tmp_path) -> None:
         load_checkpoint(path)
     assert not created.exists()
     torch.save([1, 2], path)
-    with pytest.raises(TrainingError, match="it holds a list, not a dict"):
+    with pytest.raises(TrainingError, match="it contains a list, not a dict"):
         load_checkpoint(path)
     with pytest.raises(FileNotFoundError):
         load_checkpoint(tmp_path / "absent.pt")

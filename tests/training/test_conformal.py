@@ -56,8 +56,9 @@ def test_sets_hold_the_true_label_of_a_rare_class_too(coverage) -> None:
         assert coverage - noise <= share <= coverage + 1 / (rows + 1) + noise
 
 
-# Crepes rounds (1 - coverage) (rows + 1) down in floating point, which loses a rank where that is
-# a whole number, as 0.2 x 65; these rows avoid it.
+# Crepes computes the rank (1 - coverage) (rows + 1) in floating point and rounds it down. If the
+# exact product is an integer, for example 0.2 x 65, the result may be too small by 1. No case below
+# has such a product.
 @pytest.mark.parametrize("rows", [12, 63, 331])
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
 def test_intervals_are_those_of_crepes(rows: int, coverage: float) -> None:
@@ -72,7 +73,8 @@ def test_intervals_are_those_of_crepes(rows: int, coverage: float) -> None:
         std.flatten().numpy(),
     )
     peer = ConformalRegressor().fit(errors[:-7], sigmas=stds[:-7])
-    if len(errors) - 7 < least_rows(coverage):  # too few rows: infinite here, a warning there
+    if len(errors) - 7 < least_rows(coverage):
+        # With too few rows, gattn returns infinite intervals while crepes warns.
         assert low.isinf().all()
         return
     expected = peer.predict_int(means[-7:], sigmas=stds[-7:], confidence=coverage)
@@ -81,12 +83,13 @@ def test_intervals_are_those_of_crepes(rows: int, coverage: float) -> None:
 
 def test_the_rank_is_that_of_the_finite_sample() -> None:
     scores = [float(i) for i in range(1, 101)]
-    assert quantile(scores[:9], 0.9) == 9.0  # ⌈10 · 0.9⌉ = 9
+    assert quantile(scores[:9], 0.9) == 9.0  # the rank is ⌈10 · 0.9⌉ = 9
     assert quantile(scores[:8], 0.9) == math.inf
     assert quantile(scores[:99], 0.9) == 90.0
     assert quantile(scores, 0.9) == 91.0
     assert quantile([], 0.5) == math.inf
-    # A product of decimals above the whole number that it is.
+    # In floating point, a product such as 0.07 * 100 may be slightly above the integer that it
+    # should be. The rank must not be rounded up then.
     for n in range(1, 300):
         for percent in range(1, 100):
             rank = -(-(n + 1) * percent // 100)
@@ -136,7 +139,8 @@ def test_what_cannot_be_calibrated() -> None:
     for bad in (torch.zeros(3, 1), nan, -one):
         with pytest.raises(ValueError, match="std that is not positive"):
             IntervalCalibrator.fit(one, one, bad)
-    IntervalCalibrator.fit(nan, nan, nan)  # nothing is measured, so nothing is wrong
+    # Without labels, the calibrator cannot be wrong, so there is no error.
+    IntervalCalibrator.fit(nan, nan, nan)
     with pytest.raises(ValueError, match="y must be finite or NaN"):
         IntervalCalibrator.fit(torch.full((3, 1), math.inf), one, one)
     calibrator = IntervalCalibrator.fit(one, one, one)
@@ -167,7 +171,7 @@ def test_reliability_of_true_probabilities_is_perfect() -> None:
     assert table.error < 0.015
     wrong = probability_reliability(y, p**2)
     assert wrong.error > 0.1
-    # The bin of a probability of 1 is the last; bins that hold nothing are left out.
+    # A probability of 1 belongs to the last bin, and empty bins are omitted.
     edge = probability_reliability(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0]))
     assert edge.expected == edge.observed == (0.0, 1.0)
     assert edge.error == 0.0

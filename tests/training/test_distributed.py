@@ -44,5 +44,5 @@ def test_two_processes_train_what_one_trains(folder, case) -> None:
         assert b["train_loss"] == pytest.approx(a["train_loss"], abs=apart)
         assert b["validation_loss"] == pytest.approx(a["validation_loss"], abs=apart)
     for a, b in zip(one["outputs"], two["outputs"], strict=True):
-        # The outputs are of float32 weights, which the float64 ones are rounded to.
+        # The outputs are computed with float32 weights, to which the float64 weights are rounded.
         assert b == pytest.approx(a, abs=max(apart, 1e-5))

@@ -210,9 +210,13 @@ def test_what_cannot_be_trained(toy) -> None:
         fit_network(network, toy.squared, none, toy.val, SETTINGS)
     blank = toy.points(40, 1)
     blank.y.fill_(float("nan"))
-    with pytest.raises(TrainingError, match="no label of the training part is known"):
+    with pytest.raises(
+        TrainingError, match="the training part must have labels; all its labels are missing"
+    ):
         fit_network(network, toy.squared, blank, toy.points(0, 1), SETTINGS)
-    with pytest.raises(TrainingError, match="no label of the validation part is known"):
+    with pytest.raises(
+        TrainingError, match="the validation part must have labels; all its labels are missing"
+    ):
         fit_network(network, toy.squared, toy.train, blank, SETTINGS)
     wild = toy.points(40, 1)
     wild.y[0, 0] = float("inf")
@@ -230,5 +234,5 @@ def test_a_gpu_that_is_not_there_is_told(toy, monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     settings = dataclasses.replace(SETTINGS, accelerator="gpu")
-    with pytest.raises(TrainingError, match="accelerator gpu needs a GPU that torch sees"):
+    with pytest.raises(TrainingError, match="accelerator gpu needs a GPU, but torch finds none"):
         fit_network(toy.network(), toy.squared, toy.train, toy.val, settings)

@@ -56,7 +56,8 @@ def test_regression_is_that_of_scikit_learn_at_any_scale(scale, offset, targets)
     assert scores["r2"] == pytest.approx(
         np.mean([metrics.r2_score(a, b) for a, b in each]), rel=1e-9
     )
-    assert -3 < scores["r2"] < 0.9  # and not that of equal numbers
+    # The labels are not equal: an R² of equal labels would be outside these bounds.
+    assert -3 < scores["r2"] < 0.9
     assert scores["rmse"] == pytest.approx(
         np.mean([metrics.root_mean_squared_error(a, b) for a, b in each]), rel=1e-9, abs=0
     )
@@ -79,7 +80,7 @@ def test_r2_has_the_same_bits_in_every_unit(power) -> None:
 def test_scores_of_classes_are_those_of_scikit_learn_at_any_scale(scale, targets) -> None:
     y, p = draw(7, targets or 1, rows=60)
     y = torch.where(y.isnan(), y, (y > 0.3).double())
-    p = scale * (torch.sigmoid(p) * 20).round() / 20  # with ties
+    p = scale * (torch.sigmoid(p) * 20).round() / 20  # rounding makes several probabilities equal
     if targets is None:
         y, p = y[:, 0], p[:, 0]
     columns = zip(y.reshape(len(y), -1).T, p.reshape(len(p), -1).T)
@@ -100,7 +101,7 @@ def test_scores_of_several_classes_are_those_of_scikit_learn(seed, classes) -> N
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(0, classes, (50,), generator=generator)
     p = torch.randn(50, classes, generator=generator, dtype=torch.float64)
-    p[:, -1] -= 3  # a class that is predicted nowhere, or nearly
+    p[:, -1] -= 3  # the last class is predicted rarely or never
     y[:classes] = torch.arange(classes)
     p = p.softmax(1)
     truth = torch.nn.functional.one_hot(y, classes).numpy()
@@ -126,7 +127,7 @@ def test_f1_leaves_out_a_class_that_no_row_has_and_none_is_predicted_to_have() -
 def test_classification_is_that_of_scikit_learn(seed, targets, levels) -> None:
     y, p = draw(seed, targets)
     y = torch.where(y.isnan(), y, (y > 0.3).double())
-    p = (torch.sigmoid(p) * levels).round() / levels  # with ties
+    p = (torch.sigmoid(p) * levels).round() / levels  # rounding makes several probabilities equal
     result = classification_metrics(y, p)
     columns = [(a[~a.isnan()], b[~a.isnan()]) for a, b in zip(y.T, p.T)]
     both = [(a, b) for a, b in columns if len(a.unique()) == 2]
@@ -168,12 +169,12 @@ def test_what_is_not_defined_is_nan_and_left_out() -> None:
         (
             [1e-9],
             "regression",
-            {"r2": "undefined: there is one label, and two different ones are needed"},
+            {"r2": "undefined: there is one label, and two different labels are needed"},
         ),
         (
             [1e-9] * 3,
             "regression",
-            {"r2": "undefined: all 3 labels are 1e-09, and two different ones are needed"},
+            {"r2": "undefined: all 3 labels are 1e-09, and two different labels are needed"},
         ),
         ([1e-9, 2e-9], "regression", {}),
         (
@@ -181,7 +182,7 @@ def test_what_is_not_defined_is_nan_and_left_out() -> None:
             "classification",
             dict.fromkeys(
                 ("roc_auc", "pr_auc"),
-                "undefined: all 2 labels are of class 1, and two different ones are needed",
+                "undefined: all 2 labels are of class 1, and two different labels are needed",
             ),
         ),
         ([1.0, 0.0], "classification", {}),
@@ -215,11 +216,12 @@ def test_a_mean_over_fewer_than_all_targets_names_the_others() -> None:
 
 def test_a_class_that_no_row_has_is_named() -> None:
     y, kinds = torch.tensor([0, 1, 1]), ["red", "green", "blue"]
-    message = "a mean over 2 of 3 classes, undefined for 'blue' (no row has it)"
+    message = "a mean over 2 of 3 classes, undefined for 'blue' (no row has this class)"
     assert undefined_metrics(y, "multiclass", kinds) == {"roc_auc": message, "pr_auc": message}
     every = undefined_metrics(torch.ones(2), "multiclass", ["red", "green"])
     assert every["roc_auc"] == (
-        "undefined for all 2 classes: 'red' (no row has it), 'green' (every row has it)"
+        "undefined for all 2 classes: 'red' (no row has this class), 'green' (every row "
+        "has this class)"
     )
     assert set(undefined_metrics(torch.ones(0), "multiclass")) == {
         *("accuracy", "f1", "roc_auc", "pr_auc")
@@ -227,7 +229,7 @@ def test_a_class_that_no_row_has_is_named() -> None:
 
 
 def test_what_cannot_be_measured() -> None:
-    with pytest.raises(ValueError, match="names must be 2, one for each target; got 1"):
+    with pytest.raises(ValueError, match="names must have 2 entries, one for each target; got 1"):
         undefined_metrics(torch.ones(3, 2), "regression", ["a"])
     with pytest.raises(ValueError, match=r"of several classes \[k\]; got \(3, 2\)"):
         undefined_metrics(torch.ones(3, 2), "multiclass")
@@ -235,7 +237,7 @@ def test_what_cannot_be_measured() -> None:
         regression_metrics(torch.tensor([math.inf, 1.0]), torch.ones(2))
     with pytest.raises(ValueError, match=r"classes from 0 to 1; got \[0, 2\]"):
         multiclass_metrics(torch.tensor([0, 2]), torch.full((2, 2), 0.5))
-    with pytest.raises(ValueError, match=r"alike; got \(3,\) and \(3, 1\)"):
+    with pytest.raises(ValueError, match=r"same shape, \[k\] or \[k, t\]; got \(3,\) and \(3, 1\)"):
         regression_metrics(torch.ones(3), torch.ones(3, 1))
     with pytest.raises(ValueError, match="not finite"):
         regression_metrics(torch.ones(1), torch.tensor([math.nan]))

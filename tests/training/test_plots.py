@@ -137,7 +137,7 @@ def test_the_kept_epoch_is_marked(axes: list[Axes]) -> None:
 
 def test_a_target_of_one_class_is_counted_and_not_drawn(axes: list[Axes]) -> None:
     plots.roc(CLASSES, CHANCES).png()
-    assert axes[0].get_title(loc="left") == "ROC-AUC 0.889\none class only: 1 of 2 targets"
+    assert axes[0].get_title(loc="left") == "ROC-AUC 0.889\nonly one class: 1 of 2 targets"
 
 
 def test_the_mean_of_targets_lies_between_them(axes: list[Axes]) -> None:

@@ -169,7 +169,7 @@ def test_a_signal_to_this_process_alone_ends_all(tmp_path, case, number):
     try:
         while process.poll() is None and len(list(tmp_path.glob("begun-*"))) < 2:
             time.sleep(0.02)
-        time.sleep(0.5)  # the first result arrives, or this process begins to wait
+        time.sleep(0.5)  # time until the process receives the first result or waits for it
         others = [int(path.name.removeprefix("begun-")) for path in tmp_path.glob("begun-*")]
         assert len(others) == 2
         assert all(map(runs, others))

@@ -163,11 +163,11 @@ def test_who_wins_is_said(baselines: dict, sentence: str, best: tuple[int, ...])
 
 
 def test_rows_left_out_are_counted_and_the_first_listed() -> None:
-    assert left_out({}, 1200) == ("Left out: none of 1,200 rows.", [])
+    assert left_out({}, 1200) == ("No rows were left out of 1,200.", [])
     sentence, (table,) = left_out(dict.fromkeys(range(1500), "no"), 2000, shown=3)
     assert sentence == "Left out: 1,500 of 2,000 rows."
     assert table.rows == ((0, "no"), (1, "no"), (2, "no"))
-    assert table.caption == "The first 3 that were left out"
+    assert table.caption == "The first 3 rows that were left out"
 
 
 def test_figures_of_both_tasks() -> None:
@@ -186,7 +186,7 @@ def test_figures_of_both_tasks() -> None:
     [
         (lambda: Table(("a", "b"), ((1,),)), "needs 2 cells; got 1"),
         (lambda: Table(("a",), ((1,),), best=((), ())), "of 1 rows; got 2"),
-        (lambda: Figure(b"GIF89a", "x"), "must be PNG or SVG; got bytes that begin b'GIF89a'"),
+        (lambda: Figure(b"GIF89a", "x"), "must be PNG or SVG; got bytes that begin with b'GIF89a'"),
         (lambda: Figure(PNG, " "), "got an empty alt"),
         (lambda: compare({"f7": 1.0}, {}), "got 'f7'"),
     ],
@@ -241,7 +241,7 @@ def test_a_run_becomes_a_page(task: str, files: set[str], tmp_path: Path) -> Non
     noun = "values" if task == "regression" else "labels"
     assert f"contain 95\u00a0% of the {noun} of the test part" in text
     assert "Left out: 1 of 16 rows." in text
-    assert "Without a label: 2 more." in text
+    assert "2 more rows have no label." in text
     assert "not a SMILES" in text
 
 

@@ -148,7 +148,7 @@ def test_it_is_printed_dark_on_white(page: Path, browser: webdriver.Chrome) -> N
         "rgb(255, 255, 255)"
     )
     shown = "return [...document.images].filter(i => i.currentSrc != i.src).map(i => i.alt);"
-    # The browser chooses pictures anew some time after the change.
+    # The browser chooses pictures again shortly after the colour scheme has changed.
     WebDriverWait(browser, 10).until(lambda b: b.execute_script(shown) == [])
 
 

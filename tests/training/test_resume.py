@@ -16,7 +16,8 @@ from gattn.training.checkpoint import load_checkpoint
 from gattn.training.loop import LoopSettings, TrainingError, fit_network
 
 SCRIPT = Path(__file__).with_name("killed.py")
-SETTINGS: LoopSettings = runpy.run_path(str(SCRIPT))["SETTINGS"]  # 5 epochs of 5 batches
+# The settings have 5 epochs of 5 batches each.
+SETTINGS: LoopSettings = runpy.run_path(str(SCRIPT))["SETTINGS"]
 
 
 class Stopped(Exception):
@@ -45,12 +46,13 @@ def test_killed_in_the_middle_of_an_epoch(toy, whole, tmp_path) -> None:
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     saved = load_checkpoint(tmp_path / "checkpoint.pt")
-    assert [record["epoch"] for record in saved["records"]] == [0, 1]  # of 5 batches each
+    # The training completed epochs 0 and 1, each of 5 batches.
+    assert [record["epoch"] for record in saved["records"]] == [0, 1]
     batches, network = [], toy.network()
     original = toy.train.batch
     toy.train.batch = lambda positions: batches.append(positions) or original(positions)
     history = fit_network(network, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
-    assert len(batches) == 3 * 5  # the two whole epochs are not repeated
+    assert len(batches) == 3 * 5  # the two complete epochs are not repeated
     assert toy.same(network, whole[0])
     assert without_seconds(history) == without_seconds(whole[1])
     assert history.chosen == whole[1].chosen
@@ -80,7 +82,7 @@ def test_stopped_anywhere(toy, whole, tmp_path, batches) -> None:
 def test_a_finished_training_is_not_repeated(toy, whole, tmp_path) -> None:
     first, second = toy.network(), toy.network()
     history = fit_network(first, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
-    toy.train.batch = None  # not called
+    toy.train.batch = None  # if the second training called batch, calling None would raise an error
     again = fit_network(second, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
     assert again == history
     assert toy.same(first, second)
@@ -103,7 +105,8 @@ def test_a_full_disk_leaves_the_last_checkpoint(toy, whole, tmp_path) -> None:
 
     def validate(positions, original=toy.val.batch):
         sizes.append(path.stat().st_size if path.exists() else 0)
-        if len(sizes) == 3:  # two checkpoints are written, and for a third there is no room
+        if len(sizes) == 3:
+            # Limit the file size after two checkpoints, so that the third cannot be written.
             resource.setrlimit(resource.RLIMIT_FSIZE, (sizes[-1] // 2, limits[1]))
         return original(positions)
 
@@ -127,11 +130,11 @@ def test_the_checkpoint_of_another_training_is_refused(toy, tmp_path) -> None:
     before = (tmp_path / "checkpoint.pt").read_bytes()
     for changes in ({"epochs": 2}, {"seed": 4}, {"learning_rate": 0.1}):
         settings = dataclasses.replace(short, **changes)
-        with pytest.raises(TrainingError, match="with other settings, data or first weights"):
+        with pytest.raises(TrainingError, match="with other settings, data or initial weights"):
             fit_network(toy.network(), toy.squared, toy.train, toy.val, settings, folder=tmp_path)
     moved = toy.network()
     torch.nn.init.zeros_(moved[0].bias)
-    with pytest.raises(TrainingError, match="first weights"):
+    with pytest.raises(TrainingError, match="initial weights"):
         fit_network(moved, toy.squared, toy.train, toy.val, short, folder=tmp_path)
     assert (tmp_path / "checkpoint.pt").read_bytes() == before
 

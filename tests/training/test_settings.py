@@ -90,13 +90,19 @@ def test_tables_come_last() -> None:
     [
         ({}, "data is missing"),
         ({"data": 3}, "data must be a text; got 3"),
-        ({"data": "a", "epoch": 3}, "there is no setting epoch; there are data, model, targets, "),
+        (
+            {"data": "a", "epoch": 3},
+            "unknown setting epoch; the settings are data, model, targets, ",
+        ),
         ({"data": "a", "model": {"width": "8"}}, "model.width must be a whole number; got '8'"),
         ({"data": "a", "model": {"width": True}}, "model.width must be a whole number; got True"),
         ({"data": "a", "model": {"width": 8.0}}, "model.width must be a whole number; got 8.0"),
         ({"data": "a", "model": {"rate": "x"}}, "model.rate must be a number; got 'x'"),
         ({"data": "a", "model": {"kind": "x"}}, "model.kind must be one of 'plain', 'deep'; got"),
-        ({"data": "a", "model": {"depth": 1}}, "there is no setting model.depth; there are width"),
+        (
+            {"data": "a", "model": {"depth": 1}},
+            "unknown setting model.depth; the settings are width",
+        ),
         ({"data": "a", "model": 1}, "model must be a table; got 1"),
         ({"data": "a", "targets": "x"}, "targets must be a list of texts; got 'x'"),
         ({"data": "a", "targets": ["x", 1]}, "targets must be a list of texts; got ['x', 1]"),
@@ -114,8 +120,8 @@ def test_a_wrong_key_is_named(table, message) -> None:
 def test_the_file_is_named(tmp_path) -> None:
     path = tmp_path / "config.toml"
     for content, message in (
-        (b"data = [", "is no TOML"),
-        (b"data = \xff", "is no TOML"),
+        (b"data = [", "is not a TOML file"),
+        (b"data = \xff", "is not a TOML file"),
         (b"data = 3\n", r"config\.toml: data must be a text; got 3"),
     ):
         path.write_bytes(content)

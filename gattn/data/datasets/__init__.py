@@ -1,1 +1,1 @@
-"""Registered data sets: the registry, downloads, citation networks and large files of edges."""
+"""Data sets: the registry, downloads, citation networks and large files of edges."""

@@ -1,4 +1,4 @@
-"""Safe reader of Planetoid's pickles: only arrays, sparse matrices and dicts of lists.
+"""Safe reader of the pickles of Planetoid's data sets (arrays, sparse matrices, dicts of lists).
 
 A pickle is a program that can call any function. This reader first checks that the program has
 only the opcodes of ``OPCODES`` and only the six global names of ``NAMES``. Python's unpickler then
@@ -30,7 +30,7 @@ LONGEST_SIDE = 2**31 - 1
 
 
 class _Record:
-    """Stores the arguments of a constructor call in a pickle, and the state of the object."""
+    """Stores the arguments of a constructor call in a pickle, and the object's state."""
 
     arguments: tuple[object, ...]
     state: object
@@ -60,7 +60,9 @@ class _List(_Record): ...
 
 
 class _Dict(dict[object, object]):
-    """Replaces ``defaultdict(list)``; missing keys are never looked up, so a dict is enough."""
+    """Replacement for ``defaultdict(list)``: a dict is enough because no missing key is
+    looked up.
+    """
 
     __slots__ = ()
 
@@ -80,7 +82,7 @@ NAMES = {
 
 
 class SparseMatrix(NamedTuple):
-    """A matrix in CSR format: ``indptr [n + 1]``, ``indices [nnz]``, ``data [nnz]``."""
+    """Sparse matrix in CSR format: ``indptr [n + 1]``, ``indices [nnz]``, ``data [nnz]``."""
 
     shape: tuple[int, int]
     indptr: np.ndarray
@@ -89,11 +91,11 @@ class SparseMatrix(NamedTuple):
 
 
 class PickleRefused(ValueError):
-    """Raised if a pickle is damaged, or has an opcode or a global name that is not allowed."""
+    """Raised if a pickle is damaged, or contains an opcode or a global name that is not allowed."""
 
 
 def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[object, object]:
-    """Read one pickled array, sparse matrix or dict of lists.
+    """Read a pickle of one array, one sparse matrix or one dict of lists.
 
     Args:
         raw: the file's bytes.
@@ -114,12 +116,13 @@ def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[object, object]:
     gattn.data.datasets._pickle.PickleRefused: the name 'os system' is not allowed
     """
     try:
-        # Python warns about invalid escapes in strings; such pickles are rejected anyway.
+        # Python warns about invalid escapes in strings. The warning is hidden, because such a
+        # pickle is rejected anyway.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             _check_program(raw)
-        # The program is wrapped into a MARK and a TUPLE opcode, so that its result is a tuple of
-        # all values on the stack; a valid pickle leaves exactly one.
+        # The opcodes MARK and TUPLE are put around the pickle program, so that it returns all
+        # values on the stack. A valid pickle leaves exactly one value.
         left = _Unpickler(io.BytesIO(b"(" + raw[:-1] + b"t."), encoding="latin1").load()
     except PickleRefused:
         raise
@@ -137,7 +140,7 @@ def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[object, object]:
         return _matrix(value.state)
     if isinstance(value, _Array):
         return _array(value)
-    raise PickleRefused(f"it holds {type(value).__name__}, not an array or a dict")
+    raise PickleRefused(f"it contains {type(value).__name__}, not an array or a dict")
 
 
 def _check_program(raw: bytes) -> None:
@@ -148,7 +151,7 @@ def _check_program(raw: bytes) -> None:
         if opcode.name == "GLOBAL" and argument not in NAMES:
             raise PickleRefused(f"the name {argument!r} is not allowed")
         if opcode.name in ("BINPUT", "LONG_BINPUT"):
-            # The unpickler allocates memory up to the largest memo index, so indices must be
+            # The unpickler allocates memory up to the largest memo index, so memo indices must be
             # consecutive.
             stored += 1
             if not isinstance(argument, int) or argument > stored:
@@ -158,7 +161,7 @@ def _check_program(raw: bytes) -> None:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler that replaces the allowed global names by the classes of this module."""
+    """Unpickler that replaces the allowed global names by harmless classes."""
 
     def find_class(self, module: str, name: str) -> type:
         if f"{module} {name}" not in NAMES:
@@ -168,7 +171,7 @@ class _Unpickler(pickle.Unpickler):
 
 def _matrix(state: object) -> SparseMatrix:
     if not isinstance(state, dict):
-        raise PickleRefused("a sparse matrix has a state that is not SciPy's")
+        raise PickleRefused("the state of a sparse matrix was not written by SciPy")
     shape = state.get("_shape")
     if not (isinstance(shape, tuple) and len(shape) == 2 and all(map(_is_size, shape))):
         raise PickleRefused(f"a sparse matrix has the shape {short(shape)}")
@@ -184,9 +187,9 @@ def _matrix(state: object) -> SparseMatrix:
 
 def _array(record: object) -> np.ndarray:
     if not (isinstance(record, _Array) and record.arguments == (_Ndarray, (0,), "b")):
-        raise PickleRefused("an array is not made as numpy makes one")
+        raise PickleRefused("an array was not created by NumPy's pickle function")
     if not (isinstance(record.state, tuple) and len(record.state) == 5):
-        raise PickleRefused("an array has a state that is not numpy's")
+        raise PickleRefused("the state of an array was not written by NumPy")
     _, shape, dtype, fortran, content = record.state
     dtype = _dtype(dtype)
     if not (isinstance(shape, tuple) and all(map(_is_size, shape))):
@@ -205,10 +208,10 @@ def _array(record: object) -> np.ndarray:
 
 def _dtype(record: object) -> np.dtype:
     if not (isinstance(record, _Dtype) and record.arguments[:1] and record.arguments[0] in NUMBERS):
-        raise PickleRefused("an array has no number type")
+        raise PickleRefused("an array has no dtype")
     state = record.state
     if not (isinstance(state, tuple) and len(state) >= 2 and state[1] in ("<", ">", "|", "=")):
-        raise PickleRefused("a number type has a state that is not numpy's")
+        raise PickleRefused("the state of a dtype was not written by NumPy")
     return np.dtype((">" if state[1] == ">" else "<") + str(record.arguments[0]))
 
 
@@ -223,7 +226,7 @@ def _check(matrix: SparseMatrix) -> None:
     if len(indices) and not (indices.min() >= 0 and indices.max() < columns):
         raise PickleRefused(f"a sparse matrix's columns are not all in 0..{columns - 1}")
     if not np.isfinite(data).all():
-        raise PickleRefused("a sparse matrix holds a value that is not finite")
+        raise PickleRefused("a sparse matrix contains a value that is not finite")
 
 
 def _is_size(value: object) -> bool:

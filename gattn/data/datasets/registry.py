@@ -28,7 +28,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class ReportedScore:
-    """A published result with the model, the evaluation protocol and the source."""
+    """Published result of a model on a data set, with the evaluation protocol and the source."""
 
     model: str
     value: float
@@ -40,8 +40,8 @@ class ReportedScore:
 class DatasetRecord:
     """Record of one data set in the registry: its files, task, columns and published results.
 
-    ``folder`` contains the raw files. It is relative to the data root, or to the installed
-    ``package`` if that is not empty. ``url`` is the address to which each file's name is appended
+    ``folder`` is the path of the raw files, relative to the data root or, if ``package`` is not
+    empty, to this installed package. ``url`` is the address to which each file's name is appended
     for a download; it is empty if there is nothing to download. ``smiles`` and ``targets`` are
     column names.
     """

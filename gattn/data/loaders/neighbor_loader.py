@@ -35,13 +35,15 @@ _UNSERVED = {
     "multiprocessing_context": None,
     "timeout": 0,
 }
-"""Arguments of PyG's loader for which only this value, PyG's default, is accepted."""
+"""Arguments of PyG's loader that gattn's loader accepts only with their default values."""
 _WITHOUT_EFFECT = ("is_sorted", "filter_per_worker", "persistent_workers")
-"""Arguments of PyG's loader that do not change the contents of a batch and are ignored."""
+"""Arguments of PyG's loader that are ignored, because they do not change the contents of a batch.
+"""
 
 
 class NeighborLoader(NodeLoader):
-    r"""Loader of mini-batches of sampled neighbourhoods, like PyG's, with gattn's sampler.
+    r"""Loader of mini-batches of sampled neighbourhoods, with the interface of PyG's
+    ``NeighborLoader``.
 
     A batch is a PyG ``Data`` with the same fields as in PyG: the fields of the data for the nodes
     and edges of the batch (``x``, ``y``, ``edge_attr``, ...), ``edge_index``, ``n_id``, ``e_id``,
@@ -127,20 +129,24 @@ class NeighborLoader(NodeLoader):
             generator=generator,
             **{name: value for name, value in kwargs.items() if name in _SERVED},
         )
-        # The transform is not passed to PyG, which would apply it before the graphs are added.
+        # PyG's loader does not get the transform, because it would apply it before the batch has
+        # its gattn graphs.
         self._transform = transform
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches of an epoch in order."""
+        """Yield the mini-batches of an epoch in order."""
         first = int(torch.empty((), dtype=torch.int64).random_(2**62, generator=self.generator))
-        # The batch sampler is None only for batch_size=None, which raises an error earlier.
+        # The batch sampler is None only if batch_size is None, for which the constructor raises an
+        # error.
         assert self.batch_sampler is not None
         # Every batch has its own random seed, so that threads can sample batches in any order.
         tasks = zip(self.batch_sampler, itertools.count(first))
         return self._in_background(tasks) if self._threads else itertools.starmap(self._make, tasks)
 
     def _in_background(self, tasks: Iterator[tuple[list[int], int]]) -> Iterator[Any]:
-        """Compute batches by threads, a few in advance, and yield them in order."""
+        """Compute batches in background threads, some of them in advance, and yield them in
+        order.
+        """
         waiting: collections.deque[Future[Any]] = collections.deque()
         threads = ThreadPoolExecutor(self._threads, thread_name_prefix="NeighborLoader")
         try:
@@ -170,7 +176,7 @@ class NeighborLoader(NodeLoader):
 
 
 def _with_mask(data: Data | HeteroData, input_nodes: Any) -> Any:
-    """Return the seed nodes in PyG's format; check the length of a mask, which PyG does not."""
+    """Return the seed nodes in PyG's format, after checking the length of a mask."""
     if isinstance(data, HeteroData):
         if input_nodes is None or isinstance(input_nodes, str):
             return input_nodes
@@ -196,8 +202,8 @@ def _check_arguments(subgraph_type: Any, kwargs: Mapping[str, Any]) -> None:
     for name, value in kwargs.items():
         if name in _UNSERVED and value != _UNSERVED[name]:
             raise ValueError(
-                f"gattn's NeighborLoader does not serve {name}: it must be {_UNSERVED[name]!r}; "
-                f"got {value!r}"
+                f"gattn's NeighborLoader does not support {name}: it must be "
+                f"{_UNSERVED[name]!r}; got {value!r}"
             )
         if name not in (*_SERVED, *_UNSERVED, *_WITHOUT_EFFECT):
             raise TypeError(f"NeighborLoader has no argument {name!r}")

@@ -23,7 +23,8 @@ __all__ = ["PyGSampler", "add_sample", "pyg_sampler"]
 
 
 class PyGSampler(BaseSampler):
-    """Adapter of gattn's samplers to PyG's ``BaseSampler``, for one or several edge types.
+    """Adapter of gattn's neighbourhood samplers to PyG's ``BaseSampler``, for one or several edge
+    types.
 
     gattn's sample, which contains the graphs, is the last item of the output's ``metadata``, after
     the two items that PyG's loader reads.
@@ -33,7 +34,7 @@ class PyGSampler(BaseSampler):
         self._sampler = sampler
 
     def draw(self, inputs: NodeSamplerInput, seed: int) -> SamplerOutput | HeteroSamplerOutput:
-        """Sample the neighbourhoods of the input nodes with a seeded random generator."""
+        """Sample the neighbourhoods of the input nodes with a random generator of this seed."""
         if isinstance(self._sampler, NeighborSampler):
             one = self._sampler.sample(inputs.node, random_seed=seed)
             return SamplerOutput(
@@ -45,7 +46,7 @@ class PyGSampler(BaseSampler):
                 num_sampled_edges=one.num_edges,
                 metadata=(inputs.input_id, inputs.time, one),
             )
-        # PyG's loader requires a node type for the seed nodes of a HeteroData.
+        # For a HeteroData, PyG's loader always passes the node type of the seed nodes.
         assert inputs.input_type is not None
         typed = self._sampler.sample({inputs.input_type: inputs.node}, random_seed=seed)
         return HeteroSamplerOutput(
@@ -61,12 +62,14 @@ class PyGSampler(BaseSampler):
     def sample_from_nodes(
         self, index: NodeSamplerInput, **kwargs: Any
     ) -> SamplerOutput | HeteroSamplerOutput:
-        """Sample the neighbourhoods of nodes with a random seed from torch's global generator."""
+        """Sample the neighbourhoods of nodes with a seed from torch's global random generator."""
         return self.draw(index, int(torch.empty((), dtype=torch.int64).random_(2**62)))
 
     def sample_from_edges(self, *args: Any, **kwargs: Any) -> SamplerOutput:
         """Raise an error, because gattn has no sampler for the neighbourhoods of edges."""
-        raise NotImplementedError("neighbourhoods are sampled around nodes, not around edges")
+        raise NotImplementedError(
+            "only neighbourhoods of nodes can be sampled, not neighbourhoods of edges"
+        )
 
 
 def pyg_sampler(
@@ -76,7 +79,7 @@ def pyg_sampler(
     *,
     replace: bool,
 ) -> PyGSampler:
-    """Create a sampler of the data's edges, or of ``graph`` if it is not None."""
+    """Create a sampler from the edges of ``data``, or from ``graph`` if it is not None."""
     if isinstance(data, HeteroData):
         graphs = graph if graph is not None else _typed_graphs(data)
         if not isinstance(graphs, Mapping):
@@ -95,7 +98,7 @@ def pyg_sampler(
 
 
 def add_sample(batch: Any, sample: Sample | TypedSample) -> None:
-    """Add the graphs to a batch, and ``edge_index`` if the data had no edge tensor."""
+    """Add the sample's graphs to a batch, and ``edge_index`` if the data had no edge tensor."""
     batch.graph, batch.layer_graphs = sample.graph, sample.layer_graphs
     if isinstance(sample, Sample):
         if "edge_index" not in batch and "adj_t" not in batch:
@@ -107,11 +110,14 @@ def add_sample(batch: Any, sample: Sample | TypedSample) -> None:
 
 
 def _graph(store: Any, size: tuple[int, int]) -> Graph:
-    """Return the graph of a PyG storage's ``edge_index`` or ``adj_t``, built once per tensor."""
+    """Return the graph of a PyG storage's ``edge_index`` or ``adj_t``, which is built once per
+    tensor.
+    """
     if isinstance(store.get("adj_t"), Tensor):
         raise ValueError(
-            "adj_t must be a torch_sparse.SparseTensor, of which PyG's loaders make batches; got "
-            f"{store.adj_t.layout}: leave out ToSparseTensor, layers take the batch's graphs"
+            "adj_t must be a torch_sparse.SparseTensor, because PyG's loaders support no "
+            f"other adjacency; got {store.adj_t.layout}: do not apply ToSparseTensor, because "
+            "layers accept the graphs of the batch"
         )
     for name in ("edge_index", "adj_t"):
         if name in store:

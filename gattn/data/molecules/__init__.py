@@ -1,1 +1,1 @@
-"""Molecules from SMILES: parsing, atom and bond features, fingerprints, descriptors and splits."""
+"""Molecules from SMILES: parsing, features, fingerprints, descriptors and splits."""

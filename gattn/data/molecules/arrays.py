@@ -1,4 +1,4 @@
-"""Atoms and bonds of many molecules, concatenated in tensors of features, edges and offsets."""
+"""Class of the atoms and bonds of many molecules, concatenated in a few tensors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ __all__ = ["MoleculeArrays", "join"]
 
 @dataclass(frozen=True, eq=False)
 class MoleculeArrays:
-    """The atoms and bonds of k molecules; the atoms of each molecule are numbered from 0.
+    """Tensors of the atoms and bonds of k molecules; the atoms of each molecule are numbered from
+    0.
 
     Attributes:
         x: [n, d] float32, the features of the atoms.
         edge_index: [2, e] int64, the bonds in both directions.
         edge_attr: [e, d] float32, the features of the edges.
-        ptr: [k + 1] int64, the first atom of each molecule.
-        edge_ptr: [k + 1] int64, the first edge of each molecule.
+        ptr: [k + 1] int64, the index of the first atom of each molecule, and n at the end.
+        edge_ptr: [k + 1] int64, the index of the first edge of each molecule, and e at the end.
     """
 
     x: Tensor
@@ -32,7 +33,7 @@ class MoleculeArrays:
     edge_ptr: Tensor
 
     def one(self, i: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return copies of ``x``, ``edge_index`` and ``edge_attr`` of molecule i."""
+        """Return copies of ``x``, ``edge_index`` and ``edge_attr`` of the molecule with index i."""
         first, last = self.ptr[i : i + 2].tolist()
         begin, end = self.edge_ptr[i : i + 2].tolist()
         return (
@@ -46,7 +47,9 @@ class MoleculeArrays:
         return MoleculeArrays(*(getattr(self, field.name).clone() for field in fields(self)))
 
     def take(self, index: Tensor) -> MoleculeArrays:
-        """Return a copy of the molecules with these indices, in the order of the indices."""
+        """Return a copy that contains the molecules with these indices, in the order of the
+        indices.
+        """
         atoms, ptr = _ranges(self.ptr, index)
         edges, edge_ptr = _ranges(self.edge_ptr, index)
         return MoleculeArrays(
@@ -55,7 +58,7 @@ class MoleculeArrays:
 
 
 def _ranges(ptr: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """Concatenate the ranges ``ptr[i]..ptr[i + 1]`` for each i of ``index``.
+    """Concatenate the integer ranges from ``ptr[i]`` to ``ptr[i + 1] - 1`` for each i in ``index``.
 
     Returns:
         The integers of all ranges, and the offset of each range [len(index) + 1].

@@ -1,4 +1,4 @@
-"""Conversion of RDKit molecules to packed graphs with atom and bond features."""
+"""Conversion of RDKit molecules to compact arrays of atom and bond features."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ if TYPE_CHECKING:
 __all__ = ["MoleculeBuilder", "PackedMolecules", "PackedRows", "Skeletons"]
 
 READ = 1024
-"""Number of molecules whose atom and bond features are looked up together."""
+"""Number of molecules whose atom and bond features are computed in one step."""
 OXYGEN = 8
 Described = TypeVar("Described")
 Kind = TypeVar("Kind", bound=Hashable)
 
 
 class PackedRows(NamedTuple):
-    """Compressed rows with repetitions: ``table`` has the distinct rows, ``table[order]`` all."""
+    """Compressed matrix with repeated rows: ``table`` has the distinct rows, and ``table[order]``
+    is the matrix.
+    """
 
     order: np.ndarray
     table: np.ndarray
 
 
 class PackedMolecules(NamedTuple):
-    """Molecules in a tenth of the memory of ``Molecules``, to send them between processes.
+    """Compact form of ``Molecules``, with a tenth of the memory, for sending between processes.
 
     Attributes:
         smiles: the SMILES of the k molecules.
@@ -55,7 +57,7 @@ class PackedMolecules(NamedTuple):
     sizes: np.ndarray
 
     def unpack(self) -> Molecules:
-        """Convert to ``Molecules`` without targets."""
+        """Convert the compact form to ``Molecules`` without targets."""
         forth = torch.from_numpy(self.ends).long()
         edges = torch.stack([forth, forth.flip(1)], 1).reshape(-1, 2)
         ptr = torch.zeros(2, len(self.smiles) + 1, dtype=torch.int64)
@@ -73,7 +75,8 @@ class PackedMolecules(NamedTuple):
 
 
 class Skeletons(NamedTuple):
-    """Columns of n atoms and b bonds of k molecules, from which descriptors are computed.
+    """Atoms (n) and bonds (b) of k molecules, with the properties that descriptors are computed
+    from.
 
     Attributes:
         sizes: [k, 2] int64, the number of atoms and the number of bonds of each molecule.
@@ -97,7 +100,7 @@ class Skeletons(NamedTuple):
 
 
 class MoleculeBuilder:
-    """Collects RDKit molecules one by one, and concatenates their graphs."""
+    """Builder that collects RDKit molecules one by one and concatenates their graphs."""
 
     def __init__(self) -> None:
         self._smiles: list[str] = []
@@ -118,7 +121,7 @@ class MoleculeBuilder:
             self._finish()
 
     def pack(self) -> PackedMolecules:
-        """Return the added molecules in packed form."""
+        """Return all added molecules in compact form."""
         graphs = self._graphs()
         return PackedMolecules(
             self._smiles,
@@ -130,7 +133,7 @@ class MoleculeBuilder:
         )
 
     def skeletons(self) -> Skeletons:
-        """Return the columns from which descriptors of the added molecules are computed.
+        """Return the atom and bond properties of the added molecules, for computing descriptors.
 
         The environment of an atom is its element, degree, charge, hydrogens and aromaticity, the
         orders of its bonds, and the element, charge and aromaticity of its neighbours. For an
@@ -152,7 +155,9 @@ class MoleculeBuilder:
         )  # fmt: skip
 
     def labels(self) -> dict[int, Configurations]:
-        """Return the configurations of molecules that have any, by the index of the molecule."""
+        """Return the stereo labels of the molecules that have some, by the index of the
+        molecule.
+        """
         self._graphs()
         return self._labels
 
@@ -177,6 +182,6 @@ def _pack(table: Table[Described, Kind], places: np.ndarray) -> PackedRows:
 
 
 def _codes(things: Sequence[Hashable]) -> np.ndarray:
-    """Number the distinct items in order of appearance, so that more items keep earlier codes."""
+    """Number the distinct items in the order in which they first occur."""
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(thing, len(numbers)) for thing in things], np.uint64)

@@ -1,4 +1,4 @@
-"""The data set class ``Molecules``: a sequence of PyG ``Data`` that can be saved and batched."""
+"""The class ``Molecules``: a data set of PyG ``Data`` objects that can be saved and batched."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Positions: TypeAlias = "slice | Sequence[int] | Sequence[bool] | Tensor | np.nda
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that could not be read: its index, counted from 0, its text, the reason and the line.
+    """Row that could not be read: its index, counted from 0, its text, the reason and the line.
 
     ``line`` is the line number in the file; None if the row did not come from a file.
     """
@@ -42,7 +42,7 @@ class BadRow:
 
 
 class MoleculeError(ValueError):
-    """Raised if some rows could not be read; the attribute ``bad`` lists all of them."""
+    """Raised if rows could not be read; the attribute ``bad`` lists all of them."""
 
     def __init__(self, bad: Sequence[BadRow], source: str = "the list") -> None:
         self.bad = tuple(bad)
@@ -56,7 +56,7 @@ class MoleculeError(ValueError):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Molecules(Dataset["Data"]):
-    """A data set of molecules with their targets, and a list of the rows that could not be read.
+    """Data set of molecules with their targets, and a list of the rows that could not be read.
 
     It is a sequence: ``mols[0]`` is a PyG ``Data`` with ``x``, ``edge_index``, ``edge_attr``,
     ``smiles`` and, if there are targets, ``y`` [1, t]; ``mols[1:9]``, ``mols[[4, 2]]`` and
@@ -105,7 +105,8 @@ class Molecules(Dataset["Data"]):
     @overload
     def __getitem__(self, index: Positions) -> Molecules: ...
     def __getitem__(self, index: int | Positions) -> Data | Molecules:
-        """Return one molecule, or the molecules of several indices in the order of the indices.
+        """Return one molecule for an integer, or ``Molecules`` in the order of a list, slice or
+        mask.
 
         >>> from gattn.data import read_smiles
         >>> mols = read_smiles(["C", "CC", "CCC"], [0.5, None, 2.0])
@@ -116,7 +117,8 @@ class Molecules(Dataset["Data"]):
         """
         positions = indices_of(index, len(self))
         if positions.dim() == 0:
-            from torch_geometric.data import Data  # here, because this import takes seconds
+            # The import is inside the function, because importing PyTorch Geometric takes seconds.
+            from torch_geometric.data import Data
 
             i = int(positions)
             y = self.y[i : i + 1].clone() if self.targets else None
@@ -136,7 +138,7 @@ class Molecules(Dataset["Data"]):
 
     @property
     def graphs(self) -> list[Data]:
-        """All molecules as a new list of PyG ``Data``."""
+        """List of all molecules as PyG ``Data``; each access creates a new list."""
         return list(self)
 
     @property
@@ -154,7 +156,7 @@ class Molecules(Dataset["Data"]):
         return self[self.mask.any(1)]
 
     def save(self, path: str | os.PathLike[str], *, made_from: str = "") -> None:
-        """Write the data set to one compact safetensors file, which contains no code.
+        """Write the data set to one compact safetensors file.
 
         Args:
             path: the file; an existing file is replaced atomically.
@@ -198,31 +200,35 @@ def indices_of(index: int | Positions, count: int) -> Tensor:
     if isinstance(index, slice):
         return torch.tensor(range(count)[index], dtype=torch.int64)
     if isinstance(index, str) or not (hasattr(index, "__index__") or hasattr(index, "__len__")):
-        raise TypeError(f"molecules are taken by position, slice, list or mask; got {index!r}")
+        raise TypeError(
+            f"molecules must be selected by an index, a slice, a list or a mask; got {index!r}"
+        )
     if isinstance(index, np.ndarray):
         index = np.asarray(index, order="C")  # torch does not support negative strides
     index = torch.as_tensor(index).cpu()
     if index.dim() > 1:
-        raise TypeError(f"molecules are taken by one row of positions; got shape {(*index.shape,)}")
+        raise TypeError(
+            f"the indices of molecules must be one-dimensional; got shape {(*index.shape,)}"
+        )
     if index.dtype == torch.bool:
         if index.numel() != count:
             raise IndexError(
-                f"a mask must hold {count} values, one a molecule; got {index.numel()}"
+                f"a mask must have {count} values, one for each molecule; got {index.numel()}"
             )
         return index.reshape(-1).nonzero().flatten()
     if index.numel() and (index.is_floating_point() or index.is_complex()):
-        raise TypeError(f"positions must be whole numbers or a mask; got {index.dtype}")
+        raise TypeError(f"indices must be whole numbers or a mask; got {index.dtype}")
     index = index.to(torch.int64)
     outside = index[(index < -count) | (index >= count)].reshape(-1)
     if len(outside):
-        raise IndexError(f"position {int(outside[0])} is outside the {count} molecules")
+        raise IndexError(f"index {int(outside[0])} is out of range for {count} molecules")
     return torch.where(index < 0, index + count, index)
 
 
 def smiles_of(molecules: Sequence[str] | Molecules) -> Sequence[str]:
-    """Return the SMILES of ``Molecules``, or the list of SMILES itself."""
+    """Return the SMILES of a ``Molecules`` object, or the list of SMILES that was passed."""
     if isinstance(molecules, str):
-        raise ValueError(f"smiles must be a list of texts; got the one text {molecules!r}")
+        raise ValueError(f"smiles must be a list of strings; got a single string {molecules!r}")
     return molecules.smiles if isinstance(molecules, Molecules) else molecules
 
 
@@ -247,14 +253,15 @@ def batch_molecules(molecules: Molecules | Sequence[Data]) -> Data:
     >>> batch.batch, batch.ptr
     (tensor([0, 0, 1]), tensor([0, 2, 3]))
     """
-    from torch_geometric.data import Data  # here, because this import takes seconds
+    # The import is inside the function, because importing PyTorch Geometric takes seconds.
+    from torch_geometric.data import Data
 
     if isinstance(molecules, Molecules):
         arrays, y = molecules.arrays.copy(), molecules.y.clone() if molecules.targets else None
     else:
         for graph in molecules:
             if not isinstance(graph, Data):
-                raise TypeError(f"molecules must hold Data objects; got {type(graph).__name__}")
+                raise TypeError(f"molecules must contain Data objects; got {type(graph).__name__}")
         arrays = join([(g["x"], g["edge_index"], g["edge_attr"]) for g in molecules])
         labelled = len(molecules) and all("y" in graph for graph in molecules)
         y = torch.cat([graph["y"] for graph in molecules]) if labelled else None

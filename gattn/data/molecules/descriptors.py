@@ -1,7 +1,8 @@
-"""Descriptors of whole molecules that RDKit computes in about the time of parsing a SMILES.
+"""Descriptors of whole molecules that RDKit computes about as fast as it parses a SMILES.
 
 Slower descriptors are omitted, such as chi and kappa indices over paths of three and four bonds,
-and so are descriptors that follow from the graph's size. Crippen's logP and molar refractivity are
+and so are descriptors that are functions of the graph's size. Crippen's logP and molar refractivity
+are
 summed over heavy atoms only: with explicit hydrogens they take three times as long and are equally
 useful to models.
 """
@@ -67,7 +68,7 @@ PROPERTIES = (
     "hallKierAlpha",
     "kappa1",
 )
-"""Names of the descriptors that RDKit's class ``Properties`` computes."""
+"""Names of the descriptors that are computed by RDKit's class ``Properties``."""
 
 DESCRIPTORS = (
     *PROPERTIES,
@@ -91,7 +92,7 @@ SINGLE, TRIPLE = 1, 3
 """RDKit's type numbers of single and triple bonds."""
 LOGP = (-0.4, -0.2, 0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
 REFRACTIVITY = (1.29, 1.82, 2.24, 2.45, 2.75, 3.05, 3.63, 3.8, 4.0)
-"""Bounds of RDKit's intervals of atomic logP and molar refractivity for the VSA descriptors."""
+"""Bounds of RDKit's intervals of an atom's logP and molar refractivity, for the VSA descriptors."""
 
 
 def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
@@ -123,8 +124,9 @@ def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
 
 
 COUNTED = ("NumHeteroatoms", "NumHBD", "NumRotatableBonds")
-"""Names of the descriptors that :func:`descriptor_rows` counts by array operations, which is
-faster than RDKit's substructure search in each molecule."""
+"""Names of the descriptors that :func:`descriptor_rows` counts by array operations, which are
+faster than RDKit's substructure search in each molecule.
+"""
 
 
 def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarray:
@@ -173,14 +175,15 @@ def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarra
 def _properties_of(molecules: Sequence[Mol], properties: Properties) -> np.ndarray:
     places = range(len(properties.GetPropertyNames()))
     values = map(properties.ComputeProperties, molecules)
-    # Elements are read by index, because iteration over RDKit's vectors is slow: it takes half as
-    # long as computing the values.
+    # Elements are read by index, because iterating over RDKit's vectors would take half as long as
+    # computing the descriptors.
     return np.array([list(map(numbers.__getitem__, places)) for numbers in values])
 
 
 MANY = 400
-"""Above this number, rotatable bonds are counted by RDKit, which stops after 1,000 matches (two
-for each bond); the result for large molecules is then the same as RDKit's."""
+"""Number of rotatable bonds above which RDKit counts them. RDKit stops after 1,000 matches (two for
+each bond), and the descriptor must have the same value.
+"""
 
 
 def _rotatable(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarray:
@@ -204,7 +207,7 @@ def _rotatable(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarray:
 def _in_intervals(
     which: np.ndarray, surface: np.ndarray, values: np.ndarray, bounds: Sequence[float], count: int
 ) -> np.ndarray:
-    """Sum each molecule's atomic surface areas by interval of the atoms' values.
+    """Sum the surface areas of each molecule's atoms in each interval of the atoms' values.
 
     Returns:
         [count, intervals] float64.
@@ -216,7 +219,7 @@ def _in_intervals(
 
 @functools.cache
 def _atom_terms() -> AtomMemory:
-    """Return a cache of each atom's logP, molar refractivity, surface area and donor flag."""
+    """Return a cache of the logP, molar refractivity, surface area and donor flag of atoms."""
     from rdkit.Chem import MolFromSmarts
     from rdkit.Chem import rdMolDescriptors as rd
 
@@ -255,7 +258,7 @@ def _rotatable_bonds(molecule: Mol) -> int:
 
 
 def _shared_charges(which: np.ndarray, skeletons: Skeletons, count: int) -> np.ndarray:
-    """Mark the molecules in which two atoms of one element have a charge: [count] bool.
+    """Mark the molecules in which two charged atoms have the same element: [count] bool.
 
     Args:
         which: [n], the molecule of each atom.
@@ -272,7 +275,8 @@ def _shared_charges(which: np.ndarray, skeletons: Skeletons, count: int) -> np.n
 
 
 _ELEMENTS = 128
-"""Upper bound on atomic numbers, for combining a molecule's index and an element in one integer."""
+"""Upper bound of atomic numbers, used to encode a molecule's index and an element in one integer.
+"""
 
 
 def in_settled_order(molecule: Mol) -> tuple[Mol, list[int]]:

@@ -1,7 +1,8 @@
-"""Hash codes of atoms with their neighbours, and a cache of atomic properties by these codes.
+"""Hash codes of atoms and their neighbours, and a cache of atomic properties by these codes.
 
 RDKit assigns atom types by matching about a hundred patterns, which takes longer than parsing the
-molecule. Few distinct environments occur, so the types are computed once for each environment.
+molecule. An atom's environment is the atom with its bonds and neighbours. Only few distinct
+environments occur, so the types are computed once for each of them.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["AtomMemory", "atom_keys", "environments"]
 
 MOST = 2**17
-"""Maximum number of cached environments. A fuller cache is cleared, which bounds its memory."""
+"""Maximum number of cached environments; the cache is cleared when it exceeds this number."""
 
 
 def environments(
     atoms: np.ndarray, seen: np.ndarray, wide: np.ndarray, bonds: np.ndarray, ends: np.ndarray
 ) -> np.ndarray:
-    """Compute a hash code of every atom with its bonds and its neighbours.
+    """Compute a hash code of each atom together with its bonds and neighbours.
 
     Two different environments have the same code with a probability of 2^-64.
 
@@ -46,7 +47,8 @@ def environments(
 
 
 def atom_keys(atoms: np.ndarray, bonds: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Compute a hash code of every atom with its bonds, independent of the order of the bonds.
+    """Compute a hash code of each atom and its bonds that does not depend on the order of the
+    bonds.
 
     Args:
         atoms: [n] uint64, a code of each atom's properties.
@@ -65,16 +67,16 @@ def atom_keys(atoms: np.ndarray, bonds: np.ndarray, ends: np.ndarray) -> np.ndar
 def _gather(
     codes: np.ndarray, seen: np.ndarray, one: np.ndarray, other: np.ndarray, over: np.ndarray
 ) -> np.ndarray:
-    """Hash each atom's code with the sum of its neighbours' hashed codes and bonds."""
+    """Combine each atom's code with the sum of the hashed codes of its bonds and neighbours."""
     total = np.zeros_like(codes)
-    # The factor 3 distinguishes an atom of code 1 behind a bond of code 2 from an atom of code 2
-    # behind a bond of code 1.
+    # The factor 3 makes the hash of atom and bond asymmetric: atom code 1 with bond code 2 differs
+    # from atom code 2 with bond code 1.
     np.add.at(total, one, _mix((np.uint64(3) * _mix(seen))[other] + over))
     return _mix(np.uint64(3) * _mix(codes) + total)
 
 
 def _mix(codes: np.ndarray) -> np.ndarray:
-    """Hash 64-bit integers by the finaliser of SplitMix64.
+    """Hash 64-bit integers by the last step (finaliser) of the generator SplitMix64.
 
     Reference: Steele et al., "Fast splittable pseudorandom number generators" (2014).
     """
@@ -85,7 +87,7 @@ def _mix(codes: np.ndarray) -> np.ndarray:
 
 
 class AtomMemory:
-    """Cache of a function of atoms whose result depends only on the atom's environment.
+    """Cache for a function of atoms whose result depends only on an atom and its neighbours.
 
     Args:
         describe: returns ``width`` numbers for each atom of a molecule.
@@ -97,7 +99,7 @@ class AtomMemory:
         self._rows_by_key: dict[int, Sequence[float]] = {}
 
     def rows(self, keys: np.ndarray, molecules: Sequence[Mol], sizes: np.ndarray) -> np.ndarray:
-        """Return the cached numbers of all atoms, and compute them for new environments.
+        """Return the function's values for all atoms, from the cache or newly computed.
 
         Args:
             keys: [n], the result of :func:`environments`.

@@ -1,4 +1,4 @@
-"""Features of atoms and bonds: one-hot codes of RDKit's properties, with a column for "other"."""
+"""Features of atoms and bonds, computed from RDKit's properties, mostly as one-hot codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ ORDERS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
 
 
 FEATURISER = "2"
-"""Version of the features. Increase it if features change, so that saved files become invalid."""
+"""Version of the features. Increase it when features change, so that cached files become invalid.
+"""
 
 
 def _names(field: str, values: Sequence[object]) -> tuple[str, ...]:
@@ -46,7 +47,7 @@ BOND_FEATURES = (*_names("order", ORDERS), *_names("stereo", STEREOS), "conjugat
 
 @functools.cache
 def _one_hot(values: tuple[object, ...]) -> tuple[dict[object, list[float]], list[float]]:
-    """Return a dict of each value's one-hot row, and the row for all other values."""
+    """Return the one-hot row of each value, as a dict, and the row for all other values."""
     rows = [[float(i == j) for j in range(len(values) + 1)] for i in range(len(values) + 1)]
     return dict(zip(values, rows)), rows[-1]
 
@@ -59,9 +60,10 @@ def _encode(value: object, values: tuple[object, ...]) -> list[float]:
 def atom_features(atom: Atom) -> list[float]:
     """Compute the features of one atom; their names are in :data:`ATOM_FEATURES`.
 
-    One-hot codes, each with a last column for "other": element, degree (bonds to other atoms of
-    the molecule), formal charge, chirality, implicit hydrogens, and hybridisation. They are
-    followed by two flags, aromatic and in a ring (0 or 1), and by the atomic mass in units of
+    These properties are one-hot codes, each with a last column for "other": element, degree (bonds
+    to other atoms of the molecule), formal charge, chirality, implicit hydrogens and hybridisation.
+    They are followed by two flags, aromatic and in a ring (0 or 1), and by the atomic mass in units
+    of
     100 Da, which distinguishes isotopes of heavy atoms. The chirality is the CIP label, which does
     not depend on the order of the atoms (:func:`gattn.data.molecules.stereo.configurations`).
 
@@ -81,7 +83,9 @@ def atom_features(atom: Atom) -> list[float]:
 
 
 def atom_row(atom: Atom, configuration: str) -> list[float]:
-    """Compute the features of an atom (:func:`atom_features`) with the given configuration."""
+    """Compute the features of an atom (:func:`atom_features`) from the atom and its stereo
+    label.
+    """
     return [
         *_encode(atom.GetSymbol(), ELEMENTS),
         *_encode(atom.GetDegree(), DEGREES),
@@ -98,9 +102,8 @@ def atom_row(atom: Atom, configuration: str) -> list[float]:
 def bond_features(bond: Bond) -> list[float]:
     """Compute the features of one bond; their names are in :data:`BOND_FEATURES`.
 
-    One-hot codes, each with a last column for "other": order and stereo. They are followed by two
-    flags: conjugated and in a ring. The stereo is the CIP label, like the chirality in
-    :func:`atom_features`.
+    The bond order and the stereo label are one-hot codes, each with a last column for "other". They
+    are followed by two flags, conjugated and in a ring. The stereo label is the CIP label.
 
     Args:
         bond: an RDKit ``Bond`` of a sanitised molecule.
@@ -117,7 +120,7 @@ def bond_features(bond: Bond) -> list[float]:
 
 
 def bond_row(bond: Bond, configuration: str) -> list[float]:
-    """Compute the features of a bond (:func:`bond_features`) with the given configuration."""
+    """Compute the features of a bond (:func:`bond_features`) from the bond and its stereo label."""
     return [
         *_encode(bond.GetBondType().name, ORDERS),
         *_encode(configuration, STEREOS),

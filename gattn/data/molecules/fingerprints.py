@@ -1,4 +1,4 @@
-"""Morgan fingerprints, and a ridge baseline and a graph based on their Tanimoto similarity."""
+"""Morgan fingerprints, a baseline model and a graph based on the similarity of fingerprints."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ COUNTS = 2048
 
 
 class PackedCounts(NamedTuple):
-    """Morgan count vectors as sparse rows.
+    """Sparse rows of Morgan count vectors.
 
     Attributes:
         lengths: [k] int32, the number of entries of each row.
@@ -76,7 +76,7 @@ class PackedCounts(NamedTuple):
     counts: np.ndarray
 
     def unpack(self) -> Tensor:
-        """Return the dense rows, [k, COUNTS] uint8."""
+        """Return the count vectors as a dense tensor, [k, COUNTS] uint8."""
         rows = np.zeros((len(self.lengths), COUNTS), np.uint8)
         rows[np.arange(len(rows)).repeat(self.lengths), self.columns] = self.counts
         return torch.from_numpy(rows)
@@ -85,7 +85,7 @@ class PackedCounts(NamedTuple):
 def count_environments(
     molecules: Sequence[Mol], labels: Mapping[int, Configurations]
 ) -> PackedCounts:
-    """Count the Morgan environments of radius 2 of every molecule, each count at most 255.
+    """Count the Morgan environments of radius 2 in each molecule, up to 255 each.
 
     Each environment is counted twice: without stereochemistry, and with the configurations of its
     atoms (:func:`atom_codes`). For an environment without configurations, both counts are in the
@@ -98,7 +98,7 @@ def count_environments(
         labels: the configurations of molecules that have any, by the index of the molecule.
     """
     lengths, columns, counts = [], [], []
-    # One call of RDKit for all molecules takes two thirds of the time of separate calls.
+    # One call of RDKit for all molecules takes two thirds of the time of one call per molecule.
     flat = morgan_counter().GetCountFingerprints(molecules, numThreads=1)
     for position, fingerprint in enumerate(flat):
         environments = fingerprint.GetNonzeroElements()
@@ -112,7 +112,7 @@ def count_environments(
         columns += environments.keys()
         counts += environments.values()
     factors = np.full(len(lengths), 2)
-    factors[list(labels)] = 1  # the loop above has added both counts of these rows
+    factors[list(labels)] = 1  # the counts of rows with labels are complete, so their factor is 1
     totals = np.array(counts, np.int64) * factors.repeat(lengths)
     return PackedCounts(
         np.array(lengths, np.int32),
@@ -122,7 +122,7 @@ def count_environments(
 
 
 def atom_codes(molecule: Mol, labels: Configurations) -> list[int]:
-    """Compute atom invariants that include the configurations of atoms and double bonds.
+    """Compute integer codes of atoms that include the stereo labels of atoms and double bonds.
 
     Args:
         molecule: a molecule of n atoms that :func:`gattn.data.molecules.plain.plain` returned.
@@ -148,12 +148,12 @@ _CENTRES, _PLANES = (
     {label: place * unit for place, label in enumerate((*labels, OTHER))}
     for labels, unit in ((CHIRALITIES, 0x9E3779B1), (STEREOS, 0x85EBCA6B))
 )
-"""Integers that are added to an atom's invariant for the label of the atom or of its bond."""
+"""Integers added to an atom's code for each stereo label of the atom and of its bonds."""
 
 
 @functools.cache
 def morgan_counter() -> FingerprintGenerator64:
-    """Return RDKit's generator of Morgan counts with :data:`COUNTS` columns."""
+    """Return RDKit's generator of Morgan count vectors with :data:`COUNTS` columns."""
     from rdkit.Chem import rdFingerprintGenerator
 
     return rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)

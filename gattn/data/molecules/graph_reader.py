@@ -1,9 +1,10 @@
-"""Conversion of RDKit molecules to graphs, for many molecules together with few calls of RDKit.
+"""Conversion of RDKit molecules to graphs, for many molecules at a time and with few RDKit calls.
 
 One call of RDKit returns 32-bit invariants of all atoms of a molecule (element, charge, hydrogens,
 mass, rings). Together with an atom's bonds they determine most properties that
 :func:`~gattn.data.molecules.features.atom_features` uses. The other properties (stereo, isotopes,
-unusual bonds) are read atom by atom, in the few molecules whose text has a mark of them.
+unusual bonds) are read atom by atom, but only in the few molecules whose SMILES contains a mark for
+them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = ["GraphReader", "Graphs"]
 
 
 class Graphs(NamedTuple):
-    """The concatenated graphs of k molecules.
+    """The concatenated graphs of k molecules, with n atoms and b bonds.
 
     Attributes:
         atoms: [n] int32, the row of each atom in :data:`gattn.data.molecules.kinds.ATOMS`.
@@ -48,30 +49,31 @@ class Graphs(NamedTuple):
     sizes: np.ndarray
 
     def first_atoms(self) -> np.ndarray:
-        """Index of the first atom of each bond's molecule, [b] int64."""
+        """Index of the first atom of the molecule that each bond belongs to, [b] int64."""
         atoms, bonds = self.sizes.T
         return (atoms.cumsum() - atoms).repeat(bonds)
 
 
 CHIRALITY, HYBRIDISATION, AROMATIC, ISOTOPE = 1 << 32, 1 << 36, 1 << 40, 1 << 41
-"""Bit fields of an atom's 64-bit key, above the 32 bits of RDKit's invariant."""
+"""Bit fields in an atom's 64-bit key, above the 32 bits of RDKit's invariant."""
 CONJUGATED, ORDER, STEREO, TYPE = 2, 4, 1 << 8, 1 << 12
-"""Bit fields of a bond's 64-bit key; its lowest bit is set if the bond is in a ring."""
+"""Bit fields in a bond's 64-bit key, whose lowest bit is set if the bond is in a ring."""
 CENTRES, PLANES = (
     {label: code for code, label in enumerate((*labels, OTHER))}
     for labels in (CHIRALITIES, STEREOS)
 )
-"""Integer codes of the configurations of atoms and of bonds; the code of ``"none"`` is 0."""
+"""Integer codes of the stereo labels of atoms and of bonds; the code of ``"none"`` is 0."""
 CENTRED, PLANAR = re.compile(r"[@|]"), re.compile(r"[/\\|]")
-"""Patterns of SMILES that may have stereo centres, and that may have configured double bonds."""
+"""Regular expressions for SMILES that may contain stereo centres or E/Z double bonds."""
 RARE = re.compile(r"[\[~$<>]")
-"""Pattern of SMILES that may have a bond whose type does not follow from its order, for example a
-dative bond, whose order is 1.0 like that of a single bond."""
+"""Regular expression for SMILES with bonds whose type cannot be derived from their order. For
+example, a dative bond has the order 1.0, like a single bond.
+"""
 ISOTOPES = re.compile(r"\[\d")
 
 
 class GraphReader:
-    """Collects RDKit molecules; :meth:`finish` returns their concatenated graphs.
+    """Reader that collects RDKit molecules and then returns their concatenated graphs.
 
     Attributes:
         labels: the configurations of molecules that have any, by the index of the molecule.
@@ -97,15 +99,15 @@ class GraphReader:
         return len(self._molecules)
 
     def add(self, molecule: Mol, smiles: str) -> None:
-        """Add an RDKit molecule and its SMILES, whose marks show which properties may occur."""
+        """Add an RDKit molecule and its SMILES, which is searched for marks of rare properties."""
         get, invariants, rare_bond = _rdkit()
         bonds = list(map(molecule.GetBondWithIdx, range(molecule.GetNumBonds())))
-        # Calls of RDKit for single atoms take most of the time of this method, so they are made
-        # only if the SMILES has a mark of stereo, isotopes or unusual bonds.
+        # RDKit's methods of single atoms and bonds are slow. They are called only if the SMILES
+        # contains a mark of stereochemistry, an isotope or an unusual bond.
         if CENTRED.search(smiles) or PLANAR.search(smiles):
             self._note_configurations(molecule, bonds if PLANAR.search(smiles) else [])
         if ISOTOPES.search(smiles):
-            # Isotopes are recorded, because RDKit's invariant contains only the rounded atomic
+            # Isotopes are recorded here, because RDKit's atom invariant contains only the rounded
             # mass.
             self._note_isotopes(molecule)
         if RARE.search(smiles) and molecule.HasSubstructMatch(rare_bond):
@@ -121,7 +123,7 @@ class GraphReader:
         self._molecules.append(molecule)
 
     def _note_configurations(self, molecule: Mol, bonds: list[Bond]) -> None:
-        """Record the configurations of a molecule's stereo centres and of the given bonds."""
+        """Record the stereo labels of a molecule's stereo centres and of the given bonds."""
         labels = configurations(molecule, bonds)
         if labels.atoms or labels.bonds:
             self.labels[len(self._molecules)] = labels
@@ -141,7 +143,7 @@ class GraphReader:
         ]
 
     def _note_rare(self, molecule: Mol, bonds: list[Bond]) -> None:
-        """Record bond types and hybridisations, which depend on the direction of dative bonds."""
+        """Record bond types and hybridisations for molecules with dative bonds."""
         start = len(self._invariants)
         self._atom_marks += [
             (start + atom.GetIdx(), HYBRIDISATION * (1 + int(atom.GetHybridization())))
@@ -153,7 +155,7 @@ class GraphReader:
         ]
 
     def finish(self) -> Graphs:
-        """Look up the kinds of all added atoms and bonds, and return the graphs."""
+        """Look up the features of all added atoms and bonds, and return the concatenated graphs."""
         sizes = np.array(self._sizes, np.int64).reshape(-1, 2)
         ends = np.stack([np.array(each, np.int32) for each in (self._begin, self._end)], 1)
         orders = np.array(self._orders, np.float64)
@@ -166,7 +168,8 @@ class GraphReader:
         over = ends + graphs.first_atoms()[:, None]
         _mark(atoms, self._atom_marks)
         _mark(atoms, self._aromatic_alone(orders == 1.5, over, sizes[:, 0]))
-        # The shift removes the ring bit of bonds, because the atoms' invariants contain rings.
+        # The shift removes the bit of ring membership from the bond codes, because the atoms'
+        # invariants already contain ring membership.
         keys = atom_keys(atoms, bonds >> np.uint64(1), over)
         return graphs._replace(
             atoms=ATOMS.places(keys, self._atom), bonds=BONDS.places(bonds, self._bond)
@@ -175,7 +178,8 @@ class GraphReader:
     def _aromatic_alone(
         self, aromatic: np.ndarray, ends: np.ndarray, sizes: np.ndarray
     ) -> list[tuple[int, int]]:
-        """Return marks for aromatic atoms, in molecules where one of them has no aromatic bond.
+        """Return a mark (index, value) for each aromatic atom of molecules that have an aromatic
+        atom without aromatic bonds.
 
         An example of such an atom is the central nitrogen of a cyclazine: it is shared by rings
         that are only aromatic together.
@@ -199,14 +203,18 @@ class GraphReader:
         return self._molecules[which].GetBondWithIdx(within), self._planes.get(number, NONE)
 
     def _place(self, number: int, column: int) -> tuple[int, int]:
-        """Return the molecule of an atom (column 0) or bond (column 1), and its index there."""
+        """Return the molecule that contains an atom (column 0) or bond (column 1), and its index
+        there.
+        """
         ends = np.array(self._sizes, np.int64)[:, column].cumsum()
         which = int(ends.searchsorted(number, side="right"))
         return which, number - int(ends[which]) + self._sizes[which][column]
 
 
 def _mark(keys: np.ndarray, marks: list[tuple[int, int]]) -> None:
-    """Add marks, pairs of index and value, to the keys; an index may occur several times."""
+    """Add the value of each mark (index, value) to the key at this index. An index may occur in
+    several marks.
+    """
     if marks:
         places, added = np.array(marks, np.uint64).T
         np.add.at(keys, places.astype(np.int64), added)
@@ -214,8 +222,8 @@ def _mark(keys: np.ndarray, marks: list[tuple[int, int]]) -> None:
 
 @functools.cache
 def _rdkit() -> tuple[type[Bond], Callable[[Mol], Iterable[int]], Mol]:
-    """Return RDKit's class of bonds, its function of atom invariants, and the pattern of a bond
-    that is neither single, double, triple nor aromatic.
+    """Return RDKit's class of bonds, its function for atom invariants, and a pattern that matches
+    bonds other than single, double, triple and aromatic ones.
     """
     from rdkit.Chem import Bond, MolFromSmarts
     from rdkit.Chem.rdMolDescriptors import GetConnectivityInvariants

@@ -1,4 +1,4 @@
-"""Canonical text of a molecule, by which splits, overlaps and duplicates compare molecules."""
+"""Canonical SMILES of a molecule, used to compare molecules in splits, overlaps and duplicates."""
 
 from __future__ import annotations
 
@@ -16,22 +16,25 @@ if TYPE_CHECKING:
 __all__ = ["IDENTITY", "flat", "identity", "molecule_identities", "parent"]
 
 IDENTITY = "identity 2"
-"""Version of :func:`identity`; caches of identities from another version are not used."""
+"""Version of :func:`identity`; cached results from other versions are not used."""
 
 UNSTABLE = re.compile(r":\d+\]|\[H\]|->|<-")
-"""Pattern of atom maps, explicit hydrogens and dative bonds. With these, RDKit's canonical SMILES
-may depend on the input text."""
+"""Regular expression for atom maps, explicit hydrogens and dative bonds. With these, RDKit's
+canonical SMILES may depend on the input SMILES.
+"""
 READINGS = 4
-"""Maximum number of times that a text is parsed again until it is stable. In tests the second
-parse never changed a text."""
+"""Maximum number of times that a SMILES is parsed and written again until it does not change. In
+tests the second time never changed a SMILES.
+"""
 METAL_STEREO = re.compile(r"@(SP|TB|OH)\d")
 AUTOMORPHISMS = 2000
-"""Maximum number of atom numberings that are compared for one molecule; an octahedral complex of
-six equal ligands has 720."""
+"""Maximum number of atom numberings to compare for one molecule. An octahedral complex with six
+equal ligands has 720.
+"""
 
 
 def molecule_identities(molecules: Sequence[str] | Molecules) -> list[str]:
-    """Return a canonical text of each molecule, which is equal for all SMILES of a molecule.
+    """Return the canonical SMILES of each molecule, which is the same for all SMILES of a molecule.
 
     The text is RDKit's canonical SMILES with stereo, charges and isotopes, but without atom map
     numbers, explicit hydrogens, CXSMILES extensions and names. Salts, tautomers, isotopes and
@@ -84,14 +87,15 @@ def identity(molecule: Mol) -> str:
 
 
 def _repair(molecule: Mol) -> str:
-    """Remove atom maps, then write and parse the canonical SMILES until it is stable."""
+    """Remove atom maps, then write and parse the canonical SMILES until it does not change."""
     from rdkit import Chem, rdBase
 
     with rdBase.BlockLogs():
         plain = Chem.Mol(molecule)
         for atom in plain.GetAtoms():
             atom.SetAtomMapNum(0)
-        # Parsing the SMILES again also recomputes the stereochemistry, which may depend on maps.
+        # RDKit's stereochemistry may depend on the atom map numbers, so the SMILES without them is
+        # parsed again.
         text = Chem.MolToSmiles(plain)
         for _ in range(READINGS):
             again = Chem.MolFromSmiles(text)
@@ -102,7 +106,9 @@ def _repair(molecule: Mol) -> str:
 
 
 def _first(text: str) -> str:
-    """Return the smallest SMILES over all orders of equivalent ligands of metal centres."""
+    """Return the alphabetically first SMILES over all orders of equivalent ligands of metal
+    centres.
+    """
     from rdkit import Chem, rdBase
 
     with rdBase.BlockLogs():
@@ -111,7 +117,7 @@ def _first(text: str) -> str:
         Chem.RemoveStereochemistry(bare)
         plan = Chem.MolFromSmiles(Chem.MolToSmiles(bare))
         orders = plan.GetSubstructMatches(bare, uniquify=False, maxMatches=AUTOMORPHISMS)
-        # Each match lists, for every atom of the molecule, the index of its image in ``plan``.
+        # A match lists, for every atom of the molecule, the matching atom in ``plan``.
         renumberings = (sorted(range(len(order)), key=order.__getitem__) for order in orders)
         texts = (
             Chem.MolToSmiles(Chem.RenumberAtoms(molecule, order), canonical=False)
@@ -127,13 +133,14 @@ NITRO = re.compile(r"O=\[N\+\]\(\[O-\]\)|\[N\+\]\(=O\)\[O-\]")
 
 
 def parent(text: str) -> str:
-    """Return the identity of a molecule's largest organic fragment with neutralised charges.
+    """Return the canonical SMILES of a molecule's largest organic fragment with neutralised
+    charges.
 
     Args:
-        text: the identity of a molecule.
+        text: a canonical SMILES from :func:`identity`.
 
     Returns:
-        The identity of the parent molecule. It is ``text`` itself if the molecule has one fragment
+        The canonical SMILES of the fragment. It is ``text`` itself if the molecule has one fragment
         without charges and metals, or if it has no carbon.
 
     >>> parent("CC(=O)[O-].[Na+]"), parent("Cl.NCC"), parent("[Cl-].[Na+]"), parent("CCO")
@@ -157,7 +164,7 @@ def parent(text: str) -> str:
 
 
 def flat(text: str) -> str:
-    """Return the identity of a molecule after removing its stereochemistry.
+    """Return the canonical SMILES of a molecule without its stereochemistry.
 
     >>> flat("C[C@H](N)C(=O)O"), flat("C/C=C/C"), flat("CCO")
     ('CC(N)C(=O)O', 'CC=CC', 'CCO')

@@ -1,4 +1,4 @@
-"""Tables of the distinct kinds of atoms and bonds, with their feature rows.
+"""Tables with the feature rows of all distinct kinds of atoms and bonds.
 
 The features of each kind are computed once. For example, the million atoms of the data set HIV have
 a few thousand kinds; an atom of a known kind needs only one look-up.
@@ -24,7 +24,7 @@ Kind = TypeVar("Kind", bound=Hashable)
 
 
 class AtomKind(NamedTuple):
-    """The properties of an atom that descriptors read."""
+    """Properties of an atom that descriptors are computed from."""
 
     element: int
     degree: int
@@ -34,14 +34,16 @@ class AtomKind(NamedTuple):
 
 
 class BondKind(NamedTuple):
-    """The properties of a bond that descriptors read: RDKit's type number, and ring membership."""
+    """Properties of a bond that descriptors are computed from: RDKit's type number and ring
+    membership.
+    """
 
     order: int
     ring: bool
 
 
 class Table(Generic[Described, Kind]):
-    """Feature rows of the kinds of atoms or bonds that have occurred so far.
+    """Table of the feature rows of all kinds of atoms, or of bonds, that have occurred so far.
 
     Args:
         describe: returns the ``width`` features of an atom or bond.
@@ -63,7 +65,7 @@ class Table(Generic[Described, Kind]):
         self._lock = threading.Lock()
 
     def places(self, keys: np.ndarray, find: Callable[[int], Described]) -> np.ndarray:
-        """Return the row of each key, [n] int32, and add rows for new keys.
+        """Return the row index of each key, [n] int32, and add rows for new keys.
 
         Args:
             keys: [n] uint64, a code of the kind of each atom or bond.
@@ -85,12 +87,13 @@ class Table(Generic[Described, Kind]):
                     self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
                 self._rows[place] = self._describe(thing)
                 self.kinds.append(self._tell(thing))
-                # The key is added last, because other threads look up keys without the lock.
+                # The key is added after the value, because other threads look up keys without the
+                # lock.
                 self._places[key] = place
         return place
 
     def rows(self, places: np.ndarray) -> np.ndarray:
-        """Return the feature rows with these indices."""
+        """Return the feature rows with the given row indices."""
         return self._rows[places]
 
 
@@ -113,8 +116,8 @@ def _bond_kind(labelled: tuple[Bond, str]) -> BondKind:
 ATOMS: Table[tuple[Atom, str], AtomKind] = Table(
     lambda labelled: atom_row(*labelled), _atom_kind, len(ATOM_FEATURES)
 )
-"""Features of the kinds of atoms; a kind is computed from an RDKit atom and its configuration."""
+"""Table of the features of atoms; a row is computed from an RDKit atom and its stereo label."""
 BONDS: Table[tuple[Bond, str], BondKind] = Table(
     lambda labelled: bond_row(*labelled), _bond_kind, len(BOND_FEATURES)
 )
-"""Features of the kinds of bonds; a kind is computed from an RDKit bond and its configuration."""
+"""Table of the features of bonds; a row is computed from an RDKit bond and its stereo label."""

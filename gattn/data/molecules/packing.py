@@ -1,4 +1,4 @@
-"""Packed model inputs, which are small and contain no torch tensors, to send between processes."""
+"""Compact model inputs without torch tensors, for sending between processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ __all__ = ["PackedInputs", "read_packed"]
 
 
 class PackedInputs(NamedTuple):
-    """The model inputs of n SMILES; see :class:`gattn.molecules.inputs.FeaturizedSmiles`.
+    """Model inputs of n SMILES in compact form; see
+    :class:`gattn.molecules.inputs.FeaturizedSmiles`.
 
     Attributes:
         molecules: the k valid molecules.
@@ -37,15 +38,15 @@ class PackedInputs(NamedTuple):
 
 
 def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> PackedInputs:
-    """Compute the model inputs of SMILES in this process; each SMILES is parsed once."""
+    """Compute the model inputs of SMILES in this process."""
     from rdkit import rdBase
 
     with rdBase.BlockLogs():
         parsed = [parse_or_reason(text, max_atoms) for text in smiles]
         errors = [molecule if isinstance(molecule, str) else "" for molecule in parsed]
         read = [(row, mol) for row, mol in enumerate(parsed) if not isinstance(mol, str)]
-        # Each step runs for all molecules before the next step, so that its code and tables stay
-        # in the CPU caches.
+        # Each step processes all molecules before the next step begins, so that its code and tables
+        # stay in the CPU caches.
         builder = MoleculeBuilder()
         molecules = [plain(molecule, smiles[row]) for row, molecule in read]
         for (row, _), molecule in zip(read, molecules):

@@ -19,7 +19,8 @@ MAPPED = re.compile(r":\d+\]")
 
 
 def plain(molecule: Mol, smiles: str) -> Mol:
-    """Return a molecule in the form that models read, the same for different writings:
+    """Return a molecule in the form that models read, which is the same for all SMILES of a
+    molecule:
 
     - without atom map numbers, which RDKit also counts as a difference between the branches of a
       stereo centre;
@@ -86,15 +87,15 @@ def plain_atoms(molecule: Mol, smiles: str) -> list[int]:
 
 
 def written_places(smiles: str, count: int) -> list[int]:
-    """Return the position in the SMILES of each atom that :func:`plain` does not remove.
+    """Return the position in a SMILES of each atom that :func:`plain` does not remove.
 
     Args:
         smiles: a SMILES that RDKit can read; text after white space is ignored.
         count: the number of atoms of the molecule that :func:`plain` returns.
 
     Returns:
-        For each atom of that molecule, the number of atoms before it in the text, including
-        explicit hydrogens.
+        For each remaining atom, the number of atoms before it in the SMILES, with explicit
+        hydrogens.
 
     Raises:
         RuntimeError: RDKit removes another number of atoms if the molecule is not sanitised.
@@ -124,7 +125,7 @@ _WRITTEN = "_gattn_written"
 
 
 def _removal() -> RemoveHsParameters:
-    """Return RDKit's parameters for removing explicit hydrogens, including those of C=N bonds."""
+    """Return RDKit's parameters for removing explicit hydrogens, also at C=N bonds."""
     from rdkit.Chem import RemoveHsParameters
 
     removal = RemoveHsParameters()

@@ -30,7 +30,7 @@ OnError = Literal["raise", "skip"]
 
 @dataclass(frozen=True)
 class _Row:
-    """An input row: its SMILES and targets, or the reason why it cannot be used."""
+    """Input row with its SMILES and targets, or with the reason why it cannot be used."""
 
     row: int
     line: int | None
@@ -71,10 +71,12 @@ def read_smiles(
     row 2: 'CN(C)(C)(C)C': Explicit valence for atom # 1 N, 5, is greater than permitted
     """
     if isinstance(smiles, str):
-        raise ValueError(f"smiles must be a list of texts; got the one text {smiles!r}")
+        raise ValueError(f"smiles must be a list of strings; got a single string {smiles!r}")
     values = None if y is None else [_target(value, row) for row, value in enumerate(y)]
     if values is not None and len(values) != len(smiles):
-        raise ValueError(f"y must hold {len(smiles)} numbers, one a SMILES; got {len(values)}")
+        raise ValueError(
+            f"y must have {len(smiles)} numbers, one for each SMILES; got {len(values)}"
+        )
     rows = [
         _Row(i, None, text, () if values is None else (values[i],)) for i, text in enumerate(smiles)
     ]
@@ -82,7 +84,7 @@ def read_smiles(
 
 
 def _target(value: object, row: int) -> float:
-    """Convert a target to a number; None becomes NaN, and text is parsed like a table's cell."""
+    """Convert a target to a number; None becomes NaN, and text is parsed like a CSV cell."""
     if value is None:
         return math.nan
     try:
@@ -90,7 +92,7 @@ def _target(value: object, row: int) -> float:
     except (TypeError, ValueError):
         number = None
     if number is None:
-        raise ValueError(f"y must hold numbers, None or NaN; row {row} is {value!r}")
+        raise ValueError(f"y must contain numbers, None or NaN; row {row} is {value!r}")
     return number
 
 
@@ -141,7 +143,7 @@ def read_csv(
     """
     path = Path(path)
     if isinstance(targets, str):
-        raise ValueError(f"targets must be a list of columns; got the one text {targets!r}")
+        raise ValueError(f"targets must be a list of columns; got a single string {targets!r}")
 
     def rows() -> list[_Row]:
         table = open_table(path, [smiles, *targets])
@@ -191,7 +193,7 @@ def load_molecules(
     """
     record = get_dataset(name)
     if record.kind != "molecules":
-        raise ValueError(f"{record.name!r} holds no molecules; load it with load_citation")
+        raise ValueError(f"{record.name!r} contains no molecules; load it with load_citation")
     need_rdkit()  # raises before a download, which would be useless without RDKit
     paths = list(raw_files(record, root, download=download, verify=verify).values())
     if record.package:
@@ -219,7 +221,7 @@ def _cached(
     max_atoms: int,
     cache: str | os.PathLike[str] | None,
 ) -> Molecules:
-    """Read molecules from the cache if it is valid; otherwise parse the rows and write it."""
+    """Read molecules from a valid cache; otherwise parse the rows and write the cache."""
     _check_options(on_error, max_atoms)
     if cache is None:
         return _featurise(rows(), targets, on_error, max_atoms, str(paths[0]))
@@ -255,13 +257,13 @@ def _csv_rows(table: Table, smiles: str, targets: tuple[str, ...]) -> Iterator[_
 
 
 def _shown(cell: str) -> str:
-    """Quote a cell for an error message, followed by a description of its pattern, if known."""
+    """Return a cell in quotes for an error message, with a hint if its format is recognised."""
     pattern = read_numbers([cell]).recognised()
     return repr(cell) + "".join(f", which {WORDS[one.kind][0]}" for one in pattern)
 
 
 def _joined_rows(structures: Path, activities: Path) -> list[_Row]:
-    """Join lines ``SMILES NAME`` with a CSV of ``Name,Act`` by the compound's name."""
+    """Join lines "SMILES NAME" with a CSV file of "Name,Act" by the compound's name."""
     with activities.open(newline="", encoding="utf-8") as file:
         activity = {row["Name"]: row["Act"] for row in csv.DictReader(file)}
     rows = []
@@ -269,7 +271,7 @@ def _joined_rows(structures: Path, activities: Path) -> list[_Row]:
         smiles, _, name = line.partition(" ")
         value = as_number(activity[name]) if name in activity else None
         if value is None or math.isinf(value):
-            problem = f"{activities} gives no number for compound {name!r}"
+            problem = f"{activities} has no number for compound {name!r}"
             rows.append(_Row(number, number + 1, smiles, problem=problem))
         else:
             rows.append(_Row(number, number + 1, smiles, (value,)))
@@ -284,7 +286,7 @@ def _check_options(on_error: OnError, max_atoms: int) -> None:
 
 
 def _with_progress(rows: list[_Row]) -> Iterable[_Row]:
-    """Show a progress bar on a terminal if reading takes more than two seconds."""
+    """Show a progress bar on a terminal if reading the rows takes more than two seconds."""
     from tqdm import tqdm
 
     return tqdm(rows, "reading molecules", unit="", delay=2, leave=False, disable=None)

@@ -61,8 +61,9 @@ def scaffold_split(
     most = max(map(len, groups), default=0)
     if train_room + val_room < most < len(smiles):
         warnings.warn(
-            f"{most:,} of {len(smiles):,} molecules have one scaffold, or none, and are the test "
-            "part, because they fit into no other part: use a random split for such a table",
+            f"{most:,} of {len(smiles):,} molecules have one scaffold, or none, and are the "
+            "test part, because they do not fit into another part: use a random split for "
+            "such a table",
             stacklevel=2,
         )
     for group in sorted(groups, key=lambda group: (len(group), group[0]), reverse=True):

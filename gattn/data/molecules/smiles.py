@@ -1,4 +1,4 @@
-"""Conversion of one SMILES to a graph with heavy atoms as nodes and two edges for each bond."""
+"""Conversion of one SMILES to a graph whose nodes are heavy atoms, with two edges per bond."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ __all__ = [
 
 MAX_ATOMS = 1000
 READER = "SMILES 2"
-"""Version of the parsing of a cell. Caches from another version are not used. Version 2 added atom
-maps, CXSMILES extensions and names."""
+"""Version of the parser; caches of other versions are not used. Version 2 added atom maps, CXSMILES
+extensions and names.
+"""
 
 
 def smiles_to_data(smiles: str, *, max_atoms: int = MAX_ATOMS) -> Data:
@@ -66,7 +67,7 @@ def need_rdkit() -> None:
 
 
 def parse_smiles(smiles: str, max_atoms: int) -> Mol:
-    """Parse a cell to a sanitised molecule without atom map numbers.
+    """Parse the text of a table cell to a sanitised molecule without atom map numbers.
 
     Args:
         smiles: a SMILES, optionally followed by a CXSMILES extension and a name, which is ignored.
@@ -92,8 +93,8 @@ def parse_smiles(smiles: str, max_atoms: int) -> Mol:
     text = strip_blanks(smiles)
     if not text:
         raise ValueError("the SMILES is empty")
-    # A text that is too long is rejected before parsing, because RDKit's time grows with the
-    # square of the number of rings.
+    # A SMILES that is too long is rejected before it is parsed, because the time of RDKit's parser
+    # grows with the square of the number of rings.
     if len(text) > max_atoms:
         _check_length(re.split(r"[ \t]", text, maxsplit=1)[0], max_atoms)
     with rdBase.BlockLogs():
@@ -111,7 +112,7 @@ def parse_smiles(smiles: str, max_atoms: int) -> Mol:
 
 
 def parse_any_size(smiles: str) -> Mol:
-    """Parse a cell like :func:`parse_smiles`, but without a limit on the number of atoms.
+    """Parse the text of a table cell to a molecule of any size.
 
     Raises:
         ValueError: the text cannot be parsed; the message contains the text and the reason.
@@ -123,7 +124,7 @@ def parse_any_size(smiles: str) -> Mol:
 
 
 def _parse(core: str, extension: str, text: str) -> Mol:
-    """Parse a SMILES and its extension by RDKit; raise an error with the reason if it fails."""
+    """Parse a SMILES and its extension with RDKit; raise an error with the reason if this fails."""
     from rdkit import Chem
 
     try:
@@ -133,13 +134,14 @@ def _parse(core: str, extension: str, text: str) -> Mol:
         if not extension or Chem.MolFromSmiles(core) is None:
             raise ValueError(_complaint(core, text))
     except RuntimeError as error:
-        # RDKit raises a RuntimeError if a check in its C++ code fails, for example of an element.
+        # RDKit raises a RuntimeError if a check in its C++ code fails, for example for an unknown
+        # element.
         raise ValueError(str(error).strip().splitlines()[0]) from error
     raise ValueError(f"RDKit cannot read the CXSMILES extension {extension!r}")
 
 
 def _without_doubt(molecule: Mol) -> Mol:
-    """Remove the mark "unknown stereo" from double bonds: it means the same as no mark."""
+    """Remove the mark "unknown stereo" from double bonds, because it means the same as no mark."""
     from rdkit.Chem import BondStereo
 
     for bond in molecule.GetBonds():
@@ -149,7 +151,7 @@ def _without_doubt(molecule: Mol) -> Mol:
 
 
 def _syntax(text: str) -> Mol | None:
-    """Parse a text as SMILES without chemistry checks; None if the syntax is wrong."""
+    """Parse a SMILES without chemistry checks; return None if its syntax is wrong."""
     from rdkit import Chem
 
     try:
@@ -163,10 +165,12 @@ _ATOM = re.compile(r"\[[^\]]*\]|Br|Cl|[BCNOPSFIbcnops*]")
 
 
 def _check_length(text: str, max_atoms: int) -> None:
-    """Raise an error if a SMILES has more than ``max_atoms`` atoms or 20 characters per atom."""
+    """Raise an error if a SMILES has more than ``max_atoms`` atoms or too many characters
+    per atom.
+    """
     if len(text) > 20 * max_atoms:
         raise ValueError(f"{len(text)} characters are more than max_atoms={max_atoms} can need")
-    # Explicit hydrogens are not counted, because RDKit removes most of them.
+    # Explicit hydrogen atoms are not counted, because RDKit removes most of them.
     atoms = sum(not atom.startswith("[H") for atom in _ATOM.findall(text))
     if atoms > max_atoms:
         raise ValueError(f"{atoms} atoms are more than max_atoms={max_atoms}")
@@ -181,7 +185,7 @@ def parse_or_reason(smiles: str, max_atoms: int) -> Mol | str:
 
 
 def _complaint(core: str, text: str) -> str:
-    """Return RDKit's reason for rejecting a SMILES, or a guess of what the cell is instead."""
+    """Return RDKit's reason for rejecting a SMILES, or a guess about the kind of text."""
     from rdkit import Chem
 
     molecule = Chem.MolFromSmiles(core, sanitize=False)
@@ -189,15 +193,16 @@ def _complaint(core: str, text: str) -> str:
         likely = likeness(text, _syntax, Chem.MolFromSmarts)
         return f"not valid SMILES: {likely}" if likely else "not valid SMILES" + _syntax_error(core)
     problems = [problem.Message() for problem in Chem.DetectChemistryProblems(molecule)]
-    return "; ".join(problems) or "RDKit cannot sanitise it"
+    return "; ".join(problems) or "RDKit cannot sanitise the molecule"
 
 
 def _syntax_error(text: str) -> str:
-    """Return the errors that RDKit's parser logs for a text, without time stamps and the text."""
+    """Return the errors that RDKit's parser logs for a SMILES, without time stamps."""
     from rdkit import Chem, rdBase
 
     if not hasattr(rdBase, "CaptureErrorLog"):
-        # RDKit before 2026 has no CaptureErrorLog, so its reason is not available.
+        # RDKit before 2026 has no CaptureErrorLog, so the reason why it rejected a SMILES is
+        # unknown.
         return ""
     with rdBase.CaptureErrorLog() as log:
         Chem.MolFromSmiles(text, sanitize=False)

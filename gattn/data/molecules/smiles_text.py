@@ -1,4 +1,4 @@
-"""Parsing of a cell into its SMILES, CXSMILES extension and name, and hints for other texts.
+"""Separation of a table cell into SMILES, CXSMILES extension and name, and hints for other texts.
 
 RDKit ignores all text after a SMILES. Here the text after it is ignored as a name only if its first
 word is not SMILES, so that a second molecule in the cell raises an error.
@@ -30,13 +30,13 @@ BLANK += "".join(map(chr, range(0x2000, 0x2010))) + "\u2060\xad"
 
 DASHES = dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212\u00ad", "-")
 LOOKALIKES = DASHES | dict(zip("АВСЕНІКМОРТХасеорх", "ABCEHIKMOPTXaceopx", strict=True))
-"""ASCII characters for dashes and Cyrillic letters that look like a character of SMILES."""
+"""ASCII replacements for dashes and Cyrillic letters that look like characters of SMILES."""
 
 Parse = Callable[[str], "Mol | None"]
 
 
 class SmilesText(NamedTuple):
-    """The SMILES of a cell without atom map numbers, and its CXSMILES extension ("" if none)."""
+    """SMILES of a cell without atom map numbers, and its CXSMILES extension ("" if it has none)."""
 
     smiles: str
     extension: str
@@ -51,7 +51,7 @@ def strip_blanks(text: str) -> str:
 
 
 def split_text(text: str, parse: Parse) -> SmilesText:
-    """Split a stripped, nonempty cell into SMILES, CXSMILES extension and name.
+    """Split a cell without surrounding white space into SMILES, CXSMILES extension and name.
 
     Args:
         text: the cell.
@@ -82,7 +82,7 @@ def split_text(text: str, parse: Parse) -> SmilesText:
 
 
 def text_with_marks(text: str) -> str:
-    """Return a text in which to search for the marks of stereo, isotopes and dative bonds.
+    """Return the text to search for the marks of stereochemistry, isotopes and dative bonds.
 
     If the SMILES has a CXSMILES extension, all marks are appended to the text, because the
     extension can define such properties without a mark in the SMILES.
@@ -91,11 +91,11 @@ def text_with_marks(text: str) -> str:
 
 
 POLYMERS = {"SRU", "MON", "MER", "COP", "CRO", "MOD", "GRA", "MUL", "ANY"}
-"""RDKit's types of substance groups whose atoms are repeated, as in polymers."""
+"""RDKit's types of substance groups with repeated atoms, for example in polymers."""
 
 
 def check_single(molecule: Mol, extension: str) -> None:
-    """Raise an error if a CXSMILES extension describes more than one molecule, as a polymer.
+    """Raise an error if a CXSMILES extension describes several molecules, for example a polymer.
 
     An atom label, for example of an R group, is accepted, because it does not change the atom:
     ``*`` is an atom without an element.
@@ -108,12 +108,12 @@ def check_single(molecule: Mol, extension: str) -> None:
     elif molecule.HasProp("_molLinkNodes"):
         problem = "an atom that is repeated"
     elif any(g.GetProp("TYPE") in POLYMERS for g in GetMolSubstanceGroups(molecule)):
-        problem = "a group that is repeated, as in a polymer"
+        problem = "a group that is repeated, like in a polymer"
     elif any(atom.HasQuery() and not _any_atom(atom) for atom in molecule.GetAtoms()):
         problem = "an atom that stands for several"
     if problem:
         raise ValueError(
-            f"the CXSMILES extension {extension!r} has {problem}, and a model reads whole molecules"
+            f"the CXSMILES extension {extension!r} has {problem}, but a model reads whole molecules"
         )
 
 
@@ -132,34 +132,38 @@ def _extension(rest: str) -> tuple[str, str]:
 
 
 def _check_name(smiles: str, word: str, parse: Parse) -> None:
-    """Raise an error if the word after a SMILES is SMILES itself or continues the first one."""
+    """Raise an error if the word after a SMILES is a second SMILES or continues the first one."""
     if not word.isascii() or parse(smiles) is None:
-        # If the SMILES itself is invalid, the caller raises an error with a better reason.
+        # If the first SMILES is invalid, the caller raises an error with a better explanation.
         return
     if parse(word) is not None:
         raise ValueError(
-            f"{word!r} follows the SMILES {smiles!r} and can be SMILES, too: a cell must hold one "
-            f"molecule (a mixture is {smiles}.{word}), and such a name must stand in another column"
+            f"{word!r} follows the SMILES {smiles!r} and is also valid SMILES: a cell must "
+            f"contain one molecule (a mixture is {smiles}.{word}); if it is a name, put it "
+            "into another column"
         )
     if parse(smiles + word) is not None:
-        raise ValueError(f"the SMILES holds white space between {smiles!r} and {word!r}")
+        raise ValueError(f"the SMILES contains white space between {smiles!r} and {word!r}")
 
 
 def _lines(text: str) -> str:
     if re.search(r"^M  END|V[23]000", text, re.MULTILINE):
         return "not valid SMILES: it looks like a molfile"
     lines = text.splitlines()
-    return f"the SMILES holds {len(lines)} lines, the first {lines[0]!a}: a cell is one molecule"
+    return (
+        f"the SMILES has {len(lines)} lines, the first {lines[0]!a}: a cell must contain "
+        "one molecule"
+    )
 
 
 def _odd(smiles: str) -> str:
-    """Return the error message for a character that does not occur in SMILES, with a hint."""
+    """Return an error message about a character that is not allowed in SMILES, with a hint."""
     place, odd = next((i, c) for i, c in enumerate(smiles) if not (c.isascii() and c.isprintable()))
     name = unicodedata.name(odd, "")
     plain = LOOKALIKES.get(odd, unicodedata.normalize("NFKC", odd))
-    hint = f"; SMILES have {plain!r}" if plain.isascii() and plain.isprintable() else ""
+    hint = f"; SMILES use {plain!r}" if plain.isascii() and plain.isprintable() else ""
     hint = "" if plain == " " else hint
-    return f"the SMILES holds {odd!a}{f' ({name})' * bool(name)} as character {place + 1}{hint}"
+    return f"the SMILES contains {odd!a}{f' ({name})' * bool(name)} as character {place + 1}{hint}"
 
 
 _SMARTS = "it looks like SMARTS, a pattern of many molecules"
@@ -167,7 +171,7 @@ _MISSING = {"na", "n/a", "nan", "none", "null", "-", "--", "?", "unknown", "#n/a
 
 
 def likeness(text: str, parse: Parse, parse_pattern: Parse) -> str:
-    """Guess what a text that is not SMILES is, for an error message; "" if there is no guess.
+    """Guess for an error message which kind of text was passed instead of SMILES; "" if unknown.
 
     Args:
         text: the cell, stripped.
@@ -182,7 +186,7 @@ def likeness(text: str, parse: Parse, parse_pattern: Parse) -> str:
         return f"it looks like {len(several)} SMILES, {several[0]!r} and {several[1]!r}"
     compact = "".join(text.split())
     if compact != text and parse(compact) is not None:
-        return f"it holds white space: {compact!r} would be SMILES"
+        return f"it contains white space; without it, {compact!r} is valid SMILES"
     for pattern, problem in _KINDS:
         if re.search(pattern, text):
             return problem
@@ -199,9 +203,9 @@ _KINDS = (
     (r"^InChI=|^1S?/[A-Z]", "it looks like an InChI"),
     (r"^[A-Z]{14}-[A-Z]{10}-[A-Z]$", "it looks like an InChIKey"),
     (r"^(CAS\s*)?\d{2,7}-\d{2}-\d$", "it looks like a CAS number"),
-    (r"(?<!-)>", "it looks like a reaction, and a model reads one molecule"),
-    (r"\[R\d*\]|^R\d*$", "it holds an R group, and a model reads whole molecules"),
-    (r"\[[DT]\]", "[D] and [T] are written [2H] and [3H]"),
+    (r"(?<!-)>", "it looks like a reaction, but a model reads one molecule"),
+    (r"\[R\d*\]|^R\d*$", "it contains an R group, but a model reads whole molecules"),
+    (r"\[[DT]\]", "write [D] and [T] as [2H] and [3H]"),
     (r"^[+-]?\d+([.,]\d+)?$", "it looks like a number"),
     (r"^(?=.*H\d)([A-Z][a-z]?\d*)+$", "it looks like a molecular formula"),
 )

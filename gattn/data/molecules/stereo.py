@@ -33,18 +33,18 @@ __all__ = [
 ]
 
 CHIRALITIES = ("none", "R", "S", "r", "s")
-"""Labels of the configurations of atoms; ``OTHER`` is used for a configuration without a label."""
+"""Labels of the configurations of atoms; ``OTHER`` stands for a configuration without a label."""
 STEREOS = ("none", "any", "Z", "E", "z", "e")
-"""Labels of the configurations of bonds; ``OTHER`` is used for a configuration without a label."""
+"""Labels of the configurations of bonds; ``OTHER`` stands for a configuration without a label."""
 NONE, OTHER = "none", "other"
 
 TETRAHEDRAL, PLANAR, ANY = (1, 2), (2, 3, 4, 5), 1
-"""RDKit's numbers of the chiral tags of tetrahedral centres (clockwise and counterclockwise), and
-of the stereo of double bonds (Z, E, cis and trans; any).
+"""RDKit's numbers for the chiral tags of tetrahedral centres, and for the stereo of double bonds.
 """
 
 FIRST_STEPS, MOST_STEPS = 500_000, 5_000_000
-"""Bounds on the comparisons of RDKit's labeller, in the order of the text and in canonical order.
+"""Maximum numbers of comparisons in RDKit's labeller, in the order of the text and in canonical
+order.
 
 None of 2,500 molecules of MoleculeNet with stereo marks needs 50,000 comparisons; 147 of 13,000
 molecules of ChEMBL do. The first bound takes about 0.2 s. A molecule that exceeds it is labelled
@@ -56,7 +56,7 @@ _REMEMBERED = "_gattn_configuration"
 
 
 class Configurations(NamedTuple):
-    """Labels of a molecule's atoms and bonds that have a configuration, by atom or bond index.
+    """Stereo labels of the atoms and bonds of a molecule, by atom index and by bond index.
 
     Attributes:
         atoms: ``"R"``, ``"S"``, ``"r"`` or ``"s"`` for tetrahedral centres; ``"other"`` for centres
@@ -152,7 +152,7 @@ def without_relative(molecule: Mol) -> Mol:
     copy = Chem.RWMol(molecule)
     for number in centres:
         copy.GetAtomWithIdx(number).SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
-    # All groups can be removed, because groups "absolute" only repeat the chiral tags.
+    # No information is lost: stereo groups of type "absolute" only repeat the chiral tags.
     copy.SetStereoGroups([])
     Chem.AssignStereochemistry(copy, cleanIt=True, force=True, flagPossibleStereoCenters=True)
     return copy.GetMol()
@@ -175,7 +175,8 @@ def bond_configuration(bond: Bond) -> str:
 
 
 def remember(molecule: Mol, labels: Configurations) -> None:
-    """Store labels as properties of a molecule's atoms and bonds, which survive atom removal.
+    """Store stereo labels as properties of a molecule's atoms and bonds, which survive atom
+    removal.
 
     :func:`configurations` then returns the stored labels instead of computing new ones.
 
@@ -213,19 +214,21 @@ def _remembered(molecule: Mol) -> Configurations:
 
 
 _CODE = "_CIPCode"
-"""RDKit's property of the CIP label; parsing sets it by an older algorithm."""
+"""RDKit's property of the CIP label, which the parser sets by an older algorithm."""
 
 
 def _labels(
     molecule: Mol, relative: set[int], atoms: list[int], bonds: list[int]
 ) -> Configurations:
-    """Compute the CIP labels of these atoms and bonds, without those that are not stereogenic."""
+    """Compute the CIP labels of the given atoms and bonds, without those that are not
+    stereogenic.
+    """
     from rdkit.Chem import ChiralType
 
     if not atoms and not bonds:
         return Configurations({}, {})
-    # The labels are computed in a copy, because canonical SMILES and fingerprints use the labels
-    # that RDKit assigned when it parsed the molecule.
+    # The CIP labels are assigned to a copy of the molecule, because RDKit's canonical SMILES and
+    # fingerprints must use the labels that its parser assigned.
     copy = type(molecule)(molecule)
     for i in atoms:
         copy.GetAtomWithIdx(i).ClearProp(_CODE)
@@ -241,7 +244,7 @@ def _labels(
 
 
 def _canonically(molecule: Mol, atoms: list[int], bonds: list[int]) -> Configurations:
-    """Compute the labels in the order of the canonical SMILES; ``"other"`` beyond the bound."""
+    """Compute the CIP labels after reordering the atoms as in the canonical SMILES."""
     from rdkit import Chem
 
     text = Chem.MolToSmiles(molecule)
@@ -249,7 +252,7 @@ def _canonically(molecule: Mol, atoms: list[int], bonds: list[int]) -> Configura
     place = {atom: new for new, atom in enumerate(order)}
     copy = Chem.MolFromSmiles(text, sanitize=False)
     if copy is None or copy.GetNumAtoms() != molecule.GetNumAtoms():
-        raise RuntimeError(f"RDKit wrote the canonical SMILES {text!r} and does not read it back")
+        raise RuntimeError(f"RDKit wrote the canonical SMILES {text!r} but cannot read it")
     Chem.SanitizeMol(copy)
     Chem.AssignStereochemistry(copy, cleanIt=True, force=True)
     if not _assign(copy, MOST_STEPS):
@@ -265,13 +268,14 @@ def _canonically(molecule: Mol, atoms: list[int], bonds: list[int]) -> Configura
 
 
 def _assign(molecule: Mol, steps: int) -> bool:
-    """Assign CIP labels to a molecule by RDKit; return False after more than ``steps`` steps."""
+    """Assign CIP labels with RDKit; return False if this takes more than ``steps`` comparisons."""
     from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
 
     try:
         AssignCIPLabels(molecule, maxRecursiveIterations=steps)
     except RuntimeError:
-        # RDKit raises this error if the labeller exceeds its bound or copies too many atoms.
+        # RDKit raises a RuntimeError if the CIP labeller exceeds its limit of iterations or copies
+        # too many atoms.
         return False
     return True
 

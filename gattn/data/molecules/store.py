@@ -1,4 +1,4 @@
-"""Files of molecules in the format of :mod:`gattn.data.array_file`; RDKit is not needed."""
+"""Files of molecules in the format of :mod:`gattn.data.array_file`, readable without RDKit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LAYOUT: Layout = {
 
 
 class Lists(TypedDict):
-    """The fields of :class:`gattn.data.Molecules` that are not arrays."""
+    """Fields of :class:`gattn.data.Molecules` that are not arrays."""
 
     smiles: list[str]
     targets: list[str]
@@ -42,13 +42,13 @@ class Lists(TypedDict):
 
 
 class StaleFile(ValueError):
-    """Raised if a file was written from another source or by another version of the features."""
+    """Raised if a file was written from another source or with another version of the features."""
 
 
 def write_store(
     path: str | os.PathLike[str], made_from: str, lists: Lists, arrays: MoleculeArrays, y: Tensor
 ) -> None:
-    """Write a file of molecules atomically: an interruption leaves no incomplete file."""
+    """Write molecules to a file, in a way that an interruption leaves no incomplete file."""
     atoms, atom_table = _distinct_rows(arrays.x.numpy())
     edges, edge_table = _distinct_rows(arrays.edge_attr.numpy())
     columns = {
@@ -68,7 +68,7 @@ def write_store(
 
 
 def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the int32 index of each row among the distinct rows, and the distinct rows."""
+    """Return the distinct rows, and the int32 index of each row among them."""
     keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * rows.itemsize)))
     _, first, index = np.unique(keys.reshape(-1), return_index=True, return_inverse=True)
     return index.astype(np.int32), rows[first]
@@ -95,8 +95,8 @@ def read_store(
         raise
     except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"{path} is damaged, or is no file of Molecules.save ({error}): remove it, or name "
-            "another file"
+            f"{path} is damaged, or was not written by Molecules.save ({error}): remove it, "
+            "or use another file"
         ) from None
 
 
@@ -106,18 +106,19 @@ def _check_fresh(
     version, source = metadata.get("featuriser"), metadata.get("made_from")
     if version != FEATURISER:
         raise StaleFile(
-            f"{path} was made by version {version} of the atom and bond features, and this gattn "
-            f"has version {FEATURISER}: read the molecules anew and save them again"
+            f"{path} was written with version {version} of the atom and bond features, but this "
+            f"version of gattn has version {FEATURISER}: read the molecules again and save them"
         )
     if made_from is not None and source != made_from:
         raise StaleFile(
-            f"{path} was not made from this source with these options: "
-            f"it says {source or 'nothing'!r}, not {made_from!r}"
+            f"{path} was not written from this source with these options: it was written from "
+            f"{source or 'nothing'!r}, not {made_from!r}"
         )
 
 
 def _expand(lists: Lists, columns: Mapping[str, np.ndarray]) -> tuple[MoleculeArrays, Tensor]:
-    """Check that the columns are consistent, and expand the features of all atoms and edges.
+    """Check that the columns of a file are consistent, and expand the features of all atoms and
+    edges.
 
     All indices are checked against the arrays' sizes, because the file may be from an untrusted
     source.
@@ -130,16 +131,16 @@ def _expand(lists: Lists, columns: Mapping[str, np.ndarray]) -> tuple[MoleculeAr
     lengths |= {"ends": (len(ends), len(edges))}
     for name, (length, expected) in lengths.items():
         if length != expected:
-            raise ValueError(f"{name} must hold {expected} values; it holds {length}")
+            raise ValueError(f"{name} must have {expected} values; it has {length}")
     for name, table in (("atoms", "atom_table"), ("edges", "edge_table")):
         if ((columns[name] < 0) | (columns[name] >= len(columns[table]))).any():
-            raise ValueError(f"{name} must index rows of {table}")
+            raise ValueError(f"{name} must contain indices of rows of {table}")
     for name, pointers, end in (("ptr", ptr, len(atoms)), ("edge_ptr", edge_ptr, len(edges))):
         if pointers[0] != 0 or pointers[-1] != end or (pointers.diff() < 0).any():
-            raise ValueError(f"{name} must rise from 0 to {end}")
+            raise ValueError(f"{name} must ascend from 0 to {end}")
     atom_counts = ptr.diff().repeat_interleave(edge_ptr.diff())[:, None]
     if ((ends < 0) | (ends >= atom_counts)).any():
-        raise ValueError("edge_index must name atoms of its own molecule")
+        raise ValueError("edge_index must contain atoms of the same molecule")
     arrays = MoleculeArrays(
         torch.from_numpy(columns["atom_table"][columns["atoms"]]),
         ends.t().long().contiguous(),

@@ -1,1 +1,1 @@
-"""CSV tables: rows with line numbers, text encodings and the numbers in cells."""
+"""Reader of CSV tables: their rows, text encodings and numbers."""

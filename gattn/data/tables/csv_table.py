@@ -1,4 +1,4 @@
-"""Tables in CSV files, read and written row by row, so that a large file needs little memory.
+"""Reader and writer of CSV files, row by row, so that a large file needs little memory.
 
 This module uses Python's ``csv`` reader instead of pandas, because the ``csv`` reader reports the
 line number of each row and also returns rows with too few or too many cells.
@@ -23,24 +23,25 @@ __all__ = ["Table", "TableRow", "as_number", "is_missing", "open_table"]
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 DECLARED = re.compile(r'\ufeff?"?sep=(.)"?\s*', re.IGNORECASE | re.DOTALL)
-"""Pattern of a first line such as ``sep=;``, in which Excel declares the separator of a file."""
+"""Regular expression for a first line such as ``sep=;``, with which Excel declares the separator.
+"""
 PLAIN = NumberFormat()
 LARGEST = 3.4028234663852886e38
-"""Largest finite float32. Targets are stored as float32, so a larger number counts as infinite."""
+"""Largest finite float32. Targets are stored as float32, so larger numbers become infinite."""
 NUL = "\x1a"
-"""Character that replaces a NUL byte, because ``csv`` rejects NUL before Python 3.11."""
+"""Character that replaces NUL bytes, because ``csv`` rejects them before Python 3.11."""
 OnBadBytes = Literal["strict", "surrogateescape"]
 
 
 class TableRow(NamedTuple):
-    """A row below the header.
+    """Row of a CSV file below the header.
 
     Attributes:
         line: the line of the file on which the row begins, counted from 1.
         cells: the text of each cell, one for each column of the header. If the row has too few
             cells, the missing ones are empty. If it has too many, they are joined with the last
             one; empty cells after the header's last column are ignored.
-        problem: a sentence about the wrong number of cells; empty if the number is right.
+        problem: a sentence that describes a wrong number of cells; empty if the number is right.
     """
 
     line: int
@@ -49,16 +50,16 @@ class TableRow(NamedTuple):
 
 
 class RowWriter(Protocol):
-    """The interface of ``csv.writer``."""
+    """Interface of the objects that ``csv.writer`` returns."""
 
     def writerow(self, row: Sequence[str], /) -> object:
-        """Write one row of texts."""
+        """Write one row of strings."""
         ...
 
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file with its header, separator and encoding, as :func:`open_table` returns it.
+    """CSV file with its header, separator and encoding, as :func:`open_table` returns it.
 
     Attributes:
         path: the file.
@@ -79,7 +80,7 @@ class Table:
     declared: bool = False
 
     def place(self, column: str) -> int:
-        """Return the index of a column, counted from 0, by its name in the header."""
+        """Return the index of a column, counted from 0, by the column's name."""
         return self.columns.index(column)
 
     def rows(self) -> Iterator[TableRow]:
@@ -103,7 +104,7 @@ class Table:
         )
 
     def count(self) -> int:
-        """Read the whole file and count its rows; raises the same errors as :meth:`rows`."""
+        """Count the rows by reading the whole file; the errors are the same as in :meth:`rows`."""
         return sum(1 for _ in self.rows())
 
     def _row(self, line: int, cells: list[str]) -> TableRow:
@@ -112,33 +113,33 @@ class Table:
             return TableRow(line, cells[:width])
         if count == width:
             return TableRow(line, cells)
-        problem = f"{count} cell{'s' * (count != 1)} where the header has {width}"
+        problem = f"{count} cell{'s' * (count != 1)} but the header has {width}"
         cells = cells + [""] * (width - count)
         last = self.separator.join(cells[width - 1 :])
         return TableRow(line, [*cells[: width - 1], last], problem)
 
     @contextmanager
     def writer(self, path: Path, added: Sequence[str]) -> Iterator[RowWriter]:
-        """Write a table with the columns of this one and further ones, as UTF-8.
+        """Write a new UTF-8 table that has the columns of this table and some more columns.
 
         The new table has the same separator as this one.
 
         Args:
             path: the file to write.
-            added: the names of the further columns.
+            added: the names of the additional columns.
 
         Yields:
-            A ``csv.writer`` that has written the header and quotes cells where necessary.
+            A ``csv.writer`` that quotes cells where necessary. The header is already written.
 
         Raises:
-            ValueError: this table already has a column of a further column's name.
+            ValueError: this table already has a column with the name of an additional column.
         """
         for name in added:
             if name in self.columns:
-                raise ValueError(f"{self.path} has a column {name!r} already: rename it")
+                raise ValueError(f"{self.path} already has a column {name!r}: rename it")
         encoding = self.encoding if self.encoding == "utf-8-sig" else "utf-8"
         with path.open("w", newline="", encoding=encoding, errors=self.on_bad_bytes) as file:
-            # csv.writer quotes a cell that contains "\r" only if "\r" is in the line terminator.
+            # csv.writer quotes a cell that contains "\r" only if the line terminator contains "\r".
             out = csv.writer(file, delimiter=self.separator, lineterminator="\r\n")
             out.writerow([*self.columns, *added])
             yield out
@@ -154,8 +155,8 @@ def open_table(
     """Read the header of a CSV file, and detect its encoding and separator.
 
     The separator is the first of comma, semicolon, tab and ``|`` with which the header contains
-    every required column exactly once. Without required columns, it is the one with which the
-    header has the most columns. A first line such as ``sep=;``, which Excel reads and writes,
+    every required column exactly once. Without required columns, it is the separator that splits
+    the header into the most columns. A first line such as ``sep=;``, which Excel reads and writes,
     declares the separator; the header is then the second line.
 
     Args:
@@ -184,12 +185,12 @@ def open_table(
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; expected a CSV file")
-    # This call also raises an error if the file is known not to be text, for any encoding.
+    # This call raises an error if the first bytes show that the file is not a text file.
     marked = marked_encoding(path)
     encoding = encoding or marked
     if is_wide(encoding):
-        # In UTF-16 and UTF-32 a single invalid byte cannot be preserved, so errors are always
-        # raised.
+        # In UTF-16 and UTF-32, single invalid bytes cannot be preserved, so they always raise an
+        # error.
         on_bad_bytes = "strict"
     declared = _declared(Table(path, (), ",", encoding, on_bad_bytes))
     tables = [
@@ -198,7 +199,9 @@ def open_table(
     ]
     widest = max(tables, key=lambda table: len(table.columns))
     if NUL in "".join(widest.columns):
-        raise ValueError(f"{path} has a NUL byte in its header; name its encoding, as utf-16-le")
+        raise ValueError(
+            f"{path} has a NUL byte in its header; set its encoding, for example utf-16-le"
+        )
     if not required:
         return widest
     for table in tables:
@@ -208,7 +211,7 @@ def open_table(
 
 
 def as_number(cell: str) -> float | None:
-    """Return the number in a cell: NaN if the cell is missing, None if it is not a number.
+    """Return the number in a cell, NaN for a missing value, or None if it is not a number.
 
     A number outside the range of float32 becomes an infinity of the same sign.
 
@@ -229,40 +232,43 @@ def _with_header(table: Table) -> Table:
 
 
 def _declared(table: Table) -> str | None:
-    """Return the separator that the first line declares, or None if it is a normal header."""
+    """Return the separator that the first line declares, or None if the line is a normal header."""
     try:
         with table.path.open(encoding=table.encoding, errors=table.on_bad_bytes) as file:
             match = DECLARED.fullmatch(file.readline(20))
     except UnicodeError:
-        # Invalid bytes raise an error when the header is read, with the line number.
+        # If the file contains invalid bytes, reading the header raises an error with the line
+        # number.
         return None
     if match and match[1] not in SEPARATORS:
         raise ValueError(
-            f"{table.path} names the separator {match[1]!r} in line 1; cells may be separated by "
-            f"{', '.join(SEPARATORS.values())}"
+            f"{table.path} declares the separator {match[1]!r} in line 1; the separator must "
+            f"be one of {', '.join(SEPARATORS.values())}"
         )
     return match[1] if match else None
 
 
 def _missing_column(table: Table, required: Sequence[str]) -> str:
-    """Return the error message for a required column that is missing or occurs twice."""
+    """Return an error message about a required column that is missing or occurs twice."""
     header = table.columns
     column = next(column for column in required if header.count(column) != 1)
     times = header.count(column)
     names = ", ".join(repr(name) for name in header[:20]) + ", ..." * (len(header) > 20)
     fault = f"{times} columns {column!r}" if times else f"no column {column!r}"
     alike = next((name for name in header if name.lower() == column.lower() != name), None)
-    hint = f"; is {alike!r} meant?" if alike is not None and not times else ""
+    hint = f"; did you mean {alike!r}?" if alike is not None and not times else ""
     message = f"{table.path} has {fault}; its columns are {names}"
     return f"{message} (separated by {SEPARATORS[table.separator]}){hint}"
 
 
 def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
-    """Yield the first line and the cells of each nonempty record, beginning with the header."""
+    """Yield the cells of each nonempty row, including the header, with the row's first line
+    number.
+    """
     path, line = table.path, 1
     try:
         with path.open(newline="", encoding=table.encoding, errors=table.on_bad_bytes) as file:
-            # A first line that declares the separator is skipped.
+            # If the first line only declares the separator, it is skipped.
             first = int(table.declared)
             lines = (text.replace("\0", NUL) for text in itertools.islice(file, first, None))
             reader = csv.reader(lines, delimiter=table.separator, strict=strict)
@@ -278,7 +284,7 @@ def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
 
 
 def _bad_bytes(table: Table) -> str:
-    """Return the error message for bytes that are not valid in the encoding of a table."""
+    """Return an error message about bytes that are not valid in the encoding of a table."""
     raw, message = table.path.read_bytes(), f"{table.path} is not {table.encoding.upper()} text"
     try:
         raw.decode(table.encoding)
@@ -286,4 +292,4 @@ def _bad_bytes(table: Table) -> str:
         if not is_wide(table.encoding):
             line = raw.count(b"\n", 0, error.start) + 1
             message += f": byte 0x{raw[error.start]:02x} in line {line}"
-    return f"{message}; name its encoding, or save it as UTF-8"
+    return f"{message}; set its encoding, or save it as UTF-8"

@@ -1,4 +1,4 @@
-"""Detection of text encodings by byte order marks, and of files that are not text files."""
+"""Detection of text encodings by byte order marks, and of files that are not text."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from pathlib import Path
 
 __all__ = ["is_wide", "marked_encoding", "read_text"]
 
-MARKS = {  # UTF-32 comes before UTF-16, because its mark begins with a mark of UTF-16
+MARKS = {  # UTF-32 comes first, because its byte order mark begins with the mark of UTF-16
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-EXCEL = "save it as a CSV file there, or write pandas.read_excel(FILE).to_csv(OUT, index=False)"
+EXCEL = (
+    "save it as a CSV file in that program, or run pandas.read_excel(FILE).to_csv(OUT, index=False)"
+)
 PARQUET = "write pandas.read_parquet(FILE).to_csv(OUT, index=False)"
 FEATHER = "write pandas.read_feather(FILE).to_csv(OUT, index=False)"
-CSV_ELSE = "write it as a CSV file"
+CSV_ELSE = "save it as a CSV file"
 NO_TEXT = {
-    b"PK\x03\x04": ("a zip archive, as workbooks of Excel are", "save it as a CSV file"),
-    b"\xd0\xcf\x11\xe0": ("a workbook of an old Excel", EXCEL),
+    b"PK\x03\x04": ("a zip archive, for example an Excel workbook", "save it as a CSV file"),
+    b"\xd0\xcf\x11\xe0": ("an old Excel workbook", EXCEL),
     b"\x1f\x8b": ("compressed by gzip", "decompress it first"),
     b"BZh91AY&SY": ("compressed by bzip2", "decompress it first"),
     b"\xfd7zXZ": ("compressed by xz", "decompress it first"),
@@ -29,38 +31,39 @@ NO_TEXT = {
     b"ARROW1\0": ("a Feather file", FEATHER),
     b"FEA1\0": ("a Feather file", FEATHER),
     b"\x89HDF": ("an HDF5 file", CSV_ELSE),
-    b"\x93NUMPY": ("an array of NumPy", CSV_ELSE),
-    b"SQLite format 3\0": ("a database of SQLite", CSV_ELSE),
+    b"\x93NUMPY": ("a NumPy array", CSV_ELSE),
+    b"SQLite format 3\0": ("an SQLite database", CSV_ELSE),
     b"%PDF-": ("a PDF file", CSV_ELSE),
     **{
         bytes((0x80, n)): ("a pickle, which can run code when it is read", CSV_ELSE)
         for n in range(2, 6)
     },
 }
-"""First bytes of binary file formats, with the format's name and advice to get a CSV file."""
+"""First bytes of binary file formats, each with the format's name and advice to export a CSV file.
+"""
 NO_TABLE = {
-    ".sdf": ("a file of structures", ""),
-    ".sd": ("a file of structures", ""),
+    ".sdf": ("a file of molecular structures", ""),
+    ".sd": ("a file of molecular structures", ""),
     ".mol": ("a structure", ""),
     ".mol2": ("a structure", ""),
     ".pdb": ("a structure", ""),
     ".parquet": ("a Parquet file", PARQUET),
     ".feather": ("a Feather file", FEATHER),
-    ".arrow": ("a file of Arrow", FEATHER),
+    ".arrow": ("an Arrow file", FEATHER),
     ".pkl": ("a pickle, which can run code when it is read", CSV_ELSE),
     ".pickle": ("a pickle, which can run code when it is read", CSV_ELSE),
-    ".xlsx": ("a workbook of Excel", EXCEL),
-    ".xlsm": ("a workbook of Excel", EXCEL),
-    ".xls": ("a workbook of an old Excel", EXCEL),
-    ".ods": ("a workbook of LibreOffice", EXCEL),
+    ".xlsx": ("an Excel workbook", EXCEL),
+    ".xlsm": ("an Excel workbook", EXCEL),
+    ".xls": ("an old Excel workbook", EXCEL),
+    ".ods": ("a LibreOffice workbook", EXCEL),
     ".json": ("a JSON file", CSV_ELSE),
     ".jsonl": ("a file of JSON lines", CSV_ELSE),
 }
-"""Suffixes of files that are not CSV tables, with the format and advice to get a CSV file."""
+"""File suffixes of formats other than CSV, each with the format's name and advice to export CSV."""
 
 
 def marked_encoding(path: Path) -> str:
-    """Return the encoding that a file's byte order mark declares, or UTF-8 if there is no mark.
+    """Return the encoding declared by a file's byte order mark, or UTF-8 if it has no such mark.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -79,17 +82,18 @@ def marked_encoding(path: Path) -> str:
 
 
 def is_wide(encoding: str) -> bool:
-    """Return whether an encoding is UTF-16 or UTF-32, where each character has several bytes.
+    """Return True if an encoding is UTF-16 or UTF-32, in which each character has several bytes.
 
     Raises:
         ValueError: the encoding is unknown.
     """
     try:
-        # Encoding raises a LookupError for codecs that are not text encodings, such as base64.
+        # Encoding a text raises a LookupError for codecs that are not text encodings, such as
+        # base64.
         "".encode(encoding)
         return codecs.lookup(encoding).name.startswith(("utf-16", "utf-32"))
     except LookupError:
-        raise ValueError(f"there is no encoding {encoding!r}") from None
+        raise ValueError(f"unknown encoding {encoding!r}") from None
 
 
 def read_text(path: Path, encoding: str | None = None) -> str:
@@ -120,7 +124,7 @@ def read_text(path: Path, encoding: str | None = None) -> str:
     try:
         text = path.read_text(encoding=encoding)
     except UnicodeError as error:
-        raise ValueError(f"it is not {encoding.upper()} text: {error}; name its encoding") from None
+        raise ValueError(f"it is not {encoding.upper()} text: {error}; set its encoding") from None
     if "\0" in text:
-        raise ValueError("it has NUL bytes; name its encoding, as utf-16-le")
+        raise ValueError("it has NUL bytes; set its encoding, for example utf-16-le")
     return text.removeprefix("\ufeff")

@@ -1,4 +1,4 @@
-"""Parsing of the numbers in a table's cells, and advice on the settings that parse a column.
+"""Parser of numbers in the cells of a table, with advice on the settings for each column.
 
 ``1,008`` is 1008 in one country and 1.008 in another. The whole column is therefore inspected, and
 if it can be parsed in two ways, the user has to choose one by a setting. Only ASCII digits are
@@ -39,9 +39,9 @@ Kind = Literal[
 ]
 # fmt: on
 Separators = tuple[str, str]
-"""The decimal sign and the thousands separator."""
+"""Pair of the decimal sign and the thousands separator."""
 Settings = tuple[tuple[str, str], ...]
-"""Pairs of name and value of the settings of a :class:`NumberFormat`."""
+"""Settings of a :class:`NumberFormat` as pairs of a name and a value."""
 
 MISSING = frozenset(
     ("", "na", "n/a", "#n/a", "#na", "<na>", "n.a.", "nan", "-nan", "nat", "none", "null")
@@ -50,15 +50,16 @@ MINUS = dict.fromkeys(map(ord, "−–‐‑﹣－"), "-")
 """Unicode minus signs and dashes, which are replaced by the ASCII minus before parsing."""
 SPACES = " \u00a0\u2009\u202f"
 GROUPS = {"": None, ",": ",", ".": r"\.", " ": f"[{SPACES}]", "'": "['’]"}
-"""Regular expression of the characters that are accepted for each thousands separator."""
+"""Regular expressions for the characters that each thousands separator accepts."""
 READINGS: tuple[Separators, ...] = (
     *((".", ""), (",", ""), (".", ","), (",", ".")),
     *((".", " "), (",", " "), (".", "'"), (",", "'")),
 )
-"""All supported pairs of decimal sign and thousands separator, the most common one first."""
+"""All supported pairs of a decimal sign and a thousands separator; the most common pair is first.
+"""
 
 DIGITS = rf"[+-]?[0-9.,'’{SPACES}]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?"
-"""Digits with any separators. :func:`_matches` then checks which separators fit."""
+"""Regular expression for digits with any separators; :func:`_matches` checks the separators."""
 RELATION = r"(?:<<|>>|=[<>]|[<>≤≥≪≫~≈≲≳]=?|(?:ca|approx|circa|about|c)\.?(?=[\s\d+-]))"
 UNIT = r"(?:%|‰|[^\W\d_]|[°µ])(?:[^\W_]|[%/°µ·^*().-]| (?=[^\W\d_]))*"
 PARTS = re.compile(
@@ -70,9 +71,9 @@ PLAIN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 RANGE = re.compile(rf"(?P<first>{DIGITS})\s*(?:-|\.\.+|…|to)\s*{DIGITS}\s*(?:{UNIT})?")
 POWER = re.compile(rf"{DIGITS}\s*[x×*·⋅]\s*10\s*(?:\^|\*\*)?\s*[(]?[+-]?[0-9⁻⁺⁰¹²³⁴-⁹]+[)]?")
 EXPONENT = re.compile(r"[⁰¹²³⁴-⁹]")
-"""Superscript digits. After a number they are an exponent, as in ``10⁻³``, and not a unit."""
+"""Superscript digits, which are an exponent after a number (``10⁻³``) and not a unit."""
 FORTRAN = re.compile(r"[+-]?[0-9]*\.?[0-9]+\.?[dDqQ][+-]?[0-9]+")
-"""A number in Fortran's notation, for example ``1.2D-3``."""
+"""Regular expression for a number in Fortran's notation, for example ``1.2D-3``."""
 HEXADECIMAL = re.compile(r"[+-]?0[xX][0-9a-fA-F]+")
 INFINITE = re.compile(r"[+-]?(?:inf|infinity|∞)", re.IGNORECASE)
 MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
@@ -87,9 +88,9 @@ DATE = re.compile(
     re.IGNORECASE,
 )
 MOST_UNITS = 5
-"""Maximum number of different units in a column; with more of them, the cells count as text."""
+"""Maximum number of different units in a column of numbers; with more, the cells count as text."""
 LONGEST = 100
-"""Maximum length of a number. A longer cell counts as text, which bounds the matching time."""
+"""Maximum length of a number; a longer cell counts as text, which bounds the time of matching."""
 
 WORDS: dict[str, tuple[str, str]] = {
     "censored": ("is a censored value", "are censored values"),
@@ -121,16 +122,16 @@ WORDS: dict[str, tuple[str, str]] = {
     "hexadecimal": ("is a hexadecimal number", "are hexadecimal numbers"),
     "date": ("is a date or a time", "are dates or times"),
     "odd": (
-        "is made of digits in a way that is not read",
-        "are made of digits in a way that is not read",
+        "has an unsupported number format",
+        "have an unsupported number format",
     ),
-    "infinite": ("is no finite number", "are no finite numbers"),
-    "text": ("is a text that is no number", "are texts that are no numbers"),
+    "infinite": ("is not a finite number", "are not finite numbers"),
+    "text": ("is a text and not a number", "are texts and not numbers"),
 }
 
 
 class Cell(NamedTuple):
-    """The components of one cell: number, relation, uncertainty and unit.
+    """Components of a cell: its number, relation, uncertainty and unit.
 
     Attributes:
         kind: the pattern of the cell. The default :class:`NumberFormat` parses ``"plain"`` cells.
@@ -152,7 +153,8 @@ class Cell(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """A pattern of cells that could not be parsed, with an example and the settings that help.
+    """Kind of cells that could not be parsed, with an example and the settings that would parse
+    them.
 
     Attributes:
         kind: the kind of the cells, see :class:`Cell`.
@@ -177,41 +179,42 @@ class Pattern(NamedTuple):
         option: Callable[[str, str], str] | None = None,
         noun: str = "cell",
     ) -> str:
-        """Describe the cells in a sentence: their number, an example and the settings that help.
+        """Describe the cells in one sentence, with their number, an example and the helpful
+        settings.
 
         Args:
             where: converts an index in the column to words, for example ``"in line 22"``.
             option: writes a setting, for example :func:`command_option`; None to omit the advice
                 about settings.
-            noun: the word for one of the cells.
+            noun: the noun for such a cell, for example ``"label"``.
 
         >>> Pattern("comma", 40, 0, "1,008", ((("thousands", ","),),)).sentence(
         ...     "in line {}".format, command_option, "label")
-        "40 labels may have thousands separators or decimal commas, as '1,008' in line 0 \
+        "40 labels may have thousands separators or decimal commas, for example '1,008' in line 0 \
 (--thousands , reads them)"
         """
         them = "it" if self.count == 1 else "them"
         words = (
             f"{self.count:,} {noun}{'s' * (self.count != 1)} {WORDS[self.kind][self.count != 1]}"
         )
-        words += f", as {self.example!r} {where(self.place)}"
+        words += f", for example {self.example!r} {where(self.place)}"
         ways = [" ".join(option(*one) for one in way) for way in self.settings] if option else []
         hints = [self.detail] if self.detail else []
         if len(ways) == 1:
             hints.append(f"{ways[0]} reads {them}" + " as such" * (self.kind == "point"))
         elif ways:
-            hints.append(f"{' or '.join(ways)} decides")
+            hints.append(f"use {' or '.join(ways)}")
         return words + f" ({'; '.join(hints)})" * bool(hints)
 
 
 class NumberColumn(NamedTuple):
-    """The numbers of a column, with the patterns of the cells that could not be parsed.
+    """Numbers of a column, and descriptions of the cells that could not be parsed.
 
     Attributes:
         values: [k] float64; NaN where a cell is missing, dropped or could not be parsed.
         unread: the indices of the cells that could not be parsed, ascending.
         missing: the number of empty cells and of cells such as ``NA``.
-        dropped: the number of censored values that were dropped because the format says so.
+        dropped: the number of censored values that were dropped, because ``censored="drop"``.
         patterns: the patterns of the cells in ``unread``, the most frequent first and texts last.
             A cell that has two patterns (``>1,008``) counts for both.
         doubts: patterns of cells that were parsed but may have another meaning, for a note.
@@ -226,20 +229,21 @@ class NumberColumn(NamedTuple):
 
     @property
     def labelled(self) -> int:
-        """Number of cells that are not missing, including those that could not be parsed."""
+        """Number of cells that contain a value, including those that could not be parsed."""
         return len(self.values) - self.missing
 
     def recognised(self) -> tuple[Pattern, ...]:
-        """Return the patterns of numbers, without texts: dropping those cells would bias a model.
+        """Return the patterns of cells that are numbers in an unsupported notation.
 
-        For example, censored values such as ``>10`` are the largest of a column.
+        Dropping these cells would bias a model: for example, censored values such as ``>10`` are
+        the largest of a column.
         """
         return tuple(pattern for pattern in self.patterns if pattern.kind != "text")
 
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """Notation of the numbers in a table's cells.
+    """Notation of the numbers in a table: decimal sign, thousands separator, units and so on.
 
     The minus sign may be an ASCII or a Unicode character. Integers without separators are parsed
     with any settings.
@@ -287,17 +291,18 @@ class NumberFormat:
                 f"(numbers such as 1{self.thousands}008{other}5 have the decimal sign {other!r})"
             )
         if self.unit and re.fullmatch(UNIT, _unit(self.unit)) is None:
-            raise ValueError(f"unit must be letters or %, as nM; got {self.unit!r}")
+            raise ValueError(f"unit must be letters or %, for example nM; got {self.unit!r}")
 
     def parse(self, cell: str) -> float | None:
-        """Parse one cell.
+        """Convert the text of one cell to a number.
 
         Args:
             cell: the text of the cell.
 
         Returns:
             The number; NaN if the cell is missing or contains a censored value that is to be
-            dropped; infinity if the cell says so or the number exceeds the range of float64;
+            dropped; infinity if the cell contains infinity or a number outside the range of
+            float64;
             None if the cell cannot be parsed.
 
         >>> NumberFormat().parse("−3.2"), NumberFormat().parse("1,5")
@@ -309,7 +314,7 @@ class NumberFormat:
 
 
 def is_missing(cell: str) -> bool:
-    """Return whether a cell has no value: empty, NA, N/A, #N/A, NaN, NaT, None or null.
+    """Return True if a cell has no value: empty, NA, N/A, #N/A, NaN, NaT, None or null.
 
     >>> is_missing(" NA "), is_missing("0")
     (True, False)
@@ -318,7 +323,7 @@ def is_missing(cell: str) -> bool:
 
 
 def command_option(name: str, value: str) -> str:
-    """Write a setting as an option of a command.
+    """Format a setting as an option of a command.
 
     >>> command_option("thousands", " ")
     "--thousands ' '"
@@ -328,7 +333,7 @@ def command_option(name: str, value: str) -> str:
 
 
 def python_argument(name: str, value: str) -> str:
-    """Write a setting as an argument of a function.
+    """Format a setting as an argument of a Python function.
 
     >>> python_argument("decimal", ",")
     "decimal=','"
@@ -337,7 +342,7 @@ def python_argument(name: str, value: str) -> str:
 
 
 def classify(cell: str) -> Cell:
-    """Recognise the pattern of one cell.
+    """Split one cell into number, sign, uncertainty and unit, and name its kind.
 
     >>> classify("> 1,008 nM")
     Cell(kind='censored', body='1,008', relation='>', spread='', unit='nM')
@@ -384,7 +389,7 @@ def classify(cell: str) -> Cell:
 
 
 def _text_kind(text: str) -> Kind:
-    """Return ``"odd"`` for a number in an unsupported notation, and ``"text"`` for other cells.
+    """Return the kind of a cell that is not parsed: ``"odd"`` for unusual numbers, else ``"text"``.
 
     A cell with digits but without letters is probably a number: (0.164) in accounting, $1.0,
     1_006, ="1.0", 1e 3, or digits of another script. Dropping such cells as texts would bias the
@@ -413,7 +418,7 @@ def read_numbers(cells: Sequence[str], style: NumberFormat | None = None) -> Num
 settings=((('thousands', ','),),), detail=''),)
     """
     style = style or NumberFormat()
-    # The classification is cached, because the same text often occurs in many cells.
+    # The result of classify is cached, because the same text often occurs in many cells.
     look = cache(classify)
     values = np.full(len(cells), math.nan)
     unread: list[int] = []
@@ -430,8 +435,8 @@ settings=((('thousands', ','),),), detail=''),)
             missing += cell.kind == "missing"
             dropped += cell.kind != "missing" and math.isnan(value)
     if style.unit == "%" and any(cell.unit for cell in parts):
-        # In a column of percentages, a cell without a percent sign is ambiguous: 0.45 may mean
-        # 45 % or 0.45 %. Such cells are therefore not parsed.
+        # In a column of percentages, a cell without a percent sign is ambiguous: 0.45 may mean 45 %
+        # or 0.45 %. Such a cell is treated as unreadable.
         bare = [i for i, cell in enumerate(parts) if cell.body and not cell.unit]
         values[bare] = math.nan
         unread = sorted({*unread, *bare})
@@ -441,13 +446,15 @@ settings=((('thousands', ','),),), detail=''),)
 
 
 def _unit(text: str) -> str:
-    """Normalise the text of a unit by NFKC, which replaces the micro sign by the Greek mu."""
+    """Normalise the text of a unit with NFKC, which replaces the micro sign by the Greek
+    letter mu.
+    """
     return unicodedata.normalize("NFKC", text.strip())
 
 
 @cache
 def _digits(reading: Separators) -> re.Pattern[str]:
-    """Return the pattern of numbers with this decimal sign and this thousands separator."""
+    """Return a regular expression for numbers with this decimal sign and thousands separator."""
     decimal, thousands = reading
     whole = ["[0-9]+"]
     if group := GROUPS[thousands]:
@@ -461,7 +468,7 @@ def _digits(reading: Separators) -> re.Pattern[str]:
 
 
 def _matches(body: str) -> list[Separators]:
-    """Return the pairs of :data:`READINGS` that parse ``body`` and whose separator occurs in it."""
+    """Return the pairs of separators that can parse ``body`` and that occur in it."""
     return [
         way
         for way in READINGS
@@ -478,7 +485,7 @@ def _kind(ways: Sequence[Separators]) -> Kind:
 
 
 def _value(body: str, reading: Separators) -> float | None:
-    """Parse digits with a decimal sign and a thousands separator; None if they do not fit."""
+    """Parse digits with these separators; return None if the digits do not match them."""
     if _digits(reading).fullmatch(body) is None:
         return None
     decimal, thousands = reading
@@ -506,7 +513,7 @@ def _is_unit(cell: Cell, style: NumberFormat) -> bool:
 
 
 def _obstacles(cell: Cell, style: NumberFormat) -> Iterator[Kind]:
-    """Yield the kind of each reason why a cell cannot be parsed with a number format."""
+    """Yield each reason why a cell cannot be parsed with a number format."""
     if not cell.body or cell.kind == "infinite":
         yield cell.kind
         return
@@ -536,7 +543,8 @@ def _patterns(
             places.setdefault("text" if words else kind, []).append(place)
     ways = _ways([cell for cell in parts if cell.body and cell.kind != "infinite"])
     if len(ways) == 1:
-        # Only one notation fits the whole column, so it decides whether 1,008 is 1008 or 1.008.
+        # If a single number format fits the whole column, it decides whether 1,008 means 1008 or
+        # 1.008.
         undecided = [place for kind in ("comma", "point") for place in places.pop(kind, [])]
         for place in undecided:
             grouped = ways[0] in _matches(parts[place].body) and ways[0][1]
@@ -552,10 +560,12 @@ def _patterns(
 def _hint(
     kind: Kind, ways: Sequence[Separators], units: Counter[str], style: NumberFormat
 ) -> tuple[tuple[Settings, ...], str]:
-    """Return the settings that parse the cells of a pattern, and a further sentence."""
+    """Return the settings that would parse a kind of cells, and an additional sentence of
+    advice.
+    """
     if kind in ("thousands", "decimal", "comma", "point"):
         if not ways:
-            return (), "no one decimal sign and thousands separator reads every cell"
+            return (), "no single pair of decimal sign and thousands separator can read all cells"
         return tuple(_settings(way) for way in ways), ""
     if kind == "censored":
         return ((("censored", "drop"),), (("censored", "bound"),)), ""
@@ -565,10 +575,14 @@ def _hint(
         if len(units) == 1 and not style.unit:
             return ((("unit", next(iter(units))),),), ""
         mixed = ", ".join(f"{unit} {count:,} times" for unit, count in units.most_common())
-        prefix = f"unit {style.unit!r} was named, the column has " if style.unit else "units are "
+        prefix = (
+            f"the unit is set to {style.unit!r}, but the column has "
+            if style.unit
+            else "units are "
+        )
         return (), f"{prefix}{'' if style.unit else 'mixed: '}{mixed}; convert them to one unit"
     if kind == "bare":
-        return (), "write all of them with it or none"
+        return (), "write the unit in all cells or in none"
     if kind == "power":
         return (), "write 1.2e-3"
     return (), ""
@@ -577,12 +591,14 @@ def _hint(
 def _settings(way: Separators) -> Settings:
     decimal, thousands = way
     settings = {"decimal": decimal if decimal != "." else "", "thousands": thousands}
-    # The default notation is suggested only if the user chose another decimal sign.
+    # If the suggested format is the default one, the user has set another decimal sign, so the
+    # suggestion is the decimal point.
     return tuple((name, value) for name, value in settings.items() if value) or (("decimal", "."),)
 
 
 def _ways(parts: Sequence[Cell]) -> list[Separators]:
-    """Return the pairs of decimal sign and thousands separator that parse a whole column.
+    """Return the pairs of decimal sign and thousands separator with which a whole column can be
+    parsed.
 
     Pairs with a sign that does not occur are omitted. If ``1,008`` is ambiguous, its comma counts
     as a thousands separator if no integer without a separator has more than three digits, as in
@@ -603,13 +619,13 @@ def _ways(parts: Sequence[Cell]) -> list[Separators]:
 
 
 def _stops_at_three(bodies: set[str]) -> bool:
-    """Return whether the longest integer without a separator has exactly three digits."""
+    """Return True if the longest integer without a separator has exactly three digits."""
     lengths = {len(body.lstrip("+-")) for body in bodies if body.lstrip("+-").isdigit()}
     return bool(lengths) and max(lengths) == 3
 
 
 def _doubts(cells: Sequence[str], parts: Sequence[Cell], style: NumberFormat) -> Iterator[Pattern]:
-    """Yield the pattern of parsed numbers whose point probably separates thousands, if any.
+    """Yield a pattern for parsed numbers in which the point may be a thousands separator.
 
     For example, a column with ``960`` and ``1.200`` is suspicious: with three decimals, 960 would
     be written as ``960.000``, and without trailing zeros, 1.2 would be written as ``1.2``.

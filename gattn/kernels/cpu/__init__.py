@@ -1,4 +1,4 @@
-"""Launcher of the C++ kernels: packs pointers and sizes of tensors into a kernel's arguments.
+"""Launcher of the C++ kernels, which packs pointers and sizes of tensors into a kernel's arguments.
 
 Each kernel declares the fields of its arguments in C++, and its operator in ``gattn.ops`` assigns a
 value to each field by name; this module is the same for all kernels. Inputs may have any row
@@ -35,24 +35,25 @@ except ModuleNotFoundError as error:
             f"; gattn is imported from the source folder {_sources}: if pip installed another "
             "copy, start Python in another folder, or install with pip install -e ."
         )
-except ImportError as error:  # the extension was built for another machine or Python version
+except ImportError as error:  # the C++ extension was built for another machine or Python version
     _kernels = None
     _reason = str(error)
 
 if _kernels is not None and not any(
     name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ
 ):
-    # Large blocks that are freed and allocated again would cause page faults. If the user
-    # configures malloc by the environment, its settings stay unchanged.
+    # By default malloc returns large freed blocks to the system, and the next allocation causes
+    # page faults. So malloc is configured to reuse freed memory, unless the user has set it in the
+    # environment.
     _kernels.keep_freed_memory()
 
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _LARGE = 1 << 20
-"""Minimum number of elements of a new tensor that uses huge pages."""
+"""Minimum number of elements of a new tensor for which huge pages are used."""
 _CODES = {"pointer": "Q", "rows": "Qq", "int": "q", "float": "d"}
-"""Format code of module ``struct`` by kind of a field; rows are a pointer and a stride."""
+"""Format code of module ``struct`` for each kind of field; rows are a pointer and a stride."""
 _LAYOUT = (*Layout._fields[:6], "n", "m", "e", "is_int64")
-"""Names of the fields of a layout, in the order of the C++ struct."""
+"""Names of the layout's fields, in the order of the C++ struct."""
 
 _KERNELS: dict[str, tuple[int, list[tuple[str, str]]]] = (
     {}
@@ -64,39 +65,41 @@ _KERNELS: dict[str, tuple[int, list[tuple[str, str]]]] = (
 
 
 def unavailable_reason() -> str:
-    """Return why the kernels cannot run; empty if they can."""
+    """Return the reason why the C++ kernels cannot run, or "" if they can."""
     return "" if _kernels is not None else _reason
 
 
 def serves(device: torch.device) -> bool:
-    """Return True if the kernels can run on this device."""
+    """Return True if the C++ kernels can run on tensors of this device."""
     return _kernels is not None and device.type == "cpu"
 
 
 def description() -> str:
-    """Return the name of the backend with its instruction set."""
+    """Return the name of the backend and of its CPU instruction set."""
     return f"C++, {_kernels.isa()}" if _kernels is not None else ""
 
 
 def share_fields(kernel: str, other: str) -> bool:
-    """Return True if two kernels have the same fields."""
+    """Return True if two kernels have the same argument fields."""
     return _fields(kernel)[1] == _fields(other)[1]
 
 
 def _fields(kernel: str) -> tuple[int, list[tuple[str, str]]]:
-    """Return the index of a kernel in the extension, and the names and kinds of its fields."""
+    """Return the index of a kernel in the extension, and the names and kinds of its argument
+    fields.
+    """
     if kernel not in _KERNELS:
         raise TypeError(f"there is no C++ kernel {kernel}: it has {', '.join(_KERNELS)}")
     return _KERNELS[kernel]
 
 
 class Launcher:
-    """Callable that runs one kernel on a list of values; its order is fixed at construction."""
+    """Function object that runs one C++ kernel on a list of argument values."""
 
     def __init__(
         self, kernel: str, positions: Mapping[str, int], absent: Collection[str] = ()
     ) -> None:
-        """Prepare the packing of values.
+        """Prepare the packing of argument values.
 
         Args:
             kernel: name of the kernel.
@@ -132,7 +135,7 @@ class Launcher:
         self._layout_slots = slice(first, first + len(_LAYOUT))
 
     def __call__(self, values: list[Any]) -> None:
-        """Run the kernel in the dtype of the first value, which all tensors of rows must have.
+        """Run the kernel in the dtype of the first value; all tensors of rows must have this dtype.
 
         Tensors that are not contiguous are replaced in ``values`` by contiguous copies.
         """
@@ -145,7 +148,8 @@ class Launcher:
         for slot, position, name in self._rows:
             t = values[position]
             if t is not None:
-                if t.dtype != dtype:  # the kernel would read the values as the wrong type
+                if t.dtype != dtype:
+                    # The kernel would interpret the bytes as values of its own dtype.
                     raise TypeError(f"{name} must be {dtype}; got {t.dtype}")
                 if not t.is_contiguous():
                     values[position] = t = _inner_contiguous(t)
@@ -163,7 +167,7 @@ class Launcher:
 
 
 def _layout(layout: list[Tensor] | Layout) -> list[int]:
-    """Return the values of the fields of a layout, in the order of ``_LAYOUT``."""
+    """Return the values of a layout's fields, in the order of ``_LAYOUT``."""
     rowptr, col, perm, colptr, row, csr2csc, *_ = layout
     return [
         rowptr.data_ptr(), col.data_ptr(), perm.data_ptr(),
@@ -173,7 +177,7 @@ def _layout(layout: list[Tensor] | Layout) -> list[int]:
 
 
 def _inner_contiguous(t: Tensor) -> Tensor:
-    """Return the tensor if the elements of each row are contiguous, otherwise a copy."""
+    """Return the tensor itself if the elements of each row are contiguous, or else a copy."""
     expected = 1
     for size, stride in zip(reversed(t.shape[1:]), reversed(t.stride()[1:])):
         if size != 1 and stride != expected:
@@ -183,7 +187,9 @@ def _inner_contiguous(t: Tensor) -> Tensor:
 
 
 def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout | None:
-    """Sort edges as :func:`gattn.layout.layout.build` does; None if an index is out of range."""
+    """Compute the layout of edges like :func:`gattn.layout.layout.build`; None if an index is
+    invalid.
+    """
     edges = source.numel()
     source, destination = source.contiguous(), destination.contiguous()
     dtype = index_dtype(num_src, num_dst, edges)
@@ -194,7 +200,7 @@ def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int
 
 
 def lay_out_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
-    """Build the layout of sorted edges as :func:`gattn.layout.layout.from_rows` does."""
+    """Compute the layout of sorted edges like :func:`gattn.layout.layout.from_rows`."""
     rowptr, col, perm = rowptr.contiguous(), col.contiguous(), perm.contiguous()
     sizes = num_src + 1, col.numel(), col.numel()
     layout = without_stats(rowptr, col, perm, *(empty(col, size) for size in sizes))
@@ -205,14 +211,16 @@ def lay_out_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Lay
 
 
 def checksum(t: Tensor) -> int:
-    """Return an order-dependent 64-bit checksum of a contiguous tensor."""
+    """Return a 64-bit checksum of a contiguous tensor, which depends on the values and
+    their order.
+    """
     return _kernels.checksum(t.data_ptr(), t.nbytes)
 
 
 def row_gather(table: Tensor, layout: list[Tensor]) -> float:
-    """Sum the fp32 rows [m, channels] of the sources of all edges.
+    """Return the sum of the source rows of all edges, read from an fp32 table [m, channels].
 
-    Benchmarks use this kernel to measure the maximum speed of a gather.
+    Benchmarks use this kernel to measure the maximum speed of gathering rows.
     """
     if table.dtype != torch.float32 or layout[0].dtype != torch.int32:
         raise TypeError(
@@ -225,7 +233,9 @@ def row_gather(table: Tensor, layout: list[Tensor]) -> float:
 
 
 def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Allocate an uninitialised tensor; a large one uses huge pages if the system supports them."""
+    """Allocate an uninitialised tensor, with huge pages if it is large and the system supports
+    them.
+    """
     t = like.new_empty(shape, dtype=dtype)
     if t.numel() >= _LARGE and _kernels is not None:
         _kernels.advise_huge(t.data_ptr(), t.nbytes)

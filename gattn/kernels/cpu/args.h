@@ -21,10 +21,10 @@ using i64 = std::int64_t;
 
 enum class Dtype : i64 { f32 = 0, f64 = 1, bf16 = 2, f16 = 3 };
 
-// A tensor of rows with any row stride; the elements within a row are contiguous.
+// A tensor of rows. Rows may have any stride, but the elements within a row are contiguous.
 struct Rows {
   void* data;
-  i64 stride;  // in elements
+  i64 stride;  // in numbers of elements
 };
 
 struct Field {
@@ -34,7 +34,7 @@ struct Field {
 struct Kernel {
   const char* name;
   std::span<const Field> fields;
-  std::size_t size;  // of the argument struct
+  std::size_t size;  // size of the argument struct in bytes
   void (*run)(const void* packed);
 };
 
@@ -53,7 +53,7 @@ template <class T> consteval const char* kind_of() {
     static constexpr Field fields[] = {FIELDS(GATTN_FIELD)}; \
   }
 
-// Fields that several families have in common.
+// Argument fields that the kernels of several C++ files have in common.
 // clang-format off
 #define GATTN_LAYOUT_FIELDS(FIELD)                                               \
   FIELD(const void*, rowptr) FIELD(const void*, col) FIELD(const void*, perm)    \
@@ -66,7 +66,8 @@ template <class T> consteval const char* kind_of() {
   FIELD(void*, grad_attn_bias) FIELD(void*, grad_edge_weight)
 // clang-format on
 
-// An entry of a kernel table: the name of a kernel and a function that unpacks its arguments.
+// Return an entry of a kernel table: the name of a kernel and a function that unpacks its arguments
+// and runs it.
 template <class Args> Kernel kernel_entry(const char* name, void (*run)(const void*)) {
   static_assert(std::is_trivially_copyable_v<Args> && std::is_standard_layout_v<Args>);
   return {name, Args::fields, sizeof(Args), run};
@@ -80,7 +81,7 @@ template <class Args, void (*kernel)(const Args&)> void run_packed(const void* p
 
 #define GATTN_KERNEL(name, Args) kernel_entry<Args>(#name, run_packed<Args, name>)
 
-// The kernels compiled for one instruction set.
+// The tables of all kernels that were compiled for one instruction set.
 struct KernelSet {
   const char* isa;
   std::span<const Kernel> kernels;

@@ -1,5 +1,6 @@
-// Forward of attention with any score, for gat.cpp, dot_product.cpp and gatv2.cpp: one walk over
-// the destinations, in which each gathered row is read once. docs/kernels.md derives it.
+// Forward of attention with any score, for gat.cpp, dot_product.cpp and gatv2.cpp: one pass over
+// the edges, destination by destination, in which each gathered row is read once. docs/kernels.md
+// derives it.
 //
 // Edges are processed in blocks with an online softmax. The running maximum is updated with the
 // maximum of the block, the sums are rescaled, and the values of the block are added:
@@ -27,18 +28,20 @@
 
 namespace gattn::GATTN_ISA {
 
-constexpr i64 prefetch_distance = 16;  // number of edges between prefetch and use of a gathered row
+constexpr i64 prefetch_distance = 16;  // number of edges between prefetch and use of a row
 
-// Functions that do not depend on the number of channels are compiled once and called for each
-// block, because template instances for every number of channels dominate the compile time.
+// The following functions do not depend on the number of channels. They are compiled once, because
+// compiling them for every number of channels would take most of the compile time.
 
-// The number to subtract before exp: the maximum of the scores, or 0 if all scores are -inf.
+// Return the number that is subtracted from the scores before exp: their maximum, or 0 if all
+// scores are -inf.
 template <class A> inline A safe_max(A m) { return m == -infinity<A> ? A(0) : m; }
 
-// 1 / sum, or 0 for a sum of zero, as in a row without edges.
+// Return 1 / sum. If the sum is zero, as in a row without edges, return 0.
 template <class A> inline A safe_inverse(A sum) { return sum == 0 ? A(0) : 1 / sum; }
 
-// Read the softmax statistics that forward saved for a row: the maximum and 1 / sum, [lanes].
+// Read the softmax statistics that forward stored for a row: the maximum score and 1 / sum of
+// exponentials, each [lanes].
 template <class A> inline void load_softmax(A* shift, A* inverse, const A* row_max,
                                             const A* row_sum, i64 row, i64 heads, i64 lanes) {
   load_heads(shift, row_max + row * heads, heads, lanes);
@@ -46,8 +49,8 @@ template <class A> inline void load_softmax(A* shift, A* inverse, const A* row_m
   for_lanes(lanes, [=](i64 x) { inverse[x] = safe_inverse(inverse[x]); });
 }
 
-// Raise the running maxima m to at least `other`, and rescale the sums l and mass. factor[x] is the
-// factor by which other sums must be rescaled. Returns whether any factor is not 1.
+// Raise the running maxima m to at least `other`, and rescale the sums l and mass accordingly. All
+// other sums of head x must be multiplied by factor[x]. Return true if any factor is not 1.
 template <class A>
 inline bool softmax_raise(A* m, A* l, A* mass, const A* other, A* factor, i64 heads) {
   bool scales = false;
@@ -65,9 +68,9 @@ inline bool softmax_raise(A* m, A* l, A* mass, const A* other, A* factor, i64 he
   return scales;
 }
 
-// Process a block in the online softmax: scores, [count, lanes], are replaced by exp(scores - m),
-// where m are the new running maxima, and their sums are added to l. Returns whether the sums of
-// previous blocks must be rescaled.
+// Process a block of edges in the online softmax. The running maxima m are updated, the scores,
+// [count, lanes], are replaced by exp(scores - m), and the sums of the results are added to l.
+// Return true if the sums of previous blocks must be rescaled.
 template <class A> [[gnu::noinline]] bool online_softmax_step(A* scores, i64 count, i64 heads,
                                                               i64 lanes, A* m, A* l, A* mass,
                                                               A* factor, A* scratch) {
@@ -86,8 +89,8 @@ template <class A> [[gnu::noinline]] bool online_softmax_step(A* scores, i64 cou
   return scales;
 }
 
-// Process the first block of a row: m are the maxima of the scores, which are replaced by
-// exp(scores - m), and l are the sums of the results.
+// Process the first block of a row in the online softmax: set m to the maxima of the scores,
+// replace the scores by exp(scores - m), and set l to the sums of the results.
 template <class A>
 [[gnu::noinline]] void softmax_begin(A* scores, i64 count, i64 lanes, A* m, A* l) {
   reduce_lanes(m, -infinity<A>, scores, count, lanes,
@@ -108,12 +111,13 @@ template <class A>
   }
 }
 
-// Replace each number y, [count], by exp(y).
+// Replace each of the `count` numbers y by exp(y).
 template <class A> [[gnu::noinline]] void exponentials(A* y, i64 count) {
   for_lanes(count, [=](i64 k) { y[k] = exp_below(y[k]); });
 }
 
-// Compute the offset of each head x in a row of values, which may have fewer heads.
+// Compute the offset of each head in a row of values. If values have fewer heads, several heads
+// have the same offset.
 inline void fill_value_offsets(i64* offsets, i64 heads, i64 value_heads, i64 channels) {
   for (i64 x = 0; x < heads; ++x) offsets[x] = (x % value_heads) * channels;
 }
@@ -160,7 +164,8 @@ template <class Score, class T, class I, int C> struct AttentionForward {
     if (out_acc) prefetch<1>(out_acc + row * heads * c(), heads * c());
   }
 
-  // The parts of a state: running maximum and sum, mass, sums of values, extra sums of the Score.
+  // The state of a row consists of the running maximum and sum, the mass, the sums of values and
+  // the extra sums of the Score.
   struct View {
     A *m, *l, *mass, *acc, *extra;
   };
@@ -212,7 +217,8 @@ template <class Score, class T, class I, int C> struct AttentionForward {
     }
   }
 
-  // Merge the states of two splits of a row to the state of the softmax over both.
+  // Merge the states of two splits of a row, so that the result is the softmax over the edges of
+  // both.
   void merge(A* into, const A* from) {
     const View v = view(into), w = view(from);
     if (softmax_raise(v.m, v.l, v.mass, w.m, factor.data(), heads)) scale_sums(v);

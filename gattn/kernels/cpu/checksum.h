@@ -12,7 +12,7 @@
 
 namespace gattn::GATTN_ISA {
 
-// A word that may be read at any address and from memory of any type.
+// A 64-bit word that may be read at any address, from memory of any type.
 typedef std::uint64_t any_word [[gnu::aligned(1), gnu::may_alias]];
 
 constexpr std::uint64_t odd = 0x9E3779B97F4A7C15u;
@@ -23,8 +23,8 @@ inline std::uint64_t scrambled(std::uint64_t word) {
   return word ^ (word >> 32);
 }
 
-// The sum over the words first <= i < last. Each lane has a separate sum, and increments its
-// multiple of `odd` instead of computing the product.
+// Return the sum over the words with index first to last - 1. Each vector lane has a separate sum.
+// It adds a constant to its multiple of `odd` instead of computing the product.
 inline std::uint64_t sum_of_words(const any_word* word, std::int64_t first, std::int64_t last) {
   constexpr std::int64_t lanes = 32;
   std::uint64_t offset[lanes], sums[lanes] = {};
@@ -45,7 +45,7 @@ inline std::uint64_t sum_of_words(const any_word* word, std::int64_t first, std:
 }
 
 inline std::uint64_t checksum(const void* data, std::int64_t num_bytes) {
-  constexpr std::int64_t chunk = 1 << 16;  // words per thread; smaller chunks are slower
+  constexpr std::int64_t chunk = 1 << 16;  // words per thread; smaller chunks would be slower
   const auto* word = static_cast<const any_word*>(data);
   const std::int64_t words = num_bytes / 8, rest = num_bytes % 8;
   std::uint64_t last = 0;

@@ -1,4 +1,4 @@
-// Dispatch: conversion of dtype, index type and number of channels to template arguments.
+// Dispatch converts a dtype, an index type and a number of channels to template arguments.
 #pragma once
 
 #include "args.h"
@@ -8,9 +8,9 @@
 
 namespace gattn::GATTN_ISA {
 
-// Call function.template operator()<T, I, C>(). With 32-bit indices and fp32 or bf16, C is a common
-// number of channels or 0. All other calls use generic loops (C = 0) for both index types, because
-// instances for each combination would take minutes to compile.
+// Call function.template operator()<T, I, C>(). For 32-bit indices and fp32 or bf16, C is the
+// number of channels if it is a common one, otherwise 0. All other calls use generic loops (C = 0),
+// because compiling each combination would take minutes.
 template <class T, class Function>
 void with_channels(bool is_int64, i64 channels, Function&& function) {
 #ifdef GATTN_FIXED_CHANNELS
@@ -36,7 +36,7 @@ void dispatch(Dtype dtype, bool is_int64, i64 channels, Function&& function) {
   }
 }
 
-// Call function.template operator()<T>(), where T is the type for the dtype.
+// Call function.template operator()<T>(), where T is the C++ type of the dtype.
 template <class Function> void dispatch(Dtype dtype, Function&& function) {
   switch (dtype) {
     case Dtype::f32: return function.template operator()<float>();
@@ -46,7 +46,7 @@ template <class Function> void dispatch(Dtype dtype, Function&& function) {
   }
 }
 
-// A typed tensor of rows.
+// A tensor of rows with elements of type T.
 template <class T> struct Table {
   T* data;
   i64 stride;
@@ -57,7 +57,8 @@ template <class T> struct Table {
   explicit operator bool() const { return data != nullptr; }
 };
 
-// The generator of dropout masks for probability p. Without a seed, there is no dropout.
+// Return the generator of dropout masks for the drop probability p. Without a seed, there is no
+// dropout.
 template <class A> Mask<A> mask_of(const i64* seed, double p, i64 heads) {
   Dropout dropout{.seed = seed};
   const double threshold = p * 4294967296.0;

@@ -9,12 +9,13 @@
 // features. Per row of the output it multiplies twice by W, which stays in the cache. With edge
 // features and a backward, it also writes O and E.
 //
-// Backward consists of two walks. The walk by destination gathers k and v, and computes alpha and
+// Backward consists of two passes over the edges. The pass by destination gathers k and v, and
+// computes alpha and
 //   ds_ij = alpha_ij (r_ij (<dO_i, v_j> + (W^T dO_i) . a_ij) - D_i), D_i = <dO_i, O_i + W E_i>
 //   dq_i = sum_j ds_ij k_j + W du_i with du_i = sum_j ds_ij a_ij
 //   dW = sum_i q_i du_i^T + dO_i E_i^T
 // and the gradients of the edge terms. It writes r alpha and scale ds, [e, h] in CSR order. The
-// walk by source gathers q and dO, and computes dk_j = sum_i ds_ij q_i and dv_j = sum_i r_ij
+// pass by source gathers q and dO, and computes dk_j = sum_i ds_ij q_i and dv_j = sum_i r_ij
 // alpha_ij dO_i. The derivation is in docs/kernels.md.
 #include "attention.h"
 #include "multiply_add.h"
@@ -40,17 +41,18 @@ namespace {
 // clang-format on
 GATTN_ARGS(DotProductArgs, DOT_PRODUCT_FIELDS);
 
-// The following functions on edge features do not depend on the number of channels. They are
-// compiled once for each type.
+// The following functions process edge features. They do not depend on the number of channels, so
+// they are compiled once for each type.
 
-// Compute W^T x, [h, d], with W [h, c, d] and x [h, c].
+// Compute the product W^T x for each head: [h, d], from W [h, c, d] and x [h, c].
 template <class A>
 [[gnu::noinline]] void to_features(A* to, const A* matrix, const A* x, i64 heads, i64 c, i64 d) {
   fill(to, A(0), heads * d);
   with_features(d, [=]<int D>() { axpy_matrices<D>(to, x, matrix, heads, c, d); });
 }
 
-// Add to to[t][x], [count, lanes], the dot product of from_x, [h, d], and the features rows[t].
+// For each edge t and head x, add the dot product of from_x and the features rows[t] to to[t][x].
+// Shapes: from [h, d], to [count, lanes].
 template <class T, class A> [[gnu::noinline]] void add_feature_dots(A* to, const A* from,
                                                                     const T* const* rows, i64 count,
                                                                     i64 heads, i64 lanes, i64 d) {
@@ -62,7 +64,8 @@ template <class T, class A> [[gnu::noinline]] void add_feature_dots(A* to, const
   });
 }
 
-// Add to to_x, [h, d], the sum over t of weight[t][x], [count, lanes], times the features rows[t].
+// For each head x, add the weighted sum of the features rows[t] to to_x. Shapes: weight [count,
+// lanes], to [h, d].
 template <class T, class A> [[gnu::noinline]] void add_feature_rows(A* to, const A* weight,
                                                                     const T* const* rows, i64 count,
                                                                     i64 heads, i64 lanes, i64 d) {
@@ -73,13 +76,14 @@ template <class T, class A> [[gnu::noinline]] void add_feature_rows(A* to, const
   });
 }
 
-// Add the dot product <from_x, mean_x>, of rows [h, d], to to_x, [h].
+// For each head, add the dot product of its rows in `from` and `mean`, [h, d], to `to`, [h].
 template <class A>
 [[gnu::noinline]] void add_head_dots(A* to, const A* from, const A* mean, i64 heads, i64 d) {
   with_features(d, [=]<int D>() { head_dots<D, accumulate>(to, from, mean, heads, d); });
 }
 
-// Compute the sum over the heads x of a_x u_x + b_x w_x: [d], with a, b [h] and u, w [h, d].
+// Compute the gradient of an edge's features, [d]: the sum over the heads x of a_x u_x + b_x w_x.
+// Shapes: a and b [h], u and w [h, d].
 template <class A> [[gnu::noinline]] void feature_gradient(A* to, const A* a, const A* u,
                                                            const A* b, const A* w, i64 heads,
                                                            i64 d) {
@@ -90,7 +94,7 @@ template <class A> [[gnu::noinline]] void feature_gradient(A* to, const A* a, co
   });
 }
 
-// Score of dot-product attention, for the walk of attention.h and for backward.
+// The score of dot-product attention. Forward and backward use it.
 template <class T, class I, int C> struct DotProductScore {
   using A = acc_t<T>;
   static constexpr i64 value_prefetch_distance = prefetch_distance;
@@ -102,7 +106,7 @@ template <class T, class I, int C> struct DotProductScore {
   A* edge_out;
 
   Buffer<A> q, u;
-  Buffer<A> projection, transposed;  // W as [h, c, d] and as [h, d, c]
+  Buffer<A> projection, transposed;  // W with shape [h, c, d], and transposed to [h, d, c]
   Buffer<const T*> attr_rows;        // rows of edge features of the current block
   const A* query_row = nullptr;
 
@@ -134,12 +138,12 @@ template <class T, class I, int C> struct DotProductScore {
     to_features(to, projection.data(), x, heads, width<C>(channels), features);
   }
 
-  // Add W x to `to`, [h, c].
+  // Add the product W x, [h, c], to `to`.
   void add_from_features(A* to, const A* x) const {
     axpy_matrices<C>(to, x, transposed.data(), heads, features, width<C>(channels));
   }
 
-  // Compute the scores of a block, in forward and again in backward.
+  // Compute the scores of a block of edges. Backward computes them again.
   [[gnu::noinline]] void scores(i64 first, i64 count, A* __restrict s) {
     const i64 c = width<C>(channels);
     for (i64 t = 0; t < count; ++t) {
@@ -166,7 +170,7 @@ template <class T, class I, int C> struct DotProductScore {
 
   void end(A* acc, const A* sum, const A*, const A* inverse, i64 row) {
     if (!features) return;
-    A* mean = u.data();  // u is not needed any more: the next row overwrites it
+    A* mean = u.data();  // u is not needed any more, so its memory is used for the mean
     for (i64 x = 0; x < heads; ++x)
       for (i64 k = 0; k < features; ++k)
         mean[x * features + k] = sum[x * features + k] * inverse[x];
@@ -193,7 +197,8 @@ template <class T, class I, int C> DotProductScore<T, I, C> score_of(const DotPr
   };
 }
 
-// First walk of backward, over the edges into each destination.
+// The first of the two passes of the backward kernel. For each destination, it processes the edges
+// into the destination.
 template <class T, class I, int C> struct DotProductBackwardByDestination {
   using A = acc_t<T>;
 
@@ -215,7 +220,7 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   i64 cv() const { return C ? C : score.value_channels; }
   i64 features() const { return score.features; }
   i64 state_size() const { return heads() * (c() + features()); }
-  i64 shared_size() const { return heads() * c() * features(); }  // dW, a sum over all rows
+  i64 shared_size() const { return heads() * c() * features(); }  // size of dW, a sum over all rows
   void prepare() {
     score.prepare(), terms.prepare();
     s.resize(block * lanes()), ds.resize(block * lanes());
@@ -245,11 +250,11 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
     score.begin(row);
     grad_row = widened(g.data(), grad_out[row], heads() * cv());
     if (features()) score.project(grad_edge_out.data(), grad_row);
-    // D is summed in the same order as <dO_i, v_j>. In a row of one edge without dropout, the
-    // difference of the two is then exactly zero.
+    // D_i is summed in the same order as <dO_i, v_j>. If a row has a single edge and no dropout,
+    // their difference is then exactly zero.
     head_dots<C>(delta.data(), grad_row, out + row * heads() * cv(), heads(), cv());
     load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads(), lanes());
-    // Add (W^T dO_i) . E_i to D_i.
+    // Add the part of D_i that comes from edge features: (W^T dO_i) . E_i.
     if (features())
       add_head_dots(delta.data(), grad_edge_out.data(), edge_out + row * heads() * features(),
                     heads(), features());
@@ -284,7 +289,7 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
     if (features()) weight_gradient(shared, grad_u, row, first == score.graph.rowptr[row]);
   }
 
-  // Write <dO_i, v_j> + <dE_i, a_ij> of the edges of a block to ds.
+  // For each edge of a block, write <dO_i, v_j> + <dE_i, a_ij> to ds.
   void inner_products(i64 first, i64 count) {
     const Edges<I>& graph = score.graph;
     for (i64 t = 0; t < count; ++t) {
@@ -302,7 +307,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
                        lanes(), features());
   }
 
-  // Write alpha times its factors to s, and scale times the gradient of the score to ds.
+  // For each edge of a block, write alpha times dropout and edge weight to s, and the gradient of
+  // the scaled score to ds.
   void gradients(i64 first, i64 count) {
     A *alphas = s.data(), *grads = ds.data();
     const A *row_shift = shift.data(), *inv = inverse.data(), *row_delta = delta.data();
@@ -331,15 +337,16 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
     store(grad_edge_attr + edge * features(), grad_attr.data(), features());
   }
 
-  // Add the terms of dW for some edges of a row. The term of E belongs to the whole row: it is
-  // added with the first edges.
+  // Add the terms of dW for some edges of a row. The term of E is computed once per row, together
+  // with the first edges.
   void weight_gradient(A* to, const A* grad_u, i64 row, bool is_first) {
     add_product(to, score.query_row, grad_u);
     if (is_first) add_product(to, grad_row, edge_out + row * heads() * features());
   }
 
-  // Add the outer products a_x b_x^T, of a [h, c] and b [h, d], to `to`, [h, c, d]. Several
-  // products are collected and added together, because `to` is much larger than a row.
+  // Add the outer product of a_x and b_x to the matrix to_x for each head x. Shapes: a [h, c], b
+  // [h, d], to [h, c, d]. Several products are collected and added together, because `to` is much
+  // larger than a row.
   void add_product(A* to, const A* a, const A* b) {
     std::copy_n(a, heads() * c(), left.data() + pending * heads() * c());
     std::copy_n(b, heads() * features(), right.data() + pending * heads() * features());
@@ -365,7 +372,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   }
 };
 
-// Second walk of backward, over the edges out of each source.
+// The second of the two passes of the backward kernel. For each source, it processes the edges out
+// of the source.
 template <class T, class I, int C> struct DotProductBackwardBySource {
   using A = acc_t<T>;
 
@@ -414,7 +422,8 @@ template <class T, class I, int C> struct DotProductBackwardBySource {
   }
 };
 
-// The number of channels to dispatch on. Fixed numbers of channels hold for both key and value.
+// Return the number of channels that is used as template argument. It is 0 if key and value have
+// different numbers of channels.
 i64 common_channels(const DotProductArgs& args) {
   return args.channels == args.value_channels ? args.channels : 0;
 }

@@ -21,7 +21,7 @@ GATTN_ARGS(DropoutArgs, DROPOUT_FIELDS);
 
 constexpr i64 quarter = 256, block = 4 * quarter;
 
-// Draw the factors of the elements of block `index`: 0 or 1 / (1 - p).
+// Draw the dropout factors of the elements of block `index`: each factor is 0 or 1 / (1 - p).
 template <class A>
 [[gnu::noinline]] void draw_block(const Dropout& dropout, i64 index, A* factors) {
   const std::uint64_t seed = std::uint64_t(dropout.seed[0]);

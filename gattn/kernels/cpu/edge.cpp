@@ -42,7 +42,8 @@ GATTN_ARGS(EdgeDotArgs, EDGE_DOT_FIELDS);
 // clang-format on
 GATTN_ARGS(RowGatherArgs, ROW_GATHER_FIELDS);
 
-// Body of a walk that writes numbers of edges and has no state per row. A Work has the functions
+// Body of a pass over the edges that writes numbers for each edge and has no state per row. A Work
+// has the functions
 //   void prepare();  void add_edges(row, first, last)
 template <class T, class Work> struct EdgeWalk {
   using A = acc_t<T>;
@@ -63,8 +64,8 @@ void walk_edges(const Edges<I>& edges, i64 work_per_edge, const Work& work) {
   walk_rows(edges.rowptr, edges.n, work_per_edge, EdgeWalk<T, Work>{work});
 }
 
-// The caller's index of each edge in CSR order. These indices are random, so that their rows are
-// prefetched.
+// The caller's index of each edge in CSR order. These indices are in random order, so the rows that
+// they address are prefetched.
 template <class I> struct CallerOrder {
   Indices<I> perm;
   i64 num_edges;
@@ -77,7 +78,8 @@ template <class I> struct CallerOrder {
   }
 };
 
-// Computes the maximum and the inverse sum of exponentials of each row.
+// Kernel body that computes the softmax statistics of each row: the maximum of the scores and the
+// inverse of the sum of their exponentials.
 template <class T, class I> struct SoftmaxStatistics {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -102,7 +104,8 @@ template <class T, class I> struct SoftmaxStatistics {
       const T* s = score[perm[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x) {
-        // A comparison with NaN is false, so that NaN does not change the maximum, only the sum.
+        // A comparison with NaN is false. So a NaN score does not change the maximum, but the sum
+        // becomes NaN.
         const A m = wide(s[x]);
         const A larger = m > state[x] ? m : state[x];
         const A shift = safe_max(larger);
@@ -122,7 +125,7 @@ template <class T, class I> struct SoftmaxStatistics {
   }
 };
 
-// Computes the softmax of each edge, given the statistics of its row.
+// Kernel body that computes the softmax weight of each edge from the statistics of its row.
 template <class T, class I> struct SoftmaxWeights {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -145,9 +148,9 @@ template <class T, class I> struct SoftmaxWeights {
   }
 };
 
-// Computes for each row and head the mean of the gradients, weighted by alpha. The mean is divided
-// by the sum of alpha. Weights that were rounded to 16 bits do not sum exactly to one, and without
-// the division the gradients of a row would not sum to zero.
+// Kernel body that computes the mean of the gradients of each row and head, weighted by alpha.
+// Weights that were rounded to 16 bits do not sum exactly to one. So the mean is divided by the sum
+// of alpha: otherwise the gradients of a row would not sum to zero.
 template <class T, class I> struct SoftmaxBackwardMeans {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -178,7 +181,8 @@ template <class T, class I> struct SoftmaxBackwardMeans {
   }
 };
 
-// Computes the gradient of the score of each edge, alpha (grad - mean), given the mean of its row.
+// Kernel body that computes the gradient of the score of each edge, alpha (grad - mean), from the
+// mean of its row.
 template <class T, class I> struct SoftmaxBackward {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -201,8 +205,8 @@ template <class T, class I> struct SoftmaxBackward {
   }
 };
 
-// A layout in one direction, by destination or (transposed) by source: the offsets of the rows, the
-// node at the other end of each edge, and the caller's index of each edge.
+// A layout in one direction, by destination or (if transposed) by source. It consists of the
+// offsets of the rows, the node at the other end of each edge, and the caller's index of each edge.
 template <class I> struct Direction {
   Indices<I> ptr, neighbour, perm, csr2csc;
   i64 rows, num_edges;
@@ -217,7 +221,7 @@ template <class I> struct Direction {
         num_edges(edges.e),
         transposed(transposed) {}
   i64 position(i64 at) const { return transposed ? perm[csr2csc[at]] : perm[at]; }
-  // Prefetch the rows of both tables for the edge at a distance of prefetch_distance.
+  // Prefetch the rows that the edge prefetch_distance steps ahead reads from both tables.
   template <class T> void prefetch_ahead(i64 at, const Table<T>& weight, i64 heads,
                                          const Table<T>& value, i64 size) const {
     if (at + prefetch_distance >= num_edges) return;
@@ -228,7 +232,7 @@ template <class I> struct Direction {
   }
 };
 
-// Computes the weighted sums of values over the edges of each row.
+// Kernel body that computes the weighted sum of the values over the edges of each row.
 template <class T, class I, int C> struct Aggregate {
   using A = acc_t<T>;
   Direction<I> direction;
@@ -267,7 +271,7 @@ template <class T, class I, int C> struct Aggregate {
   }
 };
 
-// Computes the dot product of query and key for each edge and head.
+// Kernel body that computes the dot product of query and key for each edge and head.
 template <class T, class I, int C> struct EdgeDot {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -370,8 +374,8 @@ void edge_dot(const EdgeDotArgs& args) {
   });
 }
 
-// Sum the fp32 rows of the sources of all edges. Benchmarks use this kernel to measure the maximum
-// speed of a gather.
+// Sum the fp32 rows of the sources of all edges. Benchmarks use this kernel to measure how fast
+// rows can be gathered at most.
 void row_gather(const RowGatherArgs& args) {
   double sum = 0;
   with_channels<float>(args.is_int64, args.channels, [&]<class T, class I, int C>() {

@@ -7,10 +7,10 @@
 //   db_ij = ds_ij    dw_ij = sum over heads of alpha_ij r_ij <dO_i, v_j>
 //
 // They are processed in blocks of edges, independently of the number of channels. b (1 or h
-// elements per edge) and w (one element) are gathered in the order of the walk, one window of edges
+// elements per edge) and w (one element) are gathered in the order of the pass, one window of edges
 // at a time, and their gradients are scattered. This happens in separate loops, because random
-// accesses between the gathers of the walk take more time, and a copy of all edges would need
-// memory. A gradient overwrites the value in the window, which the walk no longer needs.
+// accesses between the gathers of the pass take more time, and a copy of all edges would need
+// memory. A gradient overwrites the value in the window, which the pass no longer needs.
 #pragma once
 
 #include <algorithm>
@@ -22,43 +22,46 @@ namespace gattn::GATTN_ISA {
 
 constexpr i64 block = 32;  // edges per block
 
-// Multiply each number of `to` by that of `from`, [count].
+// Multiply each of the `count` numbers in `to` by the number at the same position in `from`.
 template <class A>
 inline void multiply_lanes(A* __restrict to, const A* __restrict from, i64 count) {
   for_lanes(count, [=](i64 y) { to[y] *= from[y]; });
 }
 
-// Order of the edges in a walk: by destination (CSR) or by source (CSC).
+// The order in which a kernel's pass over the edges processes them: by destination (CSR) or by
+// source (CSC).
 template <class I> struct Walk {
   Edges<I> graph;
   bool by_source;
 
-  // CSR position of the edge at step `at`, and its position in the caller's order.
+  // Return the CSR position of the edge at step `at` of the pass.
   i64 position(i64 at) const { return by_source ? i64(graph.csr2csc[at]) : at; }
   i64 edge(i64 at) const { return graph.perm[position(at)]; }
 };
 
-// Window on rows of the caller's edges, [e, width]. The rows of the edges in the window are
-// contiguous, in the order of a walk. The walk may replace them by gradients, which are scattered
-// to `gradient` when the window moves.
+// A window on tensors [e, width] with a row for each edge. It copies the rows of consecutive edges
+// of a pass to contiguous memory. The pass may replace a row by its gradient. When the window
+// moves, the gradients are scattered to `gradient`.
 template <class T, class I> struct EdgeRows {
   static constexpr i64 window = split_edges;  // the maximum number of edges of a row or split
 
   Walk<I> walk;
   Table<const T> from;
-  T* gradient;  // null if there is no gradient to write
+  T* gradient;  // null if no gradient is written
   i64 width;
 
   Buffer<T> rows;
-  i64 first = 0, used = 0, last = 0;  // begin of the window, end of its processed edges, its end
-  i64 end = 0;                        // end of the edges that the walk processes next
+  // First edge of the window, end of the processed edges, end of the window.
+  i64 first = 0, used = 0, last = 0;
+  i64 end = 0;  // end of the range of edges that the kernel processes next
 
   explicit operator bool() const { return bool(from); }
   void prepare() {
     if (from) rows.resize(window * width);
   }
 
-  // Return the rows of the edges at, ..., at + count - 1 of the walk; valid until the next call.
+  // Return the rows of `count` consecutive edges of the pass, from step `at` on. They are valid
+  // until the next call.
   T* of(i64 at, i64 count) {
     if (at < first || at + count > last) load_window(at, count);
     used = at + count;
@@ -79,7 +82,7 @@ template <class T, class I> struct EdgeRows {
   [[gnu::noinline]] void load_window(i64 at, i64 count) {
     flush();
     first = at, used = last = std::min(at + window, std::max(end, at + count));
-    // For one number per edge, out-of-order execution hides the latency without a prefetch.
+    // A single number per edge needs no prefetch, because out-of-order execution hides the latency.
     if (width == 1)
       for (i64 edge = first; edge < last; ++edge) rows[edge - first] = *from[walk.edge(edge)];
     else
@@ -87,7 +90,7 @@ template <class T, class I> struct EdgeRows {
                [this](T* row, i64 edge) { copy_heads(row, from[edge], width); });
   }
 
-  // Call use(row, edge) for the edges of the window, in batches whose addresses are prefetched.
+  // Call use(row, edge) for all edges of the window. Their addresses are prefetched in batches.
   template <class Prefetch, class Use>
   void for_each(const Prefetch& prefetch_edge, const Use& use) {
     constexpr i64 batch = 128;
@@ -108,14 +111,14 @@ template <class T, class I, class Args> EdgeRows<T, I> edge_rows(const Args& arg
   return {{Edges<I>(args), by_source}, from, static_cast<T*>(back), width};
 }
 
-// Values that the walk by destination writes for the walk by source, [e, 2, h] in CSR order: for
-// each edge alpha times its factors, and the gradient of the score. The two are adjacent in memory,
-// because the second walk reads them at random positions.
+// Values [e, 2, h] in CSR order that the pass by destination writes for the pass by source. For
+// each edge they are the weight alpha times dropout and edge weight, and the gradient of the score.
+// Both are adjacent in memory, because the pass by source reads them at random positions.
 template <class A> struct EdgeValues {
   A* numbers;
   i64 heads;
 
-  i64 step() const { return 2 * heads; }  // distance between edges
+  i64 step() const { return 2 * heads; }  // number of elements per edge
   A* weight(i64 position) const { return numbers + position * step(); }
   A* grad_score(i64 position) const { return weight(position) + heads; }
   void store(i64 position, const A* weight, const A* grad_score) const {
@@ -125,17 +128,17 @@ template <class A> struct EdgeValues {
   void prefetch_edge(i64 position) const { prefetch(weight(position), step()); }
 };
 
-// The bias, weight and dropout of edges, for one walk.
+// The bias, weight and dropout of the edges in one pass.
 template <class T, class I> struct EdgeTerms {
   using A = acc_t<T>;
 
   Walk<I> walk;
-  EdgeRows<T, I> bias, weight;  // [e, bias_heads] and [e]
+  EdgeRows<T, I> bias, weight;  // shapes [e, bias_heads] and [e]
   i64 heads, lanes;
   Mask<A> mask;
 
   Buffer<A> factor, product;
-  const A* block_factors = nullptr;  // the factors of the current block
+  const A* block_factors = nullptr;  // the factors of the current block of edges
 
   bool has_factors() const { return mask || weight; }
   void prepare() {
@@ -144,9 +147,9 @@ template <class T, class I> struct EdgeTerms {
     if (weight.gradient) product.resize(block * lanes);
   }
 
-  // Set the end of the edges that the walk processes next.
+  // Set the end of the range of edges that the kernel processes next.
   void set_end(i64 last) { bias.end = weight.end = last; }
-  // Write the gradients of the processed edges.
+  // Write the gradients of the biases and weights of the processed edges.
   void finish() { bias.flush(), weight.flush(); }
 
   // Add the bias of each edge to the scores, [count, lanes].
@@ -164,7 +167,7 @@ template <class T, class I> struct EdgeTerms {
     }
   }
 
-  // Return the factors r w of a block, [count, lanes].
+  // Return the dropout factor times the edge weight, r w, for the edges of a block: [count, lanes].
   [[gnu::noinline]] const A* factors(i64 first, i64 count) {
     const A* dropout = nullptr;
     if (mask) dropout = mask.draw(count, [=, this](i64 t) { return walk.position(first + t); });
@@ -182,7 +185,7 @@ template <class T, class I> struct EdgeTerms {
     return factor.data();
   }
 
-  // Multiply <dO_i, v_j> of a block, [count, lanes], by r w.
+  // Multiply the products <dO_i, v_j> of a block, [count, lanes], by the factors r w.
   [[gnu::noinline]] void scale_products(A* products, i64 first, i64 count) {
     block_factors = factors(first, count);
     if (weight.gradient) {
@@ -192,7 +195,8 @@ template <class T, class I> struct EdgeTerms {
     multiply_lanes(products, block_factors, count * lanes);
   }
 
-  // Compute dw from alpha, [count, lanes], of the same block, then multiply alpha by r w.
+  // Compute the gradient dw of the edge weights of a block from alpha, [count, lanes]. Then
+  // multiply alpha by the factors r w.
   [[gnu::noinline]] void scale_weights(A* alpha, i64 first, i64 count) {
     if (weight.gradient) {
       T* to = weight.of(first, count);
@@ -202,7 +206,7 @@ template <class T, class I> struct EdgeTerms {
     multiply_lanes(alpha, block_factors, count * lanes);
   }
 
-  // Compute db from ds, [count, lanes].
+  // Compute the gradient db of the bias from the gradient ds of the scores, [count, lanes].
   [[gnu::noinline]] void store_bias_gradients(const A* grad_score, i64 first, i64 count) {
     T* rows = bias.of(first, count);
     for (i64 t = 0; t < count; ++t) {

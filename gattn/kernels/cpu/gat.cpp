@@ -12,7 +12,7 @@
 // Backward uses that the gradients of the scores sum to zero over a row:
 //   ds_ij = p_ij (k_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>
 //   da_i  = (1 - negative_slope) <dO_i, O+_i - p+_i O_i>
-// So da needs no pass over the edges. If da is not needed, O+ - p+ O is absent. One walk over the
+// So da needs no pass over the edges. If da is not needed, O+ - p+ O is absent. One pass over the
 // edges out of each source computes dv_j and db_j. The derivation is in docs/kernels.md.
 //
 // A row of few edges, as for an atom, does not read O_i and O+_i - p+_i O_i in backward, and
@@ -41,7 +41,8 @@ namespace {
 // clang-format on
 GATTN_ARGS(GATArgs, GAT_FIELDS);
 
-// Test of whether a row is processed as one of few edges. With edge terms, no row is.
+// Decides whether a row has so few edges that backward reads their values again. If there are edge
+// terms, no row is processed in this way.
 template <class I> struct ShortRows {
   static constexpr i64 max_edges = 6;
 
@@ -56,15 +57,15 @@ template <class I> ShortRows<I> short_rows(const GATArgs& args) {
   return {Edges<I>(args).rowptr, !has_terms && args.value_heads == args.heads};
 }
 
-// Compute b_j + c_ij, to which a_i is added afterwards. Forward and backward must add in the same
-// order, because large scores would differ by rounding.
+// Compute the sum b_j + c_ij, to which a_i is added afterwards. Forward and backward must add in
+// this order, because otherwise the rounding errors of large scores would differ.
 template <class A, class T>
 GATTN_INLINE void load_key_score(A* to, const T* key, const T* edge, i64 heads, i64 lanes) {
   load_heads(to, key, heads, lanes);
   if (edge) axpy<0>(to, A(1), edge, heads);
 }
 
-// Score of additive attention, for the walk of attention.h.
+// The score of additive attention, which the forward pass in attention.h uses.
 template <class T, class I, int C> struct GATScore {
   using A = acc_t<T>;
   static constexpr i64 value_prefetch_distance = 2 * prefetch_distance;
@@ -74,7 +75,7 @@ template <class T, class I, int C> struct GATScore {
   EdgeRows<T, I> edge_score;
   i64 heads, lanes, channels;
   A negative_slope;
-  A* out_pos_centered;  // null if da is not needed
+  A* out_pos_centered;  // null if the gradient da is not needed
   ShortRows<I> is_short;
 
   Buffer<A> a, positive;
@@ -136,8 +137,9 @@ template <class T, class I, int C> struct GATScore {
   }
 };
 
-// Computes da, and the terms of a destination that backward reads for each of its edges. The terms
-// are a, the maximum, 1 / sum and delta = D, each [h], adjacent in `packed`.
+// Kernel body that computes the gradient da, and the terms of a destination that backward reads for
+// each of its edges. These terms are a, the maximum, 1 / sum and delta = D. Each has shape [h], and
+// they are adjacent in `packed`.
 template <class T, class I, int C> struct GATRowTerms {
   using A = acc_t<T>;
 
@@ -184,7 +186,7 @@ template <class T, class I, int C> struct GATRowTerms {
   }
 
  private:
-  // Compute D and da from O_i and O+_i - p+_i O_i.
+  // Compute D and the gradient da of a row from its outputs O_i and O+_i - p+_i O_i.
   void read_outputs(i64 row) {
     const T* grad = grad_out[row];
     head_dots<C>(delta.data(), out + row * heads * c(), grad, heads, c());
@@ -194,7 +196,7 @@ template <class T, class I, int C> struct GATRowTerms {
     scale_by<0>(grad_a.data(), 1 - negative_slope, heads);
   }
 
-  // Compute D and da as sums over the edges of a short row.
+  // Compute D and the gradient da of a short row as sums over its edges.
   void sum_over_edges(i64 row) {
     const A* grad = widened(g.data(), grad_out[row], heads * c());
     const i64 first = graph.rowptr[row], count = graph.rowptr[row + 1] - first;
@@ -207,7 +209,7 @@ template <class T, class I, int C> struct GATRowTerms {
     for (i64 x = 0; x < lanes; x += lane) sum_lanes(x, count);
   }
 
-  // Compute D and da of `lane` heads from x on.
+  // Compute D and the gradient da of `lane` heads, beginning with head x.
   void sum_lanes(i64 x, i64 count) {
     const A slope = negative_slope, *query = a.data() + x, *max = shift.data() + x,
             *inverse_sum = inverse.data() + x;
@@ -235,7 +237,8 @@ template <class T, class I, int C> struct GATRowTerms {
   }
 };
 
-// Computes dv_j, db_j, and the gradients of all edge terms, in one walk by source.
+// Kernel body that computes the gradients dv_j and db_j and the gradients of all edge terms in one
+// pass by source.
 template <class T, class I, int C> struct GATBackward {
   using A = acc_t<T>;
 
@@ -306,7 +309,8 @@ template <class T, class I, int C> struct GATBackward {
     }
   }
 
-  // Compute for the edges of a block z, the exponent of alpha (in p), and <dO_i, v_j> (in ds).
+  // For each edge of a block, compute z, the exponent of alpha (written to p), and <dO_i, v_j>
+  // (written to ds).
   void scores(i64 first, i64 count) {
     const T* edge = edge_score ? edge_score.of(first, count) : nullptr;
     for (i64 t = 0; t < count; ++t) {
@@ -324,7 +328,8 @@ template <class T, class I, int C> struct GATBackward {
       sums_of_heads<C, T>(product, heads, c(), [=, n = c()](auto at) {
         return at.of(v_j, offset[at.head]) * at.of(g, at.head * n);
       });
-      // z is added in the order of forward, because large scores would differ by rounding.
+      // The terms of z are added in the same order as in forward, because otherwise the rounding
+      // errors of large scores would differ.
       if (edge) {
         for_lanes(lanes, [=](i64 x) { sum[x] = key[x]; });
         axpy<0>(sum, A(1), edge + t * heads, heads);
@@ -332,7 +337,7 @@ template <class T, class I, int C> struct GATBackward {
       } else {
         for_lanes(lanes, [=](i64 x) { sum[x] = row_terms[x] + key[x]; });
       }
-      // With a bias, the maximum is subtracted after the bias was added, as in forward.
+      // If there is a bias, the maximum is subtracted after the bias was added, as in forward.
       const A* shift = terms.bias ? zeros.data() : row_terms + heads;
       const A slope = negative_slope;
       for_lanes(lanes, [=](i64 x) {
@@ -342,7 +347,7 @@ template <class T, class I, int C> struct GATBackward {
     }
   }
 
-  // Add the bias to the exponents, then subtract the maximum of each edge's destination.
+  // Add the bias of each edge to its exponent, then subtract the maximum of the edge's destination.
   void add_bias(i64 first, i64 count) {
     terms.add_bias(p.data(), first, count);
     for (i64 t = 0; t < count; ++t) {
@@ -352,7 +357,8 @@ template <class T, class I, int C> struct GATBackward {
     }
   }
 
-  // Write alpha times its factors to p, and the gradient of z to ds.
+  // For each edge of a block, write alpha times dropout and edge weight to p, and the gradient of z
+  // to ds.
   void gradients(i64 first, i64 count) {
     A *alphas = p.data(), *grads = ds.data();
     exponentials(alphas, count * lanes);
@@ -402,7 +408,8 @@ void gat_forward(const GATArgs& args) {
 void gat_backward(const GATArgs& args) {
   dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
-    // The padding lanes of the last node read beyond its terms.
+    // The buffer has one vector more, because the padding lanes of the last node read beyond its
+    // terms.
     const auto packed = scratch<A>(args.n * 4 * args.heads + lane);
     const Edges<I> edges(args);
     const GATRowTerms<T, I, C> row_terms{

@@ -32,14 +32,14 @@ GATTN_ARGS(GatherRowsArgs, GATHER_ROWS_FIELDS);
 // clang-format on
 GATTN_ARGS(AddRowsArgs, ADD_ROWS_FIELDS);
 
-constexpr i64 rows_ahead = 16;  // number of rows between prefetch and use
-constexpr i64 line = 64;        // bytes of a cache line
+constexpr i64 rows_ahead = 16;  // number of rows between prefetch and use of a row
+constexpr i64 line = 64;        // number of bytes of a cache line
 
-// Copy the rows table[index[t]] to out[t]; elements may have any type.
+// Copy the row table[index[t]] to out[t] for all t. The elements may have any type.
 void gather_rows(const GatherRowsArgs& args) {
   const auto index = indices_of<AnyIndex>(args.index, args.is_int64);
   const i64 bytes = args.width * args.element;
-  if (bytes == 0) return;  // the pointers of empty tensors are null, which memcpy must not get
+  if (bytes == 0) return;  // an empty tensor has a null pointer, which memcpy must not receive
   const Table<const char> table(args.table.data, args.table.stride * args.element);
   char* out = static_cast<char*>(args.out);
   for_each_row(args.count, args.width, [&](i64 t) {
@@ -48,8 +48,9 @@ void gather_rows(const GatherRowsArgs& args) {
   });
 }
 
-// Add rows[t] to total[index[t]], in the order of t. If index[t] is ~k, rows[t] is added to
-// hub_sums[k] instead. At the end hub_sums[k] is added to total[hubs[k]], and set to zero.
+// Add the row rows[t] to total[index[t]], in the order of t. If the index is negative, ~k, the row
+// is added to hub_sums[k] instead. At the end hub_sums[k] is added to total[hubs[k]] and set to
+// zero.
 void add_rows(const AddRowsArgs& args) {
   dispatch(args.dtype, [&]<class T>() {
     using A = acc_t<T>;
@@ -60,7 +61,8 @@ void add_rows(const AddRowsArgs& args) {
     const auto target = [=](i64 i) { return i < 0 ? hub_sums[~i] : total[i]; };
     constexpr i64 step = line / i64(sizeof(A));
     const i64 count = args.count, width = args.width, lines = (width + step - 1) / step;
-    // The first row of a thread, with a different index than the last row of the previous thread.
+    // Return the first row of a thread. It has another index than the last row of the previous
+    // thread, so that two threads never add to the same sum.
     const auto first_row = [=](i64 thread, i64 threads) {
       i64 t = count * thread / threads;
       while (0 < t && t < count && index[t] == index[t - 1]) ++t;

@@ -7,11 +7,11 @@
 // the factor of alpha_ij. Forward reads, per edge, a row of k, a row of v (unless v is k) and d
 // features. W a is computed for a block of edges at a time, which stays in the cache.
 //
-// Backward consists of two walks. The walk by destination computes
+// Backward consists of two passes over the edges. The pass by destination computes
 //   ds_ij = alpha_ij (r_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>,   dz_ij = ds_ij w act'(z_ij)
 //   dq_i = sum_j dz_ij, dw = sum ds act(z), dW = sum dz a^T, da = W^T dz
 // It writes r alpha and ds, [e, h] in CSR order and, for LeakyReLU, the signs of z, one bit for
-// each channel. The walk by source computes dk_j = sum_i dz_ij and dv_j = sum_i r_ij alpha_ij dO_i;
+// each channel. The pass by source computes dk_j = sum_i dz_ij and dv_j = sum_i r_ij alpha_ij dO_i;
 // for tanh it must compute z again. The derivation is in docs/kernels.md.
 #include "attention.h"
 #include "multiply_add.h"
@@ -38,21 +38,22 @@ enum class Activation : i64 { leaky_relu = 0, tanh = 1 };
 // clang-format on
 GATTN_ARGS(GATv2Args, GATV2_FIELDS);
 
-// LeakyReLU of a number or of a vector register.
+// Compute LeakyReLU of a number or of a vector register.
 template <class Z, class A> inline Z leaky_relu(Z z, A negative_slope) {
   const Z low = negative_slope * z;
   return z > 0 ? z : low;
 }
 
-// Bit masks of the signs of an edge's z. For each 128 channels, bit v of byte i is set if z of
-// channel 16 v + i is positive, so that bit v of 16 bytes is the mask of 16 adjacent channels.
+// The signs of z of an edge are stored as bits. In each group of 128 channels, bit v of byte i
+// belongs to channel 16 v + i and is set if z is positive. So bit v of 16 bytes is the mask of 16
+// adjacent channels.
 constexpr i64 sign_lanes = 16, signs_together = 8 * sign_lanes;
 
 inline i64 sign_bytes(i64 channels) {
   return (channels + signs_together - 1) / signs_together * sign_lanes;
 }
 
-// Call function(v, k, n) for each bit v, whose n channels begin with channel k.
+// For each bit v, call function(v, k, n), where its n channels begin with channel k.
 template <class Function>
 GATTN_INLINE void for_signs(i64 first, i64 channels, const Function& function) {
   if (first + signs_together <= channels) {
@@ -65,7 +66,7 @@ GATTN_INLINE void for_signs(i64 first, i64 channels, const Function& function) {
     function(v, first, std::min(sign_lanes, channels - first));
 }
 
-// Write the bit masks of the signs of z, [channels].
+// Write the bit masks of the signs of z, where z has shape [channels].
 template <class A> [[gnu::noinline]] void pack_signs(std::uint8_t* to, const A* z, i64 channels) {
   for (i64 first = 0; first < channels; first += signs_together, to += sign_lanes) {
     int bits[sign_lanes] = {};
@@ -78,7 +79,8 @@ template <class A> [[gnu::noinline]] void pack_signs(std::uint8_t* to, const A* 
   }
 }
 
-// Add the gradient to `to`, multiplied by the slope for channels in which z is not positive.
+// Add the gradient to `to`. In channels in which z is not positive, it is multiplied by the slope
+// of LeakyReLU.
 template <class A> [[gnu::noinline]] void add_signed(A* __restrict to, const A* __restrict grad,
                                                      const std::uint8_t* sign, A negative_slope,
                                                      i64 channels) {
@@ -96,10 +98,11 @@ template <class A> [[gnu::noinline]] void add_signed(A* __restrict to, const A* 
   }
 }
 
-// The functions with tanh have a loop for any number of channels, because tanh takes more time than
-// a fixed number of channels would save.
+// The functions with tanh have one loop for any number of channels: compiling them for fixed
+// numbers would save little, because tanh takes most of the time.
 
-// Compute score_x = <w_x, tanh(z_x)> for a block: [count, lanes], with z [count, h, c].
+// Compute the score <w_x, tanh(z_x)> of each edge of a block and each head x. Shapes: score [count,
+// lanes], z [count, h, c].
 template <class A> [[gnu::noinline]] void tanh_scores(A* score, const A* w, const A* z, i64 count,
                                                       i64 heads, i64 lanes, i64 channels) {
   for (i64 t = 0; t < count; ++t)
@@ -110,7 +113,7 @@ template <class A> [[gnu::noinline]] void tanh_scores(A* score, const A* w, cons
     }
 }
 
-// Replace z_x of an edge by the gradient grad_x w_x tanh'(z_x).
+// Replace z_x of an edge by its gradient, grad_x w_x tanh'(z_x), for each head x.
 template <class A>
 [[gnu::noinline]] void tanh_gradient(A* z, const A* w, const A* grad, i64 heads, i64 channels) {
   for (i64 x = 0; x < heads; ++x) {
@@ -124,7 +127,7 @@ template <class A>
   }
 }
 
-// Add grad_x tanh(z_x) of an edge to to_x.
+// Add grad_x tanh(z_x) of an edge to to_x, for each head x.
 template <class A>
 [[gnu::noinline]] void add_tanh(A* to, const A* grad, const A* z, i64 heads, i64 channels) {
   for (i64 x = 0; x < heads; ++x) {
@@ -135,9 +138,9 @@ template <class A>
   }
 }
 
-// Computes z and the score of blocks of edges, in a walk by destination or by source. `row_table`
-// has the features of the walk's rows, and `other` those at the other end of the edges, which are
-// gathered.
+// Object that computes z and the scores of blocks of edges, in a pass by destination or by source.
+// `row_table` contains the features of the nodes whose edges the pass processes together. `other`
+// contains the features of the nodes at the other end of the edges, which are gathered.
 template <class T, class I, int C> struct GATv2Score {
   using A = acc_t<T>;
   static constexpr i64 value_prefetch_distance = prefetch_distance;
@@ -145,12 +148,12 @@ template <class T, class I, int C> struct GATv2Score {
   Edges<I> graph;
   Table<const T> row_table, other, weight, edge_attr, edge_proj;
   i64 heads, lanes, channels, features;
-  bool tanh;  // true only if C = 0
+  bool tanh;  // may be true only if C = 0
   A negative_slope;
 
   Buffer<A> row_buffer, w, z, attr, projection;
   const A* current_row = nullptr;
-  i64 pending = 0;  // edges whose z and attr are still needed; those of the block follow them
+  i64 pending = 0;  // number of edges of earlier blocks that are stored
 
   i64 c() const { return width<C>(channels); }
   bool has_tanh() const { return C == 0 && tanh; }
@@ -165,7 +168,7 @@ template <class T, class I, int C> struct GATv2Score {
     for (i64 x = 0; x < heads; ++x) load(w.data() + x * c(), weight[x], c());
     if (!features) return;
     attr.resize(capacity * features), projection.resize(features * row_size());
-    // W is stored as [d, h, c], so that its rows have the shape of z.
+    // W is stored with shape [d, h, c], so that its rows have the shape of z.
     for (i64 x = 0; x < heads; ++x)
       for (i64 k = 0; k < c(); ++k)
         for (i64 d = 0; d < features; ++d)
@@ -173,8 +176,9 @@ template <class T, class I, int C> struct GATv2Score {
   }
   void begin(i64 row) { current_row = widened(row_buffer.data(), row_table[row], row_size()); }
 
-  // Compute z of a block. gathered(t) is the row at the other end of edge t, and position(t) its
-  // index in the caller's order.
+  // Compute the inputs z_ij of the activation for a block of edges. The function gathered(t)
+  // returns the features of the node at the other end of edge t, and position(t) returns the index
+  // of edge t in the caller's order.
   template <class Gather, class Position>
   void hidden(i64 count, const Gather& gathered, const Position& position) {
     for (i64 t = 0; t < count; ++t) {
@@ -190,7 +194,7 @@ template <class T, class I, int C> struct GATv2Score {
                  row_size());
   }
 
-  // Compute the scores of a block, in forward, in backward and for gatv2_score.
+  // Compute the scores of a block of edges. Forward, backward and gatv2_score call this function.
   [[gnu::noinline]] void scores(i64 first, i64 count, A* __restrict s) {
     hidden(
         count,
@@ -215,7 +219,7 @@ template <class T, class I, int C> struct GATv2Score {
     }
   }
 
-  // Replace z of edge t of the block by dz, given the gradient of its score, [h].
+  // Replace z of edge t of the block by its gradient dz, given the gradient of the score, [h].
   void hidden_gradient(i64 t, const A* grad) {
     A* edge_z = z_of(t);
     if (has_tanh()) return tanh_gradient(edge_z, w.data(), grad, heads, c());
@@ -229,7 +233,7 @@ template <class T, class I, int C> struct GATv2Score {
     }
   }
 
-  // Write grad_x w_x of one edge, [h, c], to the first row of z.
+  // Write the product grad_x w_x of one edge, [h, c], to the first row of z.
   void weighted_gradient(const A* grad) {
     const i64 n = c();
     for (i64 x = 0; x < heads; ++x) {
@@ -261,7 +265,8 @@ GATv2Score<T, I, C> score_of(const GATv2Args& args, const Rows& row_table, const
   };
 }
 
-// First walk of backward, over the edges into each destination.
+// The first of the two passes of the backward kernel. For each destination, it processes the edges
+// into the destination.
 template <class T, class I, int C> struct GATv2BackwardByDestination {
   using A = acc_t<T>;
 
@@ -272,19 +277,19 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
   const A *row_max, *row_sum;
   T *grad_query, *grad_edge_attr;
   EdgeValues<A> edge_values;
-  std::uint8_t* signs;  // null with tanh
+  std::uint8_t* signs;  // null if the activation is tanh
   EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, delta, shift, inverse, grad_attr, transposed;
   const A* grad_row = nullptr;
-  Buffer<i64> pending_edges;  // the caller's index of each pending edge
+  Buffer<i64> pending_edges;  // the caller's index of each edge with pending products
 
   i64 heads() const { return score.heads; }
   i64 lanes() const { return score.lanes; }
   i64 c() const { return score.c(); }
   i64 cv() const { return C ? C : value_channels; }
   i64 state_size() const { return score.row_size(); }
-  // Sums over all rows: dw, then dW as [d, h c].
+  // The sums over all rows are dw, followed by dW with shape [d, h c].
   i64 shared_size() const { return score.row_size() * (1 + score.features); }
   void prepare() {
     constexpr i64 capacity = max_pending + block;
@@ -334,8 +339,8 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
     }
   }
 
-  // Keep dz of a block for the products in dW and da, which are computed for several short rows
-  // together.
+  // Store dz of a block until the products for dW and da are computed, which is done for several
+  // short rows together.
   void append_pending(A* shared, i64 first, i64 count) {
     if (grad_edge_attr)
       for (i64 t = 0; t < count; ++t)
@@ -358,7 +363,8 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
     load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads(), lanes());
   }
 
-  // Write alpha times its factors to s, and the gradient of the score to ds.
+  // For each edge of a block, write alpha times dropout and edge weight to s, and the gradient of
+  // the score to ds.
   void gradients(i64 first, i64 count) {
     const Edges<I>& graph = score.graph;
     A *alphas = s.data(), *products = ds.data();
@@ -389,7 +395,7 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
     if (terms.has_factors()) terms.scale_weights(alphas, first, count);
   }
 
-  // Add ds act(z) of edge t of the block to dw.
+  // Add the term ds act(z) of edge t of the block to the gradient dw.
   void weight_gradient(A* to, i64 t, const A* grad_score) {
     const A* z = score.z_of(t);
     const A slope = score.negative_slope;
@@ -402,7 +408,7 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
     }
   }
 
-  // Compute da = W^T dz of the pending edges.
+  // Compute the gradient da = W^T dz of the edges with pending products.
   void edge_gradients(i64 count) {
     const i64 size = score.row_size(), n = score.features;
     fill(grad_attr.data(), A(0), count * n);
@@ -412,7 +418,8 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
   }
 };
 
-// Second walk of backward, over the edges out of each source.
+// The second of the two passes of the backward kernel. For each source, it processes the edges out
+// of the source.
 template <class T, class I, int C> struct GATv2BackwardBySource {
   using A = acc_t<T>;
 
@@ -420,7 +427,7 @@ template <class T, class I, int C> struct GATv2BackwardBySource {
   Table<const T> grad_out;
   i64 value_channels;
   EdgeValues<A> edge_values;
-  const std::uint8_t* signs;  // null with tanh, for which z is computed again
+  const std::uint8_t* signs;  // null if the activation is tanh: then z is computed again
   T *grad_key, *grad_value;   // grad_value is null if value is key: dv is then added to dk
 
   i64 c() const { return score.c(); }
@@ -496,7 +503,7 @@ template <class T, class I, int C> struct GATv2BackwardBySource {
   }
 };
 
-// Computes the scores of all edges and heads, in the caller's order.
+// Kernel body that computes the scores of all edges and heads, in the caller's order.
 template <class T, class I, int C> struct GATv2ScoreWalk {
   using A = acc_t<T>;
 
@@ -523,8 +530,8 @@ template <class T, class I, int C> struct GATv2ScoreWalk {
   }
 };
 
-// The number of channels to dispatch on. Fixed numbers of channels hold for both key and value, and
-// are not used with tanh.
+// Return the number of channels that is used as template argument. It is 0 for tanh, or if key and
+// value have different numbers of channels.
 i64 common_channels(const GATv2Args& args) {
   const bool common = args.channels == args.value_channels && args.activation != Activation::tanh;
   return common ? args.channels : 0;
@@ -536,7 +543,8 @@ i64 work_per_edge(const GATv2Args& args) {
   return args.heads * (args.channels * (2 + args.features) + args.value_channels + 8);
 }
 
-// Write dW, which is summed as [d, h c], in the shape of the parameter, [h, c, d].
+// Write the gradient dW in the shape of the parameter, [h, c, d]. It was summed with shape [d, h
+// c].
 template <class T, class A> void store_transposed(T* to, const A* from, i64 features, i64 size) {
   for (i64 y = 0; y < size; ++y)
     for (i64 k = 0; k < features; ++k) to[y * features + k] = narrow<T>(from[k * size + y]);

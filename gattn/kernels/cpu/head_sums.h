@@ -10,9 +10,9 @@
 
 namespace gattn::GATTN_ISA {
 
-// Index of the source of lane i in the shuffle that selects the low or high halves of two registers
-// of L numbers, in which each sum has W numbers. If W numbers are at most 16 bytes, they keep their
-// position in the register, so that no shuffle crosses 16-byte lanes.
+// The index of the source of lane i in a shuffle. The shuffle selects the low or high halves of two
+// registers of L numbers, in which each sum has W numbers. If W numbers fill at most 16 bytes, they
+// keep their position, so that no shuffle crosses 16-byte lanes.
 constexpr int half_source(int i, int L, int W, bool high) {
   const int half = W / 2;
   if (W > 4) return i / half * W + i % half + high * half;
@@ -26,7 +26,7 @@ GATTN_INLINE Vector<float, L> add_halves(Vector<float, L> a, Vector<float, L> b,
          __builtin_shufflevector(a, b, half_source(i, L, W, true)...);
 }
 
-// Reduce H registers, in which each sum has W partial sums, to eight sums.
+// Reduce H registers, in which each sum consists of W partial sums, to eight sums.
 template <int L, int W, int H> GATTN_INLINE void add_up(float* to, Vector<float, L>* part) {
   if constexpr (W == 1) {
     std::memcpy(to, part, 8 * sizeof(float));
@@ -45,7 +45,8 @@ template <int L, int W, int H> GATTN_INLINE void add_up(float* to, Vector<float,
   }
 }
 
-// Position of one number, or of one register, in a row: the head and the first channel.
+// The position of a number, or of the first number of a register, in a row: its head and its
+// channel.
 struct Number {
   i64 head, channel;
   template <class T> auto of(const T* from, i64 begin) const { return wide(from[begin + channel]); }
@@ -59,14 +60,15 @@ template <int L> struct Register {
   }
 };
 
-// Compute the sums of the eight heads from `first` on.
+// Compute the sums of eight heads, beginning with the head `first`.
 template <int C, int L, bool accumulates, class Term>
 GATTN_INLINE void eight_sums(float* __restrict to, i64 first, const Term& term) {
   constexpr int P = std::min(C, 16), registers = P / L, groups = L / 4;
   Vector<float, L> part[8];
 #pragma GCC unroll 8
   for (int s = 0; s < 8; ++s) {
-    // With this order of the heads, the results of add_up are in order.
+    // The heads are processed in this order, so that add_up returns the results in the order of the
+    // heads.
     const i64 x = first + s % groups * (8 / groups) + s / groups;
     Vector<float, L> sum[registers] = {};
 #pragma GCC unroll 2
@@ -83,10 +85,11 @@ GATTN_INLINE void eight_sums(float* __restrict to, i64 first, const Term& term) 
   for (int x = 0; x < 8; ++x) to[x] = accumulates ? to[x] + sums[x] : sums[x];
 }
 
-// Value of the template parameter `accumulates` with which sums are added to existing values.
+// If the template parameter `accumulates` has this value, the sums are added to existing values.
 constexpr bool accumulate = true;
 
-// Compute for each head x the sum of `term` over its channels: [h]. A term reads values of type T.
+// For each head x, compute the sum of `term` over the channels of the head: [h]. The function
+// `term` reads numbers of type T and returns one summand.
 template <int C, class T, bool accumulates = false, class A, class Term>
 GATTN_INLINE void sums_of_heads(A* __restrict to, i64 heads, i64 channels, const Term& term) {
   constexpr bool registers = std::is_same_v<T, float> && C >= 4 && register_bytes >= 32;
@@ -101,7 +104,7 @@ GATTN_INLINE void sums_of_heads(A* __restrict to, i64 heads, i64 channels, const
   }
 }
 
-// Compute the dot product <a_x, b_x> for each head x: [h] from [h, c].
+// For each head x, compute the dot product of a_x and b_x: [h], from a and b [h, c].
 template <int C, bool accumulates = false, class A, class T>
 GATTN_INLINE void head_dots(A* __restrict to, const A* a, const T* b, i64 heads, i64 channels) {
   const i64 c = width<C>(channels);

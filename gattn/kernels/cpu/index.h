@@ -1,4 +1,5 @@
-// Index arrays of a layout, with 32-bit or 64-bit indices.
+// The index arrays of a layout (the sorted edges of a graph). They contain 32-bit or 64-bit
+// indices.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,11 @@
 
 namespace gattn::GATTN_ISA {
 
-// Index type of loops that are compiled once for both widths; each read checks the width.
+// This index type is used in loops that are compiled once for both widths of indices. Each read
+// checks the width.
 struct AnyIndex {};
 
-// Index array whose width is known only at run time.
+// An index array whose width is known only at run time.
 struct AnyIndices {
   const void* data = nullptr;
   bool is_int64 = false;
@@ -37,7 +39,7 @@ inline void prefetch_index(const AnyIndices& indices, i64 k) {
   __builtin_prefetch(static_cast<const char*>(indices.data) + k * (indices.is_int64 ? 8 : 4));
 }
 
-// The layout in a kernel's arguments, with its index type as a template parameter.
+// The layout in the arguments of a kernel, with the index type as template parameter.
 template <class I> struct Edges {
   Indices<I> rowptr, col, perm, colptr, row, csr2csc;
   i64 n, m, e;

@@ -1,4 +1,4 @@
-// Table of all kernels of one instruction set, joined from the tables of the families.
+// The table of all kernels of one instruction set, which joins the tables of all C++ files.
 #include <vector>
 
 #include "args.h"

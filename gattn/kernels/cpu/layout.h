@@ -1,4 +1,5 @@
-// Construction of a layout by three stable counting sorts, in time linear in nodes and edges.
+// A layout is built by three stable counting sorts. The time is linear in the numbers of nodes and
+// edges.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +10,8 @@ namespace gattn {
 
 using i64 = std::int64_t;
 
-// Stable counting sort by key of the positions 0 to e - 1. Writes the offset of each key, ptr
-// [size + 1], and the sorted positions, order [e].
+// Sort the positions 0 to e - 1 by key, with a stable counting sort. Write the offset of each key
+// to ptr, [size + 1], and the sorted positions to order, [e].
 template <class I, class Key, class Item>
 void counting_sort(i64 e, i64 size, const Key& key, const Item& item, I* ptr, I* order) {
   std::vector<I> next(size + 1, 0);
@@ -23,7 +24,7 @@ void counting_sort(i64 e, i64 size, const Key& key, const Item& item, I* ptr, I*
   }
 }
 
-// Convert CSR to CSC with known column offsets. The edges of each column are in the order of the
+// Convert CSR to CSC with given column offsets. The edges of each column are in the order of the
 // rows.
 template <class I> void fill_columns(const I* rowptr, const I* col, const I* colptr, i64 m, i64 n,
                                      I* row, I* csr2csc) {
@@ -36,7 +37,7 @@ template <class I> void fill_columns(const I* rowptr, const I* col, const I* col
     }
 }
 
-// Convert CSR to CSC, and compute the column offsets colptr [m + 1].
+// Convert CSR to CSC, and compute the column offsets colptr, [m + 1].
 template <class I>
 void build_columns(const I* rowptr, const I* col, i64 m, i64 n, I* colptr, I* row, I* csr2csc) {
   std::fill(colptr, colptr + m + 1, I(0));

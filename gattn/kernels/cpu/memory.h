@@ -18,17 +18,17 @@
 
 namespace gattn {
 
-// Request huge pages for memory that has not been written yet.
+// Ask the system to use huge pages for memory that has not been written yet.
 inline void advise_huge([[maybe_unused]] void* data, [[maybe_unused]] std::int64_t num_bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
   constexpr std::uintptr_t page = 1 << 12, huge = 1 << 21;
   if (num_bytes < std::int64_t(2 * huge)) return;
   const std::uintptr_t first = (reinterpret_cast<std::uintptr_t>(data) + page - 1) / page * page;
   const std::uintptr_t last = (reinterpret_cast<std::uintptr_t>(data) + num_bytes) / page * page;
-  // The system may ignore the request and use small pages.
+  // The result is ignored, because without huge pages the memory is only slower.
   (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
-  // Each thread causes the page faults of different huge pages. Otherwise, several threads would
-  // first write to the same page, and all would wait for its page fault.
+  // Each thread writes first to other huge pages. Otherwise several threads would write to the same
+  // new page, and all of them would wait for its page fault.
   auto* bytes = static_cast<volatile char*>(data);
 #pragma omp parallel for schedule(static)
   for (std::int64_t at = 0; at < num_bytes; at += huge) bytes[at] = 0;
@@ -52,7 +52,7 @@ struct AlignedDelete {
 };
 template <class A> using Scratch = std::unique_ptr<A[], AlignedDelete>;
 
-// Uninitialised memory for the duration of one call.
+// Memory that is not initialised and is freed at the end of a call.
 template <class A> Scratch<A> scratch(std::int64_t size) {
   const std::int64_t num_bytes = size * std::int64_t(sizeof(A));
   Scratch<A> memory(static_cast<A*>(::operator new(num_bytes, AlignedDelete::alignment)));
@@ -70,8 +70,8 @@ struct Free {
   return data;
 }
 
-// Zeroed memory of one thread. A copy is empty: each thread copies the body of a kernel, and then
-// allocates the buffers of its copy.
+// Memory of one thread, initialised to zero. A copy is empty, because each thread copies the body
+// of a kernel and then allocates the buffers of its copy.
 template <class A> class Buffer {
  public:
   Buffer() = default;
@@ -79,7 +79,7 @@ template <class A> class Buffer {
   Buffer(const Buffer&) noexcept {}
   Buffer& operator=(const Buffer&) = delete;
 
-  // The memory is aligned to cache lines, so that no vector register crosses a line.
+  // The memory is aligned to cache lines, so that no vector register is stored across two lines.
   void resize(std::int64_t size) {
     constexpr std::int64_t line = 64;
     memory_.reset(allocate_zeros(size * std::int64_t(sizeof(A)) + line));
@@ -94,11 +94,13 @@ template <class A> class Buffer {
   A* data_ = nullptr;
 };
 
-// Allocation by the threads of a parallel region. An exception must not leave the region. If one
-// thread cannot allocate, all threads skip the work, and the caller throws after the region.
+// Object that allocates memory in all threads of a parallel region. An exception must not leave the
+// region. So if one thread cannot allocate, all threads skip the work, and the caller throws after
+// the region.
 class Allocation {
  public:
-  // Call `allocate`, and return whether it succeeded in all threads. All threads must call this.
+  // Call `allocate`, and return true if it succeeded in all threads. All threads must call this
+  // function.
   template <class Function> bool attempt(const Function& allocate) {
     try {
       allocate();

@@ -5,8 +5,8 @@
 
 namespace gattn::GATTN_ISA {
 
-// Number of rows that are collected before their products are added to a sum over all edges. This
-// sum is large compared with a row, so that it should be read and written once for many rows.
+// Rows are collected until there are this many, and their products are then added to a sum over all
+// edges together. The sum is large compared with a row, so it should be read and written rarely.
 constexpr i64 max_pending = 16;
 
 // Compute to[m][f] += sum over k of left[m * row + k * step] right[k * stride + f], for m < rows,

@@ -15,14 +15,14 @@
 
 namespace gattn::GATTN_ISA {
 
-// The four random words at each of the counters that one call processes.
+// The four random words of each counter, for all counters that one call processes.
 constexpr i64 draws_per_call = 16;
 struct Words {
   std::uint32_t first[draws_per_call], second[draws_per_call], third[draws_per_call],
       fourth[draws_per_call];
 };
 
-// Product of a word and a constant, and the high and low half of the product.
+// Multiply a word by a constant, and return the high and the low half of the product.
 inline std::uint64_t product(std::uint32_t factor, std::uint32_t word) {
   return std::uint64_t(factor) * word;
 }
@@ -30,8 +30,8 @@ inline std::uint32_t high(std::uint64_t product) { return std::uint32_t(product 
 inline std::uint32_t low(std::uint64_t product) { return std::uint32_t(product); }
 
 #ifdef __AVX512F__
-// The product of the lower halves of 64-bit lanes. The compiler would multiply the whole lanes,
-// which takes three times the time.
+// Multiply the lower halves of 64-bit lanes. The compiler would multiply the whole lanes, which
+// takes three times as long.
 typedef std::uint64_t Lanes __attribute__((vector_size(64)));
 inline Lanes product(std::uint32_t factor, const Lanes& word) {
   const __m512i factors = _mm512_set1_epi64(factor);
@@ -41,7 +41,7 @@ inline Lanes high(const Lanes& product) { return product >> 32; }
 inline Lanes low(const Lanes& product) { return product; }
 #endif
 
-// Replace a counter of two words, c0 and c1, by its four random words.
+// Replace a counter, which consists of the two words c0 and c1, by its four random words.
 template <class W> GATTN_INLINE void philox_rounds(std::uint64_t seed, W& c0, W& c1, W& c2, W& c3) {
   std::uint32_t key0 = std::uint32_t(seed), key1 = std::uint32_t(seed >> 32);
 #pragma GCC unroll 10  // otherwise the compiler does not vectorise the outer loop over counters
@@ -91,12 +91,13 @@ inline void philox(std::uint64_t seed, std::uint64_t counter, Words& to) {
 }
 
 struct Dropout {
-  const std::int64_t* seed = nullptr;  // [2]: key, index of the first edge; null: no dropout
-  std::uint32_t threshold = 0;         // a random word below it means dropped
-  double scale = 1;                    // 1 / (1 - p), or 0 for p = 1
+  // [2]: key, and index of the first edge; null if there is no dropout.
+  const std::int64_t* seed = nullptr;
+  std::uint32_t threshold = 0;  // an edge is dropped if its random word is below this number
+  double scale = 1;             // 1 / (1 - p), or 0 if p = 1
 };
 
-// Dropout factors of a block of edges, [count, lanes]: 0 or 1 / (1 - p).
+// The dropout factors of a block of edges, [count, lanes]. Each factor is 0 or 1 / (1 - p).
 template <class A> struct Mask {
   Dropout dropout;
   i64 heads, lanes;
@@ -109,12 +110,13 @@ template <class A> struct Mask {
     if (*this) counters.resize(padded(block * heads)), factors.resize(padded(block * lanes));
   }
 
-  // Round up to a multiple of draws_per_call; values after the last draw are not used.
+  // The size is rounded up to a multiple of draws_per_call. The values after the last draw are not
+  // used.
   static i64 padded(i64 draws) {
     return (draws + draws_per_call - 1) / draws_per_call * draws_per_call;
   }
 
-  // Draw the factors of `count` edges with the CSR positions position(t).
+  // Draw the factors of `count` edges. The CSR position of edge t is position(t).
   template <class Position> const A* draw(i64 count, const Position& position) {
     std::uint64_t* counter = counters.data();
     const std::uint64_t edge_offset = std::uint64_t(dropout.seed[1]);
@@ -142,7 +144,8 @@ template <class A> struct Mask {
         to[y + u] = words.first[u] >= threshold ? scale : A(0);
     }
     if (heads == lanes) return;
-    // Spread the heads of each edge to its lanes, from the last edge, since both are in place.
+    // Copy the factors of each edge's heads to its lanes. The copy begins with the last edge,
+    // because both arrays use the same memory.
     for (i64 t = count - 1; t >= 0; --t)
       for (i64 x = heads - 1; x >= 0; --x) to[t * lanes + x] = to[t * heads + x];
   }

@@ -1,5 +1,5 @@
-// Loops over the channels of one row. C is the number of channels per head if it is known at
-// compile time, otherwise 0.
+// Loops over the channels of one row. The template parameter C is the number of channels per head
+// if it is known at compile time, otherwise 0.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace gattn::GATTN_ISA {
 
-// The number of channels, which is a constant if C is not 0.
+// Return the number of channels, which is a constant if C is not 0.
 template <int C> inline i64 width(i64 channels) { return C ? C : channels; }
 
 template <class A, class T> inline void load(A* __restrict to, const T* __restrict from, i64 n) {
@@ -55,7 +55,7 @@ template <int C, class Step> GATTN_INLINE void for_channels(i64 n, const Step& s
   }
 }
 
-// Sum of L numbers: the halves are added until one number is left.
+// Sum the L numbers of a register: its halves are added until one number is left.
 template <int L, class A> GATTN_INLINE A sum_of_lanes(const A* part) {
   if constexpr (L == 1) {
     return part[0];
@@ -72,8 +72,8 @@ template <int L, class A> GATTN_INLINE A sum_of_lanes(const A* part) {
   }
 }
 
-// Sum of term(k) for k < n. If n is a constant, a vector of partial sums is reduced at the end by
-// sum_of_lanes. The compiler's own reduction would add the lanes one after another.
+// Return the sum of term(k) over k < n. If n is a constant, the partial sums in a vector are added
+// at the end by sum_of_lanes. The compiler would add the lanes one after another, which is slower.
 template <int C, class A, class Term> GATTN_INLINE A sum_of(i64 n, const Term& term) {
   if constexpr (C > 0) {
     constexpr int L = C * sizeof(A) < 64 ? C : 64 / sizeof(A);
@@ -106,13 +106,14 @@ GATTN_INLINE A dot(const A* __restrict a, const T* __restrict b, i64 channels) {
   return sum_of<C, A>(width<C>(channels), [=](i64 k) { return a[k] * wide(b[k]); });
 }
 
-// Add weight times `from` to `to`.
+// Add the row `from`, multiplied by the weight, to the row `to`.
 template <int C, class A, class T>
 GATTN_INLINE void axpy(A* __restrict to, A weight, const T* __restrict from, i64 channels) {
   for_channels<C>(channels, [=](i64 k) { to[k] += weight * wide(from[k]); });
 }
 
-// Call function.template operator()<D>(), where D is a common number of edge features or 0.
+// Call function.template operator()<D>(), where D is the number of edge features if it is a common
+// one, otherwise 0.
 template <class Function> GATTN_INLINE void with_features(i64 features, const Function& function) {
 #ifdef GATTN_FIXED_CHANNELS
   switch (features) {
@@ -124,7 +125,7 @@ template <class Function> GATTN_INLINE void with_features(i64 features, const Fu
   function.template operator()<0>();
 }
 
-// Bytes of a vector register; the compiler would keep wider vectors in memory.
+// The number of bytes of a vector register. The compiler would store wider vectors in memory.
 #if defined(__AVX512F__)
 constexpr int register_bytes = 64;
 #elif defined(__AVX__)
@@ -148,7 +149,8 @@ GATTN_INLINE void add_rows(A* __restrict to, bool is_first, i64 count, i64 heads
   i64 x = 0;
   if constexpr (C > 0 && std::is_same_v<T, float>) {
     constexpr int L = std::min<int>(C, register_bytes / sizeof(float));
-    constexpr int vectors = std::min(C / L, 8);  // vectors of one head that are summed together
+    // Number of vectors of one head that are summed together.
+    constexpr int vectors = std::min(C / L, 8);
     using Lanes = Vector<float, L>;
     const auto sums = [&]<int H>(std::integral_constant<int, H>) {
       for (int k = 0; k < C; k += vectors * L) {
@@ -199,7 +201,8 @@ GATTN_INLINE void add_rows(A* __restrict to, bool is_first, i64 count, i64 heads
   }
 }
 
-// Convert numbers to the accumulation type in `buffer`; return `from` itself if it has that type.
+// Convert numbers to the accumulation type, and write them to `buffer`. If they already have this
+// type, return `from` itself.
 template <class T, class A> GATTN_INLINE const A* widened(A* buffer, const T* from, i64 n) {
   if constexpr (std::is_same_v<T, A>) {
     return from;
@@ -255,8 +258,8 @@ template <int C, class A> inline void scale_by(A* __restrict to, A factor, i64 c
   for_channels<C>(channels, [=](i64 k) { to[k] *= factor; });
 }
 
-// The per-head numbers of an edge are padded to whole vectors. The lanes after the last head are
-// never written to an output.
+// The numbers of an edge, one per head, are padded to whole vectors. The padding is never written
+// to an output.
 constexpr i64 lane = 8;
 inline i64 lanes_of(i64 heads) { return (heads + lane - 1) / lane * lane; }
 
@@ -270,22 +273,25 @@ template <class A> inline void add_lanes(A* __restrict to, const A* __restrict f
   for_lanes(lanes, [=](i64 x) { to[x] += from[x]; });
 }
 
-// Copy per-head numbers, [heads]. A call of memcpy would take longer than the one or two vectors.
+// Copy the numbers of an edge, one per head. Calling memcpy would take longer than copying the one
+// or two vectors.
 template <class A> inline void copy_heads(A* __restrict to, const A* __restrict from, i64 heads) {
   if (heads % lane) return void(std::copy_n(from, heads, to));
   for_lanes(heads, [=](i64 x) { to[x] = from[x]; });
 }
 
-// Read per-head numbers, [heads], which are not padded, and set the padding to zero.
+// Read the numbers of an edge, one per head, from memory without padding, and set the padding to
+// zero.
 template <class A, class T>
 inline void load_heads(A* __restrict to, const T* __restrict from, i64 heads, i64 lanes) {
   if (heads == lanes) return for_lanes(lanes, [=](i64 x) { to[x] = wide(from[x]); });
-  // Whole vectors are stored, because loading a vector after separate stores of its parts stalls.
+  // Whole vectors are stored, because loading a vector stalls if its parts were stored separately
+  // before.
   for_lanes(lanes, [=](i64 x) { to[x] = x < heads ? A(wide(from[x])) : A(0); });
 }
 
-// Reduce rows [count, lanes] to [lanes]: to[x] = step(step(first, rows[0][x]), rows[1][x]) and so
-// on. The intermediate results stay in a register.
+// Combine the rows of a matrix [count, lanes] to one row [lanes]: to[x] = step(step(first,
+// rows[0][x]), rows[1][x]) and so on. The intermediate results stay in a register.
 template <class A, class Step> inline void reduce_lanes(A* __restrict to, A first,
                                                         const A* __restrict rows, i64 count,
                                                         i64 lanes, const Step& step) {
@@ -300,13 +306,14 @@ template <class A, class Step> inline void reduce_lanes(A* __restrict to, A firs
   }
 }
 
-// Prefetch a row for reading (Use = 0) or writing (Use = 1), because the time of these kernels is
-// mostly the latency of gathers.
+// Prefetch a row for reading (Use = 0) or writing (Use = 1). Most of the time of these kernels is
+// the latency of gathers.
 template <int Use = 0, class T> inline void prefetch(const T* row, i64 n) {
   const char* byte = reinterpret_cast<const char*>(row);
   const i64 bytes = n * i64(sizeof(T)) < 1024 ? n * i64(sizeof(T)) : 1024;
   for (i64 k = 0; k < bytes; k += 64) __builtin_prefetch(byte + k, Use);
-  // GCC would remove calls of this function, which has no side effect but the prefetch.
+  // Without this attribute, GCC would remove calls of the function, because its only effect is a
+  // prefetch.
   asm volatile("");
 }
 

@@ -1,4 +1,4 @@
-// Parallel walk (traversal) over the rows of a CSR or CSC matrix, which all kernels on edges use.
+// Parallel pass over the rows of a CSR or CSC matrix. All kernels on edges use this pass.
 //
 // Work is divided by edges, not by rows. Rows are grouped in chunks with about the same number of
 // edges. A row of more than `split_edges` edges, a hub, is divided into splits, whose partial
@@ -31,25 +31,28 @@
 namespace gattn::GATTN_ISA {
 
 constexpr i64 split_edges = 2048;  // maximum number of edges of a split
-constexpr i64 chunk_edges = 256;   // minimum work of a chunk: its number of rows and edges
+constexpr i64 chunk_edges = 256;   // minimum work of a chunk: its number of rows plus edges
 constexpr i64 max_chunks = 1024;
-// Number of partial sums of a sum over all rows, and the total number of their elements.
+// Limits of the number of partial sums in a sum over all rows, and of their total number of
+// elements.
 constexpr i64 max_partial_sums = 128, min_partial_sums = 16;
 constexpr i64 max_sum_elements = 1 << 23;
 constexpr i64 row_prefetch_distance = 4;    // number of rows between prefetch and use of a row
-constexpr i64 min_parallel_work = 1 << 17;  // element updates below which one thread is faster
+constexpr i64 min_parallel_work = 1 << 17;  // with fewer updates of elements, one thread is faster
 
 struct Hub {
   i64 row, first_split, splits;
 };
 
-// Division of the rows into chunks, and of the hubs into splits, given the row offsets.
+// The division of the rows into chunks, and of the hubs (rows with many edges) into splits. It is
+// computed from the row offsets.
 template <class Offsets> struct Division {
   Offsets ptr;
   i64 rows, chunks, groups, splits = 0;
   std::vector<Hub> hubs;
 
-  // `sums` is the maximum number of partial sums over all rows; 0 if there is no such sum.
+  // The argument `sums` is the maximum number of partial sums over all rows. It is 0 if there is no
+  // such sum.
   [[gnu::noinline]] Division(const Offsets& ptr, i64 rows, i64 sums) : ptr(ptr), rows(rows) {
     chunks = std::clamp<i64>(work() / chunk_edges, 1, sums ? sums : max_chunks);
     for (i64 i = 0; i < rows; ++i) {
@@ -61,9 +64,9 @@ template <class Offsets> struct Division {
     }
     groups = sums ? std::min(splits, sums) : splits;
   }
-  // The cost of a row counts like that of an edge.
+  // A row without edges counts as one edge, because processing it also takes time.
   i64 work() const { return rows ? i64(ptr[rows]) + rows : 0; }
-  // First split of a group. The splits of a group share one partial sum over all rows.
+  // Return the first split of a group. The splits of a group share one partial sum over all rows.
   i64 split_of(i64 group) const { return splits * group / groups; }
   [[gnu::noinline]] Hub hub_of(i64 split) const {
     const auto after = std::upper_bound(hubs.begin(), hubs.end(), split,
@@ -85,12 +88,13 @@ template <class Offsets> struct Division {
   }
 };
 
-// Add the rows of `from`, [count, size], to `to`, [size], one after another.
+// Add the rows of `from`, [count, size], one after another to `to`, [size].
 template <class A> [[gnu::noinline]] void add_in_order(A* to, const A* from, i64 count, i64 size) {
   for (i64 k = 0; k < count; ++k) add(to, from + k * size, size);
 }
 
-// Compute all rows; `total` [shared_size] receives the sum over chunks and splits, in their order.
+// Compute all rows. The sum over all chunks and splits, in their order, is written to `total`,
+// [shared_size].
 template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows, i64 work_per_edge,
                                                     const Body& body,
                                                     typename Body::A* total = nullptr) {
@@ -159,7 +163,7 @@ template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows
   add_in_order(total, shared.data(), units, shared_size);
 }
 
-// Call function(i) for every row i, in parallel; all rows should take about the same time.
+// Call function(i) for every row i in parallel. All rows should take about the same time.
 template <class Function> void for_each_row(i64 rows, i64 work_per_row, Function&& function) {
 #pragma omp parallel for schedule(static) if (rows * work_per_row > min_parallel_work)
   for (i64 i = 0; i < rows; ++i) function(i);

@@ -33,10 +33,10 @@ using i32 = std::int32_t;
 // clang-format on
 GATTN_ARGS(SamplingArgs, SAMPLING_FIELDS);
 
-constexpr i64 rows_per_batch = 64;  // rows whose edges are all prefetched before the first is used
-constexpr i64 rows_ahead = 16;      // prefetch distance of row offsets
-constexpr i64 edges_ahead = 32;     // prefetch distance of batch indices
-constexpr i64 max_serial_edges = 1 << 12;  // up to this many edges, one thread is faster
+constexpr i64 rows_per_batch = 64;         // number of rows whose edges are prefetched together
+constexpr i64 rows_ahead = 16;             // prefetch distance of row offsets
+constexpr i64 edges_ahead = 32;            // prefetch distance of batch indices
+constexpr i64 max_serial_edges = 1 << 12;  // with fewer edges, one thread is faster
 
 template <class Function> void with_index(bool is_int64, Function&& function) {
   if (is_int64)
@@ -45,7 +45,7 @@ template <class Function> void with_index(bool is_int64, Function&& function) {
     function.template operator()<i32>();
 }
 
-// Compute the offset of the first edge of each destination in the hop: [num_nodes + 1].
+// Compute the offset of the first sampled edge of each destination: [num_nodes + 1].
 void sample_offsets(const SamplingArgs& args) {
   with_index(args.is_int64, [&]<class I>() {
     const I* rowptr = static_cast<const I*>(args.rowptr);
@@ -60,12 +60,13 @@ void sample_offsets(const SamplingArgs& args) {
   });
 }
 
-// Random numbers of edges. Those of a window of consecutive edges are computed together, by
-// vectors.
+// The random numbers of the edges. Those of consecutive edges are computed together in vector
+// registers.
 class Draws {
  public:
   explicit Draws(i64 seed) : seed_(seed) {}
-  // Draw a number from 0 to end - 1; its probability differs from 1 / end by less than 2^-32.
+  // Draw a random number from 0 to end - 1. The probability of each number differs from 1 / end by
+  // less than 2^-32.
   i64 below(i64 end, i64 edge) {
     if (edge < first_ || edge >= first_ + window) draw(edge);
     return i64((std::uint64_t(numbers_[edge - first_]) * std::uint64_t(end)) >> 32);
@@ -87,11 +88,12 @@ class Draws {
   std::uint32_t numbers_[window];
 };
 
-// Set of the positions that were drawn from the current row, as a bit mask; empty between rows.
+// The set of edges that were drawn from the current row, stored as a bit mask. It is empty between
+// two rows.
 class PositionSet {
  public:
   void resize(i64 size) { words_.resize(size / 64 + 1); }
-  // Insert a position; return whether it is new.
+  // Insert a position into the set, and return true if it is new.
   bool insert(i64 position) {
     std::uint64_t& word = words_[position / 64];
     const std::uint64_t bit = std::uint64_t(1) << (position % 64);
@@ -99,14 +101,16 @@ class PositionSet {
     word |= bit;
     return is_new;
   }
-  // Clear the word of a position, as a part of clearing the whole set.
+  // Clear the word that contains a position. To clear the set, this is done for all drawn
+  // positions.
   void clear(i64 position) { words_[position / 64] = 0; }
 
  private:
   Buffer<std::uint64_t> words_;
 };
 
-// Draw `count` edges of a row whose edges begin at the CSR position `begin`; write their positions.
+// Draw `count` edges of a row and write their CSR positions. The edges of the row begin at the
+// position `begin`.
 template <class I> void draw_row(const SamplingArgs& args, i64 begin, i64 degree, i64 slot,
                                  i64 count, Draws& draws, PositionSet& drawn, I* positions) {
   const i64 edge = args.edge_offset + slot;
@@ -125,7 +129,7 @@ template <class I> void draw_row(const SamplingArgs& args, i64 begin, i64 degree
   }
 }
 
-// Draw the edges of the rows first to last - 1. Write their sources and the caller's index of each
+// Draw the edges of the rows first to last - 1. Write the source and the caller's index of each
 // edge, in the order of the draws.
 template <class I> void draw_rows(const SamplingArgs& args, i64 first, i64 last, Draws& draws,
                                   PositionSet& drawn, I* source, I* edge) {
@@ -148,7 +152,8 @@ template <class I> void draw_rows(const SamplingArgs& args, i64 first, i64 last,
   }
 }
 
-// Replace sources by their batch indices. New sources get the next indices, in order of discovery.
+// Replace each source by its batch index. New sources get the next indices, in the order of their
+// discovery.
 template <class I> i64 index_sources(const SamplingArgs& args, i64 count, I* source) {
   i64 next = args.num_sources;
   for (i64 t = 0; t < count; ++t) {
@@ -163,8 +168,8 @@ template <class I> i64 index_sources(const SamplingArgs& args, i64 count, I* sou
   return next - args.num_sources;
 }
 
-// Sort at most `width` different keys: the position of a key is the number of smaller keys. This
-// needs no branches, which would be mispredicted.
+// Sort at most `width` different keys without branches, which would be mispredicted: the position
+// of a key is the number of smaller keys.
 template <int width> void sort_by_rank(std::uint64_t* keys, i64 count) {
   std::uint64_t input[width];
   for (i64 y = 0; y < width; ++y) input[y] = y < count ? keys[y] : ~std::uint64_t(0);
@@ -185,7 +190,8 @@ inline void sort_keys(std::uint64_t* keys, i64 count) {
     std::sort(keys, keys + count);
 }
 
-// Write the edges of row r sorted by source; edges with the same source stay in the order of draws.
+// Write the edges of row r, sorted by source. Edges with the same source stay in the order of the
+// draws.
 template <class I> void write_row(const SamplingArgs& args, i64 r, std::uint64_t* keys,
                                   const I* source, const I* edge) {
   const i64 slot = args.offsets[r], count = args.offsets[r + 1] - slot;

@@ -1,4 +1,4 @@
-"""Dot-product attention on graphs in which the sources of every destination are consecutive.
+"""Dot-product attention on graphs in which the sources of every destination are consecutive nodes.
 
 Complete, causal and band graphs, and batches of these, have this property: self-attention over
 sets, and masked or local attention over sequences. A program processes BLOCK_M destinations and one
@@ -46,11 +46,11 @@ from gattn.kernels.triton.primitives import (
 from gattn.kernels.triton.tiles import band_density_of, has_full_vectors, pad
 
 MIN_DENSITY = {torch.float32: 1 / 4, torch.bfloat16: 1 / 8, torch.float16: 1 / 8}
-"""Minimum fraction of the pairs of a rectangle that must be edges, by dtype of the inputs."""
+"""Minimum density, by input dtype: the fraction of pairs in a rectangle that must be edges."""
 BLOCK_M = {torch.float32: 32, torch.bfloat16: 64, torch.float16: 64}
-"""Number of rows of a program: the largest that does not spill registers with BLOCK_N and WARPS."""
+"""Number of destinations per program; larger numbers would spill registers."""
 BLOCK_N, ODD_BLOCK_N = 32, 16
-"""Number of sources of a tile.
+"""Number of sources in a tile.
 
 ODD_BLOCK_N is used for more than 16 channels that are not a whole number of 16-byte loads, in
 forward with a bias or dropout and in backward by query: their addresses take registers."""
@@ -60,7 +60,7 @@ WARPS, FEW_WARPS, FEW_WARPS_CHANNELS = 8, 4, 32
 FEW_WARPS is used for a block of destinations with 16-bit numbers and at most FEW_WARPS_CHANNELS
 channels: a warp computes 16 rows on the tensor cores, so 8 warps would compute scores twice."""
 MAX_CHANNELS = {torch.float32: 32, torch.bfloat16: 64, torch.float16: 64}
-"""Maximum number of channels that needs no register spills.
+"""Maximum number of channels for which registers are not spilled.
 
 With 16-bit numbers and without bias and dropout, the maximum is twice this number."""
 
@@ -72,7 +72,7 @@ def serves(
     attn_bias: Tensor | None,
     seed: Tensor | None,
 ) -> bool:
-    """Return True if these kernels should run.
+    """Return True if these kernels can and should be used for the inputs.
 
     The sources of every destination must be consecutive, the edges dense enough for matrix
     products, and the dtype and the number of channels supported.
@@ -98,9 +98,10 @@ def forward(
     dropout: float,
     needs_backward: bool,
 ) -> tuple[Tensor, ...]:
-    """Return out [n, h, c_v], row_max and row_sum [n, h], and out_acc [n, h, c_v].
+    """Compute the attention, and the statistics that the backward pass reads.
 
-    out_acc is empty if backward does not need it, or if it equals out.
+    The results are out [n, h, c_v], row_max and row_sum [n, h], and out_acc [n, h, c_v]. The last
+    one is empty if backward does not need it, or if it equals out.
     """
     n, heads, _ = query.shape
     out_acc = empty_sum(value, needs_backward, n, heads, value.shape[2])
@@ -136,7 +137,7 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of query, key and value.
 
-    That of the bias is written to ``grad_attn_bias`` unless this is None.
+    The gradient of the bias is written to ``grad_attn_bias`` unless this is None.
     """
     rowptr, col, perm, colptr, row, *_ = layout
     n, m, heads = query.shape[0], key.shape[0], query.shape[1]
@@ -160,20 +161,20 @@ def backward(
 
 
 def _row_warps(query: Tensor, value: Tensor) -> int:
-    """Return the number of warps of a program that processes a block of destinations."""
+    """Return the number of warps per program for a block of destinations."""
     is_narrow = max(query.shape[2], value.shape[2]) <= FEW_WARPS_CHANNELS
     return FEW_WARPS if is_narrow and query.dtype.itemsize == 2 else WARPS
 
 
 def _block_n(query: Tensor, value: Tensor) -> int:
-    """Return the number of sources of a tile in the kernels that use many registers."""
+    """Return the number of sources per tile for the kernels that use many registers."""
     widths = query.shape[2], value.shape[2]
     is_even = all(has_full_vectors(width, query.element_size()) for width in widths)
     return BLOCK_N if is_even or max(widths) <= 16 else ODD_BLOCK_N
 
 
 def _constants(query: Tensor, value: Tensor) -> dict[str, object]:
-    """Return the compile-time constants of the forward kernel and both backward kernels."""
+    """Return the compile-time constants of the forward kernel and of both backward kernels."""
     heads, channels = query.shape[1:]
     return {
         "HEADS": heads, "CHANNELS": channels, "VALUE_CHANNELS": value.shape[2],
@@ -185,9 +186,9 @@ def _constants(query: Tensor, value: Tensor) -> dict[str, object]:
 
 @triton.jit
 def load_runs(offsets, index, row, num_rows):
-    """Return for rows [M] the position of the first edge, the first node and the end of the nodes.
+    """Return for each row [M] the position of its first edge, its first source and its end source.
 
-    The nodes of a row are consecutive: from the first node to the end, which is excluded.
+    The sources of a row are consecutive; the end source is the one after the last.
     """
     is_row = row < num_rows
     start = tl.load(offsets + row, mask=is_row, other=0)
@@ -198,7 +199,7 @@ def load_runs(offsets, index, row, num_rows):
 
 @triton.jit
 def node_range(first, last):
-    """Return the smallest first node and the largest end of all rows with edges."""
+    """Return the smallest first source and the largest end source of all rows with edges."""
     low = tl.min(tl.where(last > first, first, 2147483647))
     return low, tl.max(tl.where(last > first, last, 0))
 
@@ -207,7 +208,7 @@ def node_range(first, last):
 def load_tile(
     table, row, is_row, head, HEADS: tl.constexpr, CHANNELS: tl.constexpr, C: tl.constexpr
 ):
-    """Read rows of a table for one head, in the dtype of the table: [M, C]."""
+    """Load rows of a table for one head, in the dtype of the table: [M, C]."""
     channel = tl.arange(0, C)
     offset = (row.to(tl.int64) * HEADS + head) * CHANNELS
     mask = is_row[:, None] & (channel < CHANNELS)[None, :]
@@ -218,7 +219,7 @@ def load_tile(
 def store_tile(
     table, row, is_row, head, x, HEADS: tl.constexpr, CHANNELS: tl.constexpr, C: tl.constexpr
 ):
-    """Write rows x [M, C] of a table for one head."""
+    """Store rows x [M, C] into a table for one head."""
     channel = tl.arange(0, C)
     offset = (row.to(tl.int64) * HEADS + head) * CHANNELS
     mask = is_row[:, None] & (channel < CHANNELS)[None, :]
@@ -227,9 +228,10 @@ def store_tile(
 
 @triton.jit
 def masked_matmul(weight, table, mask, ACC: tl.constexpr):
-    """Return weight [I, J] x table [J, C], where only pairs in the mask [I, J] propagate NaN.
+    """Multiply weight [I, J] by table [J, C], where only pairs in the mask [I, J] propagate NaN.
 
-    A value of row j that is NaN or infinite makes row i of the result NaN if mask[i, j].
+    If row j of the table has a value that is NaN or infinite, row i of the result is NaN where
+    mask[i, j] is True.
     """
     is_finite = (table - table) == 0
     finite = tl.where(is_finite, table, tl.zeros_like(table))
@@ -258,9 +260,9 @@ def score_tile(
     HEADS: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """Return the scores [I, J], -inf for pairs that are no edges, the mask of edges, positions.
+    """Compute the scores of a tile of pairs [I, J]; -inf for pairs that are not edges.
 
-    The mask and the CSR positions of the edges are [I, J], too.
+    Also return the mask of the pairs that are edges, and their CSR positions, both [I, J].
     """
     mask = (j[None, :] >= first[:, None]) & (j[None, :] < last[:, None])
     position = start[:, None] + (j[None, :] - first[:, None])
@@ -273,14 +275,16 @@ def score_tile(
 
 @triton.jit
 def dropout_keep_tile(seed, position, head, threshold, HEADS: tl.constexpr):
-    """Return the dropout mask of the weights at CSR positions [I, J] for one head: [I, J]."""
+    """Return the dropout mask [I, J] of the attention weights at CSR positions [I, J] for
+    one head.
+    """
     keep = dropout_keep(seed, position, head + tl.arange(0, 1), threshold, HEADS)
     return tl.reshape(keep, position.shape)
 
 
 @triton.jit
 def load_per_row(table, row, is_row, head, other, HEADS: tl.constexpr):
-    """Read one number for each row and one head from a table [n, h]: [M]."""
+    """Load the numbers of one head for the given rows of a table [n, h]: [M]."""
     return tl.load(table + row.to(tl.int64) * HEADS + head, mask=is_row, other=other)
 
 
@@ -291,7 +295,7 @@ def dot_product_banded_forward_kernel(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr, ACC: tl.constexpr,
     C: tl.constexpr, V: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Compute O_i for a block of destinations and one head."""
+    """Compute the attention output for a block of destinations and one head."""
     row, head = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.program_id(1)
     is_row = row < num_rows
     start, first, last = load_runs(offsets, col, row, num_rows)
@@ -331,7 +335,7 @@ def gradient_tile(
     q, k, g, v, start, first, last, j, perm, attn_bias, m_row, inv_sum, delta, head, scale,
     seed, threshold, keep_scale, HEADS: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Return alpha_ij after dropout, ds_ij, the mask of edges and their CSR positions: [I, J]."""
+    """Compute the attention weights and the gradients of the scores for a tile of pairs [I, J]."""
     score, is_edge, position = score_tile(
         q, k, start, first, last, j, perm, attn_bias, head, scale, HEADS, ACC
     )
@@ -355,9 +359,9 @@ def dot_product_banded_backward_query_kernel(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr, ACC: tl.constexpr,
     C: tl.constexpr, V: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Compute dq_i and dbias_ij for a block of destinations and one head.
+    """Compute the gradients of queries and biases for a block of destinations and one head.
 
-    It also writes <dO_i, O_i>, which the pass by key reads.
+    The kernel also writes <dO_i, O_i>, which the kernel for keys reads.
     """
     row, head = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.program_id(1)
     is_row = row < num_rows
@@ -397,7 +401,7 @@ def dot_product_banded_backward_key_kernel(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr, ACC: tl.constexpr,
     C: tl.constexpr, V: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
 ):  # fmt: skip
-    """Compute dk_j and dv_j for a block of sources and one head."""
+    """Compute the gradients of keys and values for a block of sources and one head."""
     j, head = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M), tl.program_id(1)
     is_source = j < num_columns
     _start, first_row, last_row = load_runs(colptr, row_index, j, num_columns)

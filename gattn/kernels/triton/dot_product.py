@@ -1,11 +1,14 @@
-"""Dot-product attention: w_ij softmax_j(scale (q_i . k_j + u_i . a_ij) + bias_ij) of v_j and a_ij.
+"""Dot-product attention with optional edge features, biases and edge weights.
 
-Kernels of forward and backward, for TransformerConv, AGNNConv, HGTConv, GPSConv, GraphAttention,
-self-attention over sets, causal and band attention. If the sources of every destination are
+These are the forward and backward kernels of TransformerConv, AGNNConv, HGTConv, GPSConv,
+GraphAttention, self-attention over sets, causal and band attention. They compute sum_j w_ij
+softmax_j(scale (q_i . k_j + u_i . a_ij) + bias_ij) v_j, and the same sum of the edge features a_ij.
+If the sources of every destination are
 consecutive, and edges have neither features nor weights, `banded` runs instead.
 
-The edge term is factored. u = W^T q, [n, h, d], is computed before the pass over the edges, and W E
-after it, where E_i = sum_j alpha_ij a_ij is [n, h, d]. So an edge reads d numbers instead of h c.
+The edge term is factored: u = W^T q, [n, h, d], is computed before the pass over the edges, and W E
+after it, where E_i = sum_j alpha_ij a_ij is [n, h, d]. The kernels then read d numbers for each
+edge instead of h c.
 
 Bytes read and written, for values of s bytes, sums of w = 4 bytes (8 in fp64), int32 indices,
 F = h c and G = h d:
@@ -93,10 +96,11 @@ def dot_product_forward(
     dropout: float,
     needs_backward: bool,
 ) -> tuple[Tensor, ...]:
-    """Return out [n, h, c_v], row_max and row_sum [n, h], out_acc [n, h, c_v], edge_out [n, h, d].
+    """Compute dot-product attention, and the statistics that the backward pass reads.
 
-    out_acc is sum_j alpha_ij v_j and edge_out is E_i. Both are empty if backward does not need
-    them, and out_acc is also empty if it equals out.
+    The results are out [n, h, c_v], row_max and row_sum [n, h], out_acc [n, h, c_v] and edge_out
+    [n, h, d]. out_acc is sum_j alpha_ij v_j and edge_out is E_i. Both are empty if backward does
+    not need them, and out_acc is also empty if it equals out.
     """
     attn_bias = per_head(attn_bias, query.shape[1])
     has_edges = edge_attr is not None or edge_weight is not None
@@ -233,18 +237,18 @@ def dot_product_backward(
 
 
 def _to_features(x: Tensor, edge_proj: Tensor) -> Tensor:
-    """Return W^T x, [n, h, d], in the accumulation dtype."""
+    """Return W^T x, [n, h, d], for rows x [n, h, c], in the accumulation dtype."""
     dtype = acc_dtype(x.dtype)
     return torch.einsum("nhc,hcd->nhd", x.to(dtype), edge_proj.to(dtype)).contiguous()
 
 
 def _from_features(x: Tensor, edge_proj: Tensor) -> Tensor:
-    """Return W x for edge features x [n, h, d]: [n, h, c]."""
+    """Return W x, [n, h, c], for rows of edge features x [n, h, d]."""
     return torch.einsum("nhd,hcd->nhc", x, edge_proj.to(x.dtype))
 
 
 def _outer(x: Tensor, features: Tensor) -> Tensor:
-    """Sum the outer products of the rows of x [n, h, c] and features [n, h, d]: [h, c, d]."""
+    """Sum over all rows the outer products of x [n, h, c] and features [n, h, d]: [h, c, d]."""
     return torch.einsum("nhc,nhd->hcd", x.to(features.dtype), features)
 
 
@@ -259,7 +263,9 @@ def dot_product_forward_kernel(
     H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, D: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute O_i = sum_j alpha_ij v_j and, with edge features, E_i; rows are destinations."""
+    """Compute the output of each destination and, with edge features, the weighted sum of
+    features.
+    """
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -350,10 +356,11 @@ def dot_product_backward_query_kernel(
     H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, D: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute dq_i, du_i, and two terms of every edge for the other passes; rows are destinations.
+    """Compute the gradients of queries, and two numbers for every edge that the other kernels read.
 
-    The terms are alpha_ij after dropout times w_ij, and the gradient of the dot product, scale
-    ds_ij. They are stored as [e, h, 2] in CSR order. With graph_ptr, the program then computes dk_j
+    Rows are destinations. The terms are alpha_ij after dropout times w_ij, and the gradient of the
+    dot product, scale ds_ij. They are stored as [e, h, 2] in CSR order. With graph_ptr, the program
+    then computes dk_j
     and dv_j for its graph.
     """
     head, head_mask = head_block(HEADS, H)
@@ -470,9 +477,10 @@ def dot_product_backward_edge_attr_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, D: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute da_ij = sum over heads of scale ds_ij u_i + alpha_ij dE_i.
+    """Compute the gradient of the edge features.
 
-    Rows are destinations, and a program processes all heads.
+    It is da_ij = sum over heads of scale ds_ij u_i + alpha_ij dE_i. Rows are destinations, and a
+    program processes all heads.
     """
     row, first, last, _split, _is_whole, _is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT

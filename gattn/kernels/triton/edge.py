@@ -1,6 +1,7 @@
 """Kernels on edges: softmax of scores, weighted sums and dot products.
 
-They serve custom scores, SuperGATConv, RGATConv, FAConv and the readouts that score nodes. The
+They are used for custom scores, SuperGATConv, RGATConv, FAConv and the readouts that score nodes.
+The
 weighted sum is also the pass by source in the backward of dot-product attention.
 
 Bytes read and written, for values of s bytes, sums of w = 4 bytes (8 in fp64), int32 indices and
@@ -39,7 +40,7 @@ from gattn.kernels.triton.work import edge_positions, head_block, longest_run, p
 
 
 def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
-    """Return the softmax of [e, h] scores over the edges into each destination."""
+    """Compute the softmax of scores [e, h] over the edges into each destination."""
     perm = layout[2]
     (score,), (e, heads) = contiguous(score), score.shape
     out = score.new_empty(e, heads)
@@ -56,9 +57,10 @@ def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
 
 
 def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> Tensor:
-    """Return the gradient of the scores: alpha (grad - mean of grad weighted by alpha).
+    """Compute the gradient of the scores of a softmax over the edges into each destination.
 
-    The mean is divided by the sum of alpha. Weights that were rounded to 16 bits do not sum exactly
+    It is alpha (grad - mean), where the mean of grad is weighted by alpha. The mean is divided by
+    the sum of alpha: weights that were rounded to 16 bits do not sum exactly
     to one, and without the division the gradients of a row would not sum to zero.
     """
     perm = layout[2]
@@ -80,7 +82,9 @@ def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> 
 
 
 def aggregate(weight: Tensor, value: Tensor, layout: list[Tensor], transposed: bool) -> Tensor:
-    """Return sum_j w_ij v_j for every destination i or, transposed, sum_i w_ij v_i for source j."""
+    """Compute sum_j w_ij v_j for every destination i or, if transposed, sum_i w_ij v_i for every
+    source j.
+    """
     weight, value = contiguous(weight, value)
     return weighted_sum(layout, weight, value, transposed=transposed)[0]
 
@@ -95,10 +99,12 @@ def weighted_sum(
     transposed: bool = False,
     csr_order: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the weighted sums of one or two tables [., h_v, c] over the edges of each row.
+    """Compute weighted sums of the rows of one or two tables [., h_v, c] over the edges of each
+    row.
 
-    The weights [e, h] are in the caller's edge order. With ``csr_order``, which only transposed
-    sums support, they are in CSR order. The weights for two tables are adjacent in memory: they are
+    The weights [e, h] are in the caller's edge order. With ``csr_order``, which is only supported
+    for transposed sums, they are in CSR order. The weights for two tables are adjacent in memory:
+    they are
     the two slices of a tensor [e, h, 2].
     """
     rowptr, col, perm, colptr, row, csr2csc, *_ = layout
@@ -127,7 +133,7 @@ def weighted_sum(
 
 
 def edge_dot(query: Tensor, key: Tensor, layout: list[Tensor]) -> Tensor:
-    """Return q_i . k_j for every edge and head: [e, h]."""
+    """Compute the dot product q_i . k_j for every edge and head: [e, h]."""
     _, col, perm, *_ = layout
     (_, heads, channels), key_heads = query.shape, key.shape[1]
     query, key = contiguous(query, key)
@@ -147,7 +153,7 @@ def edge_softmax_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the softmax of whole rows, and the maximum and sum of each split."""
+    """Compute the softmax of rows without splits, and the maximum and sum of each split."""
     _row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -181,7 +187,7 @@ def edge_softmax_splits_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the softmax of splits, given the maximum and the sum of their rows."""
+    """Compute the softmax of rows with splits, from the maximum and the sum of each row."""
     row, first, last, _split, _is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -199,7 +205,7 @@ def write_softmax(
     perm, score, out, first, last, m_row, inv_sum, head, head_mask,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
-    """Write alpha_ij = exp(s_ij - m_i) / l_i for the edges first to last - 1."""
+    """Write the softmax weights of the edges from first to last - 1."""
     step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         position, valid = edge_positions(first, last, step, SLOTS)
@@ -216,7 +222,9 @@ def edge_softmax_backward_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of whole rows, and for each split the sums of alpha and alpha grad."""
+    """Compute the gradient of rows without splits, and the sums of alpha and alpha grad of each
+    split.
+    """
     _row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -247,7 +255,9 @@ def edge_softmax_backward_splits_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of splits, given the sums of alpha and alpha grad of their rows."""
+    """Compute the gradient of rows with splits, from the sums of alpha and alpha grad of
+    each row.
+    """
     row, first, last, _split, _is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -266,7 +276,7 @@ def write_softmax_backward(
     perm, alpha, grad, out, first, last, mean, head, head_mask,
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
-    """Write alpha_ij (grad_ij - mean_i) for the edges first to last - 1."""
+    """Write the gradients of the scores of the edges from first to last - 1."""
     step, max_degree = 0, longest_run(first, last)
     while step < max_degree:
         position, valid = edge_positions(first, last, step, SLOTS)
@@ -286,7 +296,8 @@ def weighted_sum_kernel(
     OTHER_CHANNELS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, C: tl.constexpr, D: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Sum weight x table over the edges of each row, and the same for an optional second table.
+    """Sum the weighted rows of a table, and of an optional second table, over the edges of each
+    row.
 
     The weight of the edge at a position has the index order[position], or reorder[order[position]]
     if there is a reorder.
@@ -311,7 +322,7 @@ def sum_rows(
     OTHER_CHANNELS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, C: tl.constexpr, D: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """Compute the weighted sums of `weighted_sum_kernel` for the rows [R] of one work item."""
+    """Compute the sums of `weighted_sum_kernel` for the rows [R] of one work item."""
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
     table_offset = head_channel_offsets(head % TABLE_HEADS, head_mask, CHANNELS, C)[0]
@@ -358,7 +369,7 @@ def edge_dot_kernel(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute q_i . k_j for every edge; rows are destinations, whose query is read once."""
+    """Compute q_i . k_j for every edge, reading each query once; rows are destinations."""
     row, first, last, _split, _is_whole, _is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )

@@ -1,6 +1,7 @@
 """Additive attention: out_i = sum_j w_ij softmax_j(LeakyReLU(a_i + b_j + c_ij) + bias_ij) v_j.
 
-Kernels of forward and backward, for GATConv, HANConv, GATEConv and readouts with learned queries.
+These are the forward and backward kernels of GATConv, HANConv, GATEConv and readouts with learned
+queries.
 
 Bytes read and written, for values of s bytes, sums of w = 4 bytes (8 in fp64), int32 indices and
 F = h c:
@@ -85,9 +86,10 @@ def gat_forward(
     save_positive_part: bool,
     needs_backward: bool,
 ) -> tuple[Tensor, ...]:
-    """Return out [n, h, c], row_max and row_sum [n, h], out_pos_centered and out_acc [n, h, c].
+    """Compute additive attention, and the statistics that the backward pass reads.
 
-    out_pos_centered (O+ - p+ O) and out_acc are empty if backward does not need them.
+    The results are out [n, h, c], row_max and row_sum [n, h], and out_pos_centered and out_acc [n,
+    h, c]. The last two are empty if backward does not need them; out_pos_centered is O+ - p+ O.
     """
     _, col, perm, *_ = layout
     (n, heads), (_, value_heads, channels) = query_score.shape, value.shape
@@ -100,7 +102,9 @@ def gat_forward(
     plan = LaunchPlan(layout, heads, channels, value.dtype, unroll=4, allow_splits=allow_splits)
     sums = Sums(row_max, row_sum, out_acc, out_pos_centered if save_positive_part else None)
     splits = plan.workspaces(sums)
-    if save_positive_part:  # only the merge needs p+, so there is a workspace but no output
+    if save_positive_part:
+        # The sum of the softmax weights over edges with a positive score is needed only to merge
+        # the parts of a long row. It is stored in scratch memory and not returned.
         splits = splits._replace(c=plan.workspace(heads))
     drop = dropout_args(seed, dropout)
     plan.run(
@@ -153,7 +157,8 @@ def gat_backward(
     graph_ptr = graph_ptr_of(layout)
     plan = LaunchPlan(
         layout, heads, channels, value.dtype, unroll=4, transposed=True, graph_ptr=graph_ptr,
-        # If lanes load single channels, more rows would need more registers than a thread has.
+        # If a lane loads one channel at a time, processing more rows at once would need too many
+        # registers.
         more_rows=has_full_vectors(channels, value.element_size()),
     )  # fmt: skip
     centered = out_pos_centered if out_pos_centered.shape[0] else None
@@ -178,7 +183,7 @@ def gat_backward(
         VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
     )  # fmt: skip
     plan.merge(splits, sums)
-    if is_grouped:  # head h reads the value's head h % h_v
+    if is_grouped:  # if value has fewer heads, head h reads head h % value_heads
         by_value_head = grad_value.unflatten(1, (heads // value_heads, value_heads))
         grad_value = by_value_head.sum(1).to(value.dtype)
     edge_grads = (
@@ -201,7 +206,9 @@ def gat_forward_kernel(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute O_i, and O+_i - p+_i O_i unless out_pos_centered is None; rows are destinations."""
+    """Compute the attention output of each destination, and a second sum that the backward pass
+    reads.
+    """
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -285,7 +292,9 @@ def gat_backward_query_kernel(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Compute da_i and the terms of each row for the pass over edges; rows are destinations."""
+    """Compute the gradients of the query scores, and the terms of each row that
+    ``gat_backward_key_kernel`` reads.
+    """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     write_row_terms(
         row, row < num_rows,
@@ -301,7 +310,7 @@ def write_row_terms(
     negative_slope, HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr,
 ):  # fmt: skip
-    """Write da_i, and the terms that the edges of row i need: a_i, m_i, 1 / l_i, <dO_i, O_i>.
+    """Write the gradient of one row's query score, and the numbers of the row that its edges need.
 
     Without out_pos_centered (O+ - p+ O), da_i is zero: the negative slope is 1, or the gradient is
     not needed.
@@ -338,7 +347,7 @@ def gat_backward_key_kernel(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute dv_j and db_j, and dc_ij, dbias_ij and dw_ij for every edge and head.
+    """Compute the gradients of values, key scores, edge scores, biases and edge weights.
 
     Rows are sources with their outgoing edges. With graph_ptr, the program first runs the
     computation of `gat_backward_query_kernel` for the nodes of its graph.

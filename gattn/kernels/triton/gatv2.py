@@ -1,6 +1,7 @@
-"""GATv2, forward: out_i = sum_j w_ij softmax_j(w . act(q_i + k_j + W a_ij) + bias_ij) v_j.
+"""Forward pass of GATv2: out_i = sum_j w_ij softmax_j(w . act(q_i + k_j + W a_ij) + bias_ij) v_j.
 
-Kernels for GATv2Conv and GraphAttention(score="additive"), which is Bahdanau's score. The backward
+These are the kernels of GATv2Conv and GraphAttention(score="additive"), which is Bahdanau's score.
+The backward
 is in `gatv2_backward`.
 
 Bytes read and written, for numbers of s bytes, sums of w = 4 bytes (8 in fp64), int32 indices and
@@ -50,7 +51,7 @@ from gattn.kernels.triton.tiles import graph_ptr_of, pad
 from gattn.kernels.triton.work import edge_positions, head_block, longest_run, program_rows
 
 FEATURE_SLOTS = 4
-"""Minimum number of slots of a tile with edge features, which read W once; half in fp64."""
+"""Minimum number of edges in a tile that share one read of W; half as many in fp64."""
 
 
 def gatv2_forward(
@@ -69,9 +70,10 @@ def gatv2_forward(
     dropout: float,
     needs_backward: bool,
 ) -> tuple[Tensor, ...]:
-    """Return out [n, h, c_v], row_max and row_sum [n, h], and out_acc [n, h, c_v].
+    """Compute the attention, and the statistics that the backward pass reads.
 
-    out_acc is empty if backward does not need it. If value is None, the keys are the values.
+    The results are out [n, h, c_v], row_max and row_sum [n, h], and out_acc [n, h, c_v]. The last
+    one is empty if backward does not need it. If value is None, the keys are the values.
     """
     _, col, perm, *_ = layout
     n, heads, channels = query.shape
@@ -130,9 +132,9 @@ def gatv2_plan(
     graph_ptr: Tensor | None = None,
     allow_splits: bool = True,
 ) -> LaunchPlan:
-    """Return the launch plan of a pass.
+    """Return the launch plan of a pass over the edges.
 
-    With edge features, a tile has several edges of a row, so that W is read once for all of them.
+    With edge features, a tile contains several edges of a row, which share one read of W.
     """
     heads, channels = query.shape[1:]
     min_slots = 1
@@ -141,7 +143,7 @@ def gatv2_plan(
     return LaunchPlan(
         layout, heads, max(channels, value_channels), query.dtype, unroll,
         transposed=transposed, min_slots=min_slots, graph_ptr=graph_ptr, allow_splits=allow_splits,
-        # With 16-bit inputs, more rows would need more registers than a thread has.
+        # With 16-bit inputs, processing more rows at once would need too many registers.
         more_rows=query.dtype.itemsize > 2,
     )  # fmt: skip
 
@@ -149,7 +151,7 @@ def gatv2_plan(
 def gatv2_constants(
     channels: int, value_channels: int | None, edge_attr: Tensor | None, activation: str
 ) -> dict[str, Any]:
-    """Return the compile-time constants of a kernel that computes the score."""
+    """Return the compile-time constants of a kernel that computes the GATv2 score."""
     features = 0 if edge_attr is None else edge_attr.shape[1]
     constants = {"CHANNELS": channels, "FEATURES": features, "C": pad(channels)}
     if value_channels is not None:
@@ -158,13 +160,13 @@ def gatv2_constants(
 
 
 def features_first(edge_proj: Tensor | None) -> Tensor | None:
-    """Permute W to [d, h, c], so that the column of each feature is contiguous."""
+    """Permute W to [d, h, c], so that the numbers of each feature are contiguous."""
     return None if edge_proj is None else edge_proj.permute(2, 0, 1).contiguous()
 
 
 @triton.jit
 def activation_and_grad(z, negative_slope, ACTIVATION: tl.constexpr):
-    """Return act(z) and its derivative act'(z)."""
+    """Return the activation act(z) and its derivative act'(z)."""
     if ACTIVATION == "tanh":
         y = tanh(z)
         return y, 1.0 - y * y
@@ -175,7 +177,9 @@ def activation_and_grad(z, negative_slope, ACTIVATION: tl.constexpr):
 @triton.jit
 def add_edge_term(z, edge_attr, edge_proj_t, edge, valid, offset, mask, FEATURES: tl.constexpr,
                   STRIDE: tl.constexpr, ACC: tl.constexpr):  # fmt: skip
-    """Return z + W a_ij, [..., H, C]; `edge` is the caller's index of each edge, [...]."""
+    """Add the edge term W a_ij to z, [..., H, C]; `edge` [...] are the caller's indices of the
+    edges.
+    """
     for d in range(FEATURES):
         a = tl.load(edge_attr + edge.to(tl.int64) * FEATURES + d, mask=valid, other=0.0).to(ACC)
         column = tl.load(edge_proj_t + d * STRIDE + offset, mask=mask, other=0.0).to(ACC)
@@ -194,7 +198,7 @@ def gatv2_forward_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute O_i; rows are destinations."""
+    """Compute the attention output of each destination."""
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -268,7 +272,7 @@ def gatv2_score_kernel(
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, C: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the score s_ij of every edge; rows are destinations."""
+    """Compute the score s_ij of every edge."""
     row, first, last, _split, _is_whole, _is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )

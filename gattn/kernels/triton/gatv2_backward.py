@@ -1,8 +1,9 @@
-"""GATv2, backward: the gradients of out_i = sum_j w_ij softmax_j(s_ij + bias_ij) v_j.
+"""Backward pass of GATv2: gradients of out_i = sum_j w_ij softmax_j(s_ij + bias_ij) v_j.
 
-Kernels for GATv2Conv and GraphAttention(score="additive"). The score is s_ij = w . act(z_ij) with
-z_ij = q_i + k_j + W a_ij. Its gradient is ds_ij = alpha_ij (w_ij <dO_i, v_j> - <dO_i, O_i>), that
-of z is dz_ij = ds_ij w act'(z_ij), and
+These are the kernels of GATv2Conv and GraphAttention(score="additive"). The score is s_ij = w .
+act(z_ij) with
+z_ij = q_i + k_j + W a_ij. Its gradient is ds_ij = alpha_ij (w_ij <dO_i, v_j> - <dO_i, O_i>), the
+gradient of z is dz_ij = ds_ij w act'(z_ij), and
 
     dq_i = sum_j dz_ij      dk_j = sum_i dz_ij      dv_j = sum_i w_ij alpha_ij dO_i
     dw = sum_ij ds_ij act(z_ij)      dW = sum_ij dz_ij a_ij^T      da_ij = W^T dz_ij
@@ -80,11 +81,11 @@ from gattn.kernels.triton.work import (
 )
 
 WEIGHT_PROGRAMS = 16384
-"""Maximum number of programs in the pass by destination; each writes a partial dw."""
+"""Maximum number of programs that compute the gradient of the score's weight."""
 PROJ_PROGRAMS = 512
-"""Maximum number of programs in the pass by edge; each writes a partial dW."""
+"""Maximum number of programs that compute the gradient of the edge projection."""
 EDGES = 32
-"""Number of edges of a tile in the passes by edge; half in fp64 and above 128 channels."""
+"""Number of edges in a tile of the passes by edge; half as many in fp64 or above 128 channels."""
 
 
 def gatv2_backward(
@@ -109,9 +110,10 @@ def gatv2_backward(
     wants_attn_bias: bool,
     wants_edge_weight: bool,
 ) -> tuple[Tensor, ...]:
-    """Return the gradients of query, key, value, weight and of the edge arguments.
+    """Compute the gradients of query, key, value, weight and of the edge arguments.
 
-    If value is None, its gradient is empty, and that of key is the gradient of both.
+    If value is None, the keys are also the values: the gradient of value is empty, and the gradient
+    of key includes it.
     """
     _, col, perm, colptr, row, csr2csc, *_ = layout
     (_, heads, channels), e = query.shape, col.numel()
@@ -189,7 +191,7 @@ def _edge_gradients(
     (heads, channels, features), e = edge_proj.shape, col.numel()
     width = max(16, pad(channels))
     reduction = 2 if edge_terms.dtype == torch.float64 else 1
-    # If lanes load single channels, wide tiles would need more registers than a thread has.
+    # If a lane loads one channel at a time, wide tiles would need too many registers.
     max_channels = 128 if has_full_vectors(channels, query.element_size()) else 32
     block = max(1, min(pad(heads), max_channels // reduction // width))
     head_blocks = -(-heads // block)
@@ -234,11 +236,12 @@ def gatv2_backward_query_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute dq_i, a partial dw, and two terms of every edge; rows are destinations.
+    """Compute the gradients of queries and of the weight, and two numbers for every edge.
 
-    The terms are alpha_ij after dropout times w_ij, and ds_ij, which the other passes read. They
-    are stored as [e, h, 2] in CSR order. A program processes every num_programs(0)-th work item, so
-    that there are few partial dw. With graph_ptr, the program then computes dk_j and dv_j.
+    Rows are destinations. The terms are alpha_ij after dropout times w_ij, and ds_ij, which the
+    other passes read. They are stored as [e, h, 2] in CSR order. A program processes every
+    num_programs(0)-th work item, so that there are only few partial sums of dw. With graph_ptr, the
+    program then computes dk_j and dv_j.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
@@ -347,7 +350,7 @@ def gatv2_backward_key_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute dk_j and dv_j; rows are sources with their outgoing edges."""
+    """Compute the gradients of keys and values; rows are sources with their outgoing edges."""
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -371,7 +374,7 @@ def write_key_grads(
     FEATURES: tl.constexpr, ACTIVATION: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
-    """Write dk_j and dv_j for the sources [R] of one work item.
+    """Write the gradients of keys and values for the R sources of one work item.
 
     If grad_value is None, the values are the keys, and dv_j is added to dk_j.
     """
@@ -430,7 +433,7 @@ def pre_activation_grad(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Return dz_ij [E, H, C], the caller's index and the mask of the edges at CSR positions [E]."""
+    """Compute the gradient of the pre-activation, [E, H, C], for the edges at CSR positions [E]."""
     valid = position < num_edges
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
     i = tl.load(destination + position, mask=valid, other=0)
@@ -455,7 +458,7 @@ def gatv2_backward_edge_attr_kernel(
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, E: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """Compute da_ij = W^T dz_ij, summed over all heads; a program processes E edges."""
+    """Compute the gradient of the edge features, summed over all heads."""
     position = tl.program_id(0).to(tl.int64) * E + tl.arange(0, E)
     feature = tl.arange(0, D)
     negative_slope = acc_scalar(negative_slope, ACC)
@@ -489,7 +492,7 @@ def gatv2_backward_edge_proj_kernel(
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, E: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """Compute a partial dW = sum_ij dz_ij a_ij^T over the edges of this program."""
+    """Compute the gradient of the edge projection over the edges of this program."""
     head, head_mask = head_block(HEADS, H)
     feature = tl.arange(0, D)
     negative_slope = acc_scalar(negative_slope, ACC)

@@ -1,4 +1,4 @@
-"""Launch of Triton kernels: the grid, the workspaces for partial results, and the arguments.
+"""Launching of Triton kernels: the grid, the memory for partial results, and the arguments.
 
 A launcher passes pointers by position, in the order of the kernel's signature, and numbers and
 compile-time constants by name.
@@ -21,44 +21,47 @@ from gattn.kernels.triton.merge import merge_splits_kernel
 from gattn.kernels.triton.tiles import max_degree_of, pad
 
 REGISTERS = 255
-"""Maximum number of registers of a thread.
+"""Maximum number of registers per thread.
 
-Without this limit, ptxas aims at full occupancy: it spills registers to have one warp more."""
+With this limit, ptxas does not aim at full occupancy, for which it would spill registers."""
 MERGE_SPAN = 32
-"""Number of splits in which one program of the merge kernel searches for first splits of rows."""
+"""Number of splits in which one program of the merge kernel searches for the first splits of rows.
+"""
 MERGE_BYTES = 128
-"""Bytes of one split that a program of the merge kernel reads; sets the heads of a program."""
+"""Number of bytes of one split that a program of the merge kernel reads, which limits its heads."""
 MERGE_TILE, MERGE_SPLITS = 8192, 128
-"""Maximum bytes, and maximum splits, of a tile of the merge kernel.
+"""Maximum number of bytes, and of splits, in a tile of the merge kernel.
 
-A hub may have thousands of splits, which are processed tile by tile."""
+A node of high degree may have thousands of splits, which are processed tile by tile."""
 ACCUMULATOR = {torch.float32: tl.float32, torch.float64: tl.float64}
 
 
 class Sums(NamedTuple):
-    """Results of a kernel for each row, or partial results for each split; each is optional."""
+    """Optional sums that a kernel computes for each row, or partial sums for each split of
+    a row.
+    """
 
     row_max: Tensor | None = None
-    """[n, h] maximum of the scores. If present, a, b and c are sums weighted by the softmax."""
+    """Maximum of the scores, [n, h]. If present, a, b and c are weighted by the softmax."""
     row_sum: Tensor | None = None
-    """[n, h] sum of exp(score - row_max)."""
+    """Sum of exp(score - row_max), [n, h]."""
     a: Tensor | None = None
-    """[n, h, c] first sum, with any number of channels."""
+    """First sum, [n, h, c], with any number of channels."""
     b: Tensor | None = None
-    """[n, h, c] second sum, with any number of channels."""
+    """Second sum, [n, h, c], with any number of channels."""
     c: Tensor | None = None
-    """[n, h] third sum, one number for each head."""
+    """Third sum, [n, h], with one number for each head."""
 
 
 class LaunchPlan:
-    """Assignment of the rows of a layout to the programs of a kernel.
+    """Assignment of the rows of a layout to the programs of a Triton kernel.
 
     Args:
         layout: the tensors of a Layout.
         heads: h.
         width: number of channels per head of a gathered row.
         dtype: dtype of a gathered row.
-        unroll: number of tiles that are loaded before the first is used.
+        unroll: number of tiles that are loaded before the first one is used.
         transposed: whether rows are sources with their outgoing edges.
         min_slots: minimum number of edges of one row in a tile.
         all_heads: whether a program processes all heads.
@@ -92,7 +95,7 @@ class LaunchPlan:
         self.heads, self.acc_dtype, self.tile = heads, acc_dtype(dtype), tile
         self.num_splits = num_edges // tile.split
         self.has_splits = False
-        """Whether a row may have two or more splits."""
+        """True if a row may have two or more splits."""
         if self.num_splits > 1:
             max_degree = max_degree_of(layout, transposed)
             self.has_splits = (math.inf if max_degree is None else max_degree) >= 2 * tile.split
@@ -107,7 +110,7 @@ class LaunchPlan:
         return self.offsets.new_empty(size, dtype=self.acc_dtype)
 
     def workspaces(self, sums: Sums) -> Sums:
-        """Allocate the partial results of these sums; None stays None."""
+        """Allocate the partial results for these sums; a sum that is None has none."""
         if not self.has_splits:
             empty = self.workspace()
             return Sums(*[None if x is None else empty for x in sums])
@@ -121,7 +124,7 @@ class LaunchPlan:
         programs: int | None = None,
         **constants: Any,
     ) -> None:
-        """Launch a kernel over rows and blocks of heads.
+        """Launch a kernel with one program for each group of rows and block of heads.
 
         With ``only_splits``, the grid covers only the splits. With ``programs``, the grid has this
         number of programs, each of which processes several work items.
@@ -144,7 +147,7 @@ class LaunchPlan:
         keep_scale: float = 1.0,
         centered: bool = False,
     ) -> None:
-        """Sum the partial results of rows with splits; with ``centered``, b becomes b - c a."""
+        """Add the partial sums of rows with splits; with ``centered``, b becomes b - c a."""
         if not self.has_splits:
             return
         a, b = (0 if x is None else x.shape[2] for x in (sums.a, sums.b))
@@ -161,7 +164,7 @@ class LaunchPlan:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], warps: int, *args: Any, **constants: Any) -> None:
-    """Run a kernel on the device of its first tensor; do nothing if the grid is empty."""
+    """Run a kernel on the device of its first tensor, unless the grid is empty."""
     if 0 in grid:
         return
     if grid[0] >= 2**31:
@@ -175,7 +178,7 @@ def launch(kernel: Any, grid: tuple[int, ...], warps: int, *args: Any, **constan
 
 
 def dropout_args(seed: Tensor | None, dropout: float) -> dict[str, Any]:
-    """Return the arguments for dropout of a kernel; ``seed`` is None without dropout."""
+    """Return the keyword arguments of a kernel for dropout; ``seed`` is None without dropout."""
     if seed is None:
         return {"seed": None, "threshold": 0, "keep_scale": 1.0}
     scale = 1.0 / (1.0 - dropout) if dropout < 1.0 else 0.0
@@ -183,22 +186,24 @@ def dropout_args(seed: Tensor | None, dropout: float) -> dict[str, Any]:
 
 
 def contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
-    """Return contiguous copies of tensors that are not contiguous; None stays None."""
+    """Replace tensors that are not contiguous by contiguous copies; None is returned unchanged."""
     return [None if t is None else t.contiguous() for t in tensors]
 
 
 def per_head(attn_bias: Tensor | None, heads: int) -> Tensor | None:
-    """Expand a bias [e, h] or [e, 1] to every head, [e, h], without a copy."""
+    """Expand a bias [e, h] or [e, 1] to all heads, [e, h], without a copy."""
     return None if attn_bias is None else attn_bias.expand(-1, heads)
 
 
 def head_gradients(term: Tensor | None, needs_grad: bool, like: Tensor) -> Tensor | None:
-    """Allocate the gradient of an edge bias or weight for every head of ``like`` [n, h]."""
+    """Allocate the gradient of an edge bias or edge weight, with one number per edge and head."""
     return None if term is None or not needs_grad else like.new_empty(len(term), like.shape[1])
 
 
 def sum_heads(grad: Tensor | None, term: Tensor | None) -> Tensor | None:
-    """Reduce the gradient for every head to that of a bias [e, h] or [e, 1], or of weights [e]."""
+    """Sum the gradient over heads to the shape of the bias, [e, h] or [e, 1], or of the weights,
+    [e].
+    """
     if grad is None or term is None:
         return None
     heads = term.shape[1] if term.dim() == 2 else 1
@@ -206,14 +211,14 @@ def sum_heads(grad: Tensor | None, term: Tensor | None) -> Tensor | None:
 
 
 def empty_sum(like: Tensor, in_acc_dtype: bool, *shape: int) -> Tensor:
-    """Allocate a sum in the accumulation dtype or in the dtype of ``like``."""
+    """Allocate memory for a sum in the accumulation dtype or in the dtype of ``like``."""
     return like.new_empty(shape, dtype=acc_dtype(like.dtype) if in_acc_dtype else like.dtype)
 
 
 def round_out(out_acc: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return out, the sum converted to ``dtype``, and out_acc, the sum before it was rounded.
+    """Return the sum converted to ``dtype``, and the original sum if the conversion rounds it.
 
-    out_acc is empty if the conversion does not round. Launchers allocate the sum by
+    The second result is empty if the conversion does not round. Launchers allocate the sum by
     ``empty_sum(value, needs_backward, ...)``, so that out_acc exists for 16-bit values if backward
     may follow: its term <dO, O> would lose accuracy with a rounded O.
     """

@@ -1,4 +1,4 @@
-"""Kernel that merges the partial results of rows with several splits (see `work`).
+"""Kernel that adds the partial results of rows with several splits (see `work`).
 
 All operators use this kernel. For a row with splits p, whose online softmaxes have the maxima m_p
 and the sums l_p, it computes
@@ -33,7 +33,7 @@ def merge_splits_kernel(
     ACC: tl.constexpr, SPAN: tl.constexpr, SPLITS: tl.constexpr, H: tl.constexpr, A: tl.constexpr,
     B: tl.constexpr, SPLIT: tl.constexpr, CENTERED: tl.constexpr,
 ):  # fmt: skip
-    """Add the partial results of each row with several splits, in their order.
+    """Add the partial results of each row with several splits, in the order of the splits.
 
     The sums are a [n, h, A_CHANNELS], b [n, h, B_CHANNELS] and c [n, h], each optional. If c is
     None but split_c is not, c is used for b and not written. With split_max, the partial sums are
@@ -62,7 +62,7 @@ def merge_splits_kernel(
 
 @triton.jit
 def select(x, mask):
-    """Return the element of an integer vector at which the mask is True: [1]."""
+    """Return the element of an integer vector for which the mask is True: [1]."""
     return tl.sum(tl.where(mask, x, 0)).to(x.dtype) + tl.zeros([1], x.dtype)
 
 
@@ -73,9 +73,9 @@ def merge_row(
     HEADS: tl.constexpr, A_CHANNELS: tl.constexpr, B_CHANNELS: tl.constexpr, ACC: tl.constexpr,
     SPLITS: tl.constexpr, H: tl.constexpr, A: tl.constexpr, B: tl.constexpr, CENTERED: tl.constexpr,
 ):  # fmt: skip
-    """Add the partial results of a row, SPLITS splits at a time.
+    """Add the partial results of one row, SPLITS splits at a time.
 
-    Its splits have the indices first to last - 1; row, first and last are [1].
+    The splits of the row have the indices first to last - 1; row, first and last have shape [1].
     """
     steps = tl.max(last - first, 0)
     head, head_mask = head_block(HEADS, H)

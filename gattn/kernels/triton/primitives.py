@@ -1,4 +1,4 @@
-"""Device functions of the kernels: addresses, gather and scatter, online softmax, and dropout.
+"""Device functions that kernels share: addresses, gather and scatter, online softmax and dropout.
 
 Tables are contiguous tensors [rows, h, c] or [rows, h]. A gather reads the rows `index`, [K, R], of
 a table at the offsets, [H] or [H, C], of this program's heads. The result is a tile [K, R, H] or
@@ -11,7 +11,9 @@ import triton.language as tl
 
 @triton.jit
 def head_channel_offsets(head, head_mask, CHANNELS: tl.constexpr, C: tl.constexpr):
-    """Return the offset of each (head, channel) in a row [h, CHANNELS], and its mask: [H, C]."""
+    """Return the offsets [H, C] of the heads and channels in a row [h, CHANNELS], and their
+    mask.
+    """
     channel = tl.arange(0, C)
     offset = head[:, None] * CHANNELS + channel[None, :]
     return offset, head_mask[:, None] & (channel < CHANNELS)[None, :]
@@ -25,18 +27,18 @@ def expand_last(x):
 
 @triton.jit
 def element_ptrs(table, index, offset, STRIDE: tl.constexpr):
-    """Return pointers to the offsets, [H] or [H, C], in the rows `index` of a table."""
+    """Return pointers to the elements at offsets, [H] or [H, C], in the rows `index` of a table."""
     base = expand_last(index)
     if len(offset.shape) == 2:
         base = expand_last(base)
-    # The index is converted to 64 bits after it was broadcast to the lanes, because exchanging
+    # The index is converted to 64 bits only after it was broadcast to the lanes, because exchanging
     # 32-bit numbers between lanes is cheaper.
     return table + (base.to(tl.int64) * STRIDE + offset)
 
 
 @triton.jit
 def element_mask(valid, mask):
-    """Combine a mask of rows and a mask of offsets to a mask of all (row, offset)."""
+    """Combine a mask of rows and a mask of offsets into one mask for all their pairs."""
     valid = expand_last(valid)
     if len(mask.shape) == 2:
         valid = expand_last(valid)
@@ -45,7 +47,7 @@ def element_mask(valid, mask):
 
 @triton.jit
 def gather(table, index, valid, offset, mask, STRIDE: tl.constexpr, ACC: tl.constexpr, other=0.0):
-    """Read rows of a table and convert them to the accumulation dtype.
+    """Load rows of a table and convert them to the accumulation dtype.
 
     Rows that are not valid get the value `other`.
     """
@@ -55,13 +57,13 @@ def gather(table, index, valid, offset, mask, STRIDE: tl.constexpr, ACC: tl.cons
 
 @triton.jit
 def gather_edge_scalar(table, edge, valid, ACC: tl.constexpr):
-    """Read one number for each edge, which all heads share: [K, R, 1]."""
+    """Load one number for each edge, which is the same for all heads: [K, R, 1]."""
     return expand_last(tl.load(table + edge.to(tl.int64), mask=valid, other=0.0).to(ACC))
 
 
 @triton.jit
 def scatter(table, index, valid, offset, mask, x, STRIDE: tl.constexpr):
-    """Write a tile to rows of a table, and convert it to the dtype of the table."""
+    """Store a tile into rows of a table, after conversion to the dtype of the table."""
     tl.store(element_ptrs(table, index, offset, STRIDE), x, mask=element_mask(valid, mask))
 
 
@@ -73,19 +75,19 @@ def acc_scalar(x, ACC: tl.constexpr):
 
 @triton.jit
 def reciprocal(row_sum):
-    """Return 1 / row_sum, or 1 for a sum of zero, as in a row without edges."""
+    """Return 1 / row_sum, or 1 if the sum is zero because a row has no edges."""
     return 1.0 / tl.where(row_sum == 0, 1.0, row_sum)
 
 
 @triton.jit
 def safe_max(row_max):
-    """Return the value to subtract before exp: the maximum of the scores, or 0 if it is -inf."""
+    """Return the number to subtract before exp: the maximum of the scores, or 0 if it is -inf."""
     return tl.where(row_max == float("-inf"), 0.0, row_max)
 
 
 @triton.jit
 def exp(x):
-    """Return exp(x); in fp32 by the hardware's exp2, which flushes results below 1.2e-38 to 0."""
+    """Return exp(x); in fp32, results below 1.2e-38 become 0."""
     if x.dtype == tl.float64:
         return tl.exp(x)
     else:
@@ -94,10 +96,10 @@ def exp(x):
 
 @triton.jit
 def online_softmax_step(scores, m_i):
-    """Update the online softmax of every slot with a tuple of scores [K, R, H].
+    """Add a tuple of scores [K, R, H] to the online softmax of every slot.
 
-    Returns the unnormalised weights exp(s - m'), the factor exp(m - m') by which the previous sums
-    must be multiplied, and the new maximum m'. `m_i` is the previous maximum m.
+    `m_i` is the previous maximum m. The function returns the unnormalised weights exp(s - m'), the
+    factor exp(m - m') for the previous sums, and the new maximum m'.
     """
     highest = m_i
     for u in tl.static_range(len(scores)):
@@ -110,7 +112,8 @@ def online_softmax_step(scores, m_i):
 
 @triton.jit
 def softmax_merge(m_i, l_i):
-    """Merge the online softmaxes of a row's slots, given their maxima m_i and sums l_i [K, R, H].
+    """Merge the online softmaxes of the slots of each row, from their maxima m_i and sums l_i [K,
+    R, H].
 
     Returns the factors [K, R, H] for the sums of the slots, and the maximum and the sum of each
     row, [R, H].
@@ -122,7 +125,7 @@ def softmax_merge(m_i, l_i):
 
 @triton.jit
 def dropout_keep(seed, position, head, threshold, HEADS: tl.constexpr):
-    """Return the dropout mask of CSR positions [K, R] and heads [H]: [K, R, H].
+    """Return the dropout mask [K, R, H] for edges at CSR positions [K, R] and for heads [H].
 
     It has the same bits as `gattn.kernels.philox.keep`.
     """
@@ -136,7 +139,9 @@ def dropout_keep(seed, position, head, threshold, HEADS: tl.constexpr):
 
 @triton.jit
 def dropout_factor(seed, position, head, threshold, keep_scale, HEADS: tl.constexpr):
-    """Return the dropout factor of each weight: keep_scale = 1 / (1 - p), or 0 if dropped."""
+    """Return the dropout factor of each attention weight: keep_scale = 1 / (1 - p), or 0 if
+    dropped.
+    """
     return tl.where(dropout_keep(seed, position, head, threshold, HEADS), keep_scale, 0.0)
 
 
@@ -145,7 +150,7 @@ def weigh_edge(
     edge_weight, grad_edge_weight, edge, valid, head, head_mask, alpha, alpha_drop, grad_alpha,
     HEADS: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Multiply alpha_drop and grad_alpha of edges by the edge weight w_ij, and write dw_ij.
+    """Multiply weights and gradients by the edge weight, and write the gradient of the edge weight.
 
     dw_ij is written for each head as alpha_ij <dO_i, v_j>, unless `grad_edge_weight` is None.
     """
@@ -157,13 +162,13 @@ def weigh_edge(
 
 @triton.jit
 def leaky_relu(x, negative_slope):
-    """Return LeakyReLU(x): x if positive, otherwise negative_slope x."""
+    """Return LeakyReLU(x), which is x if x is positive, and otherwise negative_slope x."""
     return tl.where(x > 0, x, x * negative_slope)
 
 
 @triton.jit
 def tanh(x):
-    """Return tanh(x): by a rational function for |x| < 0.5, otherwise by exp."""
+    """Return tanh(x), computed by a rational function for |x| < 0.5 and otherwise by exp."""
     square = x * x
     numerator = x * (135135.0 + square * (17325.0 + square * (378.0 + square)))
     denominator = 135135.0 + square * (62370.0 + square * (3150.0 + square * 28.0))

@@ -1,4 +1,4 @@
-"""Choice of the shape of a tile, and the statistics of a layout that launchers read.
+"""Choice of the tile shape of a kernel, and access to a layout's statistics.
 
 A tile depends on the shape class of a call: heads, channels, size of the dtype, and the mean degree
 rounded to a power of two. It does not depend on n or e, so that a new graph needs no compilation.
@@ -24,44 +24,44 @@ from gattn.layout import stats
 from gattn.layout.layout import Layout
 
 SPLIT = 256
-"""Number of edges of a split; a row with at least this many edges is divided into splits."""
+"""Number of edges in a split; a row with at least this many edges is divided into splits."""
 NO_SPLIT = 2**30
-"""Value of SPLIT above every degree, with which no row is divided."""
+"""Split size above every degree, with which no row is divided."""
 LANES = 32
-"""Number of lanes (threads) of a warp."""
+"""Number of lanes (threads) in a warp."""
 LOAD_BYTES = 16
-"""Bytes that a lane loads with one instruction."""
+"""Number of bytes that a lane loads with one instruction."""
 GRAPH_WARPS = 8
-"""Number of warps of a program that processes a whole graph."""
+"""Number of warps in a program that processes a whole graph."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Tile:
-    """Tile shape and warps of a program; see `gattn.kernels.triton.work`."""
+    """Tile shape and number of warps of a program; see `gattn.kernels.triton.work`."""
 
     heads: int
-    """H: number of heads of a program."""
+    """Number of heads per program, H."""
     slots: int
-    """K: number of edges of one row in a tile."""
+    """Number of edges of one row in a tile, K (slots)."""
     rows: int
-    """R: number of rows of a program."""
+    """Number of rows per program, R."""
     unroll: int
-    """Number of tiles that are loaded before the first is used."""
+    """Number of tiles that are loaded before the first one is used."""
     warps: int
-    """Number of warps of a program."""
+    """Number of warps per program."""
     split: int = SPLIT
-    """Number of edges of a split."""
+    """Number of edges in a split."""
 
 
 tuned: dict[str, dict[str, int]] = {}
-"""Fields of tiles by shape class that a search measured to be faster than the rule."""
+"""Tile fields, by shape class, that were faster in a search than the default rule."""
 seen: set[str] = set()
-"""Shape classes for which this process has chosen a tile."""
+"""Shape classes for which a tile was chosen in this process."""
 _override: dict[str, int] = {}
 
 
 def load(path: str | Path) -> None:
-    """Read tuned tiles from a JSONL file; each line has a shape class and fields of a tile."""
+    """Read tuned tiles from a JSONL file, in which each line has a shape class and tile fields."""
     for line in Path(path).read_text().splitlines():
         entry = json.loads(line)
         tuned[entry["shape_class"]] = entry["fields"]
@@ -73,7 +73,9 @@ if "GATTN_TRITON_TILES" in os.environ:
 
 @contextlib.contextmanager
 def override(**fields: int) -> Iterator[None]:
-    """Use these fields in every tile that is chosen inside the context; for tests and tuning."""
+    """Use the given fields for every tile that is chosen inside the context, in tests and
+    tuning.
+    """
     before = dict(_override)
     _override.update(fields)
     try:
@@ -84,7 +86,9 @@ def override(**fields: int) -> Iterator[None]:
 
 
 def has_full_vectors(width: int, size: int) -> bool:
-    """Return True if ``width`` channels of ``size`` bytes are a whole number of 16-byte loads."""
+    """Return True if ``width`` channels of ``size`` bytes are a multiple of 16 bytes, one full
+    load.
+    """
     return width * size % LOAD_BYTES == 0
 
 
@@ -133,7 +137,7 @@ def _rule(
     all_heads: bool,
     more_rows: bool,
 ) -> tuple[Tile, str]:
-    """Return the tile of a shape class, and the name of the class.
+    """Return the tile that the default rule chooses for a shape class, and the name of the class.
 
     `full` is the number of elements that a warp loads with one instruction.
     """
@@ -149,13 +153,13 @@ def _rule(
 
 @functools.cache
 def without_splits(tile: Tile) -> Tile:
-    """Return the tile with a split size that no row reaches."""
+    """Return the tile with splitting of rows disabled."""
     return dataclasses.replace(tile, split=NO_SPLIT)
 
 
 @functools.cache
 def whole_graphs(tile: Tile, width: int, dtype: torch.dtype) -> Tile:
-    """Return the tile of a program that processes all rows of one graph, several at a time.
+    """Return the tile for a program that processes all rows of one graph, several rows at a time.
 
     The rows of a tile give each lane one load of 16 bytes, so that no two warps share a row. If the
     channels are not a whole number of 16-byte loads, each lane gets two channels.
@@ -171,26 +175,29 @@ def whole_graphs(tile: Tile, width: int, dtype: torch.dtype) -> Tile:
 
 
 def pad(length: int) -> int:
-    """Round up to a power of two, which the axes of a tile must have."""
+    """Round a length up to a power of two, as Triton requires for the axes of a tile."""
     return 1 << (max(length, 1) - 1).bit_length()
 
 
-# The following functions are the only place where the Triton kernels read statistics of a layout.
+# The following functions are the only access of Triton kernels to the statistics that are stored
+# with a graph's layout, for example its maximum degree.
 
 
 def graph_ptr_of(layout: list[Tensor]) -> Tensor | None:
-    """Return the node offsets of the small graphs of a batch, [g + 1], or None."""
+    """Return the node offsets of the small graphs of a batch, [g + 1], or None if there are
+    none.
+    """
     graph_ptr = Layout(*layout).graph_ptr
     return graph_ptr if graph_ptr.numel() else None
 
 
 def max_degree_of(layout: list[Tensor], transposed: bool) -> int | None:
-    """Return an upper bound of the in-degrees (transposed: out-degrees), or None if unknown."""
+    """Return an upper bound of the in-degrees (if transposed, the out-degrees); None if unknown."""
     return stats.max_degree(Layout(*layout), transposed)
 
 
 def band_density_of(layout: list[Tensor]) -> float | None:
-    """Return the fraction of pairs that are edges in the rectangles of `banded`.
+    """Return the density of a band graph: the fraction of edges in the rectangles of `banded`.
 
     It is None if a destination has sources that are not consecutive. It is also None for graphs
     with a low mean degree, because the first measurement of a graph waits for the device.

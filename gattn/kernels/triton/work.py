@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 
 FANOUT: tl.constexpr = tl.constexpr(32)
-"""Number of candidates that one iteration of `find_row` compares."""
+"""Number of candidates that each iteration of `find_row` compares."""
 
 
 @triton.jit
@@ -39,7 +39,7 @@ def find_row(offsets, position, num_rows):
         step = tl.cdiv(span, FANOUT)
         jump = tl.arange(0, FANOUT)[:, None].to(position.dtype) * step
         probe = low[None, :] + jump
-        # The comparison is with num_rows - low, because low + jump may overflow.
+        # The code compares jump with num_rows - low, because the sum low + jump may overflow.
         exists = (jump < span) & (jump < num_rows - low[None, :])
         below = exists & (tl.load(offsets + probe, mask=exists, other=0) <= position[None, :])
         low += step * (tl.sum(below.to(position.dtype), 0) - 1)
@@ -49,7 +49,7 @@ def find_row(offsets, position, num_rows):
 
 @triton.jit
 def program_rows(program, offsets, num_rows, num_splits, ROWS: tl.constexpr, SPLIT: tl.constexpr):
-    """Return the ROWS rows or splits of a program.
+    """Return the ROWS rows or splits that a program processes.
 
     Returns (row, first, last, split, is_whole, is_split), all [R]. The program processes the edges
     at the positions first to last - 1, which belong to row. If `is_whole`, these are all edges of
@@ -82,10 +82,10 @@ def program_rows(program, offsets, num_rows, num_splits, ROWS: tl.constexpr, SPL
 
 @triton.jit
 def work_items(graph_ptr, ROWS: tl.constexpr):
-    """Return the first work item of this program, the end of its items, and their stride.
+    """Return the first work item of this program, the end of its work items, and their stride.
 
-    An item is an index for `program_rows`; each program has one. With graph_ptr, an item is the
-    first of ROWS nodes, and the program processes all nodes of one graph.
+    A work item is an index for `program_rows`, and each program has one. With graph_ptr, a work
+    item is the first of ROWS nodes, and the program processes all nodes of one graph.
     """
     program = tl.program_id(0)
     if graph_ptr is None:
@@ -98,7 +98,7 @@ def work_items(graph_ptr, ROWS: tl.constexpr):
 def item_rows(
     item, end, graph_ptr, offsets, num_rows, num_splits, ROWS: tl.constexpr, SPLIT: tl.constexpr
 ):
-    """Return the rows of a work item, in the form of `program_rows`."""
+    """Return the rows of a work item, in the same form as `program_rows`."""
     if graph_ptr is None:
         return program_rows(item, offsets, num_rows, num_splits, ROWS, SPLIT)
     else:
@@ -112,7 +112,7 @@ def item_rows(
 
 @triton.jit
 def longest_run(first, last):
-    """Return the largest number of edges, last - first, of a program's rows [R].
+    """Return the largest number of edges, last - first, among a program's rows [R].
 
     It is the bound of the loop over tiles. All lanes of a warp compute the maximum, so that the
     bound is in a uniform register. For a bound from a shuffle, the compiler would assume that lanes
@@ -129,7 +129,7 @@ def longest_run(first, last):
 
 @triton.jit
 def edge_positions(first, last, step, SLOTS: tl.constexpr):
-    """Return the positions of the edges of one tile, and the mask of valid positions: [K, R]."""
+    """Return the positions of the edges of one tile, [K, R], and the mask of valid positions."""
     position = first[None, :] + step + tl.arange(0, SLOTS)[:, None]
     return position, position < last[None, :]
 
@@ -139,7 +139,7 @@ def scatter_pairs(
     table, xs, ys, first, last, step, head, head_mask, HEADS: tl.constexpr, SLOTS: tl.constexpr,
     LANES: tl.constexpr,
 ):  # fmt: skip
-    """Write a pair of numbers for each edge and head to a table [e, h, 2] at the CSR position.
+    """Store two numbers for each edge and head into a table [e, h, 2] at the edge's CSR position.
 
     xs and ys contain a tile [K, R, H] for each of the tiles from `step` on. Two tiles are written
     by one store. LANES lanes have the same sum over channels; each of them selects one number to
@@ -166,7 +166,7 @@ def scatter_pairs(
 
 @triton.constexpr_function
 def writing_lanes(channels, bits):
-    """Return the number of lanes that `scatter_pairs` uses for a head.
+    """Return the number of lanes that `scatter_pairs` uses to store the numbers of one head.
 
     These are the lanes that hold the channels of the head, 16 bytes each. If the channels are not a
     whole number of 16-byte loads, each lane holds one channel, and the number is doubled, since
@@ -179,13 +179,13 @@ def writing_lanes(channels, bits):
 
 @triton.jit
 def select_pair(is_first, x, y):
-    """Select from the tiles x and y, [K, R, H], the number that each lane writes."""
+    """Return the number that each lane stores, selected from the tiles x and y, [K, R, H]."""
     x, y = x[:, :, :, None, None, None], y[:, :, :, None, None, None]
     return tl.where(is_first, x, y)
 
 
 @triton.jit
 def head_block(HEADS: tl.constexpr, H: tl.constexpr):
-    """Return the heads of this program and the mask of valid heads: [H]."""
+    """Return the heads of this program, [H], and the mask of valid heads."""
     head = tl.program_id(1) * H + tl.arange(0, H)
     return head, head < HEADS

@@ -1,1 +1,1 @@
-"""The commands of ``gattn molecules``, one module each; this module imports none of them."""
+"""The commands of ``gattn molecules``, in one module for each command."""

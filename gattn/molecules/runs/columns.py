@@ -1,4 +1,4 @@
-"""Predictions of molecules as columns of a table: their names, cells and rows."""
+"""Columns of a table of predictions: their names, cells and rows."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ SIMILARITY = "similarity"
 
 
 def prediction_columns(estimator: MoleculeModel) -> list[str]:
-    """Return the names of the columns: with several targets each begins with the target's name.
+    """Return the names of the columns of predictions in a table.
 
     Args:
         estimator: a fitted estimator.
 
     Returns:
-        For numbers ``prediction``, ``std``, ``lower`` and ``upper``; for classes ``prediction``,
-        ``probability`` of class 1 (for another second class ``probability_NAME``), ``std`` of
-        that, and ``set``, the classes that cannot be excluded; last ``similarity``, the
+        The names, which begin with the name of the target if there are several targets. For
+        numbers: ``prediction``, ``std``, ``lower`` and ``upper``; for classes: ``prediction``,
+        ``probability`` of class 1 (``probability_NAME`` if the second class is called NAME),
+        ``std`` of the probability, and ``set``, the classes that cannot be excluded. The last
+        column is ``similarity``, the
         Tanimoto similarity on Morgan bits to the most similar molecule of the training and
         validation parts (of :attr:`MoleculePredictor.validation`, of the training part alone).
     """
@@ -43,7 +45,7 @@ def prediction_columns(estimator: MoleculeModel) -> list[str]:
 def prediction_cells(
     estimator: MoleculeModel, predicted: Prediction, coverage: float
 ) -> list[list[str]]:
-    """Return the cells of k predictions in the order of :func:`prediction_columns`.
+    """Return the cells of a table for k predictions, in the order of :func:`prediction_columns`.
 
     A number has at least six digits, and enough digits to show four of its standard deviation.
     """
@@ -70,13 +72,13 @@ def prediction_table(
     predictions: Mapping[str, Prediction],
     coverage: float,
 ) -> Iterator[Sequence[object]]:
-    """Yield a header, then a row for each molecule: its origin, labels and prediction.
+    """Yield the rows of a table of predictions: a header, then one row for each molecule.
 
     Args:
         estimator: the estimator that predicted the molecules.
         source: the table from which the molecules were read.
         parts: molecules by the name of their part.
-        predictions: predictions of each part.
+        predictions: predictions for each part.
         coverage: coverage of the intervals.
     """
     targets = estimator.targets_
@@ -104,7 +106,7 @@ def _numbers(column: Tensor) -> list[str]:
 
 
 def _precise(column: Tensor, std: Tensor) -> list[str]:
-    """Return numbers as texts with enough digits to show four of their standard deviations."""
+    """Format numbers with enough digits to show four digits of their standard deviations."""
     pairs = zip(column.tolist(), std.tolist())
     return [with_precision(value, error, digits=6, error_digits=4) for value, error in pairs]
 

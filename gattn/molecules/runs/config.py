@@ -1,4 +1,4 @@
-"""Settings of a run: the options of ``gattn molecules train`` and the content of config.toml."""
+"""Settings of a training run: the options of ``gattn molecules train``, as in config.toml."""
 
 from __future__ import annotations
 
@@ -32,67 +32,73 @@ SEARCH: dict[str, tuple[float, ...]] = {
     "dropout": (0.0, 0.3),
     "learning_rate": (3e-4, 3e-3),
 }
-"""Settings that ``tune`` searches: all widths to try, and the ranges of the other settings."""
+"""Settings that ``tune`` searches: the widths to try, and the ranges of the other settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NumberSettings(Settings):
-    """Settings of how the numbers of the labels are written."""
+    """Settings of the notation of numbers in the label columns."""
 
     panel: ClassVar[str] = "How the numbers of the labels are written"
 
     decimal: Annotated[
         Literal[".", ","],
-        Meta(description="Decimal sign of the labels. Set it for tables with decimal commas."),
+        Meta(
+            description="Decimal sign of the numbers in the label columns. Set it to a comma if "
+            "the table contains numbers such as 3,2."
+        ),
     ] = "."
     thousands: Annotated[
         Literal["", ",", ".", " ", "'"],
         Meta(
-            description="Separator between groups of three digits, for example the comma in 1,008."
+            description="Character between groups of three digits in the label columns, for "
+            "example the comma in 1,008."
         ),
     ] = ""
     censored: Annotated[
         Literal["refuse", "drop", "bound"],
         Meta(
-            description="Treatment of censored labels such as >10: refuse reports an error, drop "
-            "takes them as missing, bound takes the number as the value."
+            description="Treatment of labels that are only a limit, such as >10 (censored "
+            "labels). With refuse, the command stops with an error. With drop, such labels are "
+            "treated as missing. With bound, the number, here 10, is used as the label."
         ),
     ] = "refuse"
     uncertainty: Annotated[
         Literal["refuse", "drop"],
         Meta(
-            description="Treatment of labels such as 3.2 ± 0.1: refuse reports an error, drop "
-            "reads 3.2."
+            description="Treatment of labels with an uncertainty, such as 3.2 ± 0.1. With "
+            "refuse, the command stops with an error. With drop, only the number before the sign, "
+            "here 3.2, is read."
         ),
     ] = "refuse"
     unit: Annotated[
         str,
         Meta(
-            description="Unit that may follow a number, for example nM or %; values are not "
-            "converted."
+            description="Unit that may follow the numbers in the label columns, for example nM "
+            "or %. The numbers are read without conversion."
         ),
     ] = ""
 
     @property
     def style(self) -> NumberFormat:
-        """The parser of the numbers of the labels."""
+        """Parser of the numbers in the label columns."""
         from gattn.data.tables.numbers import NumberFormat
 
         return NumberFormat(*(getattr(self, f.name) for f in fields(NumberSettings)))
 
     def check(self) -> None:
-        """Check that the decimal sign, the separator and the unit can be told apart in a number."""
+        """Check that the decimal sign, the thousands separator and the unit are not ambiguous."""
         super().check()
         if self.thousands or self.decimal == "," or self.unit:
-            # The number parser checks that the signs differ. Its module is imported only if one of
-            # them is set, because the import is slow.
+            # NumberFormat checks that the decimal sign and the separator differ. Its module is slow
+            # to import, so it is imported only if one of these settings was changed.
             _ = self.style
 
 
 @document
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(NumberSettings):
-    """Settings of a training run: the data, how to read and split them, and the model.
+    """Settings of a training run: the data and their format, the split, and the model.
 
     Attributes:
         {settings}
@@ -107,22 +113,29 @@ class RunSettings(NumberSettings):
     data: Annotated[
         str,
         Meta(
-            description="CSV table with a header, SMILES and labels.",
+            description="CSV file with a header line, a column of SMILES and columns of labels.",
             extra={"default": "the 1,017 measured compounds of CHEMBL2321810"},
         ),
     ] = ""
-    smiles: Annotated[str, Meta(description="Column of SMILES.")] = "smiles"
+    smiles: Annotated[str, Meta(description="Name of the column that contains the SMILES.")] = (
+        "smiles"
+    )
     target: Annotated[
-        tuple[str, ...], Meta(description="Column of labels to predict; repeat it for several.")
+        tuple[str, ...],
+        Meta(
+            description="Name of a column of labels to predict. Repeat the "
+            "option to predict several columns."
+        ),
     ] = ()
     task: TaskChoice = "auto"
     split: Annotated[
         str,
         Meta(
-            description="Rule that divides the table into training, validation and test part. "
-            "random; scaffold (a harder test, because no scaffold is in two parts); column:NAME, "
-            "a column that contains train, val or test; or FILE.json, the splits.json of another "
-            "run."
+            description="Rule that divides the molecules into training, validation and test "
+            "parts. With random, molecules are assigned at random. With scaffold, all molecules "
+            "with the same scaffold are in the same part, which is a harder test. With "
+            "column:NAME, the parts (train, val or test) are read from the column NAME. With "
+            "FILE.json, the parts of another run are read from its file splits.json."
         ),
     ] = "random"
     encoding: Annotated[
@@ -130,14 +143,14 @@ class RunSettings(NumberSettings):
         Meta(
             description="Text encoding of the table, for example latin-1. Set it if the table is "
             "not UTF-8.",
-            extra={"default": "the byte order mark, else UTF-8"},
+            extra={"default": "the encoding of the byte order mark, else UTF-8"},
         ),
     ] = None
     skip_bad_labels: Annotated[
         bool,
         Meta(
-            description="Leave out all labels that cannot be read. By default too many of them are "
-            "an error."
+            description="Leave out every label that cannot be read. Without this option, many "
+            "such labels are an error."
         ),
     ] = False
     coverage: Coverage = 0.9
@@ -145,23 +158,32 @@ class RunSettings(NumberSettings):
         int,
         Meta(
             ge=0,
-            description="Number of settings to try with Optuna before training; each trial takes "
-            "as long as one training. The first trial uses the given settings.",
+            description="Number of combinations of settings that Optuna tries before the final "
+            "training; 0 tries none. Each trial takes as long as one training. The first "
+            "trial uses the settings of this command.",
         ),
     ] = 0
-    workers: Annotated[int, Meta(ge=1, description="Number of processes that parse SMILES.")] = 2
+    workers: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of processes that parse SMILES in "
+            "parallel. Raise it for large tables if the machine has more processors.",
+        ),
+    ] = 2
     threads: Threads = 0
     cache: Annotated[
         str,
         Meta(
-            description="Folder that stores parsed SMILES, so that later runs start faster.",
-            extra={"default": ".gattn beside the run"},
+            description="Folder in which parsed SMILES are stored, so that later runs with the "
+            "same molecules start faster.",
+            extra={"default": "the folder .gattn next to the folder of the run"},
         ),
     ] = ""
     model: MoleculeSettings = field(default_factory=MoleculeSettings)
 
     def check(self) -> None:
-        """Check the split, the targets, and the settings from which a search starts."""
+        """Check the split, the targets, and the initial settings of a search."""
         super().check()
         column = self.split.removeprefix("column:")
         is_file = column.lower().endswith(".json")
@@ -170,25 +192,25 @@ class RunSettings(NumberSettings):
                 f"split must be random, scaffold, column:NAME or FILE.json; got {self.split!r}"
             )
         if len(set(self.target)) < len(self.target):
-            raise SettingsError(f"each target must be named once; got {', '.join(self.target)}")
+            raise SettingsError(f"each target must be listed once; got {', '.join(self.target)}")
         if self.target and not self.data:
-            raise SettingsError("a target was named, but no DATA to find it in")
+            raise SettingsError("--target was set without DATA, the table that has the target")
         if self.tune:
             self._check_search()
 
     def _check_search(self) -> None:
-        """Check that these settings are in the ranges that a search tries."""
+        """Check that these settings are within the ranges of the search."""
         for name, values in SEARCH.items():
             value = getattr(self.model, name)
             if name == "width" and value not in values:
                 raise SettingsError(
-                    f"tune searches width among {', '.join(map(str, values))} and starts from the "
-                    f"given one, which must be among them; got {value}"
+                    f"tune searches width among {', '.join(map(str, values))} and starts with "
+                    f"the setting itself, which must be one of these; got {value}"
                 )
             if not values[0] <= value <= values[-1]:
                 raise SettingsError(
-                    f"tune searches {name} from {values[0]} to {values[-1]} and starts from the "
-                    f"given one, which must be in this range; got {value}"
+                    f"tune searches {name} from {values[0]} to {values[-1]} and starts with "
+                    f"the setting itself, which must be in this range; got {value}"
                 )
         if bad := [width for width in SEARCH["width"] if width % self.model.heads]:
             raise SettingsError(
@@ -198,7 +220,7 @@ class RunSettings(NumberSettings):
 
 
 def override(config: str | Path | None, changes: Mapping[str, object]) -> RunSettings:
-    """Return the settings of a config file, with the changes from the command line.
+    """Return the settings of a configuration file, with the changes from the command line.
 
     Args:
         config: a file that :func:`gattn.training.settings.write_toml` wrote; None for the

@@ -1,4 +1,6 @@
-"""Embed every molecule of a table of SMILES, and write one row for each."""
+"""The command ``gattn molecules embed``, which writes the hidden vector of every molecule of a
+table.
+"""
 
 from __future__ import annotations
 
@@ -29,27 +31,28 @@ def embed_table(
     threads: int = 0,
     on_progress: Callable[[int], None] = lambda rows: None,
 ) -> Counts:
-    """Embed every molecule of a CSV file.
+    """Compute the hidden vector of every molecule of a CSV file, and write all of them to one file.
 
     Args:
         run: the folder of a trained model.
         path: the file.
         out: file to write, which must not exist: ``.npy`` for an array [n, d] float32, or
             ``.parquet`` for a table of columns ``smiles``, ``error``, ``e0``, ``e1``, ... The
-            features of an ensemble's networks are concatenated. A row that cannot be read holds
-            NaN in the array and nulls in the table.
+            features of an ensemble's networks are concatenated. A row that cannot be read has
+            NaN in the array and null in the table.
         smiles: the column of SMILES; by default the one that the model was trained on.
-        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
         workers: number of processes that share the work.
-        threads: number of threads inside one operator if one process works; 0 to choose it by
-            the size.
+        threads: number of threads inside one operator if there is one process; 0 to choose it
+            from the size of a batch.
         on_progress: called with the number of rows in each piece that was written.
 
     Returns:
         The number of rows, and the number of rows without an embedding.
 
     Raises:
-        RunError: the folder holds no model that can be read.
+        RunError: the folder does not contain a readable model.
         FileExistsError: ``out`` exists.
         ValueError: the file or its column cannot be used, ``out`` has another ending, or
             the model has no network.
@@ -75,7 +78,7 @@ def embed_table(
 
 
 class _ArrayWriter:
-    """Writer of an array [n, d] float32 in NumPy's format.
+    """Writer of float32 arrays [n, d] in NumPy's format, row by row.
 
     It does not use a memory map, because writing to one on a full disk kills the process.
     """
@@ -86,7 +89,7 @@ class _ArrayWriter:
         np.lib.format.write_array_header_1_0(self.file, header)
 
     def write(self, texts: Sequence[str], errors: Sequence[str], vectors: np.ndarray) -> None:
-        """Write the embeddings [k, d] of the next k rows; the array holds no texts or errors."""
+        """Write the embeddings [k, d] of the next k rows; SMILES and errors are not written."""
         self.file.write(vectors.astype("<f4").tobytes())
 
     def close(self) -> None:
@@ -95,7 +98,9 @@ class _ArrayWriter:
 
 
 class _ParquetWriter:
-    """Writer of a Parquet table of SMILES, errors, and a column for each embedding feature."""
+    """Writer of a Parquet table of SMILES, errors, and one column for each feature of the
+    embedding.
+    """
 
     def __init__(self, path: Path, rows: int, size: int) -> None:
         numbers = [(f"e{i}", pyarrow.float32()) for i in range(size)]
@@ -104,8 +109,8 @@ class _ParquetWriter:
         self.file = pyarrow.parquet.ParquetWriter(path, self.schema)
 
     def write(self, texts: Sequence[str], errors: Sequence[str], vectors: np.ndarray) -> None:
-        """Write SMILES, errors and embeddings [k, d] of the next k rows."""
-        # The dtype is set because NumPy makes an empty list a float64 array, not a mask.
+        """Write the SMILES, errors and embeddings [k, d] of the next k rows."""
+        # The dtype is set, because NumPy would convert an empty list to a float64 array.
         bad = np.array([bool(error) for error in errors], bool)
         numbers = [pyarrow.array(column, mask=bad) for column in vectors.T]
         self.file.write(pyarrow.record_batch([list(texts), list(errors), *numbers], self.schema))

@@ -1,4 +1,4 @@
-"""Evaluate a model on labelled molecules that it was not trained on."""
+"""The command ``gattn molecules evaluate``, which measures a model on labelled molecules."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def evaluate_table(
     threads: int = 0,
     log: Log = no_log,
 ) -> dict[str, Any]:
-    """Evaluate a model on a CSV file of labelled molecules.
+    """Measure a model on the labelled molecules of a CSV file that were not used for training.
 
     Molecules that were in the training or the validation part are left out, even if their SMILES
     are written differently: :func:`gattn.data.molecule_identities` compares them.
@@ -60,13 +60,14 @@ def evaluate_table(
         smiles: the column of SMILES; by default the one that the model was trained on.
         targets: the columns of labels, in the order of the model's targets; by default the columns
             that it was trained on.
-        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
         numbers: settings of :class:`gattn.data.tables.numbers.NumberFormat` by name; by default
             those that the model was trained with.
-        skip_bad: leave out every label that cannot be read, however many there are.
+        skip_bad: leave out all labels that cannot be read, regardless of their number.
         coverage: coverage of the intervals, above 0 and below 1.
         workers: number of processes that parse SMILES.
-        threads: number of threads inside one operator; 0 to choose it by the size.
+        threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         log: called with each line that the user should read.
 
     Returns:
@@ -77,7 +78,7 @@ def evaluate_table(
         (:func:`gattn.molecules.runs.overlaps.conflicts`).
 
     Raises:
-        RunError: the folder holds no model that can be read.
+        RunError: the folder does not contain a readable model.
         FileExistsError: ``out`` exists.
         ValueError: the file, a column or a label cannot be used; no molecule remains.
     """
@@ -89,7 +90,7 @@ def evaluate_table(
     if targets is not None and len(targets) != len(estimator.targets_):
         names = ", ".join(estimator.targets_)
         raise ValueError(
-            f"targets must name a column for each target of the model ({names}); got {len(targets)}"
+            f"targets must list a column for each target of the model ({names}); got {len(targets)}"
         )
     source = read_source(
         str(path), column, targets or estimator.targets_, estimator.task,
@@ -100,12 +101,15 @@ def evaluate_table(
     repeats = training_overlap(molecules, new, source)
     log(_summary(source, molecules, repeats))
     if not new.any():
-        raise ValueError(f"{path} has no labelled molecule that the model was not trained on")
+        raise ValueError(
+            f"{path} has no labelled molecules other than those that the model was trained on"
+        )
     test = molecules[new.nonzero().flatten()]
     for note in (*source.labels.notes, *label_notes(estimator, {"test": test.y})):
         log(note)
     predicted = estimator.predictor_.predict(test.inputs)
-    # The columns of this table may have other names than the targets, so they match by position.
+    # In this table the label columns may have other names than in the training table, so columns
+    # are matched by position.
     counts = list(source.labels.counts.values())
     intervals = measure_intervals(estimator, test.y, predicted, coverage)
     metrics = {
@@ -135,12 +139,12 @@ def evaluate_table(
             rows = prediction_table(estimator, source, parts, predictions, coverage)
             write_rows(folder / "predictions.csv", rows)
             write_plots(folder / "plots", evaluation_figures(estimator, test, predicted))
-        log(f"{out} holds the metrics, the predictions and the plots")
+        log(f"{out} contains the metrics, the predictions and the plots")
     return metrics
 
 
 def _summary(source: Source, molecules: LabelledMolecules, repeats: Mapping[str, Any]) -> str:
-    """Return a line that counts the labelled molecules and the rows that were left out."""
+    """Return a line with the number of labelled molecules and of the rows that were left out."""
     clauses = [f"{source.name}: {plural(len(molecules), 'labelled molecule')}"]
     bad = sorted({row.row: row for row in (*molecules.bad, *source.bad)}.items())
     if bad:
@@ -148,7 +152,8 @@ def _summary(source: Source, molecules: LabelledMolecules, repeats: Mapping[str,
     if repeats["rows"]:
         rows, distinct = plural(repeats["rows"], "row"), plural(repeats["molecules"], "molecule")
         clauses.append(
-            f"{rows} ({distinct}) left out, since the model was trained or validated on them, the "
-            f"first in line {repeats['example']['line']}: {repeats['example']['smiles']}"
+            f"{rows} ({distinct}) left out, because the model was trained or validated on "
+            f"them; the first is in line {repeats['example']['line']}: "
+            f"{repeats['example']['smiles']}"
         )
     return "; ".join(clauses)

@@ -1,4 +1,4 @@
-"""Explain the predictions for a table of SMILES: tables and pictures of atom weights."""
+"""The command ``gattn molecules explain``, which writes tables and pictures of atom weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def explain_table(
     pictures: int = PICTURES,
     log: Log = no_log,
 ) -> Counts:
-    """Compute atom weights for every molecule of a CSV file.
+    """Compute the weights of the atoms of every molecule of a CSV file.
 
     Args:
         run: the folder of a trained model.
@@ -45,9 +45,10 @@ def explain_table(
             model supports.
         target: the name of the target; optional for a model of one target.
         smiles: the column of SMILES; by default the one that the model was trained on.
-        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
         workers: number of processes that parse SMILES.
-        threads: number of threads inside one operator; 0 to choose it by the size.
+        threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         pictures: number of molecules to draw, from the first; the tables contain all.
         log: called with each line that the user should read.
 
@@ -55,7 +56,7 @@ def explain_table(
         The number of rows, and the number of rows that could not be read.
 
     Raises:
-        RunError: the folder holds no model that can be read.
+        RunError: the folder does not contain a readable model.
         FileExistsError: ``out`` exists.
         ValueError: the file or its column cannot be used, the method or target does not exist,
             or the file has no valid molecule.
@@ -70,7 +71,7 @@ def explain_table(
     texts = list(map(row_smiles(table, column), rows))
     parsed = featurise(texts, max_atoms=estimator.max_atoms, workers=workers)
     if not len(parsed.inputs):
-        raise ValueError(f"{path} has no molecule that can be read")
+        raise ValueError(f"{path} has no molecules that can be read")
     errors = [row.problem or error for row, error in zip(rows, parsed.errors)]
     explained = {
         method: explain(estimator.predictor_, parsed.inputs, method, target=target_index)
@@ -92,13 +93,15 @@ def explain_table(
 
 
 def _titles(table: Table, rows: Sequence[TableRow], indices: Sequence[int]) -> list[str] | None:
-    """Return the cells of the first column "name" at ``indices``; None without such a column."""
+    """Return the cells of the column "name" for some rows, or None if there is no such column."""
     named = [i for i, column in enumerate(table.columns) if column.lower() == "name"]
     return [rows[index].cells[named[0]].strip() for index in indices] if named else None
 
 
 def _methods(estimator: MoleculeModel) -> list[str]:
-    """Return the attribution methods of a model; "attention" needs a network with queries."""
+    """Return the attribution methods that a model supports; "attention" requires learned
+    queries.
+    """
     networks = estimator.predictor_.networks
     attends = any(isinstance(network, MoleculeNetwork) for network in networks)
     return [method for method in METHODS if attends or method != "attention"]

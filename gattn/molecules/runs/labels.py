@@ -1,4 +1,4 @@
-"""Read the labels of molecules from the cells of a table: their task, numbers or classes."""
+"""Reader of the labels of molecules in a table, which are numbers or classes."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from gattn.pipeline.text import plural
 __all__ = ["Labels", "LostLabel", "read_labels"]
 
 SHARE = 0.05
-"""Maximum share of a target's labels that may be texts, unless ``--skip-bad-labels`` is set."""
+"""Maximum fraction of a target's labels that may be text, unless ``--skip-bad-labels`` is set."""
 FEW = 5
-"""If a target's labels are at most this many different whole numbers, a note says that they are
-read as numbers and not as classes."""
+"""Maximum number of different whole numbers in a column of labels for a note that they may be
+classes.
+"""
 SKIP = "--skip-bad-labels"
 
 
 class LostLabel(NamedTuple):
-    """A cell that is not empty but is not a valid label.
+    """Cell that is neither empty nor a valid label.
 
     Attributes:
         row: row of the cell, from 0.
@@ -53,12 +54,12 @@ class LostLabel(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """The labels of k rows.
+    """Labels of k rows of a table, and the cells that are not valid labels.
 
     Attributes:
         task: regression for numbers, classification for classes.
-        y: [k, t] float64, NaN where nothing was measured; for classification [k, t] objects,
-            unchanged texts or whole numbers, None where nothing was measured.
+        y: [k, t] float64 with NaN for a missing label; for classification [k, t] objects: unchanged
+        strings, whole numbers, or None for a missing label.
         problems: k texts, the reason why a row has no label; empty if it has a label or if all its
             cells are empty.
         lost: the cells that are not empty but are not valid labels, also in rows that have a label
@@ -77,7 +78,7 @@ class Labels:
 
 
 class _Column(NamedTuple):
-    """Labels of one target, None or NaN where missing, and the rows of its invalid cells."""
+    """Labels of one target (None or NaN for a missing label), and the rows of its invalid cells."""
 
     values: Sequence[float | str | int | None]
     unread: Sequence[int]
@@ -96,10 +97,10 @@ def read_labels(
     style: NumberFormat | None = None,
     skip_bad: bool = False,
 ) -> Labels:
-    """Return the labels in the target cells of a table.
+    """Read the labels of molecules from the target cells of a table.
 
-    ``"auto"`` treats a column as classes if all its cells are 0 or 1, or if it has two different
-    texts and no number; every other column holds numbers.
+    With the task ``"auto"``, a column contains classes if all its cells are 0 or 1, or if it has
+    two different texts and no number. All other columns contain numbers.
 
     A cell that is not a valid label is left out, and its row too if it has no other label. A
     pattern such as ``>10`` or ``1,008`` is an error instead, because leaving such cells out would
@@ -113,15 +114,15 @@ def read_labels(
         lines: line of each row in the file, for error messages; by default counted from 1.
         learnable: whether a column of one class or of one number is an error.
         style: format of the numbers; None for plain numbers.
-        skip_bad: whether to leave out all invalid cells, however many there are.
+        skip_bad: whether to leave out all invalid cells, regardless of their number.
 
     Returns:
         The labels.
 
     Raises:
         ValueError: a column has no label, a single class or number, more than two classes, or no
-            numbers; a number is not finite; the columns have different tasks; a column holds 0, 1
-            and texts, and ``task`` is "auto"; or cells are not numbers, as described above.
+            numbers; a number is not finite; the columns have different tasks; a column contains 0,
+            1 and texts, and ``task`` is "auto"; or cells are not numbers, as described above.
 
     >>> read_labels([["0.5"], ["1.5"], ["NA"], ["high"]], ["logS"]).problems
     ['', '', '', "logS must be a number or empty; it is 'high'"]
@@ -134,7 +135,7 @@ def read_labels(
     for target, column in zip(targets, columns):
         if all(is_missing(cell) for cell in column):
             words = _missing_words(column)
-            reason = f" ({_joined(words)}: read as missing)" if words else ""
+            reason = f" ({_joined(words)}: read as missing values)" if words else ""
             raise ValueError(f"column {target!r} has no label at all{reason}")
     chosen = _common_task(columns, targets, lines, style) if task == "auto" else task
     if chosen == "classification":
@@ -192,8 +193,8 @@ def _common_task(
     if len(set(tasks.values())) > 1:
         listed = ", ".join(f"{target}: {task}" for target, task in tasks.items())
         raise ValueError(
-            f"the targets of one run must have one task; they are {listed}: train them apart, or "
-            "give --task regression to predict 0 and 1 as numbers"
+            f"the targets of a run must have the same task; they are {listed}: train one "
+            "model for each task, or use --task regression to predict 0 and 1 as numbers"
         )
     return next(iter(tasks.values()))
 
@@ -212,7 +213,7 @@ def _task(column: Sequence[str], target: str, lines: Sequence[int], style: Numbe
             f"column {target!r}: every number is 0 or 1, and {plural(len(texts), 'label')} "
             f"{'is a text' if len(texts) == 1 else 'are texts'}, the first "
             f"{column[texts[0]]!r} in line {lines[texts[0]]}: choose --task classification or "
-            "--task regression, either of which leaves the texts out, or correct them"
+            "--task regression, both leave the texts out, or correct the texts"
         )
     return "regression"
 
@@ -230,7 +231,7 @@ def _numbers(
     skip_bad: bool,
     guessed: bool,
 ) -> _Column:
-    """Return a column's numbers; patterns such as ``>10`` or ``1,008`` are errors.
+    """Return the numbers of a column; raise an error for cells such as ``>10`` or ``1,008``.
 
     Leaving such cells out would select labels by their value.
     """
@@ -258,16 +259,16 @@ def _numbers(
 
 
 def _advice(patterns: Sequence[Pattern], read: NumberColumn) -> str:
-    """Return advice for labels with patterns, such as ``>10``, that no chosen option reads."""
+    """Return advice for labels such as ``>10`` that the chosen options do not parse."""
     readable = all(pattern.settings for pattern in patterns)
     if np.isfinite(read.values).any():
-        selected = "Leaving out labels by their format would select labels by value"
+        selected = "Leaving out labels because of their format would bias the model"
         if readable:
-            return f"{selected}: give the option that reads them; {SKIP} leaves them out anyway"
-        return f"{selected}: write plain numbers; {SKIP} leaves them out anyway"
+            return f"{selected}: use the option that reads them, or {SKIP} to leave them out"
+        return f"{selected}: write plain numbers, or use {SKIP} to leave them out"
     if readable:
-        return "No label can be read without it: give the option that reads them"
-    return "No option reads such labels: write plain numbers"
+        return "No label can be read without an option: use the option that reads them"
+    return "There is no option for such labels: write plain numbers"
 
 
 def _notes(
@@ -277,26 +278,32 @@ def _notes(
     style: NumberFormat,
     guessed: bool,
 ) -> Iterator[str]:
-    """Yield notes on a column of numbers that may be classes, row numbers, dates or bounds."""
+    """Yield notes on a column of numbers that may in fact be classes, row numbers, dates or
+    bounds.
+    """
     for doubt in read.doubts:
         yield doubt.sentence(_at(lines), command_option, "label") + "."
     if read.dropped:
-        yield f"{plural(read.dropped, 'censored label')} taken as missing (--censored drop)."
+        yield f"{plural(read.dropped, 'censored label')} treated as missing (--censored drop)."
     if style.censored == "bound":
         bounds = sum(bool(classify(cell).relation) for cell in column)
         if bounds:
-            yield f"the bound of {plural(bounds, 'censored label')} is taken as the value."
+            yield f"the bound of {plural(bounds, 'censored label')} is used as the value."
     if style.unit and style.unit != "%":
         parts = [classify(cell) for cell in column]
         bare = sum(bool(part.body) and not part.unit for part in parts)
         if bare and bare < sum(bool(part.body) for part in parts):
-            yield f"{plural(bare, 'label')} without a unit {_are(bare)} read as in {style.unit}."
+            yield (
+                f"{plural(bare, 'label')} without a unit {_are(bare)} read as numbers in "
+                f"{style.unit}."
+            )
     different = np.unique(read.values[~np.isnan(read.values)])
     whole = not (different % 1).any()
     if guessed and whole and 2 < len(different) <= FEW and read.labelled >= 4 * len(different):
         shown = ", ".join(f"{value:g}" for value in different)
         yield (
-            f"its labels {shown} are read as numbers; classes are two, in a column of 0 and 1 each."
+            f"its labels {shown} are read as numbers; for classes, use one column of 0 "
+            "and 1 for each class."
         )
     if guessed and whole and len(different) == 2 and read.labelled >= 4 * len(different):
         yield (
@@ -304,7 +311,7 @@ def _notes(
             "--task classification reads them as two classes."
         )
     if whole and len(different) == len(read.values) > FEW and (np.diff(read.values) == 1).all():
-        yield "its labels count the rows, as the numbers of rows or of compounds do."
+        yield "its labels count the rows, like row numbers or compound numbers."
     if whole and read.labelled > FEW and all(map(_is_day, different)):
         yield "its labels look like dates written as numbers, and are read as numbers."
 
@@ -316,23 +323,25 @@ def _is_day(value: float) -> bool:
 
 
 def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:
-    """Return the error message for a column without a number."""
+    """Return the error message for a column that contains no number."""
     kinds = list(dict.fromkeys(cell for cell in column if not is_missing(cell)))
     shown = ", ".join(map(repr, kinds[:5])) + ", ..." * (len(kinds) > 5)
     if read.dropped and not read.unread:
-        return f"column {target!r} holds censored values only: {shown}; --censored bound reads them"
+        return f"column {target!r} has only censored values: {shown}; --censored bound reads them"
     if len(kinds) <= 2:
-        return f"column {target!r} holds no numbers: {shown}; classes are --task classification"
+        return f"column {target!r} has no numbers: {shown}; for classes use --task classification"
     return (
-        f"column {target!r} holds no numbers (decimals have a point) and {len(kinds)} kinds of "
-        f"text, where classes are two: {shown}; split more classes into columns of 0 and 1"
+        f"column {target!r} has no numbers (decimals have a point) and {len(kinds)} "
+        f"different texts, but a target has two classes: {shown}; for more classes, use one "
+        "column of 0 and 1 for each class"
     )
 
 
 def _classes(
     column: Sequence[str], target: str, lines: Sequence[int], learnable: bool, skip_bad: bool
 ) -> _Column:
-    """Return the classes of a column: whole numbers if every cell is one, else texts.
+    """Return the classes of a column, as whole numbers if all cells are whole numbers, else as
+    texts.
 
     If the column has two different whole numbers and texts besides, the texts are invalid labels.
     """
@@ -358,12 +367,16 @@ def _classes(
         message = f"column {target!r} must have two classes; it has {len(counts)}: {shown}"
         message += ", ..." * (len(kinds) > 5)
         if words:
-            message += f"; {_joined(words)}: read as missing, so a class needs another name"
+            message += (
+                f"; {_joined(words)}: read as missing values, so rename a class with this name"
+            )
         raise ValueError(message)
     missing = sum(map(is_missing, column))
     notes = []
     if words and not whole:
-        notes.append(f"Column {target!r}: {_joined(words)}: read as missing and not as a class.")
+        notes.append(
+            f"Column {target!r}: {_joined(words)}: read as missing values, not as a class."
+        )
     return _Column([labels.get(cell) for cell in column], unread, missing, 0, notes)
 
 
@@ -374,7 +387,7 @@ def _check_texts(
     read: _Column,
     without: np.ndarray,
 ) -> None:
-    """Raise an error if more than 5 % of a target's labels are texts.
+    """Raise an error if too many of a target's labels are texts (more than 5 %).
 
     There is no error if they are all the same text and their rows have labels of other targets.
     """
@@ -386,16 +399,16 @@ def _check_texts(
         return
     first = read.unread[0]
     raise ValueError(
-        f"column {target!r}: {len(read.unread):,} of {labelled:,} labels are texts, as "
-        f"{column[first]!r} in line {lines[first]}; that is more than {SHARE:.0%}: correct them, "
-        f"or leave them out with {SKIP}"
+        f"column {target!r}: {len(read.unread):,} of {labelled:,} labels are texts, for "
+        f"example {column[first]!r} in line {lines[first]}; that is more than {SHARE:.0%}: "
+        f"correct them, or leave them out with {SKIP}"
     )
 
 
 def _column_notes(
     column: Sequence[str], target: str, lines: Sequence[int], read: _Column, expected: str
 ) -> Iterator[str]:
-    """Yield a note that counts the invalid cells of a target, then the notes on its column."""
+    """Yield notes on a target: the number of its invalid cells, and the notes on its column."""
     if read.unread:
         first, count = read.unread[0], len(read.unread)
         yield (
@@ -414,7 +427,7 @@ def _are(count: int) -> str:
 
 
 def _missing_words(column: Sequence[str]) -> Counter[str]:
-    """Return the texts, such as ``NA``, that are read as missing labels, with their counts."""
+    """Count the texts, such as ``NA``, that mark missing labels in a column."""
     return Counter(cell for cell in column if cell and is_missing(cell))
 
 

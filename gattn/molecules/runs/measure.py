@@ -1,4 +1,4 @@
-"""Compute metrics for targets with missing labels, and count the labels of each part."""
+"""Metrics for targets with missing labels, and counts of the labels in each part."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def count_labels(
 
 
 def label_notes(estimator: MoleculeEstimator, parts: Mapping[str, Tensor]) -> list[str]:
-    """Return notes on parts that have no label of a target, or none of one of its classes.
+    """Return notes on parts that have no label of a target, or no label of one of its classes.
 
     Args:
         estimator: estimator with the targets and their classes.
@@ -93,7 +93,7 @@ def _count(estimator: MoleculeEstimator, target: int, y: Tensor) -> int | dict[s
 
 
 def _effect(part: str, by_class: Mapping[str, int] | None = None) -> str:
-    """Return the effect of a part that has no labels of a target, or none of one class."""
+    """Describe the effect of a part that has no labels of a target, or none of one class."""
     if part == "test":
         return "its ROC AUC and PR AUC are not defined" if by_class else "it has no test metrics"
     return "that class is in every set" if by_class else "its intervals or sets are unbounded"
@@ -102,7 +102,7 @@ def _effect(part: str, by_class: Mapping[str, int] | None = None) -> str:
 def measure_baselines(
     task: Task, train: LabelledMolecules, test: LabelledMolecules, seed: int
 ) -> dict[str, dict[str, float]]:
-    """Return the metrics on ``test`` of each baseline trained on ``train``."""
+    """Train the baselines on ``train`` and return their metrics on ``test``."""
     predicted = baseline_predictions(train.inputs, train.y, test.inputs, task, seed=seed)
     return {name: measure(task, test.y, mean) for name, mean in predicted.items()}
 
@@ -110,7 +110,7 @@ def measure_baselines(
 def undefined(
     estimator: MoleculeEstimator, parts: Mapping[str, Tensor], intervals: Mapping[str, float]
 ) -> dict[str, dict[str, str]]:
-    """Return the reasons why metrics are undefined, or are means that leave out targets.
+    """Return the reasons why some metrics are undefined, or are averaged over fewer targets.
 
     Args:
         estimator: a fitted estimator.
@@ -118,7 +118,7 @@ def undefined(
         intervals: results of :func:`measure_intervals` and :func:`constant_width`.
 
     Returns:
-        For each part, and for ``"intervals"``, a reason for each such metric. A part has no entry
+        For each part, and for ``"intervals"``, the reason for each such metric. A part has no entry
         if all its metrics are defined for all targets.
     """
     targets, classes = list(map(str, estimator.targets_)), []
@@ -137,7 +137,7 @@ def undefined(
 
 
 def ridge_rows(rows: int, settings: MoleculeSettings) -> dict[str, int]:
-    """Return the number of training molecules that the baseline and the Gaussian process read.
+    """Return the number of training molecules that the baseline and the Gaussian process use.
 
     >>> ridge_rows(3500, MoleculeSettings())
     {'baseline': 3500, 'model': 3000}
@@ -149,14 +149,14 @@ def ridge_rows(rows: int, settings: MoleculeSettings) -> dict[str, int]:
 
 
 def label_sets(estimator: ClassificationModel, predicted: Prediction, coverage: float) -> Tensor:
-    """Return the classes in the label set of each molecule and target, [k, t, 2] bool."""
+    """Return the set of possible classes of each molecule and target, [k, t, 2] bool."""
     return estimator.sets_of(predicted.mean, coverage)
 
 
 def measure_intervals(
     estimator: MoleculeEstimator, y: Tensor, predicted: Prediction, coverage: float
 ) -> dict[str, float]:
-    """Compare the coverage of intervals, or of label sets, with the requested one.
+    """Measure how often intervals, or sets of classes, contain the true value.
 
     Args:
         estimator: a fitted estimator.
@@ -182,7 +182,8 @@ def measure_intervals(
 def constant_width(
     estimator: MoleculeEstimator, y: Tensor, mean: Tensor, coverage: float
 ) -> dict[str, float]:
-    """Compute the width of intervals that are equally wide for all molecules, as a baseline.
+    """Compute the width of intervals of constant width that have the requested coverage, as a
+    baseline.
 
     Args:
         estimator: a fitted estimator.

@@ -1,4 +1,4 @@
-"""Find molecules that are in two parts of a run, or whose labels contradict each other."""
+"""Search for molecules that are in two parts of a run, or whose labels contradict each other."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ from gattn.pipeline.text import plural
 __all__ = ["conflict_notes", "conflicts", "duplicate_facts", "duplicate_notes", "training_overlap"]
 
 PARTS = {"train": "training", "val": "validation", "test": "test"}
-"""Names of the parts in notes."""
+"""Names of the three parts in messages."""
 TOLERANCE = 0.5
-"""Labels of one molecule contradict each other if they differ by more than this multiple of the
-target's standard deviation."""
+"""Labels of one molecule contradict each other if they differ by more than this number of standard
+deviations of the target.
+"""
 TARGETS = 3
-"""Maximum number of targets whose conflicts the notes describe; ``metrics.json`` has all."""
+"""Maximum number of targets whose contradictions are described in notes."""
 HARM = {
-    "train/val": "the validation part chooses the model and the width of intervals, and such "
-    "molecules make it look too good",
-    "train/test": "the errors on the test part come out too small",
-    "val/test": "the model also learns the validation part, so the errors on the test part come "
-    "out too small, as they do for molecules of the training part",
+    "train/val": "the model and the width of intervals are chosen on the validation part, "
+    "and such molecules make the model seem better than it is",
+    "train/test": "the errors on the test part will be too small",
+    "val/test": "the model also learns the validation part, so the errors on the test part "
+    "will be too small, as for molecules of the training part",
 }
 
 
 def duplicate_facts(
     split: Split, molecules: LabelledMolecules, source: Source, task: Task
 ) -> dict[str, Any]:
-    """Count the molecules that two parts share, and the molecules with contradicting labels.
+    """Count the molecules that are in two parts, and the molecules with contradicting labels.
 
     Args:
         split: positions in ``molecules``.
@@ -46,12 +47,13 @@ def duplicate_facts(
         task: task of the labels.
 
     Returns:
-        Entries of ``metrics.json``. ``overlaps``, ``salt_forms`` and ``stereo_forms`` hold an entry
+        Entries of ``metrics.json``. ``overlaps``, ``salt_forms`` and ``stereo_forms`` have an entry
         for each pair of parts, ``"train/val"``, ``"train/test"`` and ``"val/test"``: the
         ``molecules`` that are in both, their ``rows`` in each, and an ``example`` or None. The
-        molecules of ``overlaps`` are the same (:func:`gattn.data.molecule_identities`); those of
-        ``salt_forms`` have one parent (:func:`gattn.data.molecules.identity.parent`) in several
-        forms, and those of ``stereo_forms`` differ in stereo alone. ``conflicts``: see
+        molecules of ``overlaps`` are the same (:func:`gattn.data.molecule_identities`); the
+        molecules of ``salt_forms`` are different salts of one parent molecule
+        (:func:`gattn.data.molecules.identity.parent`), and the molecules of ``stereo_forms`` differ
+        only in stereochemistry. ``conflicts``: see
         :func:`conflicts`.
     """
     parts = {part: getattr(split, part).tolist() for part in PARTS}
@@ -67,9 +69,9 @@ def _overlap(
     molecules: LabelledMolecules, source: Source, parts: Mapping[str, Sequence[int]],
     key: Callable[[str], str], *, forms: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """Count the molecules with equal ``key`` that two parts share.
+    """Count the molecules of two parts that have the same value of ``key``.
 
-    With ``forms``, a key counts only if its molecules have different identities.
+    With ``forms``, only molecules with different canonical SMILES are counted.
     """
     keys = {text: key(text) for text in dict.fromkeys(molecules.canonical)}
     places: dict[str, dict[str, list[int]]] = {}
@@ -102,7 +104,7 @@ def _several(molecules: LabelledMolecules, positions: Sequence[int]) -> bool:
 def _two(
     molecules: LabelledMolecules, some: Sequence[int], others: Sequence[int]
 ) -> tuple[int, int]:
-    """Return the positions of two different molecules, one of ``some`` and one of ``others``."""
+    """Return the indices of two different molecules, one from each of two lists."""
     return next(
         (i, j) for i in some for j in others if molecules.canonical[i] != molecules.canonical[j]
     )
@@ -114,7 +116,7 @@ def _row(molecules: LabelledMolecules, source: Source, position: int) -> dict[st
 
 
 def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[str, Any]:
-    """Find molecules with several labels of one target that contradict each other.
+    """Find the molecules whose labels of one target contradict each other.
 
     Classes contradict each other if they differ, and numbers if they differ by more than
     :data:`TOLERANCE` standard deviations of the target's labels.
@@ -127,7 +129,7 @@ def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[
     Returns:
         For each target that has such molecules: the number of ``molecules``, their ``rows``, and an
         ``example`` with two labels and their lines; for numbers also the ``tolerance`` in the
-        target's unit and the ``largest`` difference, that of the example.
+        target's unit and the ``largest`` difference, which is the difference of the example.
     """
     groups: dict[str, list[int]] = {}
     for i, text in enumerate(molecules.canonical):
@@ -174,7 +176,7 @@ def _conflict(
 
 
 def duplicate_notes(facts: Mapping[str, Any]) -> list[str]:
-    """Return sentences that describe the counts of :func:`duplicate_facts` above zero."""
+    """Return a sentence for each nonzero count in the result of :func:`duplicate_facts`."""
     notes = []
     for pair, entry in facts["overlaps"].items():
         a, b = pair.split("/")
@@ -207,14 +209,14 @@ def _form_notes(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _both(example: Mapping[str, Any]) -> str:
-    """Return the SMILES and lines of an example in both parts, with the later part first."""
+    """Return the SMILES and lines of the two molecules of an example, the later part first."""
     return " and ".join(
         f"{row['smiles']} in line {row['line']}" for row in reversed(list(example.values()))
     )
 
 
 def conflict_notes(facts_by_target: Mapping[str, Any]) -> list[str]:
-    """Return a sentence on the result of :func:`conflicts` for each of the first targets."""
+    """Return sentences on contradicting labels, for a limited number of targets."""
     notes = []
     for target, facts in list(facts_by_target.items())[:TARGETS]:
         n, example = facts["molecules"], facts["example"]
@@ -247,7 +249,7 @@ def _label_text(label: object) -> str:
 
 
 def training_overlap(molecules: LabelledMolecules, new: Tensor, source: Source) -> dict[str, Any]:
-    """Count the rows of a new table whose molecule the model was trained or validated on.
+    """Count the rows of a new table whose molecules were used for training or validation.
 
     Args:
         molecules: the labelled molecules of the table.

@@ -1,4 +1,4 @@
-"""Predict every row of a table of SMILES, and write one row for each."""
+"""The command ``gattn molecules predict``, which writes a prediction for every row of a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gattn.molecules.loading import open_run
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.training.checks import check_fraction
 
-__all__ = ["Counts", "predict_table", "row_errors", "row_smiles"]
+__all__ = ["ERROR", "Counts", "predict_table", "row_errors", "row_smiles"]
 
 ERROR = "error"
 T = TypeVar("T")
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Counts:
-    """Number of rows of a table, and number of rows that could not be read."""
+    """Number of rows of a table, and number of its rows that could not be read."""
 
     rows: int
     bad: int
@@ -40,33 +40,34 @@ def predict_table(
     threads: int = 0,
     on_progress: Callable[[int], None] = lambda rows: None,
 ) -> Counts:
-    """Predict every row of a CSV file.
+    """Predict every row of a CSV file of molecules, and write a table of the predictions.
 
-    The output has a row for each input row, in order. Its columns are the input's columns, those
-    of :func:`gattn.molecules.runs.columns.prediction_columns`, and ``error``, the reason why a
-    row has no prediction. Rows are read, predicted and written piece by piece.
+    The output has a row for each input row, in order. Its columns are the input's columns, the
+    columns of :func:`gattn.molecules.runs.columns.prediction_columns`, and ``error``, the reason
+    why a row has no prediction. Rows are read, predicted and written piece by piece.
 
     Args:
         run: the folder of a trained model.
         path: the file; bytes that are not UTF-8 are copied unchanged.
         out: the file to write, which must not exist; it is created when all rows are predicted.
         smiles: the column of SMILES; by default the one that the model was trained on.
-        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
         coverage: coverage of the intervals, above 0 and below 1.
         workers: number of processes.
-        threads: number of threads inside one operator if one process predicts; 0 to choose it by
-            the size.
+        threads: number of threads inside one operator if there is one process; 0 to choose it from
+            the size of a batch.
         on_progress: called with the number of rows in each piece that was written.
 
     Returns:
         The number of rows, and the number of rows without a prediction.
 
     Raises:
-        RunError: the folder holds no model that can be read.
+        RunError: the folder does not contain a readable model.
         FileExistsError: ``out`` exists.
-        FileNotFoundError: no file at ``path``.
-        ValueError: the column is missing or appears twice, or the file has a column with the name
-            of an added one.
+        FileNotFoundError: the file ``path`` does not exist.
+        ValueError: the column is missing or appears twice, or the file already has a column with
+        the name of an output column.
     """
     check_fraction("coverage", coverage)
     estimator, table, column = open_run(
@@ -88,15 +89,15 @@ def predict_table(
 
 
 def row_smiles(table: Table, column: str) -> Callable[[TableRow], str]:
-    """Return the function that reads the SMILES of a table row.
+    """Return a function that reads the SMILES of a table row.
 
-    It returns "" for a row with more or fewer cells than the header, whose cells may be in wrong
-    columns.
+    The function returns "" for a row whose number of cells differs from the header's, because its
+    cells may be in wrong columns.
     """
     position = table.place(column)
     return lambda row: "" if row.problem else row.cells[position]
 
 
 def row_errors(piece: Piece[TableRow, T]) -> Iterator[tuple[TableRow, str]]:
-    """Yield each row of a piece with the reason why it could not be read, or "" if it was read."""
+    """Yield each row of a piece with the reason why it could not be read, or "" if it could."""
     return ((row, row.problem or error) for row, error in zip(piece.items, piece.errors))

@@ -1,4 +1,4 @@
-"""The report and the plots of a run of molecules."""
+"""Report page and plots of a training run for molecules."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ if TYPE_CHECKING:
 __all__ = ["evaluation_figures", "molecule_report", "run_facts"]
 
 WORST = 12
-"""Number of molecules with the largest errors that the report shows."""
+"""Number of molecules with the largest errors that the report page shows."""
 DRAWN = 100
-"""Maximum number of atoms of a molecule that is drawn; a larger picture is unreadable."""
+"""Maximum number of atoms of a molecule that the report draws; larger pictures are unreadable."""
 SIZE = 320, 240
 """Width and height of the picture of a molecule, in pixels."""
 METHOD = DEFAULT_METHOD.replace("_", " ")
 
 
 def molecule_report(run: MoleculeRun) -> Report:
-    """Return the content of the report page, and its plots by file name without extension."""
+    """Return the content of the report page and its plots, by file name without extension."""
     worst = _worst_molecules(run.estimator, run.part("test"), run.predictions["test"])
     return run_report(run_facts(run), [worst])
 
 
 def run_facts(run: MoleculeRun) -> RunFacts:
-    """Return the metrics, settings and predictions of a run that the report page shows."""
+    """Return the results of a run that the report page shows: metrics, settings and predictions."""
     test, predicted, metrics = run.part("test"), run.predictions["test"], run.metrics
     estimator, source = run.estimator, run.source
     names = ", ".join(estimator.targets_)
@@ -90,23 +90,26 @@ def run_facts(run: MoleculeRun) -> RunFacts:
 
 
 def _shares(weights: Mapping[str, float]) -> list[str]:
-    """Return a sentence on the weight of each component of the model, if there are several."""
+    """Return a sentence on the weights of the model's components, if there are several."""
     if len(weights) < 2:
         return []
     named = {"attention": "attention", "gp": "a Gaussian process on fingerprints and descriptors"}
     clauses = [f"{100 * share:.0f}\u00a0% {named[part]}" for part, share in weights.items()]
-    return [f"A prediction is {' and '.join(clauses)}, as the validation part chose."]
+    return [
+        f"A prediction is {' and '.join(clauses)}; these weights were fitted on the "
+        "validation part."
+    ]
 
 
 def _class_names(estimator: MoleculeEstimator) -> list[str]:
-    """Return a sentence that names class 1 of each target, if there are several targets."""
+    """Return a sentence with the name of class 1 of each target, if there are several targets."""
     named = _named_classes(estimator)
     clauses = [f"class 1 of {t} is “{name}”" for t, name in named.items()]
     return [f"Here {'; '.join(clauses)}."] if clauses and len(estimator.targets_) > 1 else []
 
 
 def _words(estimator: MoleculeEstimator) -> Words:
-    """Return the words of the plots, which use the name of class 1 of a single target."""
+    """Return the words for the labels of the plots, for example the name of class 1."""
     named = _named_classes(estimator)
     if len(estimator.targets_) > 1 or not named:
         return TARGETS
@@ -115,7 +118,7 @@ def _words(estimator: MoleculeEstimator) -> Words:
 
 
 def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
-    """Return the name of class 1 of each target whose class 1 is not called 1."""
+    """Return the name of class 1 for each target in which it has another name than 1."""
     if not isinstance(estimator, ClassificationModel):
         return {}
     names = {t: str(kinds[1]) for t, kinds in zip(estimator.targets_, estimator.classes_by_target)}
@@ -125,7 +128,7 @@ def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
 def evaluation_figures(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> dict[str, Figure]:
-    """Return the plots of a part by file name: predictions against labels, and calibration."""
+    """Return the plots for one part: predictions against labels, and calibration, by file name."""
     return part_figures(
         estimator.task, molecules.y, predicted.mean, predicted.std, estimator.targets_,
         reliability(estimator, molecules, predicted), words=_words(estimator),
@@ -135,7 +138,7 @@ def evaluation_figures(
 def reliability(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> Reliability:
-    """Return the calibration of intervals, or of probabilities, on the labels of molecules."""
+    """Measure the calibration of intervals, or of probabilities, on labelled molecules."""
     if isinstance(estimator, RegressionModel):
         mean, std = predicted.mean, predicted.std
         return interval_reliability(molecules.y, mean, std, estimator.calibrator_)
@@ -145,7 +148,7 @@ def reliability(
 def _worst_molecules(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> Section:
-    """Draw the molecules of a part with the largest errors, the largest first.
+    """Draw the molecules with the largest errors of a part, in descending order of the error.
 
     Args:
         estimator: the estimator that predicted the molecules.
@@ -197,7 +200,9 @@ def _weights(
 
 
 def _worst_rows(molecules: LabelledMolecules, predicted: Prediction) -> tuple[list[int], list[int]]:
-    """Return the drawable molecules with the largest errors, and the target of each error."""
+    """Return the molecules with the largest errors that can be drawn, and the target of
+    each error.
+    """
     spread = (molecules.y - molecules.y.nanmean(0)).square().nanmean(0).sqrt()
     error = (predicted.mean - molecules.y).abs() / torch.where(spread > 0, spread, 1.0)
     largest, target = error.nan_to_num(nan=-1.0).max(1)
@@ -215,7 +220,9 @@ def _caption(
     row: int,
     target: int,
 ) -> str:
-    """Return a picture's caption: label, prediction, similarity to the nearest known molecule."""
+    """Return the caption of a molecule: its label, its prediction and its similarity to training
+    molecules.
+    """
     y, mean, std = (
         float(values[row, target]) for values in (molecules.y, predicted.mean, predicted.std)
     )

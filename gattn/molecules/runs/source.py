@@ -1,4 +1,4 @@
-"""Read the table that a model is trained or evaluated on: SMILES, labels and parts."""
+"""Reader of the table for training or evaluation: SMILES, labels and parts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from gattn.pipeline.run_folder import file_hash
 __all__ = ["Source", "built_in", "read_source"]
 
 SPLIT = ("comma", "thousands", "decimal")
-"""Patterns of numbers that contain a comma."""
+"""Kinds of numbers that contain a comma."""
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Rows of a table, or of the data set that comes with RDKit.
+    """Rows of a table of molecules, or of the data set that is part of RDKit.
 
     Attributes:
         name: name of the file or data set.
@@ -69,10 +69,12 @@ def read_source(
         targets: its columns of labels.
         task: task of the labels.
         part_column: the column that assigns each row to train, val or test.
-        encoding: encoding of the file; by default that of its byte order mark, else UTF-8.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
         learnable: whether a column of one class or of one number is an error.
         style: format of the numbers; None for plain numbers.
-        skip_bad: whether to leave out all labels and rows that cannot be read, however many.
+        skip_bad: whether to leave out all labels and rows that cannot be read, regardless of their
+            number.
 
     Returns:
         All rows of the file in order, including the bad ones.
@@ -83,7 +85,7 @@ def read_source(
     """
     names = [smiles, *targets, *([part_column] if part_column else [])]
     if len(set(names)) < len(names):
-        raise ValueError(f"a column can serve once; got {', '.join(names)}")
+        raise ValueError(f"a column can be used only once; got {', '.join(names)}")
     table = open_table(path, names, encoding=encoding)
     places = [table.place(target) for target in targets]
     text_place, part_place = table.place(smiles), table.place(part_column or smiles)
@@ -93,14 +95,15 @@ def read_source(
     faults: list[str] = []
     lines = array("q")
     first: TableRow | None = None
-    # Only the cells of the columns that are used are stored, to save memory.
+    # Only the cells of the columns that the run needs are stored, to save memory.
     for row in table.rows():
         # If a row has more or fewer cells than the header, its cells may be in wrong columns.
         fits = not row.problem
         texts.append(row.cells[text_place])
         cells.append(tuple(row.cells[p] if fits else "" for p in places))
         if parts is not None:
-            # A row with a wrong number of cells has no label, so its part is never used.
+            # A row with a wrong number of cells has no label. It may be in any part, because it is
+            # never used.
             parts.append(intern(row.cells[part_place]) if fits else "train")
         if not fits and not skip_bad:
             _check_split_number(table, row, places)
@@ -108,13 +111,14 @@ def read_source(
         faults.append(row.problem)
         lines.append(row.line)
     if not texts:
-        raise ValueError(f"{path} has a header and no rows")
+        raise ValueError(f"{path} has a header but no rows")
     misfits = sum(map(bool, faults))
     if first is not None and misfits > max(1, SHARE * len(texts)):
         raise ValueError(
-            f"{path}: {misfits:,} of {len(texts):,} rows do not fit the header, the first in line "
-            f"{first.line}: {first.problem} (separated by {SEPARATORS[table.separator]}); quote "
-            f"cells that hold a {SEPARATORS[table.separator]}, or leave the rows out with {SKIP}"
+            f"{path}: {misfits:,} of {len(texts):,} rows have a wrong number of cells; the "
+            f"first is in line {first.line}: {first.problem} (separated by "
+            f"{SEPARATORS[table.separator]}); quote cells that contain a "
+            f"{SEPARATORS[table.separator]}, or leave the rows out with {SKIP}"
         )
     try:
         labels = read_labels(
@@ -138,7 +142,7 @@ def read_source(
 
 
 def _check_split_number(table: Table, row: TableRow, places: Sequence[int]) -> None:
-    """Raise an error if a row has an extra cell because a label contains the separator.
+    """Raise an error if a row has an extra cell because a number contains the table's separator.
 
     An example is the number 1,008, without quotes, in a table separated by commas.
     """

@@ -1,4 +1,4 @@
-"""Split the molecules of a run into a training, a validation and a test part."""
+"""Splits of the molecules of a run into training, validation and test part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gattn.training.model_io import Json
 __all__ = ["check_train", "choose_parts", "splits_record", "validation_groups"]
 
 LEAST = 10
-"""Minimum number of molecules, so that a split 8:1:1 has a molecule in every part."""
+"""Minimum number of molecules for which each part of an 8:1:1 split has a molecule."""
 
 
 def choose_parts(
@@ -40,16 +40,16 @@ def choose_parts(
 
     Raises:
         FileNotFoundError: the file of the split does not exist.
-        ValueError: there are too few molecules, a part has none, or the column or file does not
-            hold a split.
+        ValueError: there are too few molecules, a part is empty, or the column or file does not
+        contain a split.
     """
     notes: list[str] = []
     if len(molecules) < LEAST:
         raise ValueError(f"a run needs at least {LEAST} labelled molecules; got {len(molecules)}")
     if (different := len(set(molecules.canonical))) < LEAST and spec in ("random", "scaffold"):
         raise ValueError(
-            f"a {spec} split needs at least {LEAST} different molecules; the {len(molecules):,} "
-            f"rows hold {different}, as {molecules.canonical[0]}"
+            f"a {spec} split needs at least {LEAST} different molecules; the "
+            f"{len(molecules):,} rows have {different}, for example {molecules.canonical[0]}"
         )
     if spec == "random":
         split = random_split(len(molecules), seed=seed, groups=molecules.canonical)
@@ -65,8 +65,8 @@ def choose_parts(
         split = split_from_positions(positions, spec, len(source.smiles)).among(molecules.rows)
         if positions.get("sha256") not in (None, source.sha256):
             notes.append(
-                f"{spec} counts the rows of other data, {positions.get('data')}: {source.name} "
-                "must have the same molecules in the same order."
+                f"{spec} contains row numbers of other data, {positions.get('data')}: "
+                f"{source.name} must have the same molecules in the same order."
             )
     for part in PARTS:
         if not len(getattr(split, part)):
@@ -75,7 +75,7 @@ def choose_parts(
 
 
 def validation_groups(spec: str, val: LabelledMolecules) -> list[str] | None:
-    """Return the group of each validation molecule: its scaffold, if the split is by scaffold.
+    """Return the scaffold of each validation molecule if the split is by scaffold, otherwise None.
 
     The test part of such a split has scaffolds that the model was not trained on. To imitate this,
     the Gaussian process predicts a validation molecule without all molecules of its scaffold.
@@ -91,16 +91,18 @@ def validation_groups(spec: str, val: LabelledMolecules) -> list[str] | None:
 
 
 def splits_record(split: Split, molecules: LabelledMolecules, source: Source) -> dict[str, Json]:
-    """Return the content of ``splits.json``: protocol, data, and the rows of each part, from 0."""
+    """Return the content of ``splits.json``: the protocol, the data, and the row indices of each
+    part.
+    """
     rows = {part: molecules.rows[getattr(split, part)].tolist() for part in PARTS}
     return {"protocol": split.protocol, "data": source.name, "sha256": source.sha256, **rows}
 
 
 def check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
-    """Raise an error if the training part has fewer than two values of a target.
+    """Raise an error if the training part has fewer than two different labels of a target.
 
     Raises:
-        ValueError: a target has one value or none; the message names the missing class.
+        ValueError: a target has no label or only one value; the message names the missing class.
     """
     for i, (target, column) in enumerate(zip(estimator.targets_, y.T)):
         values = column[column.isfinite()].unique()
@@ -110,6 +112,4 @@ def check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
                 kinds = estimator.classes_by_target[i].tolist()
                 content = f"only class {kinds[int(values)]!r} and no label of class "
                 content += repr(kinds[1 - int(values)])
-            raise ValueError(
-                f"the training part holds {content} of {target!r}: choose another split"
-            )
+            raise ValueError(f"the training part has {content} of {target!r}: choose another split")

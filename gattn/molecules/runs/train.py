@@ -1,4 +1,4 @@
-"""The stages of ``gattn molecules train``, from reading the table to the report."""
+"""The command ``gattn molecules train``: its stages, from reading the table to the report."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from gattn.pipeline.product import Log, Parts, Product, Report, TrainedRun, no_l
 from gattn.pipeline.run_folder import CHECKPOINTS
 from gattn.pipeline.text import plural
 
-__all__ = ["MoleculeProduct", "MoleculeRun", "train_run"]
+__all__ = ["MoleculeProduct", "MoleculeRun", "read_run_source", "train_run"]
 
 CACHE = ".gattn"
-"""Folder beside a run that caches parsed SMILES, one file for each list of SMILES."""
+"""Name of the folder that caches parsed SMILES, with one file for each list of SMILES."""
 
 
 @dataclass(frozen=True, eq=False)
 class MoleculeData:
-    """The data of a training run.
+    """Data of a training run.
 
     Attributes:
         source: all rows of the table.
@@ -60,7 +60,7 @@ class MoleculeData:
 
 @dataclass(frozen=True, eq=False)
 class MoleculeParts(Parts):
-    """The training, validation and test part of a run.
+    """Training, validation and test part of a run.
 
     Attributes:
         split: positions of the molecules in the three parts.
@@ -75,7 +75,7 @@ class MoleculeParts(Parts):
 
 @dataclass(frozen=True, eq=False)
 class MoleculeRun(TrainedRun):
-    """A trained model and its evaluation.
+    """Trained model and its evaluation.
 
     Attributes:
         estimator: the fitted model.
@@ -101,13 +101,14 @@ class MoleculeRun(TrainedRun):
 def train_run(
     settings: RunSettings, out: str | Path, *, progress: bool = False, log: Log = no_log
 ) -> dict[str, Any]:
-    """Train a model and write a run: the command ``gattn molecules train``.
+    """Train a model and write all results to a folder: the command ``gattn molecules train``.
 
-    The folder holds ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
+    The folder contains ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
     (which :meth:`gattn.molecules.MoleculeRegressor.load` reads), ``metrics.json``,
     ``predictions.csv`` of the validation and test parts, ``left_out.csv``, ``plots`` and
-    ``report.html``. If it holds an unfinished run with the same settings, training continues from
-    the last whole epoch; if it holds the finished run, nothing is done. Parsed SMILES are cached in
+    ``report.html``. If it contains an unfinished run with the same settings, training continues
+    from the last complete epoch; if it contains the finished run, nothing is done. Parsed SMILES
+    are cached in
     ``settings.cache``, by their content and the versions of the parsers, for the next run.
 
     Args:
@@ -120,7 +121,7 @@ def train_run(
         The content of ``metrics.json``.
 
     Raises:
-        RunError: the folder holds another run, or other files.
+        RunError: the folder contains another run, or other files.
         ValueError: a model cannot be trained with these settings or on these data.
         OSError: a file cannot be read or written; the last checkpoint is not deleted.
     """
@@ -128,7 +129,7 @@ def train_run(
 
 
 class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, MoleculeRun]):
-    """Implementation of the stages of a training run for molecules."""
+    """Implementation of the stages of ``gattn molecules train``."""
 
     settings: RunSettings
 
@@ -142,7 +143,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
     def load(self) -> MoleculeData:
         """Read the table and parse its SMILES."""
         settings = self.settings
-        source = _read_source(settings)
+        source = read_run_source(settings)
         is_regression = source.labels.task == "regression"
         kind = RegressionEstimator if is_regression else ClassificationEstimator
         estimator = kind(
@@ -156,7 +157,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         return MoleculeData(source, molecules, estimator)
 
     def split(self, data: MoleculeData) -> MoleculeParts:
-        """Split the molecules into parts, and count the molecules that two parts share."""
+        """Split the molecules into parts, and count the molecules that are in two parts."""
         source, molecules, estimator = data.source, data.molecules, data.estimator
         model = self.settings.model
         split, notes = choose_parts(self.settings.split, molecules, source, model.seed)
@@ -169,7 +170,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
             "model": "Gaussian process of the model",
         }
         notes += [
-            f"The {names[part]} reads {most:,} of {rows:,} molecules, drawn by the seed."
+            f"The {names[part]} uses {most:,} of {rows:,} molecules, which are drawn at random."
             for part, most in ridge_rows(rows, model).items()
             if most < rows
         ]
@@ -198,11 +199,11 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         self, data: MoleculeData, parts: MoleculeParts, model: MoleculeEstimator
     ) -> MoleculeRun:
         """Measure the model and the baselines on the test part."""
-        self.log("now the model and its baselines predict the test part, and the report is written")
+        self.log("evaluating the model and its baselines on the test part, and writing the report")
         settings, source, molecules, split = self.settings, data.source, data.molecules, parts.split
         task, test, y_val = model.task, molecules[split.test], molecules.y[split.val]
         predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
-        # The baselines read both parts, as the model's Gaussian process does.
+        # The baselines are fitted on the training and validation parts, as the Gaussian process is.
         train = molecules[torch.cat([split.train, split.val])]
         intervals = measure_intervals(model, test.y, predicted, settings.coverage)
         intervals |= constant_width(model, y_val, validation.mean, settings.coverage)
@@ -240,7 +241,9 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         return molecule_report(run)
 
     def card(self, run: MoleculeRun) -> Mapping[str, Any]:
-        """Return entries of the model card: SMILES column, units, number format and data."""
+        """Return the entries of the model card that describe the data: SMILES column, units and so
+        on.
+        """
         unit = self.settings.unit
         return {
             "smiles": self.settings.smiles,
@@ -253,7 +256,9 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         }
 
     def tables(self, run: MoleculeRun) -> Mapping[str, Iterator[Sequence[object]]]:
-        """Return the predictions of the validation and test parts."""
+        """Return the tables to write: predictions for the validation and test parts, and left-out
+        rows.
+        """
         parts = {part: run.part(part) for part in run.predictions}
         rows = prediction_table(
             run.estimator, run.source, parts, run.predictions, self.settings.coverage
@@ -261,13 +266,19 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         return {"predictions.csv": rows}
 
 
-def _read_source(settings: RunSettings) -> Source:
+def read_run_source(settings: RunSettings) -> Source:
+    """Read the table of a run, or the data set that comes with RDKit if the run names no table.
+
+    Raises:
+        FileNotFoundError: the table does not exist.
+        ValueError: the table cannot be read, or no target was named.
+    """
     if not settings.data:
         return built_in()
     if not settings.target:
         columns = open_table(settings.data, encoding=settings.encoding).columns
         raise ValueError(
-            f"--target COLUMN must name a target: {settings.data} has the columns "
+            f"--target must be a column of the table: {settings.data} has the columns "
             f"{', '.join(map(repr, columns))}"
         )
     column = settings.split.removeprefix("column:")
@@ -279,7 +290,9 @@ def _read_source(settings: RunSettings) -> Source:
 
 
 def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> LabelledMolecules:
-    """Return the labelled molecules, and in ``bad`` all invalid SMILES and rows of the table."""
+    """Return the labelled molecules, with all invalid rows of the table in the attribute
+    ``bad``.
+    """
     path = cache / f"{cache_key(source.smiles, estimator.max_atoms)[:32]}.safetensors"
     y = source.labels.y[:, 0] if len(source.targets) == 1 else source.labels.y
     molecules = estimator.read(source.smiles, y, targets=source.targets, cache=path)
@@ -289,7 +302,7 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
 
 
 def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEstimator) -> str:
-    """Return a line that counts the molecules and the rows without a SMILES or label."""
+    """Return a line with the number of molecules and of rows without a SMILES or a label."""
     unlabelled = len(source.smiles) - len(molecules.bad) - len(molecules)
     clauses = [f"{source.name}: {len(molecules):,} molecules for {estimator.task}"]
     if molecules.bad:
@@ -302,10 +315,17 @@ def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEs
 
 
 def _left_out(source: Source, molecules: LabelledMolecules) -> Iterator[Sequence[object]]:
-    """Yield the lines of ``left_out.csv``: rows that were left out, and invalid single labels."""
+    """Yield the rows of ``left_out.csv``: the rows that were not used, and single invalid
+    labels.
+    """
     bad = {row.row for row in molecules.bad}
     cells = [
-        (label.row, label.line, source.smiles[label.row], f"this label alone: {label.reason}")
+        (
+            label.row,
+            label.line,
+            source.smiles[label.row],
+            f"only this label is left out: {label.reason}",
+        )
         for label in source.labels.lost
         if label.row not in bad
     ]

@@ -1,4 +1,4 @@
-"""Search for settings with Optuna, using the training and validation parts only."""
+"""Search for good settings with Optuna, which uses only the training and validation parts."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def tune(
     *,
     groups: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Search for the settings with the best metric on the validation part.
+    """Search for the settings that give the best metric on the validation part.
 
     The first trial has the settings of the estimator. Every trial is written to ``tuning.log``,
     from which an interrupted search continues; each trial has its own seed, so the result equals
-    that of an uninterrupted search.
+    the result of an uninterrupted search.
 
     Args:
         estimator: the estimator to tune, not fitted.
@@ -57,7 +57,7 @@ def tune(
         RunError: ``tuning.log`` is damaged.
     """
     if estimator.model == "gp" or estimator.devices > 1:
-        raise ValueError("tune needs a model with a network, and one device")
+        raise ValueError("--tune needs a model with a network, and a single device")
     study = _study(estimator, out)
     from optuna.samplers import TPESampler
 
@@ -65,8 +65,8 @@ def tune(
     reason = undefined_metrics(val.y, estimator.task, list(map(str, estimator.targets_)))
     if reason.get(metric, "").startswith("undefined"):
         raise ValueError(
-            f"tune compares settings by {metric} on the validation part, where it is "
-            f"{reason[metric]}; choose another --split, or leave out --tune"
+            f"--tune compares settings by {metric} on the validation part, where the metric "
+            f"is {reason[metric]}; choose another --split, or leave out --tune"
         )
 
     def objective(trial: Trial) -> float:
@@ -74,7 +74,7 @@ def tune(
         model.fit_labelled(train, val, groups=groups)
         return measure(model.task, val.y, model.predictor_.validation.mean)[metric]
 
-    # A trial of an interrupted search is not complete and is run again.
+    # If a search was interrupted, its unfinished trial is run again.
     completed = sum(trial.state.name == "COMPLETE" for trial in study.trials)
     for number in range(completed, trials):
         if not number:
@@ -87,7 +87,7 @@ def tune(
 
 
 def _study(estimator: MoleculeEstimator, out: Path) -> Study:
-    """Return the Optuna study stored in a folder, or a new one if the folder has none."""
+    """Return the Optuna study that is stored in a folder, or a new study if there is none."""
     try:
         import optuna
         from optuna.storages import JournalStorage
@@ -104,12 +104,12 @@ def _study(estimator: MoleculeEstimator, out: Path) -> Study:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(
-            f"{out / JOURNAL} is damaged ({error}): remove it, and the search starts again"
+            f"{out / JOURNAL} is damaged ({error}): remove it to start the search again"
         ) from None
 
 
 def _draw(trial: Trial) -> dict[str, Any]:
-    """Return settings for a trial, drawn from the ranges of SEARCH."""
+    """Draw the settings of a trial from the ranges in SEARCH."""
     return {
         "width": trial.suggest_categorical("width", SEARCH["width"]),
         "layers": trial.suggest_int("layers", *map(int, SEARCH["layers"])),

@@ -1,1 +1,1 @@
-"""Attention layers over sets, sequences and grids, and transformer blocks."""
+"""Attention layers for sets, sequences and grids, and transformer blocks."""

@@ -1,4 +1,4 @@
-"""TransformerBlock: self-attention, optional cross-attention and an MLP, on any graph."""
+"""The layer TransformerBlock: self-attention, optional cross-attention, and an MLP."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ NORMS = ("pre", "post")
 
 
 class TransformerBlock(Module):
-    r"""Attention along the edges of a graph, then a feed-forward layer, both residual.
+    r"""Transformer block: attention along the edges of a graph, and a feed-forward layer.
 
     .. math::
         x \leftarrow x + \mathrm{Attention}(\mathrm{LN}(x)), \quad
         \bigl(x \leftarrow x + \mathrm{Attention}(\mathrm{LN}(x), m)\bigr), \quad
         x \leftarrow x + \mathrm{MLP}(\mathrm{LN}(x))
 
-    This is the pre-norm form; the post-norm form is :math:`x \leftarrow \mathrm{LN}(x + f(x))`.
+    Both parts have a residual connection. This is the pre-norm form; the post-norm form is :math:`x
+    \leftarrow \mathrm{LN}(x + f(x))`.
     The graph determines the kind of transformer: a complete graph for an encoder, a causal graph
     for a decoder, a band for long sequences, a molecule's bonds for a graph transformer. With
     ``memory_channels`` there is a cross-attention to a memory between self-attention and
@@ -106,7 +107,7 @@ class TransformerBlock(Module):
         self.norm3 = LayerNorm(channels)
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         for module in self.children():
             reset(module)
 
@@ -120,7 +121,8 @@ class TransformerBlock(Module):
         memory: Tensor | None = None,
         memory_graph: Graph | None = None,
     ) -> Tensor:
-        """Apply self-attention, cross-attention if there is a memory, and the feed-forward layer.
+        """Apply self-attention, then cross-attention if there is a memory, then the feed-forward
+        layer.
 
         Args:
             x: node features, [n, channels].
@@ -169,7 +171,7 @@ class TransformerBlock(Module):
         edge_attr: Tensor | None = None,
         attn_bias: Tensor | None = None,
     ) -> Tensor:
-        """Return the weights of the self-attention before dropout.
+        """Return the attention weights of the self-attention before dropout.
 
         Args:
             x: node features, [n, channels].
@@ -192,18 +194,18 @@ class TransformerBlock(Module):
         return norm(x + F.dropout(function(x), self.dropout, self.training))
 
     def extra_repr(self) -> str:
-        """Return the settings that the repr of the module shows."""
+        """Return the settings of the layer as text for its ``repr``."""
         return f"{self.channels}, heads={self.heads}, norm={self.norm!r}"
 
 
 def graph_among(edges: Any, x: Tensor) -> Graph:
-    """Return the graph of the edges among n nodes with features x, [n, d] or [b, n, d]."""
+    """Return the graph of the given edges among n nodes with features x, [n, d] or [b, n, d]."""
     check_rows(edges, x.shape[-2], x.shape[-2], batch=x.shape[0] if x.dim() == 3 else 0)
     return as_graph(edges, x.shape[-2])
 
 
 def feed_forward(channels: int, hidden: int | None, act: str, dropout: float) -> Sequential:
-    """Create the network W_2 act(W_1 x) with dropout of the hidden features.
+    """Create a feed-forward network, W_2 act(W_1 x), with dropout of the hidden features.
 
     The hidden width is ``hidden``, or 4 * channels if that is None.
     """
@@ -215,6 +217,6 @@ def feed_forward(channels: int, hidden: int | None, act: str, dropout: float) ->
 
 
 def norms(channels: int, layer_norm: bool, batch_norm: bool) -> Sequential:
-    """Create the requested normalisations: layer normalisation first, then batch normalisation."""
+    """Create the requested normalisations: layer normalisation, then batch normalisation."""
     options = (LayerNorm, layer_norm), (BatchNorm1d, batch_norm)
     return Sequential(*(cls(channels) for cls, is_enabled in options if is_enabled))

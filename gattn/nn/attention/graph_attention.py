@@ -1,4 +1,4 @@
-"""GraphAttention: multi-head attention between any two sets that a graph joins."""
+"""The layer GraphAttention: multi-head attention along the edges of any graph."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class GraphAttention(Module):
             features.
         score: the score, see above.
         dropout: dropout probability of the attention weights in training.
-        bias: whether the projections, except that of edges, have a bias.
+        bias: whether the projections, except the projection of edges, have a bias.
 
     Shapes:
         - **input:** query [n, query_channels], key [m, key_channels], value [m, value_channels],
@@ -132,7 +132,9 @@ class GraphAttention(Module):
         if not callable(score) and score not in SCORES:
             raise ValueError(f"score must be one of {SCORES} or a callable; got {score!r}")
         if edge_dim is not None and (callable(score) or score == "cosine"):
-            raise ValueError(f"edge_dim goes with a dot or additive score; got {score!r}")
+            raise ValueError(
+                f"edge_dim must be None unless the score is a dot or additive score; got {score!r}"
+            )
         if channels is None:
             check_heads_divide(heads, out_channels=out_channels)
         self.query_channels = query_channels
@@ -155,7 +157,7 @@ class GraphAttention(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise the parameters: projections by Glorot's method, beta with 1."""
+        """Reset the learnable parameters: projections by Glorot initialisation, beta to 1."""
         for linear in (self.lin_query, self.lin_key, self.lin_value, self.lin_out, self.lin_edge):
             if linear is not None:
                 redraw(linear, torch.nn.init.xavier_uniform_)
@@ -168,7 +170,9 @@ class GraphAttention(Module):
 
     @property
     def slow_path_reason(self) -> str:
-        """Reason why part of a forward runs without a fused operator; empty if all is fused."""
+        """Reason why part of a forward pass does not run in a fused operator; "" if all
+        parts do.
+        """
         if callable(self.score):
             return ("its score is a callable, which runs in plain PyTorch on some thousand edges "
                     "at a time; only the softmax and the sum run on the kernels")  # fmt: skip
@@ -255,7 +259,7 @@ class GraphAttention(Module):
         edge_attr: Tensor | None,
         attn_bias: Tensor | None,
     ) -> Score:
-        """Return the score s + b, with the arguments of the operator that computes it."""
+        """Return the score s + b as the arguments of the operator that computes it."""
         bias = None if attn_bias is None else self._per_head(attn_bias, key, graph)
         if callable(self.score):
             return self._call_score(query, key, graph, edge_attr, bias)
@@ -271,22 +275,30 @@ class GraphAttention(Module):
     def _edge_term(
         self, edge_attr: Tensor | None, key: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return edge features [e, d] and their projection [h, c, d] for an operator, or Nones."""
+        """Return the edge features [e, d] and their projection [h, c, d], or None if there are
+        none.
+        """
         if (edge_attr is None) != (self.lin_edge is None):
-            raise ValueError(f"edge_attr and edge_dim go together; edge_dim is {self.edge_dim}")
+            raise ValueError(
+                "edge_attr must be passed if edge_dim is set, and only then; edge_dim is "
+                f"{self.edge_dim}"
+            )
         if edge_attr is None or self.lin_edge is None:
             return None, None
         if is_plain(self.lin_edge):
             check_input_of("edge_attr", edge_attr, self.lin_edge)
             features, weight = features_and_weight(self.lin_edge, edge_attr)
-        else:  # the module computes the projected features, so pass the identity as projection
+        else:
+            # The module lin_edge is not a plain linear layer, so the operator cannot apply it. It
+            # is therefore called here, and the operator multiplies its output by the identity
+            # matrix.
             features = self.lin_edge(edge_attr)
             weight = torch.eye(features.shape[-1], device=key.device)
         projection = tile_heads(weight.unflatten(0, (self.heads, -1)), 0, key.shape[1])
         return features.to(key.dtype), projection.to(key.dtype)
 
     def _per_head(self, attn_bias: Tensor, like: Tensor, graph: Graph) -> Tensor:
-        """Check attn_bias [e, h] or [e, 1], and expand it to the heads and dtype of [m, h, c]."""
+        """Check the bias [e, h] or [e, 1], and expand it to all heads in the dtype of ``like``."""
         check_tensor("attn_bias", attn_bias)
         edges = graph.num_edges
         if tuple(attn_bias.shape) not in ((edges, self.heads), (edges, 1)):
@@ -315,14 +327,14 @@ class GraphAttention(Module):
         return SortedScore(score, bias)
 
     def extra_repr(self) -> str:
-        """Return the settings that the repr of the module shows."""
+        """Return the settings of the layer as text for its ``repr``."""
         score = getattr(self.score, "__name__", type(self.score).__name__)
         score = repr(self.score) if isinstance(self.score, str) else score
         return f"heads={self.heads}, channels={self.channels}, score={score}"
 
 
 def _graph_between(edges: Any, key: Tensor, query: Tensor) -> Graph:
-    """Return the graph of the edges from the rows of key to the rows of query."""
+    """Return the graph of the given edges from the rows of key to the rows of query."""
     check_rows(edges, key.shape[0], query.shape[0], "query and key")
     if isinstance(edges, Graph):
         return edges

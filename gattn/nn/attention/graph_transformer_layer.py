@@ -1,4 +1,4 @@
-"""GraphTransformerLayer: attention along the edges plus attention within each graph."""
+"""The layer GraphTransformerLayer: attention along the edges and attention within each graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GLOBAL = ("full", "linear")
 
 
 class GraphTransformerLayer(Module):
-    r"""Attention along the edges, attention among all nodes of each graph, and an MLP.
+    r"""Graph transformer layer: attention along the edges, attention within each graph, and an MLP.
 
     .. math::
         x^L = \mathrm{LN}(x + \mathrm{Local}(x, E)), \qquad
@@ -84,8 +84,10 @@ class GraphTransformerLayer(Module):
         if global_attention not in GLOBAL:
             raise ValueError(f"global_attention must be one of {GLOBAL}; got {global_attention!r}")
         if local is not None and edge_dim is not None:
-            raise ValueError("edge_dim goes with the built-in local attention; set it in the local "
-                             "layer instead")  # fmt: skip
+            raise ValueError(
+                "edge_dim is only for the built-in local attention; "
+                "set it in the local layer instead"
+            )
         self.channels = channels
         self.heads = heads
         self.dropout = dropout
@@ -108,7 +110,7 @@ class GraphTransformerLayer(Module):
         self.norm3 = LayerNorm(channels)
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         for module in self.children():
             reset(module)
 
@@ -122,7 +124,7 @@ class GraphTransformerLayer(Module):
         batch_size: int | None = None,
         max_num_nodes: int | None = None,
     ) -> Tensor:
-        """Update each node from its neighbours and from all nodes of its graph.
+        """Update each node by attention to its neighbours and to all nodes of its graph.
 
         Args:
             x: node features, [n, channels].
@@ -164,5 +166,5 @@ class GraphTransformerLayer(Module):
         return F.dropout(x, self.dropout, self.training)
 
     def extra_repr(self) -> str:
-        """Return the settings that the repr of the module shows."""
+        """Return the settings of the layer as text for its ``repr``."""
         return f"{self.channels}, heads={self.heads}"

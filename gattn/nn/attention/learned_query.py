@@ -1,4 +1,4 @@
-"""Attention with learned queries, whose scores are computed without forming the keys."""
+"""Attention with learned queries that does not compute the keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gattn.graph import Graph
 from gattn.nn.common.recording import is_recording, record
 
 MIN_CHANNELS_PER_SCORE = 12
-"""Minimum number of channels per score from which rows are summed first and projected then."""
+"""Minimum number of channels per score for which rows are summed before they are projected."""
 
 
 def learned_query_score(query: Tensor, key_weight: Tensor, x: Tensor) -> Tensor:
@@ -38,7 +38,8 @@ def learned_query_score(query: Tensor, key_weight: Tensor, x: Tensor) -> Tensor:
 def learned_query_pool(
     score: Tensor, x: Tensor, value_weight: Tensor, segments: Graph, dropout: float
 ) -> Tensor:
-    r"""Sum the values of each segment with the softmax of the scores over that segment.
+    r"""Compute weighted sums of the values in each segment, with the softmax of the scores as
+    weights.
 
     .. math:: o_{gqh} = \sum_{j \in g} \alpha_{jqh} W_v^{(h)} x_j
         = W_v^{(h)} \sum_{j \in g} \alpha_{jqh} x_j
@@ -50,7 +51,7 @@ def learned_query_pool(
         score: scores s [n, k * h], query by query.
         x: features of the rows, [n, d].
         value_weight: projection of the values, W_v [h, c, d].
-        segments: one edge from each of n rows to the one of g segments that holds it.
+        segments: graph with one edge from each of n rows to its segment, of g segments.
         dropout: dropout probability of the attention weights; also applied in evaluation.
 
     Returns:
@@ -58,7 +59,8 @@ def learned_query_pool(
     """
     heads, channels, _ = value_weight.shape
     if MIN_CHANNELS_PER_SCORE * score.shape[1] <= heads * channels:
-        rows = x.to(score.dtype).unsqueeze(1)  # the dtype that autocast gives to a projection
+        # Under autocast, score has the dtype of a projection, so x gets the same dtype.
+        rows = x.to(score.dtype).unsqueeze(1)
         pooled = segment_attention(score, rows, segments, dropout)
         pooled = pooled.unflatten(1, (score.shape[1] // heads, heads))
         return torch.einsum("gkhd,hcd->gkhc", pooled, value_weight).flatten(2)
@@ -68,7 +70,7 @@ def learned_query_pool(
 
 
 def segment_attention(score: Tensor, value: Tensor, segments: Graph, dropout: float) -> Tensor:
-    """Sum values with the softmax of scores over each segment, and record the weights.
+    """Compute weighted sums of the values in each segment, and record the attention weights.
 
     Args:
         score: scores of the rows, [n, h].

@@ -1,4 +1,6 @@
-"""LinearAttention: attention among all nodes of a graph, at a cost linear in their number."""
+"""The layer LinearAttention: attention within each graph at a cost linear in its number of
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from gattn.nn.common.segments import segment_graph, within
 
 
 class LinearAttention(Module):
-    r"""Attention of every node to all nodes of its graph, with a factorised score.
+    r"""Linear attention of every node to all nodes of its graph.
 
     .. math::
         \mathrm{out}_i = W_o \Big\Vert_h
@@ -74,7 +76,7 @@ class LinearAttention(Module):
         self.lin_out = Linear(heads * head_channels, channels)
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         for module in (self.lin_query, self.lin_key, self.lin_value, self.lin_out):
             module.reset_parameters()
 

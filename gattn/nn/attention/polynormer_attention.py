@@ -1,4 +1,4 @@
-"""Polynormer's attention among all nodes of a graph, at a cost linear in their number."""
+"""Polynormer's attention within each graph, at a cost linear in its number of nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EPSILON = 1e-6
 
 
 class PolynormerAttention(Module):
-    r"""Attention of every node to all nodes of its graph, multiplied by the node's features.
+    r"""Polynormer's linear attention among all nodes of a graph, multiplied by the node features.
 
     .. math::
         \mathrm{out}_i = \mathrm{ReLU}\Big(W_o \big(\mathrm{LN}(a_i) \odot (W_h x_i + \beta)
@@ -92,7 +92,7 @@ class PolynormerAttention(Module):
         self.dropout = Dropout(dropout)
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         self.h_lins.reset_parameters()
         if not self.qk_shared:
             self.q.reset_parameters()
@@ -136,12 +136,12 @@ class PolynormerAttention(Module):
         return sets.restore(self.dropout(F.relu(self.lin_out(out))))
 
     def _features(self, linear: Linear, x: Tensor) -> Tensor:
-        """Return the sigmoid of a projection, [n, h, c], in the dtype that sums are computed in."""
+        """Project x, and return the sigmoid of the result in the accumulation dtype: [n, h, c]."""
         projected = self._split(linear, x)
         return projected.to(acc_dtype(projected.dtype)).sigmoid()
 
     def _split(self, linear: Linear, x: Tensor) -> Tensor:
-        """Return a projection as [n, h, c]. In PyG's parameters the rows are ordered as (c, h)."""
+        """Return a projection of x as [n, h, c]; PyG's parameters have rows in the order (c, h)."""
         projected = project(linear, x)
         return projected.unflatten(-1, (self.head_channels, self.heads)).transpose(1, 2)
 

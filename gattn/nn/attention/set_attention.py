@@ -1,4 +1,4 @@
-"""Blocks of the Set Transformer, for sets of different sizes without padding."""
+"""Blocks of the Set Transformer for sets of different sizes, without padding."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from gattn.nn.common.segments import from_points
 
 
 class MultiheadAttentionBlock(Module):
-    r"""Attention along the edges of a graph and a feed-forward layer, both residual (MAB).
+    r"""Multihead attention block (MAB): attention along the edges of a graph and a feed-forward
+    layer.
 
     .. math::
         \mathrm{MAB}(x, y) = \mathrm{LN}(h + \mathrm{ReLU}(W h)), \qquad
         h = \mathrm{LN}(x + \mathrm{Multihead}(x, y, y))
 
-    Parameters are named as in ``torch_geometric.nn.aggr.utils.MultiheadAttentionBlock``.
+    Both parts have a residual connection. Parameters are named as in
+    ``torch_geometric.nn.aggr.utils.MultiheadAttentionBlock``.
 
     Args:
         channels: number of features of x and y; must be divisible by heads.
@@ -65,13 +67,13 @@ class MultiheadAttentionBlock(Module):
         self.layer_norm2 = LayerNorm(channels) if layer_norm else None
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         for module in (self.attn, self.lin, self.layer_norm1, self.layer_norm2):
             if module is not None:
                 module.reset_parameters()
 
     def forward(self, x: Tensor, y: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
-        """Compute the attention of the rows of x to the rows of y, and the feed-forward layer.
+        """Apply the attention of the rows of x to the rows of y, and then the feed-forward layer.
 
         Args:
             x: queries, [n, channels].
@@ -141,7 +143,7 @@ class MultiheadAttentionBlock(Module):
 
 
 class SetAttentionBlock(Module):
-    r"""Self-attention along the edges of a graph, such as the complete graph of a set (SAB).
+    r"""Set attention block (SAB): self-attention along the edges of a graph.
 
     .. math:: \mathrm{SAB}(x) = \mathrm{MAB}(x, x)
 
@@ -176,11 +178,11 @@ class SetAttentionBlock(Module):
         self.mab = MultiheadAttentionBlock(channels, heads, layer_norm, dropout)
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         self.mab.reset_parameters()
 
     def forward(self, x: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
-        """Compute the self-attention along the edges.
+        """Apply the self-attention along the edges of the graph.
 
         Args:
             x: node features, [n, channels].
@@ -194,13 +196,15 @@ class SetAttentionBlock(Module):
 
 
 class InducedSetAttentionBlock(Module):
-    r"""Self-attention within sets through learned points, at linear cost in the set sizes (ISAB).
+    r"""Induced set attention block (ISAB): self-attention within sets at a cost linear in their
+    sizes.
 
     .. math:: \mathrm{ISAB}(x) = \mathrm{MAB}(x, h), \qquad h = \mathrm{MAB}(I, x)
 
     Args:
         channels: number of features of x; must be divisible by heads.
-        num_induced_points: number of learned points I per set.
+        num_induced_points: number of learned points I, through which the rows of each set exchange
+            information.
         heads: number of heads, h.
         layer_norm: whether to apply layer normalisation.
         dropout: dropout probability of the attention weights in training.
@@ -241,7 +245,7 @@ class InducedSetAttentionBlock(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         torch.nn.init.xavier_uniform_(self.ind)
         self.mab1.reset_parameters()
         self.mab2.reset_parameters()
@@ -262,7 +266,7 @@ class InducedSetAttentionBlock(Module):
 
 
 class PoolingByMultiheadAttention(Module):
-    r"""Pooling of each set by the attention of learned seeds to its rows (PMA).
+    r"""Pooling by multihead attention (PMA): learned seeds attend to the rows of each set.
 
     .. math:: \mathrm{PMA}(x) = \mathrm{MAB}(S, \mathrm{ReLU}(W x))
 
@@ -310,13 +314,13 @@ class PoolingByMultiheadAttention(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         self.lin.reset_parameters()
         torch.nn.init.xavier_uniform_(self.seed)
         self.mab.reset_parameters()
 
     def forward(self, x: Tensor, segments: Graph) -> Tensor:
-        """Pool the rows of each segment.
+        """Compute the pooled rows of each segment.
 
         Args:
             x: features of the rows, [n, channels].
@@ -342,7 +346,9 @@ class PoolingByMultiheadAttention(Module):
 
 
 class _Projections(Module):
-    """Projections W_q, W_k, W_v, W_o, named and initialised as in torch.nn.MultiheadAttention."""
+    """Query, key, value and output projections, with names and initialisation as in
+    torch.nn.MultiheadAttention.
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__()

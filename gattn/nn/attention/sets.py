@@ -1,4 +1,4 @@
-"""Sets of nodes in two formats: one row per node, or padded as in PyG's attention modules."""
+"""Sets of nodes in two formats: one row per node, or padded to equal sizes as in PyG."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from gattn.nn.common.segments import segment_graph, segment_index
 
 
 class Sets(NamedTuple):
-    """Rows of several sets, with the set of each row and a mask of padded rows."""
+    """Rows of several sets, with the set of each row and an optional mask of the padding."""
 
     rows: Tensor
-    """Features of the rows, [n, d]; zeros in padded rows."""
+    """Features of the rows, [n, d]; zeros in rows of padding."""
     segments: Graph
-    """Graph with one edge from each row to its set."""
+    """Graph with one edge from each row to the set that contains it."""
     mask: Tensor | None
-    """True for rows that are nodes, False for padding, [n, 1]; None without padding."""
+    """Mask of the rows, [n, 1]: True for nodes and False for padding; None without padding."""
     shape: torch.Size
-    """Shape of the caller's tensor without its last dimension."""
+    """Shape of the input tensor without its last dimension."""
 
     def zero_padding(self, x: Tensor) -> Tensor:
-        """Set padded rows of x [n, ...] to zero."""
+        """Set the rows of x, [n, ...], that are padding to zero."""
         if self.mask is None:
             return x
         return x.masked_fill(~self.mask.view(-1, *(1,) * (x.dim() - 1)), 0.0)
 
     def sizes(self, like: Tensor) -> Tensor:
-        """Return the number of nodes in each row's set, [n], in the dtype of ``like``."""
+        """Return the number of nodes of each row's set, [n], in the dtype of ``like``."""
         if self.mask is None:
             sizes = self.segments.layout.rowptr.diff()
         else:
@@ -39,7 +39,7 @@ class Sets(NamedTuple):
         return sizes.to(like.dtype)[segment_index(self.segments)]
 
     def restore(self, out: Tensor) -> Tensor:
-        """Return rows [n, c] in the format of the caller's tensor; zeros in padded rows."""
+        """Convert rows [n, c] to the format of the input tensor, with zeros in padding."""
         return self.zero_padding(out).unflatten(0, self.shape) if len(self.shape) == 2 else out
 
 
@@ -50,7 +50,7 @@ def read_sets(
     ptr: Tensor | None = None,
     dim_size: int | None = None,
 ) -> Sets:
-    """Check the inputs of an attention within sets, and convert both formats to rows.
+    """Check the inputs of an attention within sets, and convert them to one row per node.
 
     Args:
         x: one row per node, [n, d], or padded sets [g, n, d].
@@ -66,15 +66,17 @@ def read_sets(
     check_tensor("x", x)
     if x.dim() != 3:
         if mask is not None:
-            raise ValueError(f"mask goes with x of shape (g, n, d); got {tuple(x.shape)}")
+            raise ValueError(f"mask is only for x of shape (g, n, d); got {tuple(x.shape)}")
         return Sets(x, segment_graph(x, index, ptr, dim_size), None, x.shape[:1])
     if any(argument is not None for argument in (index, ptr, dim_size)):
-        raise ValueError(f"index, ptr and dim_size go with x of shape (n, d); got {tuple(x.shape)}")
+        raise ValueError(
+            f"index, ptr and dim_size are only for x of shape (n, d); got {tuple(x.shape)}"
+        )
     sets, width = x.shape[:2]
     if mask is not None:
         check_tensor("mask", mask)
         if mask.dtype != torch.bool:
-            raise TypeError(f"mask must hold booleans; got {mask.dtype}")
+            raise TypeError(f"mask must contain booleans; got {mask.dtype}")
         if mask.shape != x.shape[:2]:
             raise ValueError(f"mask must have shape {(sets, width)}; got {tuple(mask.shape)}")
         mask = mask.reshape(-1, 1)

@@ -1,4 +1,4 @@
-"""SGFormer's attention among all nodes of a graph, at a cost linear in their number."""
+"""SGFormer's attention within each graph, at a cost linear in its number of nodes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gattn.nn.common.segments import within
 from gattn.ops.attention.linear import feature_sums
 
 _EPSILON = 1e-6
-"""Replaces zeros in queries and keys, so that no vector has norm 0, as in PyG."""
+"""Value that replaces zeros in queries and keys, so that no vector has norm 0 (as in PyG)."""
 
 
 class SGFormerAttention(Module):
-    r"""Attention of every node to all nodes of its graph by cosine similarity, plus a self term.
+    r"""SGFormer's linear attention of every node to all nodes of its graph, by cosine similarity.
 
     .. math::
         \mathrm{out}_i = \frac{1}{h} \sum_{\mathrm{heads}}
@@ -78,7 +78,7 @@ class SGFormerAttention(Module):
         self.v = Linear(channels, width, bias=qkv_bias)
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         for linear in (self.q, self.k, self.v):
             linear.reset_parameters()
 
@@ -123,13 +123,13 @@ class SGFormerAttention(Module):
 
 
 def _unit(x: Tensor) -> Tensor:
-    """Replace zeros by epsilon and divide each vector of [n, h, c] by its norm."""
+    """Divide each vector of [n, h, c] by its norm, after replacing zeros by epsilon."""
     x = x.masked_fill(x == 0, _EPSILON)
     return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)
 
 
 def _record_weights(query: Tensor, key: Tensor, sets: Sets) -> None:
-    """Compute the attention weights of all pairs of a set's nodes, [e, h], and record them."""
+    """Compute and record the attention weights of all pairs of nodes in a set, [e, h]."""
     pairs, _ = within(sets.segments)
     source, destination = pairs.edge_index
     sizes = sets.sizes(query).view(-1, 1)

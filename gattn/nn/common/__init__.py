@@ -1,1 +1,1 @@
-"""Helpers shared by the layers: argument checks, edge inputs, scores, segments and recording."""
+"""Functions shared by the layers: checks, edge inputs, scores, segments and recording."""

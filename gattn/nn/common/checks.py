@@ -1,4 +1,4 @@
-"""Checks of the layers' settings and inputs, with one clear error for each."""
+"""Checks of the settings and inputs of layers, each with one clear error."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ __all__ = [
 def check_settings(
     *, heads: int = 1, out_channels: int = 1, dropout: float = 0.0, **others: Any
 ) -> None:
-    """Raise unless heads and out_channels are at least 1, and dropout is a probability."""
+    """Check that heads and out_channels are at least 1, and that dropout is a probability."""
     check_at_least(1, heads=heads, out_channels=out_channels)
     check_probability("dropout", dropout)
 
 
 def check_at_least(minimum: int, **settings: Any) -> None:
-    """Raise unless every setting is None or an int of at least ``minimum``."""
+    """Check that every setting is None or an integer of at least ``minimum``."""
     for name, value in settings.items():
         if value is not None and not (hasattr(value, "__index__") and int(value) >= minimum):
             raise ValueError(f"{name} must be an int >= {minimum}; got {value!r}")
 
 
 def check_heads_divide(heads: int, **channels: int) -> None:
-    """Raise unless heads is at least 1 and divides each number of channels."""
+    """Check that heads is at least 1 and divides each number of channels."""
     check_at_least(1, heads=heads)
     check_at_least(0, **channels)
     for name, value in channels.items():
@@ -54,7 +54,7 @@ def check_heads_divide(heads: int, **channels: int) -> None:
 
 
 def check_width(name: str, x: Any, channels: int) -> None:
-    """Raise unless x is a tensor whose last dimension is ``channels``."""
+    """Check that x is a tensor whose last dimension is ``channels``."""
     check_tensor(name, x)
     check_not_traced()
     if x.dim() == 0 or x.shape[-1] != channels:
@@ -62,7 +62,7 @@ def check_width(name: str, x: Any, channels: int) -> None:
 
 
 def readable_weight(linear: Any) -> Tensor | None:
-    """Return the weight of a linear map if it is a plain, initialised parameter; else None.
+    """Return the weight of a linear layer if it is a plain, initialised parameter; otherwise None.
 
     An adapter, a quantized or a parametrised module has no such parameter. Only the stored
     parameters are looked up, because reading a computed weight can have side effects: a spectral
@@ -73,21 +73,23 @@ def readable_weight(linear: Any) -> Tensor | None:
 
 
 def is_lazy(linear: Any) -> bool:
-    """Return whether a linear map has no weight yet, because its first input sets the width."""
+    """Return True if a linear layer has no weight yet, because its first input determines the
+    width.
+    """
     weight = getattr(linear, "_parameters", {}).get("weight")
     return isinstance(weight, UninitializedParameter)
 
 
 def check_input(name: str, x: Any, channels: int, linear: Any) -> None:
-    """Raise unless x has ``channels`` features and the dtype of the linear map.
+    """Check that x has ``channels`` features and the dtype of a linear layer.
 
-    The dtype is not checked if the weight of the map cannot be read.
+    The dtype is not checked if the weight of the layer cannot be read.
     """
     check_features(name, x, channels, readable_weight(linear))
 
 
 def check_input_of(name: str, x: Any, linear: Any) -> None:
-    """Raise unless x has the width and the dtype of a linear map, if its weight can be read."""
+    """Check that x has the width and dtype of a linear layer, if the layer's weight can be read."""
     weight = readable_weight(linear)
     if weight is None:
         check_tensor(name, x)
@@ -96,12 +98,12 @@ def check_input_of(name: str, x: Any, linear: Any) -> None:
 
 
 def shape_of_rows(channels: Any) -> str:
-    """Return the shape of node features for errors; (n, d) if the number is not fixed."""
+    """Return the expected shape of node features for error messages, such as "(n, 16)"."""
     return f"(n, {channels})" if isinstance(channels, int) and channels >= 0 else "(n, d)"
 
 
 def refuse_scripts(*kinds: Any) -> None:
-    """Make ``torch.jit.script`` of these modules, alone or in a model, raise one clear error."""
+    """Make ``torch.jit.script`` raise a clear error for modules of these classes."""
 
     def refuse(self: Any) -> None:
         raise RuntimeError(
@@ -115,16 +117,16 @@ def refuse_scripts(*kinds: Any) -> None:
 
 
 def is_autocast(x: Tensor) -> bool:
-    """Return whether autocast is on for the device of x; never for meta tensors."""
+    """Return True if autocast is enabled on the device of x; False for meta tensors."""
     return not x.is_meta and torch.is_autocast_enabled(x.device.type)
 
 
 def check_features(name: str, x: Any, channels: int, parameter: Any) -> None:
-    """Raise unless x has ``channels`` features and the dtype of a parameter of the layer.
+    """Check that x has ``channels`` features and the dtype of a parameter of the layer.
 
-    The dtype is not checked if ``parameter`` is no tensor: the weight of a quantized map is a
-    method, and such a map casts x itself.
+    The dtype is not checked if ``parameter`` is not a tensor: the weight of a quantized layer is a
+    method, and such a layer converts x itself.
     """
     check_width(name, x, channels)
     if isinstance(parameter, Tensor) and x.dtype != parameter.dtype and not is_autocast(x):
-        raise TypeError(f"{name} must be {parameter.dtype}, as the layer; got {x.dtype}")
+        raise TypeError(f"{name} must be {parameter.dtype}, like the layer; got {x.dtype}")

@@ -1,4 +1,6 @@
-"""Conversion of edges that a caller passes to a layer, self-loops, and returned edge weights."""
+"""Conversion of the edges that are passed to a layer, self-loops, and returned attention
+weights.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def read_edges(
     *,
     self_loops: bool = False,
 ) -> tuple[Graph, Tensor | None]:
-    """Return the graph between the nodes of x, and the caller's edge features, [e, d] or [e].
+    """Return the graph of a layer's edges, and their features, [e, d] or [e].
 
     The values of a sparse adjacency are its edge features if they are vectors. With
     ``self_loops`` the graph contains the self-loops of :meth:`Graph.with_self_loops`; the returned
@@ -59,7 +61,8 @@ def read_edges(
 def edge_rows(
     edge_index: Any, rows: Tensor, name: str = "edge_attr", width: int | None = None
 ) -> Tensor:
-    """Check that there is a row or number for each edge, and return one for each edge of the graph.
+    """Check that there is one row or number for each edge, and return one for each edge of the
+    graph.
 
     Args:
         edge_index: the edges, as the caller passed them.
@@ -97,7 +100,7 @@ def edge_rows(
 def check_rows(
     edge_index: Any, sources: int, destinations: int, name: str = "x", *, batch: int = 0
 ) -> None:
-    """Raise unless the node counts of the edges equal the numbers of rows of the node features.
+    """Check that the numbers of nodes of the edges equal the numbers of rows of the node features.
 
     Edges without node counts, such as pairs (2, e), always pass.
 
@@ -131,7 +134,7 @@ def _name(edge_index: Any) -> str:
 
 
 def _size(edge_index: Any) -> tuple[int | None, int | None] | None:
-    """Return (num_src, num_dst) if the edges contain it; None for plain pairs."""
+    """Return (num_src, num_dst) if the edges contain these numbers; None for plain pairs."""
     if isinstance(edge_index, Graph):
         return edge_index.size
     if is_torch_sparse_tensor(edge_index):
@@ -140,7 +143,9 @@ def _size(edge_index: Any) -> tuple[int | None, int | None] | None:
 
 
 def _coalesced(edge_index: Any) -> Any:
-    """Return the edges, a COO matrix with duplicates summed; the result is cached per matrix."""
+    """Return the edges; duplicates in a sparse COO matrix are summed, which is cached per
+    matrix.
+    """
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.sparse_coo:
         return edge_index
     if edge_index.is_coalesced() or torch.compiler.is_compiling():
@@ -149,7 +154,7 @@ def _coalesced(edge_index: Any) -> Any:
 
 
 def _is_hybrid(edge_index: Any) -> bool:
-    """Return whether this is a sparse matrix whose values are vectors."""
+    """Return True if ``edge_index`` is a sparse matrix whose values are vectors."""
     return is_torch_sparse_tensor(edge_index) and edge_index.dim() > 2
 
 
@@ -161,7 +166,8 @@ def _split(adj_t: Any, edge_attr: Tensor | None) -> tuple[Tensor, Tensor | None]
 
 
 def _entries(adj_t: Any) -> tuple[Tensor, Tensor]:
-    """Return rows and columns [2, e], and values, of a sparse matrix, with duplicates summed.
+    """Return the rows and columns, [2, e], and the values of a sparse matrix after summing
+    duplicates.
 
     A COO matrix is coalesced first, because PyG's function would mark the caller's matrix as
     coalesced.
@@ -184,10 +190,10 @@ def _count_destinations(
     x_dst: Tensor | None,
     size: tuple[int | None, int | None] | None,
 ) -> int:
-    """Return the number of destinations.
+    """Return the number of destination nodes.
 
-    This is the number of rows of x_dst. Without x_dst it is taken from ``size``, else from the
-    edges, else it is the number of sources.
+    This is the number of rows of x_dst. If x_dst is None, it is read from ``size`` or, if that is
+    None, from the edges. If the edges do not contain it, it is the number of sources.
     """
     num_src, num_dst = (None, None) if size is None else tuple(size)
     if num_src not in (None, x_src.shape[0]):
@@ -205,8 +211,8 @@ def with_loop_features(
 ) -> Tensor:
     """Return the edge features of a graph with self-loops, [e, d] or [e].
 
-    The features of the caller's edges other than self-loops come first, then those of the added
-    self-loops.
+    The features of the caller's edges other than self-loops come first, then the features of the
+    added self-loops.
 
     Args:
         edge_attr: features of the caller's edges, [e, d] or [e].
@@ -227,12 +233,12 @@ def with_loop_features(
     output, version = cached_last(graph, name, (edge_attr,), build)
     if output._version == version:
         return output
-    graph.derived.pop(name, None)  # the cached features were modified in place by a caller
+    graph.derived.pop(name, None)  # a caller has modified the cached edge features in place
     return cached_last(graph, name, (edge_attr,), build)[0]
 
 
 def caches_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
-    """Return whether the features of self-loops are cached with the graph until edge_attr changes.
+    """Return True if the features of self-loops are cached with the graph until edge_attr changes.
 
     They are cached under four conditions. The graph is small, such as a batch of molecules, where
     the overhead of calls dominates. The features are on the CPU, where a checksum detects changes.
@@ -257,14 +263,16 @@ def _with_loops(edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | st
 
 
 def _constant(like: Tensor, loops: int, fill_value: float | Tensor | None) -> Tensor:
-    """Return features of self-loops that do not depend on other edges, [loops, d]."""
+    """Return features of self-loops, [loops, d], that do not depend on other edges."""
     if isinstance(fill_value, Tensor):
         return fill_value.to(like).reshape(1, -1).expand(loops, like.shape[1])
     return like.new_full((loops, like.shape[1]), 1.0 if fill_value is None else fill_value)
 
 
 def _reduced(rows: Tensor, graph: Graph, fill_value: str) -> Tensor:
-    """Return features of self-loops [loops, d], reduced over the other edges into each node."""
+    """Return features of self-loops, [loops, d], as a reduction over the other edges into each
+    node.
+    """
     loops = min(graph.size)
     if not is_linear(fill_value):
         destination = graph.incidence().edge_index[1, : rows.shape[0]]
@@ -277,14 +285,16 @@ def _reduced(rows: Tensor, graph: Graph, fill_value: str) -> Tensor:
 
 
 def is_linear(fill_value: float | Tensor | str | None) -> bool:
-    """Return whether a self-loop's features are a linear function of the other edges' features."""
+    """Return True if the features of self-loops are a linear function of the other edges'
+    features.
+    """
     return isinstance(fill_value, str) and fill_value in ("add", "sum", "mean")
 
 
 def with_weights(
     edge_index: Any, graph: Graph, alpha: Tensor, x: Tensor, *, self_loops: bool = False
 ) -> Any:
-    """Return the edges and their attention weights as PyG's layers do.
+    """Return the edges with their attention weights in the format of PyG's layers.
 
     Args:
         edge_index: the edges, as the caller passed them.
@@ -310,7 +320,7 @@ def with_weights(
 
 
 def batch_first(alpha: Tensor, x: Tensor) -> Tensor:
-    """Return weights [e, b * h] as [b, e, h] if x has a batch dimension, else unchanged."""
+    """Return weights [e, b * h] as [b, e, h] if x has a batch dimension, otherwise unchanged."""
     return alpha if x.dim() == 2 else alpha.unflatten(1, (x.shape[1], -1)).transpose(0, 1)
 
 
@@ -322,7 +332,7 @@ def sparse_values(edge_index: Any, dtype: torch.dtype) -> Tensor | None:
 
 
 def input_edges_with_weights(edge_index: Any, graph: Graph, alpha: Tensor, x: Tensor) -> Any:
-    """Return the caller's edges unchanged, and their weights.
+    """Return the edges in the caller's format together with their attention weights.
 
     For a SparseTensor, return a SparseTensor whose values are the weights, as PyG's layers do.
     """
@@ -332,7 +342,9 @@ def input_edges_with_weights(edge_index: Any, graph: Graph, alpha: Tensor, x: Te
 
 
 def input_edges(edge_index: Any, graph: Graph) -> Any:
-    """Return the edges in the caller's format; a COO matrix is coalesced, a Graph gives pairs."""
+    """Return the edges in the caller's format; a COO matrix is coalesced, and a Graph gives
+    pairs.
+    """
     return graph.edge_index if isinstance(edge_index, Graph) else _coalesced(edge_index)
 
 
@@ -362,7 +374,7 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor, self_loops: bool) -
 
 
 def edge_sum(query_score: Tensor, key_score: Tensor, graph: Graph) -> Tensor:
-    """Return a_i + b_j for every edge, [e, h], from a [n, h] and b [m, h]."""
+    """Return the sum a_i + b_j for every edge from j to i, [e, h], from a [n, h] and b [m, h]."""
     graph, (key_score,) = graph.fetch_source_rows(key_score)
     transposed = cached(graph, "transposed", graph.transpose)
     return to_edges(query_score, graph) + to_edges(key_score, transposed)

@@ -1,4 +1,6 @@
-"""The arguments edge_weight and attn_bias of the layers, on the fused and edge-by-edge paths."""
+"""The layers' arguments edge_weight and attn_bias, for fused kernels and edge-by-edge
+computation.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from gattn.ops.registration.checks import as_bias
 
 
 class EdgeTerms(NamedTuple):
-    r"""A weight and a score bias for each edge, in the caller's order.
+    r"""Optional weight and score bias of each edge, in the caller's order of edges.
 
     .. math::
         \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} v_j, \qquad
@@ -40,12 +42,12 @@ class EdgeTerms(NamedTuple):
     """
 
     weight: Tensor | None = None
-    """Weights w [e]; None for weights of 1."""
+    """Weights w, [e]; None if all weights are 1."""
     bias: Tensor | None = None
-    """Biases b [e, 1] or [e, h]; None for no bias."""
+    """Biases b, [e, 1] or [e, h]; None if there is no bias."""
 
     def biased(self, score: Tensor) -> Tensor:
-        """Return s + b for scores s [e, h] or [e]."""
+        """Return scores [e, h] or [e] with the bias added."""
         if self.bias is None:
             return score
         bias = self.bias.to(score.dtype)
@@ -54,21 +56,23 @@ class EdgeTerms(NamedTuple):
         )
 
     def bias_like(self, score: Tensor) -> Tensor | None:
-        """Return b [e, h] or [e, 1], in the dtype and for the heads of a tensor [*, h, ...]."""
+        """Return the bias, [e, h] or [e, 1], in the dtype and for the heads of a tensor [*, h,
+        ...].
+        """
         if self.bias is None or self.bias.shape[1] == 1:
             return None if self.bias is None else self.bias.to(score.dtype)
         return tile_heads(self.bias.to(score.dtype), 1, score.shape[1])
 
     def joined_bias(self, bias: Tensor | None, score: Tensor) -> Tensor | None:
-        """Return ``bias + b``, or b as :meth:`bias_like` returns it if ``bias`` is None."""
+        """Return the sum of ``bias`` and the bias of these edges; ``bias`` may be None."""
         return self.bias_like(score) if bias is None else self.biased(bias)
 
     def weight_like(self, value: Tensor) -> Tensor | None:
-        """Return the weights w [e] in the dtype of a tensor, or None."""
+        """Return the weights, [e], in the dtype of a tensor, or None if there are no weights."""
         return None if self.weight is None else self.weight.to(value.dtype)
 
     def weighted(self, messages: Tensor) -> Tensor:
-        """Return the messages of the edges, [e, ...], multiplied by w."""
+        """Return the messages of the edges, [e, ...], multiplied by the weights."""
         if self.weight is None:
             return messages
         return messages * self.weight.to(messages.dtype).view(-1, *(1,) * (messages.dim() - 1))
@@ -87,7 +91,7 @@ def read_terms(
     heads: int = 1,
     self_loops: bool = False,
 ) -> EdgeTerms:
-    """Check edge_weight and attn_bias, and extend them to the self-loops that a layer added.
+    """Check edge_weight and attn_bias, and extend them to the self-loops that the layer added.
 
     Args:
         edge_index: the edges, as the caller passed them.
@@ -123,11 +127,11 @@ def read_terms(
 
 
 def _checked(name: str, term: Tensor, like: Tensor) -> Tensor:
-    """Check a term and return it in the dtype of the layer; integers and booleans are allowed."""
+    """Check a weight or bias, and convert it to the dtype of the layer."""
     if term.device != like.device:
         raise ValueError(f"{name} must be on {like.device}, as x; got {term.device}")
     if term.is_complex():
-        raise TypeError(f"{name} must hold real numbers; got {term.dtype}")
+        raise TypeError(f"{name} must contain real numbers; got {term.dtype}")
     if term.dtype != like.dtype and term.is_floating_point() and not is_autocast(like):
         raise TypeError(f"{name} must be {like.dtype}, as x; got {term.dtype}")
     return term.to(like.dtype)
@@ -141,10 +145,10 @@ def read_typed_terms(
     attn_bias: Mapping[EdgeType, Tensor] | None,
     heads: int,
 ) -> dict[EdgeType, EdgeTerms]:
-    """Return the terms of the edges of each type, as :func:`read_terms` does for one type.
+    """Return the weights and biases of the edges of each type; see :func:`read_terms`.
 
     Raises:
-        TypeError: if edge_weight or attn_bias is no dictionary.
+        TypeError: if edge_weight or attn_bias is not a dictionary.
         ValueError: for an edge type that is not in ``graphs``.
     """
     for name, by_type in (("edge_weight", edge_weight), ("attn_bias", attn_bias)):
@@ -154,7 +158,9 @@ def read_typed_terms(
             )
         unknown = set(by_type or {}) - set(graphs)
         if unknown:
-            raise ValueError(f"{name} must hold edge types of {list(graphs)}; got {min(unknown)}")
+            raise ValueError(
+                f"{name} must contain edge types of {list(graphs)}; got {min(unknown)}"
+            )
     weight, bias = edge_weight or {}, attn_bias or {}
     return {
         key: read_terms(edges[key], graph, like, weight.get(key), bias.get(key), heads=heads)
@@ -163,7 +169,7 @@ def read_typed_terms(
 
 
 def join_terms(parts: list[EdgeTerms], graphs: list[Graph], heads: int, like: Tensor) -> EdgeTerms:
-    """Concatenate the terms of the edges of several graphs, in the order of the graphs."""
+    """Concatenate the weights and biases of several graphs, in the order of the graphs."""
     if all(terms is NO_TERMS for terms in parts):
         return NO_TERMS
     weights, biases = [], []
@@ -178,7 +184,7 @@ def join_terms(parts: list[EdgeTerms], graphs: list[Graph], heads: int, like: Te
 
 
 class _ActiveTerms(threading.local):
-    """Edge terms of the forward that runs in this thread.
+    """Weights and biases of the edges in the forward pass that runs in this thread.
 
     The state is local to a thread, because one layer may run in several threads at once.
     """
@@ -195,7 +201,7 @@ _active = _ActiveTerms()
 
 
 class TermsEdgeByEdge(MessagePassing):
-    """Edge-by-edge path of a layer with edge weights and score biases.
+    """Base class of layers that apply edge weights and score biases edge by edge, without kernels.
 
     Methods such as ``message`` have the same arguments as in PyG, so the terms cannot be passed to
     them. :meth:`bind_terms` stores the terms during a forward, :meth:`softmax` adds the bias to the
@@ -206,7 +212,7 @@ class TermsEdgeByEdge(MessagePassing):
 
     @contextmanager
     def bind_terms(self, terms: EdgeTerms) -> Iterator[None]:
-        """Store edge_weight and attn_bias during a forward, for the methods that PyG calls.
+        """Store edge_weight and attn_bias during a forward pass, for the methods that PyG calls.
 
         Raises:
             ValueError: if a term was not read, because a subclass overrides the method that
@@ -230,7 +236,8 @@ class TermsEdgeByEdge(MessagePassing):
     def softmax(
         self, score: Tensor, index: Tensor, ptr: Tensor | None = None, size: int | None = None
     ) -> Tensor:
-        """Return PyG's softmax of scores [e, h] or [e] plus bias, over the edges into each node.
+        """Compute PyG's softmax of the scores plus bias, [e, h] or [e], over the edges into each
+        node.
 
         If the bias removes all edges of a node, their weights are 0, where PyG returns NaN.
         """
@@ -242,12 +249,12 @@ class TermsEdgeByEdge(MessagePassing):
         return softmax(score, index, ptr, size).masked_fill(dropped, 0.0)
 
     def biased(self, score: Tensor) -> Tensor:
-        """Return the scores [e, h] or [e] plus the bias of this forward, if there is one."""
+        """Return the scores, [e, h] or [e], plus the bias of this forward pass, if there is one."""
         self._read("attn_bias")
         return self._terms.biased(score)
 
     def drop_weights(self, alpha: Tensor) -> Tensor:
-        """Apply dropout to the attention weights, and store the weights before dropout.
+        """Apply dropout to the attention weights, and store the weights from before dropout.
 
         The stored weights are those that the layer returns or records for this forward.
         """
@@ -256,7 +263,7 @@ class TermsEdgeByEdge(MessagePassing):
         return F.dropout(alpha, self.dropout, self.training)
 
     def before_dropout(self, alpha: Tensor | None) -> Tensor | None:
-        """Return the stored attention weights before dropout, or alpha if there are none.
+        """Return the stored attention weights from before dropout, or alpha if none are stored.
 
         Alpha is the result of ``edge_updater``. It is also returned if a subclass or a hook
         replaces ``edge_update``, because PyG's layers return the result of the replacement, too.
@@ -269,13 +276,13 @@ class TermsEdgeByEdge(MessagePassing):
     def aggregate(
         self, inputs: Tensor, index: Tensor, ptr: Tensor | None = None, dim_size: int | None = None
     ) -> Tensor:
-        """Sum the messages as PyG does, each multiplied by its edge's weight if there is one."""
+        """Sum the messages like PyG, after multiplying each message by the weight of its edge."""
         self._read("edge_weight")
         return super().aggregate(self._terms.weighted(inputs), index, ptr, dim_size)
 
     @property
     def _terms(self) -> EdgeTerms:
-        """Terms of the forward of this layer that runs in this thread."""
+        """Weights and biases of the forward pass of this layer that runs in this thread."""
         return _active.terms if _active.layer is self else NO_TERMS
 
     def _read(self, term: str) -> None:

@@ -1,4 +1,6 @@
-"""Node and edge features: shape checks, linear projections, and splitting into heads."""
+"""Functions for node and edge features: shape checks, linear projections and splitting into
+heads.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from gattn.ops.sparse_features import is_sum_over_edges, sparse_linear
 
 
 def node_inputs(x: Tensor | tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
-    """Return source and destination features with the node dimension first.
+    """Return the source and destination features, with the node dimension first.
 
     A single tensor is used for both. Features [b, m, d], which are b sets of features on one set
     of edges, become [m, b, d], so that the layers can treat the batch dimension as more heads.
@@ -36,15 +38,19 @@ def node_inputs(x: Tensor | tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tenso
 
 
 def node_pair(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return features as :func:`node_inputs` does; destinations without features are an error."""
+    """Return the result of :func:`node_inputs`; raise an error if destinations have no features."""
     x_src, x_dst = node_inputs(x)
     if x_dst is None:
-        raise ValueError("x must hold features for source and destination nodes; got None for one")
+        raise ValueError(
+            "x must contain features for source and destination nodes; got None for one"
+        )
     return x_src, x_dst
 
 
 def channel_pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the numbers of source and destination features; -1 means to use the first input's."""
+    """Return the numbers of source and destination features; -1 stands for the first input's
+    number.
+    """
     pair = in_channels if isinstance(in_channels, (tuple, list)) else (in_channels, in_channels)
     if len(pair) != 2 or not all(hasattr(width, "__index__") and width >= -1 for width in pair):
         raise ValueError(f"in_channels must be an int or a pair of ints; got {in_channels!r}")
@@ -52,7 +58,7 @@ def channel_pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def nodes_first(x: Tensor, name: str = "x") -> Tensor:
-    """Return features [n, d] unchanged, and [b, n, d] transposed to [n, b, d]."""
+    """Transpose features [b, n, d] to [n, b, d]; features [n, d] are returned unchanged."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor; got {type(x).__name__}")
     if x.dim() == 3:
@@ -71,7 +77,7 @@ def split_heads(x: Tensor, channels: int) -> Tensor:
 
 
 def as_heads(x: Tensor) -> Tensor:
-    """Return [n, d] as a single head, [n, 1, d]; [n, b, d] already has b heads."""
+    """Reshape [n, d] to one head, [n, 1, d]; [n, b, d] has b heads already."""
     return x.unsqueeze(1) if x.dim() == 2 else x
 
 
@@ -86,7 +92,7 @@ def merge_heads(out: Tensor, heads: int, x: Tensor, concat: bool) -> Tensor:
 
 
 def tile_heads(per_head: Tensor, dim: int, heads: int) -> Tensor:
-    """Repeat a tensor along a dimension of h heads to ``heads`` = b * h heads of a batch."""
+    """Repeat h heads along one dimension of a tensor to ``heads`` = b * h heads for a batch."""
     if per_head.shape[dim] == heads:
         return per_head
     times = [1] * per_head.dim()
@@ -95,22 +101,23 @@ def tile_heads(per_head: Tensor, dim: int, heads: int) -> Tensor:
 
 
 def as_columns(edge_attr: Tensor) -> Tensor:
-    """Return edge features [e] as [e, 1], and [e, d] unchanged."""
+    """Reshape edge features [e] to [e, 1]; features [e, d] are returned unchanged."""
     return edge_attr.unsqueeze(-1) if edge_attr.dim() == 1 else edge_attr
 
 
 def glorot_linear(in_channels: int, out_channels: int, bias: bool = False) -> Linear:
-    """Create PyG's linear map with Glorot initialisation, as in PyG's attention layers.
+    """Create a PyG linear layer with Glorot initialisation, as in PyG's attention layers.
 
-    With in_channels=-1 it takes its width from the first input.
+    With in_channels=-1 the layer takes its width from the first input.
     """
     return Linear(in_channels, out_channels, bias=bias, weight_initializer="glorot")
 
 
 def redraw(linear: Any, draw: Callable[[Tensor], Any]) -> None:
-    """Reinitialise the weight of a linear map by ``draw``.
+    """Initialise the weight of a linear layer again, by the function ``draw``.
 
-    A module without a plain weight, such as an adapter, is reinitialised by its own method.
+    A module without a plain weight, such as an adapter, is initialised by its method
+    ``reset_parameters``.
     """
     weight = readable_weight(linear)
     if weight is None:
@@ -120,13 +127,15 @@ def redraw(linear: Any, draw: Callable[[Tensor], Any]) -> None:
 
 
 def dtype_of(linear: torch.nn.Module) -> torch.dtype:
-    """Return the dtype in which a module computes: that of its first floating-point parameter."""
+    """Return the dtype of a module's first floating-point parameter, in which the module
+    computes.
+    """
     floats = (p.dtype for p in linear.parameters() if p.is_floating_point())
     return next(floats, torch.get_default_dtype())
 
 
 def project(lin: Any, x: Tensor, name: str = "x") -> Tensor:
-    """Apply a linear map to dense or sparse features, in the dtype that autocast requires.
+    """Apply a linear layer to dense or sparse features, in the dtype that autocast requires.
 
     torch multiplies sparse matrices in fp32 and fp64 only, so under autocast the product of a
     sparse x is computed in the dtype of x and then cast. The fused backends compute it as a sum
@@ -146,13 +155,13 @@ def project(lin: Any, x: Tensor, name: str = "x") -> Tensor:
 
 
 def skip(lin: torch.nn.Module, x: Tensor) -> Tensor:
-    """Project [n, d] or [n, b, d] for a residual; the result is [n, c] or [b, n, c]."""
+    """Project node features [n, d] or [n, b, d] for a residual connection: [n, c] or [b, n, c]."""
     out = project(lin, x)
     return out.transpose(0, 1) if out.dim() == 3 else out
 
 
 def add_bias(out: Tensor, bias: Tensor | None, residual: Tensor | None = None) -> Tensor:
-    """Return ``out + residual + bias``, with the bias in the dtype of out, as under autocast."""
+    """Return ``out + residual + bias``, where the bias is converted to the dtype of ``out``."""
     out = out if residual is None else out + residual
     return out if bias is None else projection.add(out, bias.to(out.dtype))
 
@@ -160,7 +169,7 @@ def add_bias(out: Tensor, bias: Tensor | None, residual: Tensor | None = None) -
 def values_and_scores(
     lin: Any, x: Tensor, *att: Tensor, name: str = "x"
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    r"""Return the values v = W x, [n, h, c], and scores :math:`\langle v, a \rangle`, [n, h].
+    r"""Return the values v = W x, [n, h, c], and their scores :math:`\langle v, a \rangle`, [n, h].
 
     There is one tensor of scores for each vector a [1, h, c].
     """
@@ -170,7 +179,7 @@ def values_and_scores(
 
 
 def head_scores(value: Tensor, *att: Tensor) -> tuple[Tensor, ...]:
-    r"""Return scores per row and head, :math:`\langle v, a \rangle`, for each vector a [1, h, c].
+    r"""Return the scores :math:`\langle v, a \rangle`, [n, h], for each vector a [1, h, c].
 
     Infinite scores become NaN, see :func:`infinite_as_nan`.
     """
@@ -191,13 +200,13 @@ def infinite_as_nan(score: Tensor) -> Tensor:
 
 
 def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:
-    r"""Return scores per row and head, :math:`\langle W x, a \rangle`, for a vector a [1, h, c].
+    r"""Return the scores :math:`\langle W x, a \rangle`, [n, h], for a vector a [1, h, c].
 
-    They are computed as :math:`\langle x, W^\top a \rangle`, a cheap product with h columns,
+    The scores are computed as :math:`\langle x, W^\top a \rangle`, a cheap product with h columns,
     unless the module does more than multiply by its weight.
     """
     if is_lazy(lin):
-        lin(x[:0])  # initialises the weight for the width of x
+        lin(x[:0])  # calling a lazy module initialises its weight with the width of x
     if not is_product(lin):
         return head_scores(split_heads(project(lin, x, name), att.shape[-1]), att)[0]
     check_features(name, x, lin.weight.shape[1], lin.weight)
@@ -208,19 +217,19 @@ def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:
 
 
 def is_plain(linear: Any) -> bool:
-    """Return whether calling the module does nothing but multiply by a weight and add a bias."""
+    """Return True if a module only multiplies by a weight and adds a bias, without hooks."""
     return (
         type(linear) in (Linear, torch.nn.Linear) and not is_lazy(linear) and is_untouched(linear)
     )
 
 
 def is_product(linear: Any) -> bool:
-    """Return whether calling the module does nothing but multiply by its weight."""
+    """Return True if a module only multiplies by its weight, without a bias or hooks."""
     return is_plain(linear) and linear.bias is None
 
 
 def features_and_weight(linear: Any, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
-    """Return edge features [e, d] and a weight [h * c, d] whose product a linear map computes.
+    """Return edge features [e, d] and a weight [h * c, d] whose product is a linear layer's output.
 
     A bias becomes one more column of the weight, for an added feature of ones.
     """
@@ -231,5 +240,5 @@ def features_and_weight(linear: Any, edge_attr: Tensor) -> tuple[Tensor, Tensor]
 
 
 def is_untouched(module: torch.nn.Module) -> bool:
-    """Return whether calling the module runs the forward of its class and nothing else."""
+    """Return True if calling a module runs only the forward method of its class."""
     return "forward" not in module.__dict__ and not torch_internals.has_hooks(module)

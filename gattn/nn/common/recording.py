@@ -1,4 +1,4 @@
-"""Recording of the attention weights that a model computes, while it runs."""
+"""Recording of the attention weights of a model during its forward pass."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AttentionRecord:
-    """Attention weights of one attention in a forward.
+    """Attention weights of one layer in one forward pass.
 
     Attributes:
         module: name of the layer in ``model.named_modules()``; "" for the model itself.
         edge_index: [2, e], the sources and destinations of the edges.
-        weights: [e, h] before dropout. For k learned queries [e, k * h], query by query; for b
-            sets of features [e, b * h], set by set.
+        weights: [e, h] before dropout. For k learned queries, the shape is [e, k * h], one query
+        after the other; for b sets of features, it is [e, b * h], one set after the other.
         size: the numbers of sources and of destinations, (m, n).
         edge_type: type of the edges, for a layer with several edge types; else None.
 
-    The edges are in the caller's order. If the layer adds self-loops, those of the caller are
-    removed and the added ones come last. The edges of a readout lead from each row to its set, and
-    the edges of attention within sets are those of :func:`gattn.graphs.complete`.
+    The edges are in the caller's order. If the layer adds self-loops, the caller's self-loops are
+    removed and the added self-loops come last. The edges of a readout connect each row to its set,
+    and the edges of attention within sets are the edges of :func:`gattn.graphs.complete`.
 
     Example:
         >>> import torch
@@ -69,7 +69,7 @@ class AttentionRecord:
 
 @dataclass(eq=False)
 class _Recorder:
-    """Records of one ``record_attention`` context, and a stack of the layers that are running."""
+    """Records of one ``record_attention`` context, and the names of the layers that are running."""
 
     records: list[AttentionRecord] = field(default_factory=list)
     running: list[str] = field(default_factory=list)
@@ -80,7 +80,9 @@ class _Recorder:
         return len(self.running) > 0 and self.thread == threading.get_ident()
 
     def watch(self, module: Module, name: str) -> Callable[[], None]:
-        """Add hooks that push and pop the module's name, and return a function to remove them."""
+        """Add hooks to a module that record its name while it runs; return a function to remove
+        them.
+        """
         begin = module.register_forward_pre_hook(lambda *_: self.running.append(name))
         end = module.register_forward_hook(lambda *_: self._pop(), always_call=True)
 
@@ -99,7 +101,7 @@ _RECORDERS: list[_Recorder] = []
 
 @contextmanager
 def record_attention(model: Module) -> Iterator[list[AttentionRecord]]:
-    """Record the attention weights of all gattn layers of a model, in a context.
+    """Record the attention weights of all gattn layers of a model inside a ``with`` block.
 
     Recording takes a second pass over the edges, and memory for [e, h] weights per layer. Outputs,
     gradients and random numbers do not change, and gradients flow through the recorded weights.
@@ -155,14 +157,14 @@ AttentionRecord('convs.1', weights=(6, 2), size=(3, 3))]
 
 
 def is_recording() -> bool:
-    """Return whether an attention that is computed now in this thread is to be recorded."""
+    """Return True if attention weights that are computed now in this thread have to be recorded."""
     if not _RECORDERS or torch.compiler.is_compiling():
         return False
     return any(recorder.is_active for recorder in _RECORDERS)
 
 
 def is_recording_anywhere() -> bool:
-    """Return whether any recorder exists, in any thread.
+    """Return True if any thread records attention weights.
 
     Layers then skip their checkpoint, because a forward that runs again would be recorded twice.
     """
@@ -170,7 +172,7 @@ def is_recording_anywhere() -> bool:
 
 
 def record(weights: Tensor, graph: Graph, edge_type: EdgeType | None = None) -> None:
-    """Append the attention weights [e, h] of a graph's edges to all active recorders.
+    """Append the attention weights of a graph's edges to all active recordings.
 
     Args:
         weights: [e, h] before dropout, in the caller's edge order.
@@ -185,5 +187,5 @@ def record(weights: Tensor, graph: Graph, edge_type: EdgeType | None = None) -> 
 
 
 def _is_ours(module: Module) -> bool:
-    """Return whether a module's class is defined in gattn.nn or derived from such a class."""
+    """Return True if a module's class is defined in gattn.nn or is a subclass of such a class."""
     return any(kind.__module__.startswith("gattn.nn.") for kind in type(module).__mro__)

@@ -1,4 +1,4 @@
-"""Attention scores as named tuples, and the functions that compute attention with them."""
+"""Attention scores as named tuples, and functions that compute attention with a score."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gattn.ops.custom_score.api import attend_sorted
 
 
 class Score(Protocol):
-    """Attention score of the edges, stored as the arguments of the operator that computes it."""
+    """Attention score, stored as the arguments of the operator that computes it."""
 
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
@@ -176,7 +176,9 @@ class EdgeScore(NamedTuple):
 
 
 class SortedScore(NamedTuple):
-    """Precomputed scores [e, h] in the order of :meth:`gattn.Graph.by_destination`, and a bias."""
+    """Precomputed scores, [e, h], in the order of :meth:`gattn.Graph.by_destination`, and a
+    bias.
+    """
 
     score: Tensor
     attn_bias: Tensor | None = None
@@ -203,7 +205,9 @@ class SortedScore(NamedTuple):
         return torch.empty_like(alpha).index_copy(0, order, alpha)
 
     def _order(self, graph: Graph) -> Tensor:
-        """Return the index in the caller's order of each edge sorted by destination, [e] int64."""
+        """Return for each edge, sorted by destination, its index in the caller's order, [e]
+        int64.
+        """
         return graph.fetch_source_rows()[0].layout.perm.long()
 
     def _biased(self, order: Tensor) -> Tensor:
@@ -211,7 +215,7 @@ class SortedScore(NamedTuple):
 
 
 class WithEdgeValues(NamedTuple):
-    """Another score, and an edge term in the values: sums of weight * (v_j + W a_ij)."""
+    """Score for attention in which edge features are added to the values: v_j + W a_ij."""
 
     score: Score
     edge_attr: Tensor
@@ -271,7 +275,7 @@ def attend_with_score(
     want_weights: bool = False,
     edge_type: EdgeType | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute attention with a score, and record the weights if a recorder is active.
+    """Compute attention with a score, and record the attention weights if a recording is active.
 
     Args:
         score: the attention score.
@@ -295,10 +299,10 @@ def attend_with_score(
 def attend_unrecorded(
     score: Score, value: Tensor, graph: Graph, terms: EdgeTerms, dropout: float, want_weights: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute attention as :func:`attend_with_score` does, without recording the weights.
+    """Compute attention like :func:`attend_with_score`, but without recording the weights.
 
     Returns the weighted sums [n, h, c], and the softmax weights [e, h] or None. The softmax weights
-    are neither dropped nor multiplied by edge_weight.
+    are returned before dropout and without edge_weight.
     """
     if terms.bias is not None:
         score = score.plus(terms)

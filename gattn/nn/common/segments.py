@@ -1,4 +1,4 @@
-"""Segments: bipartite graphs from the rows of sets, such as the nodes of a batch, to the sets."""
+"""Graphs that connect rows, such as the nodes of a batch, to the set (segment) they belong to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gattn.nn.common.checks import check_tensor
 
 
 class Readout(Aggregation):
-    """Base class of readouts, which reduce each set of rows to one row, as in PyG."""
+    """Base class of the readouts, which reduce each set of rows to one row."""
 
     def __call__(
         self,
@@ -30,7 +30,8 @@ class Readout(Aggregation):
         dim: int = -2,
         **options: Any,
     ) -> Tensor:
-        """Check the inputs and reduce each set of rows; arguments as in :func:`segment_graph`.
+        """Check the inputs and reduce each set of rows; see :func:`segment_graph` for the
+        arguments.
 
         PyG's own ``__call__`` is skipped: it would create a missing index, and read its size from
         the device.
@@ -56,7 +57,7 @@ def segment_graph(
     dim_size: int | None = None,
     dim: int = -2,
 ) -> Graph:
-    """Return the graph with one edge from every row of x to the segment that contains it.
+    """Return the graph with one edge from every row of x to the segment it belongs to.
 
     Edge j belongs to row j, so that per-edge tensors are per-row tensors. The graph is cached for
     the tensor index or ptr, as :func:`gattn.graph.as_graph` caches the graphs of edge tensors.
@@ -117,16 +118,16 @@ def segment_index(segments: Graph) -> Tensor:
 
 
 def zero_empty(out: Tensor, segments: Graph) -> Tensor:
-    """Set the results of segments without rows to zero; out is [num_segments, ...]."""
+    """Set the results, [num_segments, ...], of segments without rows to zero."""
     empty = segments.layout.rowptr.diff() == 0
     return out.masked_fill(empty.view(-1, *(1,) * (out.dim() - 1)), 0.0)
 
 
 def within(segments: Graph, width: int | None = None) -> tuple[Graph, Tensor | None]:
-    """Return the graph on which every row attends to all rows of its segment, and a bias.
+    """Return the graph in which every row attends to all rows of its segment, and a bias or None.
 
     Under torch.compile the number of these edges is not known. Each row then gets ``width`` edges,
-    and the second result is a bias [e, 1], 0 or -inf, that masks the unused ones. Otherwise the
+    and the second result is a bias [e, 1] of 0 or -inf, which masks the unused edges. Otherwise the
     second result is None.
     """
     if torch.compiler.is_compiling():
@@ -135,7 +136,7 @@ def within(segments: Graph, width: int | None = None) -> tuple[Graph, Tensor | N
 
 
 def from_points(segments: Graph, points: int) -> Graph:
-    """Return the graph from ``points`` sources per segment to every row of the segment.
+    """Return the graph with edges from ``points`` sources per segment to every row of the segment.
 
     Point p of segment g is source ``g * points + p``; edges are ordered by row, then point.
     """
@@ -151,7 +152,7 @@ def from_points(segments: Graph, points: int) -> Graph:
 
 
 def among_points(segments: Graph, points: int) -> Graph:
-    """Return the graph on which the ``points`` nodes of each segment attend to one another."""
+    """Return the graph in which the ``points`` nodes of each segment attend to each other."""
 
     def build() -> Graph:
         total = segments.num_dst * points
@@ -165,7 +166,7 @@ def among_points(segments: Graph, points: int) -> Graph:
 
 
 def points_to_segments(segments: Graph, points: int) -> Graph:
-    """Return the graph from the ``points`` nodes of each segment to the segment.
+    """Return the graph with edges from the ``points`` nodes of each segment to the segment.
 
     Node p of segment g is source ``g * points + p``.
     """
@@ -179,7 +180,7 @@ def points_to_segments(segments: Graph, points: int) -> Graph:
 
 
 def lay_out(source: Tensor, destination: Tensor, size: tuple[int, int]) -> Graph:
-    """Return the graph of these edges; under torch.compile it is built by traceable operations."""
+    """Return the graph of these edges; under torch.compile only traceable operations are used."""
     if torch.compiler.is_compiling():
         return Graph.from_layout(reference.build(source, destination, *size))
     return Graph(torch.stack([source, destination]), size)
@@ -192,7 +193,8 @@ def _within(segments: Graph) -> Graph:
     rows = torch.arange(segments.num_src, device=segments.device)
     if torch.equal(layout.col.long(), rows):
         return complete
-    # complete numbers the rows in the order of their segments: map them to the caller's rows
+    # The complete graphs number the rows in the order of their segments, so their edges are mapped
+    # to the caller's order of the rows.
     pairs = layout.col.long()[complete.edge_index]
     return Graph(pairs, segments.num_src)
 
@@ -219,7 +221,7 @@ def _traced_within(segments: Graph, width: int | None) -> tuple[Graph, Tensor]:
 
 @outside_transforms
 def _segments(index_or_ptr: Tensor, ptr: Tensor | None, rows: int, segments: int | None) -> Graph:
-    """Check index or ptr, and return the graph from the rows to the segments."""
+    """Check index or ptr, and return the graph with edges from the rows to the segments."""
     _check_type(index_or_ptr)
     segments = _count(index_or_ptr) if segments is None else segments
     _check(index_or_ptr, ptr, rows, segments)
@@ -229,7 +231,9 @@ def _segments(index_or_ptr: Tensor, ptr: Tensor | None, rows: int, segments: int
 
 
 def _one_segment(rows: int, device: torch.device) -> Graph:
-    """Return the graph from all rows to one segment, cached by the number of rows."""
+    """Return the graph with edges from all rows to one segment; it is cached by the number
+    of rows.
+    """
     if torch.compiler.is_compiling():
         index = torch.zeros(rows, dtype=torch.int64, device=device)
         return Graph.from_layout(_traced_layout(index, 1))
@@ -247,9 +251,9 @@ def _count(index: Tensor) -> int:
 
 
 def _row_segments(index: Tensor, ptr: Tensor | None, rows: int) -> Tensor:
-    """Return the segment of each row, [n], from ptr or, if that is None, from index."""
+    """Return the segment of each row, [n], from ptr or, if ptr is None, from index."""
     if ptr is None:
-        as_tensor = getattr(index, "as_tensor", None)  # a PyG Index
+        as_tensor = getattr(index, "as_tensor", None)  # only PyG's class Index has this method
         return index if as_tensor is None else as_tensor()
     return owners(ptr, rows)
 
@@ -273,7 +277,7 @@ def _check(index: Tensor, ptr: Tensor | None, rows: int, segments: int) -> None:
 
 
 def _traced_layout(index: Tensor, segments: int) -> Layout:
-    """Return the layout by operations that torch.compile can trace, without reading tensors back.
+    """Compute the layout with operations that torch.compile can trace.
 
     Args:
         index: segment of each row, [n].

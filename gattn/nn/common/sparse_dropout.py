@@ -1,4 +1,4 @@
-"""SparseDropout: dropout on the entries of a sparse matrix."""
+"""The layer SparseDropout: dropout for the entries of a sparse matrix."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class SparseDropout(Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop entries of x in training; return x unchanged in eval mode.
+        """Apply dropout to the entries of x in training mode; return x unchanged in evaluation
+        mode.
 
         Args:
             x: see Shapes.
@@ -69,5 +70,5 @@ class SparseDropout(Module):
         return (dropout if x.layout == torch.strided else sparse_dropout)(x, self.p)
 
     def extra_repr(self) -> str:
-        """Return the settings that the repr of the module shows."""
+        """Return the settings of the layer as text for its ``repr``."""
         return f"p={self.p}"

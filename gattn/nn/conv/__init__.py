@@ -1,1 +1,1 @@
-"""Message-passing layers with the interface of PyTorch Geometric, one file per layer."""
+"""Message-passing layers with the interface of PyTorch Geometric, in one file per layer."""

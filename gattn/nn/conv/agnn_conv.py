@@ -1,4 +1,4 @@
-"""AGNNConv: attention by cosine similarity, with one learned temperature."""
+"""The layer AGNNConv: graph attention by cosine similarity with one learned temperature."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AGNNConv(AttentionConv):
     Shapes:
         - **input:** x [n, d], or [b, n, d] for b sets of features on one set of edges; edges as
           pairs (2, e), an adjacency [n, n] or a :class:`gattn.Graph`
-        - **output:** that of x; zeros for a node without edges
+        - **output:** the shape of x; zeros for a node without edges
 
     Raises:
         TypeError: if the edges have an unsupported type, or the dtypes differ.
@@ -116,6 +116,9 @@ class AGNNConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted features [e, d] of the edges (edge-by-edge path only)."""
+        """Return the weighted features [e, d] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         alpha = self.softmax(self.beta * (x_norm_i * x_norm_j).sum(-1), index, ptr, size_i)
         return x_j * alpha.unsqueeze(-1)

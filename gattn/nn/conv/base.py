@@ -1,4 +1,6 @@
-"""Base class of the convolution layers: settings, the fused path and the edge-by-edge path."""
+"""Base class of the convolution layers: settings, the fused operator and edge-by-edge
+computation.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ _LIBRARIES = ("gattn", "torch", "torch_geometric")
 
 
 def _stacklevel_outside_libraries() -> int:
-    """Return the ``stacklevel`` at which a warning points at the first frame of user code."""
+    """Return the ``stacklevel`` of a warning that points at the first line of user code."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and (frame := frame.f_back) is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
@@ -37,17 +39,19 @@ def _stacklevel_outside_libraries() -> int:
 
 
 class Nodes(NamedTuple):
-    """Projected node features that the attention gathers along the edges, [*, h] or [*, h, c]."""
+    """Projected node features that an attention layer gathers for its edges, [*, h] or [*,
+    h, c].
+    """
 
     query: Tensor | None
     key: Tensor
     value: Tensor
     value_dst: Tensor | None = None
-    """Values of the destination nodes; only messages of the edge-by-edge path read them."""
+    """Values of the destination nodes; only used when messages are computed edge by edge."""
 
 
 class AttentionConv(TermsEdgeByEdge):
-    """Layer with two implementations: a fused operator, and PyG's edge-by-edge message passing.
+    """Base class of layers with two implementations: a fused operator, and PyG's message passing.
 
     The fused path runs unless something needs to read or change single edges: explain mode, a
     hook on messages, propagation or edge updates, an equation overridden in a subclass, a mixin or
@@ -77,10 +81,13 @@ class AttentionConv(TermsEdgeByEdge):
     fill_value: float | Tensor | str
     lin_edge: Linear | None
     checkpoint: bool = False
-    """Whether forward stores only its inputs for backward, which then recomputes the rest
-    (``torch.utils.checkpoint``)."""
+    """True if forward stores only its inputs for the backward pass, which then computes the rest
+    again (``torch.utils.checkpoint``).
+    """
     _class_equations: tuple[str, dict[str, Any]] = "", {}
-    """Description of the overridden equations of the class, and the equations it was made from."""
+    """Description of the overridden equations of the class, and the equations it was
+    computed from.
+    """
     _warned = False
 
     def __init__(self, options: dict[str, Any], **settings: Any) -> None:
@@ -92,7 +99,9 @@ class AttentionConv(TermsEdgeByEdge):
                 f"{type(self).__name__} has no argument {min(unknown)!r}; it has {', '.join(names)}"
             )
         super().__init__(node_dim=0, **{"aggr": "add", **options})
-        if is_checkpointed:  # set only if True, so that other layers have PyG's attributes alone
+        if is_checkpointed:
+            # The attribute is set only if it is True, so that all other layers have the same
+            # attributes as PyG's.
             self.checkpoint = True
         check_settings(**settings)
         for name, value in settings.items():
@@ -109,21 +118,21 @@ class AttentionConv(TermsEdgeByEdge):
         self._store_equations()
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """Run the forward and the hooks of the layer, under a checkpoint if that is set."""
+        """Run the forward pass and the hooks of the layer, under a checkpoint if that is set."""
         if self.checkpoint and torch.is_grad_enabled() and not is_recording_anywhere():
             return checkpoint(super().__call__, *inputs, use_reentrant=False, **options)
         return super().__call__(*inputs, **options)
 
     @classmethod
     def _store_equations(cls) -> None:
-        """Store the equations of the class. Call this after PyG has added its own to the class."""
+        """Store the equations of the class, after PyG has added its own equations to the class."""
         equations = pyg_internals.equations(cls)
         if equations != cls._class_equations[1]:
             cls._class_equations = pyg_internals.overridden(cls), equations
 
     @property
     def _overrides(self) -> str:
-        """Description of the overridden equations of the class; empty if there are none.
+        """Description of the equations that the class overrides; "" if there are none.
 
         Equations that were replaced on the class after its definition are included.
         """
@@ -136,12 +145,14 @@ class AttentionConv(TermsEdgeByEdge):
 
     @property
     def fused(self) -> bool:
-        """Whether the next forward runs the fused operator."""
+        """True if the next forward pass runs the fused operator."""
         return self.slow_path_reason == ""
 
     @property
     def slow_path_reason(self) -> str:
-        """Reason why the next forward runs the slow edge-by-edge path; empty if it is fused."""
+        """Reason why the next forward pass is computed edge by edge; "" if it runs the fused
+        operator.
+        """
         if self.explain:
             return "explain mode is on"
         if overrides := self._overrides:
@@ -161,19 +172,23 @@ class AttentionConv(TermsEdgeByEdge):
         return pyg_internals.edge_hooks(self)
 
     def _slow_setting(self) -> str:
-        """Return the setting of this layer that rules out the fused operator; "" for none."""
+        """Return the setting of this layer that prevents the fused operator; "" if there is
+        none.
+        """
         return ""
 
     @property
     def _edge_maps(self) -> tuple[str, ...]:
-        """Names of the linear maps of edge features whose weights the fused operator reads.
+        """Names of the linear layers for edge features whose weights the fused operator reads.
 
         The operator does not call these modules.
         """
         return ("lin_edge",)
 
     def _is_readable(self, name: str) -> bool:
-        """Return whether the operator may read the weight of a linear map and not call the map."""
+        """Return True if the operator may read the weight of a linear layer instead of
+        calling it.
+        """
         linear = getattr(self, name, None)
         return linear is None or is_lazy(linear) or is_plain(linear)
 
@@ -214,7 +229,7 @@ class AttentionConv(TermsEdgeByEdge):
         )  # fmt: skip
 
     def record_edge_by_edge(self, alpha: Tensor | None, graph: Graph) -> None:
-        """Pass the attention weights of the edge-by-edge path to the active recorders.
+        """Pass the attention weights that were computed edge by edge to the active recordings.
 
         Raises:
             RuntimeError: if a recorder is active but the path provides no weights (alpha is None).
@@ -235,7 +250,7 @@ class AttentionConv(TermsEdgeByEdge):
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: Tensor | None, graph: Graph
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute the attention by PyG's ``edge_updater`` and ``propagate``.
+        """Compute the attention edge by edge with PyG's ``edge_updater`` and ``propagate``.
 
         Returns:
             The weighted sums [n, h, c], and the weights [e, h] or None.
@@ -251,7 +266,7 @@ class AttentionConv(TermsEdgeByEdge):
     @overload
     def edge_features(self, edge_attr: None, graph: Graph) -> None: ...
     def edge_features(self, edge_attr: Tensor | None, graph: Graph) -> Tensor | None:
-        """Return the caller's edge features, followed by those of the added self-loops."""
+        """Return the caller's edge features, followed by the features of the added self-loops."""
         if edge_attr is None:
             return None
         weight = readable_weight(self.lin_edge)
@@ -269,7 +284,7 @@ class AttentionConv(TermsEdgeByEdge):
         edge_weight: Tensor | None,
         attn_bias: Tensor | None,
     ) -> EdgeTerms:
-        """Return edge_weight and attn_bias of the edges, including the added self-loops."""
+        """Return edge_weight and attn_bias of all edges, including the added self-loops."""
         return read_terms(
             edge_index, graph, x, edge_weight, attn_bias,
             heads=getattr(self, "heads", 1), self_loops=self.add_self_loops,
@@ -278,7 +293,7 @@ class AttentionConv(TermsEdgeByEdge):
     def edge_term(
         self, edge_attr: Tensor | None, graph: Graph, like: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return edge features a [e, d] and their projection W_e [h, c, d] for an operator.
+        """Return the edge features a [e, d] and their projection W_e [h, c, d] for an operator.
 
         Both get the dtype of ``like``, [n, h, c], and W_e is repeated to its number of heads.
         Returns (None, None) without edge features.
@@ -294,25 +309,30 @@ class AttentionConv(TermsEdgeByEdge):
         return columns.to(like.dtype), weight.to(like.dtype)
 
     def edge_values(self, edge_attr: Tensor, heads: int) -> Tensor:
-        """Return the projected edge features W_e a_ij, [e, h, c], for the edge-by-edge path."""
+        """Return the projected edge features W_e a_ij, [e, h, c].
+
+        The layer calls this method if it computes edge by edge instead of with the kernels.
+        """
         values = self._required_edge_map()(as_columns(edge_attr))
         return tile_heads(values.unflatten(1, (self.heads, -1)), 1, heads)
 
     def warn_of_ignored(self, edge_attr: Tensor) -> None:
-        """Warn once that a layer without edge_dim ignores edge_attr, as PyG's layer does."""
+        """Issue one warning that a layer without edge_dim ignores edge_attr, as PyG's layer
+        does.
+        """
         if self._warned or torch.compiler.is_compiling():
             return
         width = 1 if edge_attr.dim() == 1 else edge_attr.shape[-1]
         warnings.warn(
-            f"{self} was made without edge_dim and ignores edge_attr, as PyG's does: make it with "
-            f"edge_dim={width} to use them, or leave edge_attr out",
+            f"{self} was created without edge_dim and ignores edge_attr, as PyG's does: make "
+            f"it with edge_dim={width} to use them, or leave edge_attr out",
             stacklevel=_stacklevel_outside_libraries(),
         )
         self._warned = True
 
     def _required_edge_map(self) -> Linear:
         if self.lin_edge is None:
-            raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
+            raise ValueError(f"{self} was created without edge_dim and takes no edge_attr")
         return self.lin_edge
 
     def __repr__(self) -> str:

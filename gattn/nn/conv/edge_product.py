@@ -1,4 +1,4 @@
-"""Score of graph transformers in which edge features multiply the product of query and key."""
+"""Score of graph transformers in which edge features are multiplied by queries and keys."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.features import as_columns
 
 LIMIT = 5.0
-"""Scores are clamped to [-LIMIT, LIMIT] before the softmax, as by the authors of both layers
-that use this score, GTConv and ExphormerConv."""
+"""Scores are clamped to [-LIMIT, LIMIT] before the softmax, as in the authors' code of GTConv and
+ExphormerConv.
+"""
 
 
 class EdgeProduct(Module):
-    r"""Elementwise product of query, key and projected edge features.
+    r"""Elementwise product of queries, keys and projected edge features.
 
     .. math:: q_i \odot k_j \odot W a_{ij} / \sqrt c
 
@@ -37,16 +38,18 @@ class EdgeProduct(Module):
         self.lin = Linear(edge_dim, heads * channels, bias=bias)
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
-        """Return the scaled products [b, h, c] of b edges, from query and key rows [b, h, c]."""
+        """Return the scaled products of b edges, [b, h, c], from query and key rows [b, h, c]."""
         return self.unscaled(query, key, edge_attr) / math.sqrt(query.shape[-1])
 
     def unscaled(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
-        """Return the products [b, h, c] without the factor 1 / sqrt(c)."""
+        """Return the products, [b, h, c], without the factor 1 / sqrt(c)."""
         return query * key * self.lin(edge_attr).unflatten(-1, (self.heads, -1))
 
 
 class EdgeProductScore(EdgeProduct):
-    """Sum of the products over the channels of each head, clamped to [-5, 5]."""
+    """Sum over the channels of each head of the product of query, key and edge, clamped to
+    [-5, 5].
+    """
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
         """Return the scores [b, h] of b edges, from query and key rows [b, h, c]."""
@@ -62,7 +65,8 @@ def clamp_score(score: Tensor) -> Tensor:
 def read_required(
     edge_index: Adj | Graph, edge_attr: Tensor | None, x: Tensor
 ) -> tuple[Graph, Tensor]:
-    """Return the graph among the rows of x, and the features of its edges, [e, d].
+    """Return the graph among the rows of x, and the features of its edges, [e, d], which are
+    required.
 
     Raises:
         TypeError: if there are no edge features.

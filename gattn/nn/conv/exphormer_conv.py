@@ -1,4 +1,4 @@
-"""ExphormerConv: attention along input edges, expander edges and edges of virtual nodes."""
+"""The layer ExphormerConv: sparse attention with edge features, for expander graphs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from gattn.ops.custom_score.api import sorted_scores
 
 
 class ExphormerConv(Module):
-    r"""Attention with edge features that multiply the products of queries and keys.
+    r"""Exphormer layer: attention with edge features that multiply the products of queries and
+    keys.
 
     .. math::
         x'_i = \sum_{j \in N(i)} \alpha_{ij} W_v x_j, \qquad
@@ -24,7 +25,8 @@ class ExphormerConv(Module):
 
     where the brackets clamp the score to [-5, 5]. Use the edges of
     :class:`gattn.transforms.AddExpander`, with features that distinguish the edge types, such as
-    an embedding of ``expander_type``. The result equals that of the authors' code, except that no
+    an embedding of ``expander_type``. The result equals the result of the authors' code, except
+    that no
     small constant is added to the softmax's denominator. Scores are computed for some thousand
     edges at a time and recomputed in backward, so no tensor of size edges x channels is stored.
 
@@ -83,7 +85,7 @@ class ExphormerConv(Module):
         self.score = EdgeProductScore(edge_dim, num_heads, out_dim // num_heads, use_bias)
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         for linear in (self.lin_query, self.lin_key, self.lin_value, self.score.lin):
             linear.reset_parameters()
 
@@ -110,5 +112,5 @@ class ExphormerConv(Module):
         return out.flatten(1)
 
     def extra_repr(self) -> str:
-        """Return the settings that the repr of the module shows."""
+        """Return the settings of the layer as text for its ``repr``."""
         return f"{self.in_dim}, {self.out_dim}, num_heads={self.num_heads}"

@@ -1,4 +1,4 @@
-"""FAConv: graph convolution with learned weights between -1 and 1."""
+"""The layer FAConv: graph convolution with learned weights between -1 and 1."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from gattn.ops.edges import sum_incoming
 
 
 class FAConv(AttentionConv):
-    r"""Frequency adaptive graph convolution, with weights by tanh in place of a softmax.
+    r"""Frequency adaptive graph convolution, whose weights are computed by tanh instead of a
+    softmax.
 
     .. math::
         x'_i = \epsilon x^{(0)}_i + \sum_{j \in N(i) \cup \{i\}} w_{ij} \alpha_{ij} x_j, \qquad
@@ -51,7 +52,7 @@ class FAConv(AttentionConv):
         - **input:** x and x_0 [n, channels], or [b, n, channels] for b sets of features on one
           set of edges; edges as pairs (2, e), an adjacency [n, n] (its values are edge weights)
           or a :class:`gattn.Graph`; edge weights [e]
-        - **output:** that of x; epsilon times the initial features for a node without edges
+        - **output:** the shape of x; epsilon times the initial features for a node without edges
 
     Raises:
         TypeError: if the edges have an unsupported type, or the dtypes differ.
@@ -97,7 +98,7 @@ class FAConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters and delete the cached edges."""
+        """Reset all learnable parameters and delete the cached edges."""
         super().reset_parameters()
         self.att_l.reset_parameters()
         self.att_r.reset_parameters()
@@ -159,7 +160,10 @@ class FAConv(AttentionConv):
     def message(
         self, x_j: Tensor, alpha_j: Tensor, alpha_i: Tensor, edge_weight: OptTensor
     ) -> Tensor:
-        """Return the weighted features [e, d] of the edges (edge-by-edge path only)."""
+        """Return the weighted features [e, d] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         assert edge_weight is not None
         self._alpha = alpha = self.biased((alpha_j + alpha_i).squeeze(-1)).tanh()
         alpha = F.dropout(alpha, self.dropout, self.training)
@@ -169,14 +173,14 @@ class FAConv(AttentionConv):
     def _biases(
         self, edge_index: Any, graph: Graph, x: Tensor, attn_bias: OptTensor, loops: bool
     ) -> EdgeTerms:
-        """Return the edge terms with attn_bias; with cached edges, edge_index must equal them.
+        """Return the edge terms with attn_bias, after checking that it fits the cached edges.
 
         Raises:
             TypeError: for a boolean mask, because tanh gives masked edges the weight -1, not 0.
             ValueError: for biases of edges other than the cached ones.
         """
         if isinstance(attn_bias, Tensor) and attn_bias.dtype == torch.bool:
-            raise TypeError(f"{self} has no softmax: attn_bias must hold numbers; got a mask")
+            raise TypeError(f"{self} has no softmax: attn_bias must contain numbers; got a mask")
         if attn_bias is not None and self._cached_edge_index is not None:
             input_graph, _ = read_edges(edge_index, None, x, x, self_loops=loops)
             pairs, cached = input_graph.edge_index, graph.edge_index
@@ -193,7 +197,9 @@ class FAConv(AttentionConv):
     def _weighted_edges(
         self, edge_index: Any, edge_weight: OptTensor, x: Tensor
     ) -> tuple[Graph, Tensor]:
-        """Return the edges and their weights w_ij, [e]: computed, cached or from the caller."""
+        """Return the edges and their weights w_ij, [e], which are computed, cached or from the
+        caller.
+        """
         if self._cached_edge_index is not None:
             return self._cached_edge_index
         if self.normalize and edge_weight is not None:
@@ -216,7 +222,7 @@ class FAConv(AttentionConv):
     def _normalized(
         self, edge_index: Any, edge_weight: OptTensor, x: Tensor
     ) -> tuple[Graph, Tensor]:
-        """Return the edges and w_ij in fp32 or wider, because a degree of 2^16 overflows fp16."""
+        """Return the edges and w_ij in at least fp32, because a degree of 2^16 overflows fp16."""
         graph, weight = read_edges(edge_index, edge_weight, x, x, self_loops=self.add_self_loops)
         wide = acc_dtype(x.dtype)
         if weight is None:
@@ -235,9 +241,10 @@ class FAConv(AttentionConv):
 
 
 def _add_identity(adj_t: Any, weight: Tensor, x: Tensor) -> Tensor:
-    """Add the identity to the values of a sparse adjacency, for a graph with self-loops.
+    """Add the identity matrix to the values of a sparse adjacency, for a graph with self-loops.
 
-    Returns the values [e, 1] of the edges that are no self-loops, then those of the self-loops. As
+    Returns the values [e, 1] of the edges other than self-loops, then the values of the self-loops.
+    As
     in PyG, the diagonal of a SparseTensor is set to one and not increased by one.
     """
     source, destination = read_edges(adj_t, None, x, x)[0].edge_index

@@ -1,4 +1,4 @@
-"""GATConv: attention whose score is a sum of scalars of the two nodes and of the edge."""
+"""The layer GATConv: graph attention with an additive score."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class GATConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         super().reset_parameters()
         for linear in (self.lin, self.lin_src, self.lin_dst, self.lin_edge, self.res):
             if linear is not None:
@@ -183,7 +183,8 @@ class GATConv(AttentionConv):
         return out, with_weights(edge_index, graph, alpha, x_src, self_loops=self.add_self_loops)
 
     def _project(self, x_src: Tensor, x_dst: OptTensor) -> Nodes:
-        """Return the query scores a_t . W_t x_i, key scores a_s . W_s x_j and values W_s x_j.
+        """Return the query scores a_t . W_t x_i, the key scores a_s . W_s x_j and the values W_s
+        x_j.
 
         If sources and destinations are the same nodes with the same W, x is projected once.
         """
@@ -212,7 +213,7 @@ class GATConv(AttentionConv):
     ) -> tuple[Tensor, Tensor]:
         edge_index, edge_attr = graph.edge_index, self.edge_features(edge_attr, graph)
         is_size_known = nodes.value_dst is not None or graph.num_src == graph.num_dst
-        # Without a size, PyG infers the number of nodes from the values.
+        # If the size is None, PyG infers the number of nodes from the values.
         size = None if is_size_known else graph.size
         scores, values = (nodes.key, nodes.query), (nodes.value, nodes.value_dst)
         # edge_updater_type: (alpha: OptPairTensor, edge_attr: OptTensor)
@@ -229,7 +230,10 @@ class GATConv(AttentionConv):
         ptr: OptTensor,
         dim_size: int | None,
     ) -> Tensor:
-        """Return the attention weights [e, h] after dropout (edge-by-edge path only)."""
+        """Return the attention weights [e, h] after dropout.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         score = alpha_j if alpha_i is None else alpha_j + alpha_i
         if edge_attr is not None and self.lin_edge is None:
             self.warn_of_ignored(edge_attr)
@@ -239,11 +243,15 @@ class GATConv(AttentionConv):
         return self.drop_weights(alpha)
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges (edge-by-edge path only)."""
+        """Return the weighted values [e, h, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         return alpha.unsqueeze(-1) * x_j
 
     def _edge_score(self, edge_attr: OptTensor, graph: Graph, heads: int) -> OptTensor:
-        """Return the edge term of the score, including self-loops: [e, h], or None.
+        """Return the edge term of the score, [e, h], with self-loops, or None without edge
+        features.
 
         If a self-loop's features are a linear function of the other edges' features, so is its
         score. Then the scores [e, h] are reduced, which is cheaper than reducing the features,
@@ -262,6 +270,6 @@ class GATConv(AttentionConv):
         return tile_heads(score, 1, heads)
 
     def _edge_term(self, edge_attr: Tensor) -> Tensor:
-        """Return the score terms of edge features, a_e . W_e e_ij: [e, h]."""
+        """Return the edge term of the score, a_e . W_e e_ij, for each edge and head: [e, h]."""
         assert self.att_edge is not None
         return folded_score(self.lin_edge, as_columns(edge_attr), self.att_edge, "edge_attr")

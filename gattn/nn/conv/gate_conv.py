@@ -1,4 +1,4 @@
-"""GATEConv: the first layer of AttentiveFP, whose score depends on bond features."""
+"""The layer GATEConv: the first layer of AttentiveFP, whose score depends on bond features."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gattn.nn.conv.base import AttentionConv
 
 
 class GATEConv(AttentionConv):
-    r"""Graph attention whose score is a perceptron of the neighbour's and the edge's features.
+    r"""Graph attention whose score is a perceptron of the features of the neighbour and the edge.
 
     .. math::
         x'_i = \sum_{j \in N(i)} \alpha_{ij} W_2 x_j + b, \qquad
@@ -74,7 +74,7 @@ class GATEConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         glorot(self.att_l)
         glorot(self.att_r)
         for linear in (self.lin1, self.lin2):
@@ -112,7 +112,7 @@ class GATEConv(AttentionConv):
         return add_bias(self._attend(x, bonds, graph, terms), self.bias)
 
     def _check(self, edge_attr: OptTensor) -> None:
-        """Raise unless edge_attr has the width that W_1 expects in addition to node features."""
+        """Check that edge_attr has the width that W_1 expects in addition to the node features."""
         weight = readable_weight(self.lin1)
         if weight is None:
             check_tensor("edge_attr", edge_attr)
@@ -145,13 +145,19 @@ class GATEConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the attention weights [e] after dropout (edge-by-edge path only)."""
+        """Return the attention weights [e] after dropout.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         hidden = F.leaky_relu(self.lin1(torch.cat([x_j, edge_attr], dim=-1)))
         score = F.leaky_relu(F.linear(hidden, self.att_l) + F.linear(x_i, self.att_r)).squeeze(-1)
         return self.drop_weights(self.softmax(score, index, ptr, size_i))
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Return the weighted values [e, c] of the edges (edge-by-edge path only)."""
+        """Return the weighted values [e, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         return self.lin2(x_j) * alpha.unsqueeze(-1)
 
     def _neighbour_score(self, x: Tensor, edge_attr: Tensor, graph: Graph) -> Tensor:

@@ -1,4 +1,4 @@
-"""GATv2Conv: attention whose score is a one-layer perceptron of both nodes and the edge."""
+"""The layer GATv2Conv: graph attention with the score of a one-layer perceptron."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class GATv2Conv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         super().reset_parameters()
         for linear in (self.lin_l, self.lin_r, self.lin_edge, self.res):
             if linear is not None:
@@ -198,7 +198,10 @@ class GATv2Conv(AttentionConv):
         ptr: OptTensor,
         dim_size: int | None,
     ) -> Tensor:
-        """Return the attention weights [e, h] after dropout (edge-by-edge path only)."""
+        """Return the attention weights [e, h] after dropout.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         hidden = x_i + x_j
         if edge_attr is not None:
             hidden = hidden + self.edge_values(edge_attr, hidden.shape[1])
@@ -207,5 +210,8 @@ class GATv2Conv(AttentionConv):
         return self.drop_weights(self.softmax(score, index, ptr, dim_size))
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges (edge-by-edge path only)."""
+        """Return the weighted values [e, h, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         return x_j * alpha.unsqueeze(-1)

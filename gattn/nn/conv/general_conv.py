@@ -1,4 +1,4 @@
-"""GeneralConv: the layer of the GNN design space, with optional attention."""
+"""The layer GeneralConv: a general message-passing layer with optional attention."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TYPES = ("additive", "dot_product")
 
 
 class GeneralConv(AttentionConv):
-    r"""Sum of messages with optional attention weights, averaged over heads.
+    r"""General graph convolution with optional attention, from the design space of GNNs.
 
     .. math::
         x'_i = W_{\mathrm{self}} x_i + \frac{1}{h} \sum_{\mathrm{heads}} \sum_{j \in N(i)}
@@ -125,7 +125,7 @@ class GeneralConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         super().reset_parameters()
         for name in ("lin_msg", "lin_self", "lin_edge", "lin_msg_i"):
             linear = getattr(self, name, None)
@@ -165,7 +165,7 @@ class GeneralConv(AttentionConv):
             shape = shape_of_rows(self.in_channels)
             raise ValueError(f"x must have shape {shape}; got {tuple(x_src.shape)}")
         if attn_bias is not None and not self.attention:
-            raise ValueError(f"{self} was made with attention=False and takes no attn_bias")
+            raise ValueError(f"{self} was created with attention=False and takes no attn_bias")
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst, size)
         edge_attr = self._checked(edge_attr)
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
@@ -177,7 +177,7 @@ class GeneralConv(AttentionConv):
     def _sum(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """Return the weighted sums of the messages, [n, h, c], by the fused operators."""
+        """Return the weighted sums of the messages, [n, h, c], computed by the fused operators."""
         messages = self._messages(x_src, x_dst, edge_attr)
         score: Score | None = None
         if self.attention and self.attention_type == "additive":
@@ -214,7 +214,9 @@ class GeneralConv(AttentionConv):
         edge_index_i: Tensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted messages [e, h, c] of the edges (edge-by-edge path only)."""
+        """Return the weighted messages [e, h, c] of the edges (only in edge-by-edge
+        computation).
+        """
         message = self._message(x_i, x_j, edge_attr)
         if not self.attention:
             return message
@@ -240,7 +242,7 @@ class GeneralConv(AttentionConv):
             return None
         linear = getattr(self, "lin_edge", None)
         if linear is None:
-            raise ValueError(f"{self} was made without in_edge_channels and takes no edge_attr")
+            raise ValueError(f"{self} was created without in_edge_channels and takes no edge_attr")
         edge_attr = as_columns(edge_attr)
         if is_lazy(linear):
             linear(edge_attr[:0])

@@ -1,4 +1,4 @@
-"""GPSConv: a local message-passing layer and attention among all nodes of each graph, summed."""
+"""The layer GPSConv: the sum of a local layer and of attention among all nodes of each graph."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ from gattn.nn.conv.exphormer_conv import ExphormerConv
 
 ATTENTION_OPTIONS = ("bias", "dropout")
 _NORMS_WITH_BATCH_SIZE = GraphNorm, GraphSizeNorm, InstanceNorm, LayerNorm, PairNorm
-"""Normalisations with an argument batch_size; without it they read the size from the device."""
+"""Normalisation layers with an argument batch_size; without it, they read the size from the
+device.
+"""
 
 
 class GPSConv(Module):
-    r"""The general, powerful, scalable graph transformer layer.
+    r"""General, powerful, scalable (GPS) graph transformer layer.
 
     .. math::
         h = \mathrm{norm}(\mathrm{conv}(x) + x) + \mathrm{norm}(\mathrm{attention}(x) + x), \qquad
@@ -140,7 +142,7 @@ class GPSConv(Module):
             self.norm_with_batch = "batch" in inspect.signature(self.norm1.forward).parameters
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         if self.conv is not None:
             self.conv.reset_parameters()
         if isinstance(self.attn, ExphormerConv):
@@ -239,17 +241,18 @@ class GPSConv(Module):
 
 
 def _check_no_edges(attn_type: str, *arguments: Any) -> None:
-    """Raise if attn_index or attn_attr is passed to an attention among all nodes."""
+    """Raise an error if attn_index or attn_attr is passed but the attention is among all nodes."""
     if any(argument is not None for argument in arguments):
         raise ValueError(
-            f"attn_index and attn_attr go with attn_type='exphormer'; this is {attn_type!r}"
+            "attn_index and attn_attr are only for attn_type='exphormer'; got attn_type "
+            f"{attn_type!r}"
         )
 
 
 def _on_padded(
     attend: Callable[[Tensor, Tensor], Tensor], x: Tensor, batch: Tensor | None
 ) -> Tensor:
-    """Apply ``attend(sets, mask)`` to the nodes as padded, non-empty sets, and remove the padding.
+    """Apply an attention module to the nodes as padded sets, and remove the padding of its result.
 
     Sets are [g, w, channels] for the largest number of nodes w, the mask is [g, w].
     """

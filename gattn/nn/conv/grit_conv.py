@@ -1,4 +1,4 @@
-"""GRITConv: attention whose scores are computed from features of node pairs."""
+"""The layer GRITConv: a graph transformer layer with learned features of node pairs."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class GRITConv(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         for module in self.children():
             reset(module)
         for weight in (self.att, self.lin_edge_value, self.degree_scale):
@@ -158,7 +158,9 @@ class GRITConv(Module):
         return F.dropout(features, self.dropout, self.training)
 
     def _scale_by_degree(self, y: Tensor, graph: Graph, degree: Tensor | None) -> Tensor:
-        """Return theta_1 y + log(1 + d) theta_2 y for the attention's output y and degrees d."""
+        """Return theta_1 y + log(1 + d) theta_2 y for the attention output y and the node degrees
+        d.
+        """
         degree = graph.in_degree() if degree is None else degree
         if degree.shape != y.shape[:1]:
             raise ValueError(f"degree must have shape ({y.shape[0]},); got {tuple(degree.shape)}")
@@ -166,12 +168,12 @@ class GRITConv(Module):
         return y * (plain + degree.to(y.dtype).log1p().unsqueeze(1) * with_degree)
 
     def extra_repr(self) -> str:
-        """Return the settings that the repr of the module shows."""
+        """Return the settings of the layer as text for its ``repr``."""
         return f"{self.channels}, num_heads={self.num_heads}"
 
 
 class EdgeStream(Module):
-    r"""Hidden edge features that GRIT computes from query, key and edge features.
+    r"""Hidden edge features of GRIT, computed from query, key and edge features.
 
     .. math:: \hat e_{ij} = \mathrm{ReLU}(\rho((q_i + k_j) \odot W_w e_{ij}) + W_b e_{ij})
 
@@ -186,7 +188,7 @@ class EdgeStream(Module):
         self.lin_weight, self.lin_bias = Linear(channels, channels), Linear(channels, channels)
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
-        """Return the hidden features [b, h, c] of b edges, from query and key rows [b, h, c]."""
+        """Return the hidden features of b edges, [b, h, c], from query and key rows [b, h, c]."""
         weight, bias = (
             lin(edge_attr).unflatten(-1, (self.heads, -1))
             for lin in (self.lin_weight, self.lin_bias)
@@ -195,7 +197,7 @@ class EdgeStream(Module):
 
 
 def signed_root(z: Tensor) -> Tensor:
-    """Return sign(z) * sqrt(abs(z)). The derivative at 0, which does not exist, is set to 0."""
+    """Return sign(z) * sqrt(abs(z)), with derivative 0 at z = 0."""
     magnitude = z.abs()
     root = magnitude.where(magnitude > 0, 1.0).sqrt()
     return torch.where(magnitude > 0, z.sign() * root, 0.0)

@@ -1,4 +1,4 @@
-"""GTConv: graph transformer layer that updates the features of nodes and of edges."""
+"""The layer GTConv: a graph transformer layer that updates nodes and edges."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gattn.nn.conv.edge_product import EdgeProduct, clamp_score, read_required
 
 
 class GTConv(Module):
-    r"""The graph transformer layer of Dwivedi and Bresson, which updates nodes and edges.
+    r"""Graph transformer layer of Dwivedi and Bresson, which updates nodes and edges.
 
     .. math::
         w_{ij} = \tfrac{1}{\sqrt c}\, W_q x_i \odot W_k x_j \odot W_e e_{ij}, \qquad
@@ -106,7 +106,7 @@ class GTConv(Module):
         self.edge_update = _Update(edge_dim, *options)
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         for module in self.children():
             reset(module)
 
@@ -135,12 +135,14 @@ class GTConv(Module):
         return self.node_update(x, out.flatten(1)), self.edge_update(edge_attr, stream.flatten(1))
 
     def extra_repr(self) -> str:
-        """Return the settings that the repr of the module shows."""
+        """Return the settings of the layer as text for its ``repr``."""
         return f"{self.in_dim}, {self.out_dim}, num_heads={self.num_heads}"
 
 
 class _Update(Module):
-    """Linear map, residual, MLP and normalisations after the attention, of nodes or of edges."""
+    """Part of GTConv after the attention, for nodes or edges: projection, residual, MLP and
+    norms.
+    """
 
     def __init__(
         self,
@@ -162,7 +164,7 @@ class _Update(Module):
             reset(module)
 
     def forward(self, old: Tensor, new: Tensor) -> Tensor:
-        """Return the updated rows, from the input rows and the attention's output."""
+        """Return the updated rows from the input rows and the output of the attention."""
         y = self.lin_out(F.dropout(new, self.dropout, self.training))
         y = self.norm1(old + y if self.adds_input else y)
         z = self.mlp(y)

@@ -1,4 +1,4 @@
-"""HANConv: attention along the edges of each type, then among the edge types."""
+"""The layer HANConv: attention along the edges of each type, then among the edge types."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class HANConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         super().reset_parameters()
         reset(self.proj)
         glorot(self.lin_src)
@@ -153,7 +153,7 @@ class HANConv(AttentionConv):
         return out_dict
 
     def _ends(self, name: str, y_src: Tensor, y_dst: Tensor) -> Nodes:
-        """Return the scores a_d . h_i and a_s . h_j, and the values h_j, for one edge type."""
+        """Return the scores a_d . h_i and a_s . h_j and the values h_j, for one edge type."""
         value, value_dst = (y.unflatten(-1, (self.heads, -1)) for y in (y_src, y_dst))
         (key,) = head_scores(value, self.lin_src[name])
         (query,) = head_scores(value_dst, self.lin_dst[name])
@@ -179,13 +179,18 @@ class HANConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, h * c] of the edges (edge-by-edge path only)."""
+        """Return the weighted values [e, h * c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         score = F.leaky_relu(alpha_j + alpha_i, self.negative_slope)
         alpha = F.dropout(self.softmax(score, index, ptr, size_i), self.dropout, self.training)
         return (x_j * alpha.unsqueeze(-1)).flatten(1)
 
     def _mix(self, outs: list[Tensor]) -> tuple[OptTensor, OptTensor]:
-        """Return the mixture of the results of r edge types, and the weight of each type, [r]."""
+        """Return the weighted sum of the results of r edge types, and the weights of the types,
+        [r].
+        """
         if len(outs) == 0:
             return None, None
         stacked = torch.stack(outs)

@@ -1,4 +1,4 @@
-"""HEATConv: attention over nodes and edges of several types, with edge features."""
+"""The layer HEATConv: attention for nodes and edges of several types, with edge features."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class HEATConv(AttentionConv):
         \alpha_{ij} = \mathrm{softmax}_j\, \mathrm{LeakyReLU}(a \cdot [h_i, h_j, t_{ij}, a_{ij}])
 
     with :math:`h_i = W_{\tau(i)} x_i` by the type of the node; t is the LeakyReLU of an embedding
-    of the edge's type, and a that of a projection of the edge's features. Has the arguments and
+    of the edge's type, and a is the LeakyReLU of a projection of the edge's features. Has the
+    arguments and
     the parameters of ``torch_geometric.nn.HEATConv`` and returns the same outputs. No tensor of
     size edges x channels is formed: W multiplies node features, and weighted sums of edge features.
 
@@ -107,7 +108,7 @@ class HEATConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         super().reset_parameters()
         for module in (
             self.hetero_lin, self.edge_type_emb, self.edge_attr_emb, self.att, self.lin,
@@ -201,7 +202,10 @@ class HEATConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges (edge-by-edge path only)."""
+        """Return the weighted values [e, h, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         edge_attr = F.leaky_relu(self.edge_attr_emb(edge_attr), self.negative_slope)
         score = self.att(torch.cat([x_i, x_j, edge_type_emb, edge_attr], dim=-1))
         score = F.leaky_relu(score, self.negative_slope)

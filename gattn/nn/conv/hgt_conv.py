@@ -1,4 +1,4 @@
-"""HGTConv: attention over typed edges between typed nodes."""
+"""The layer HGTConv: attention for nodes and edges of several types."""
 
 from __future__ import annotations
 
@@ -102,13 +102,14 @@ class HGTConv(AttentionConv):
         self.k_rel = HeteroLinear(channels, channels, relations, **typed)
         self.v_rel = HeteroLinear(channels, channels, relations, **typed)
         self.skip = ParameterDict({key: Parameter(torch.empty(1)) for key in node_types})
-        self.p_rel = ParameterDict()  # filled one by one: from a dict, it would sort the edge types
+        # A ParameterDict would sort the edge types of a dict, so they are added one by one.
+        self.p_rel = ParameterDict()
         for key in edge_types:
             self.p_rel["__".join(key)] = Parameter(torch.empty(1, heads))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         super().reset_parameters()
         self.kqv_lin.reset_parameters()
         self.out_lin.reset_parameters()
@@ -139,7 +140,9 @@ class HGTConv(AttentionConv):
         for key in edge_index_dict:
             if key not in self.edge_types_map:
                 edge_types = list(self.edge_types_map)
-                raise ValueError(f"edge_index_dict must hold edge types of {edge_types}; got {key}")
+                raise ValueError(
+                    f"edge_index_dict must contain edge types of {edge_types}; got {key}"
+                )
         kqv = {
             key: y.unflatten(-1, (3, self.heads, -1)).unbind(1)
             for key, y in self.kqv_lin(x_dict).items()
@@ -170,7 +173,8 @@ class HGTConv(AttentionConv):
         joined: Graph,
         terms: EdgeTerms,
     ) -> Tensor:
-        # mu_r (q . K_r k) = q . (mu_r K_r) k, so scale the matrix K_r and not the scores of edges
+        # The factor mu_r of a relation r scales its key matrix K_r instead of the scores of all
+        # edges, because mu_r (q . K_r k) = q . (mu_r K_r) k.
         scaled = {key: self.p_rel["__".join(key)].view(-1, 1, 1) for key in graphs}
         key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs}, scaled)
         value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
@@ -211,7 +215,10 @@ class HGTConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, h * c] of the edges (edge-by-edge path only)."""
+        """Return the weighted values [e, h * c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         score = (q_i * k_j).sum(-1) * edge_attr / math.sqrt(q_i.shape[-1])
         alpha = self.softmax(score, index, ptr, size_i)
         return (v_j * alpha.unsqueeze(-1)).flatten(1)
@@ -223,7 +230,7 @@ class HGTConv(AttentionConv):
         rows: dict[EdgeType, Tensor],
         scale: dict[EdgeType, Tensor] | None = None,
     ) -> Tensor:
-        """Multiply the source rows of each edge type by its matrices, one per head.
+        """Multiply the source rows of each edge type by the matrices of that type, one per head.
 
         Args:
             linear: the matrices of all heads and edge types.
@@ -251,7 +258,7 @@ class HGTConv(AttentionConv):
         rows: dict[EdgeType, Tensor],
         scale: dict[EdgeType, Tensor] | None,
     ) -> Tensor:
-        """Return the result of :meth:`_relate` by calling a module that does more than multiply.
+        """Return the result of :meth:`_relate` for a module that does more than multiply.
 
         The module gets its rows sorted by head and edge type, as PyG's layer passes them.
         """
@@ -270,7 +277,9 @@ class HGTConv(AttentionConv):
         return torch.cat([x[:0], *(products[key] for key in rows)])
 
     def _skip(self, key: NodeType, out: Tensor, x: Tensor) -> Tensor:
-        """Return the gated mixture of out and x if their widths are equal, else out."""
+        """Return the gated mixture of ``out`` and ``x`` if their widths are equal, otherwise
+        ``out``.
+        """
         if out.shape[-1] != x.shape[-1]:
             return out
         alpha = self.skip[key].sigmoid().to(out.dtype)

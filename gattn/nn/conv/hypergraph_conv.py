@@ -1,4 +1,4 @@
-"""HypergraphConv: aggregates nodes into hyperedges and back, with optional attention."""
+"""The layer HypergraphConv: convolution on hypergraphs with optional attention."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MODES = ("node", "edge")
 
 
 class HypergraphConv(AttentionConv):
-    r"""Convolution on a hypergraph, whose hyperedges join any number of nodes.
+    r"""Convolution on a hypergraph, in which a hyperedge connects any number of nodes.
 
     .. math::
         x'_i = b + \Big\Vert_h \frac{1}{D_i} \sum_{s \ni i} \alpha_{is} \frac{1}{B_s}
@@ -107,7 +107,7 @@ class HypergraphConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         super().reset_parameters()
         self.lin.reset_parameters()
         glorot(self.att)
@@ -143,7 +143,7 @@ class HypergraphConv(AttentionConv):
         value = split_heads(project(self.lin, x), self.out_channels)
         to_nodes = cached(to_hyperedges, "transposed", to_hyperedges.transpose)
         alpha = self._attention_weights(value, hyperedge_attr, to_hyperedges, to_nodes)
-        dtype = acc_dtype(value.dtype)  # counts can exceed the integers that 16-bit floats hold
+        dtype = acc_dtype(value.dtype)  # a 16-bit float cannot represent large counts
         if hyperedge_weight is None:
             hyperedge_weight = value.new_ones(to_hyperedges.num_dst, dtype=dtype)
         hyperedge_norm = _inverse(to_hyperedges.in_degree().to(dtype).view(-1, 1))
@@ -156,11 +156,13 @@ class HypergraphConv(AttentionConv):
     def _attention_weights(
         self, value: Tensor, hyperedge_attr: OptTensor, to_hyperedges: Graph, to_nodes: Graph
     ) -> OptTensor:
-        """Return the weights of all pairs of node and hyperedge, [e, h]; None without attention."""
+        """Return the attention weights of all pairs of node and hyperedge, [e, h]; None without
+        attention.
+        """
         if self.att is None:
             return None
         if hyperedge_attr is None:
-            raise ValueError(f"{self} was made with use_attention=True and needs hyperedge_attr")
+            raise ValueError(f"{self} was created with use_attention=True and needs hyperedge_attr")
         key = split_heads(project(self.lin, hyperedge_attr, "hyperedge_attr"), self.out_channels)
         node_att, hyperedge_att = self.att.chunk(2, dim=-1)
         (node_score,) = head_scores(value, node_att)
@@ -195,7 +197,10 @@ class HypergraphConv(AttentionConv):
         )
 
     def message(self, x_j: Tensor, norm_i: Tensor, alpha: OptTensor) -> Tensor:
-        """Return the weighted values [e, h, c] of the pairs (edge-by-edge path only)."""
+        """Return the weighted values [e, h, c] of the pairs.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         out = norm_i.view(-1, 1, 1) * x_j.view(-1, self.heads, self.out_channels)
         return out if alpha is None else alpha.view(-1, self.heads, 1) * out
 
@@ -239,11 +244,11 @@ def _pairs(
 
 
 def _pad_rows(rows: Tensor, count: int) -> Tensor:
-    """Append rows of zeros, for trailing hyperedges without nodes, up to ``count`` rows."""
+    """Append rows of zeros up to ``count`` rows, for hyperedges without nodes at the end."""
     missing = count - rows.shape[0]
     return torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])]) if missing else rows
 
 
 def _inverse(x: Tensor) -> Tensor:
-    """Return 1 / x, with 0 in place of 1 / 0."""
+    """Return 1 / x, and 0 where x is 0."""
     return 1 / x.masked_fill(x == 0, torch.inf)

@@ -1,4 +1,4 @@
-"""Messages that are the sum of a source, a destination and an edge term.
+"""Messages that are the sum of a source term, a destination term and an edge term.
 
 They are aggregated without forming a tensor of size edges x channels.
 """
@@ -29,16 +29,16 @@ from gattn.ops.custom_score.chunked import edgewise
 
 
 class Messages(NamedTuple):
-    """The three terms of the messages m_ij = v_j + u_i + W a_ij."""
+    """Terms of the messages m_ij = v_j + u_i + W a_ij."""
 
     source: Tensor
-    """Term of the source nodes, v [m, h, c]."""
+    """Term of the source nodes, v, [m, h, c]."""
     destination: Tensor | None
-    """Term of the destination nodes, u [n, h, c]; None for no such term."""
+    """Term of the destination nodes, u, [n, h, c]; None if there is no such term."""
     edge_attr: Tensor | None
-    """Edge features, a [e, d]; None for no edge term."""
+    """Edge features, a, [e, d]; None if there is no edge term."""
     lin_edge: Linear | None
-    """Linear map of the edge features, W, with or without a bias."""
+    """Linear layer of the edge features, W, with or without a bias."""
 
     def score(self, vector: Tensor, nodes: int) -> GATScore:
         """Return the score LeakyReLU(w . m_ij) for a vector w [1, h, c] and n destinations."""
@@ -54,13 +54,14 @@ class Messages(NamedTuple):
         return GATScore(query, key, edge=edge)
 
     def sum(self, score: Score | None, graph: Graph, terms: EdgeTerms) -> Tensor:
-        """Return the sums of the messages into each node, [n, h, c].
+        """Return the sums of the messages into each node, [n, h, c], weighted by a softmax.
 
-        The messages are weighted by the softmax of ``score``; None means weights of 1.
+        The weights are the softmax of ``score``, or 1 if it is None.
         """
         heads, channels = self.source.shape[1:]
         value, columns, proj = self.source, None, None
-        if self.destination is not None:  # a channel of ones, whose result is the sum of weights
+        if self.destination is not None:
+            # Append a channel of ones, whose weighted sum is the sum of the weights.
             value = F.pad(value, (0, 1), value=1.0)
         if self.edge_attr is not None:
             columns, weight = features_and_weight(self.lin_edge, self.edge_attr)
@@ -79,7 +80,7 @@ class Messages(NamedTuple):
 
 
 def opposite_products(forward: Messages, reverse: Messages, graph: Graph) -> Tensor:
-    """Return the dot products m_ij . m_ji of each edge's two messages, [e, h].
+    """Return the dot product of the two messages of each edge, m_ij . m_ji, one per head: [e, h].
 
     Both messages use the features of the same edge.
 
@@ -93,7 +94,8 @@ def opposite_products(forward: Messages, reverse: Messages, graph: Graph) -> Ten
     dst_terms = _without_none(reverse.source, forward.destination)
     graph, src_terms = graph.fetch_source_rows(*_without_none(forward.source, reverse.destination))
     linear = None if forward.edge_attr is None else forward.lin_edge
-    if torch.compiler.is_compiling():  # torch.compile does not trace a module created here
+    if torch.compiler.is_compiling():
+        # torch.compile does not trace modules that are created in a forward pass.
         source, destination = graph.edge_index
         rows = [t[destination] for t in dst_terms], [t[source] for t in src_terms]
         return _products(*rows, forward.edge_attr, linear)
@@ -106,7 +108,9 @@ def _without_none(*tensors: Tensor | None) -> list[Tensor]:
 
 
 class _Products(Module):
-    """Module form of :func:`_products`, which holds the learned edge map."""
+    """Module form of :func:`_products`, which contains the learned linear layer for edge
+    features.
+    """
 
     def __init__(self, lin_edge: Linear | None) -> None:
         super().__init__()
@@ -124,7 +128,7 @@ def _products(
     edge_attr: Tensor | None,
     lin_edge: Linear | None,
 ) -> Tensor:
-    """Return m_ij . m_ji of a batch of b edges, [b, h].
+    """Return the dot products m_ij . m_ji for a batch of b edges, [b, h].
 
     Args:
         dst_terms: the terms v_i and, if there is one, u_i of the destinations, each [b, h, c].

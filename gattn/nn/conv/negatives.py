@@ -1,4 +1,4 @@
-"""Negative sampling: draws pairs of nodes that are not joined by an edge."""
+"""Negative sampling: drawing of node pairs that are not connected by an edge."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from torch import Tensor
 from gattn.graph import Graph
 
 DENSE_PAIRS = 1 << 16
-"""Largest number of node pairs that are all listed; among more, pairs are drawn at random."""
+"""Maximum number of node pairs that are listed completely; above it, pairs are drawn at random."""
 MAX_DRAWS = 3
-"""Maximum number of random draws; after them, fewer pairs than requested may be returned."""
+"""Maximum number of random draws. After these, fewer pairs than requested may be returned."""
 
 
 def sample_non_edges(graph: Graph, count: int, *, symmetric: bool = False) -> Tensor:
-    """Draw pairs of different nodes with no edge between them in either direction.
+    """Draw pairs of different nodes that are not connected by an edge in either direction.
 
     Args:
         graph: a square graph of n nodes.
         count: number of pairs to draw.
-        symmetric: whether the graph contains the reverse of each edge. Then only one direction
-            is looked up.
+        symmetric: whether the graph contains the reverse of each edge. If it does, only one
+            direction is looked up.
 
     Returns:
         int64 [2, count] without duplicates, in no particular order; fewer columns if the graph
@@ -41,7 +41,7 @@ def sample_non_edges(graph: Graph, count: int, *, symmetric: bool = False) -> Te
 def sample_within_graphs(
     graph: Graph, batch: Tensor, count: int, *, symmetric: bool = False
 ) -> Tensor:
-    """Draw pairs inside each graph of a batch, as :func:`sample_non_edges` does inside one graph.
+    """Draw unconnected node pairs inside each graph of a batch; see :func:`sample_non_edges`.
 
     The random numbers come from torch's generator, so that a checkpoint that recomputes a forward
     draws the same pairs again.
@@ -73,7 +73,7 @@ def sample_within_graphs(
 
 
 def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
-    """Draw distinct pairs without an edge until there are ``count``, at most MAX_DRAWS times.
+    """Draw distinct unconnected pairs until there are ``count``, at most MAX_DRAWS times.
 
     Pairs are returned as indices in [0, population), in ascending order.
     """
@@ -83,7 +83,8 @@ def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
     result = torch.empty(0, dtype=torch.int64, device=graph.device)
     for _ in range(MAX_DRAWS):
         drawn = torch.randint(population, (size,), device=graph.device)
-        drawn = torch.cat([result, drawn]).sort().values  # sorted keys make the look-up local
+        # Looking up sorted keys reads nearby memory, which is faster.
+        drawn = torch.cat([result, drawn]).sort().values
         new = torch.ones_like(drawn, dtype=torch.bool)
         torch.ne(drawn[1:], drawn[:-1], out=new[1:])
         result = drawn[new & _without_edge(drawn, graph, symmetric)]
@@ -93,7 +94,7 @@ def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
 
 
 def _unrank(pairs: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Return the two nodes of pairs that are given by their index among all ordered pairs."""
+    """Return the two nodes of each pair from its index among all ordered pairs of n nodes."""
     row = pairs // max(n - 1, 1)
     col = pairs - row * max(n - 1, 1)
     return row, col + (col >= row)
@@ -109,7 +110,7 @@ def _without_edge(pairs: Tensor, graph: Graph, symmetric: bool) -> Tensor:
 
 
 def _contains(sorted_keys: Tensor, keys: Tensor) -> Tensor:
-    """Return for each key whether it is in ``sorted_keys``."""
+    """Return for each key True if it is in ``sorted_keys``."""
     if sorted_keys.numel() == 0:
         return torch.zeros_like(keys, dtype=torch.bool)
     position = torch.searchsorted(sorted_keys, keys).clamp_(max=sorted_keys.numel() - 1)

@@ -1,4 +1,4 @@
-"""PointTransformerConv: attention between points, with a weight per edge and channel."""
+"""The layer PointTransformerConv: attention between points with a weight per edge and channel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Network = Callable[[Tensor], Tensor]
 
 
 class PointTransformerConv(AttentionConv):
-    r"""Attention between points, with a weight for each channel of each edge.
+    r"""Point transformer layer: attention between points, with a weight for each edge and channel.
 
     .. math::
         x'_i = \sum_{j \in N(i)} \alpha_{ij} \odot (W x_j + \delta_{ij}), \qquad
@@ -96,7 +96,7 @@ class PointTransformerConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         super().reset_parameters()
         reset(self.pos_nn)
         if self.attn_nn is not None:
@@ -109,8 +109,11 @@ class PointTransformerConv(AttentionConv):
         return ()
 
     def _slow_setting(self) -> str:
-        """Return the network that may combine several edges, with the reason; "" for none."""
-        if torch.compiler.is_compiling():  # compiled code applies the networks to all edges anyway
+        """Return the network that may combine several edges, with the reason; "" if there
+        is none.
+        """
+        if torch.compiler.is_compiling():
+            # Compiled code always applies the networks to all edges at once.
             return ""
         networks = {"pos_nn": self.pos_nn, "attn_nn": self.attn_nn}
         reasons = {
@@ -146,7 +149,7 @@ class PointTransformerConv(AttentionConv):
         for end, p, features in (("source", pos_src, x_src), ("destination", pos_dst, x_dst)):
             if p.shape[0] != features.shape[0]:
                 raise ValueError(
-                    f"pos must have {features.shape[0]} rows, as x of the {end}; got {p.shape[0]}"
+                    f"pos must have {features.shape[0]} rows, like x of the {end}; got {p.shape[0]}"
                 )
         graph, _ = read_edges(edge_index, None, x_src, x_dst, self_loops=self.add_self_loops)
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
@@ -163,7 +166,7 @@ class PointTransformerConv(AttentionConv):
         self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
         terms: EdgeTerms,
     ) -> Tensor:  # fmt: skip
-        """Return the sums for a linear pos_nn, where delta_ij = d_i - d_j.
+        """Return the weighted sums for a linear pos_nn, where delta_ij = d_i - d_j.
 
         Each channel is a head, whose score is a sum of a source and a destination term.
         """
@@ -176,7 +179,8 @@ class PointTransformerConv(AttentionConv):
         return (values + weight_sum * d_dst).to(value.dtype)
 
     def _position_terms(self, pos_src: Tensor, pos_dst: Tensor, like: Tensor) -> PairTensor:
-        """Return d_i and d_j of the destinations and sources, with delta_ij = d_i - d_j.
+        """Return the position terms d_i of destinations and d_j of sources, where delta_ij = d_i -
+        d_j.
 
         Positions are taken relative to their mean, so that the difference loses fewer digits.
         """
@@ -197,11 +201,14 @@ class PointTransformerConv(AttentionConv):
         self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
         terms: EdgeTerms,
     ) -> Tensor:  # fmt: skip
-        """Return the sums for any networks, which are applied to chunks of the edges."""
+        """Return the weighted sums for arbitrary networks, which are applied to chunks of the
+        edges.
+        """
         difference = edge_sum(pos[1], -pos[0], graph)
         ends = ("destination", query), ("source", key), ("edge", difference)
         networks = _Networks(self.pos_nn, self.attn_nn)
-        if torch.compiler.is_compiling():  # torch.compile does not trace a module created here
+        if torch.compiler.is_compiling():
+            # torch.compile does not trace modules that are created in a forward pass.
             source, destination = graph.edge_index
             offset = self.pos_nn(difference)
             alpha = edge_softmax(
@@ -237,25 +244,30 @@ class PointTransformerConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, c] of the edges (edge-by-edge path only)."""
+        """Return the weighted values [e, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         offset = self.pos_nn(pos_i - pos_j)
         score = _scores(query_i, key_j, offset, self.attn_nn)
         return self.softmax(score, index, ptr, size_i) * (value_j + offset)
 
 
 class _Networks(Module):
-    """Scores and messages of a batch of edges, computed by the networks of a layer."""
+    """Scores and messages of a batch of edges, computed by the networks attn_nn and pos_nn."""
 
     def __init__(self, pos_nn: Network, attn_nn: Network | None) -> None:
         super().__init__()
         self.pos_nn, self.attn_nn = pos_nn, attn_nn
 
     def scores(self, query: Tensor, key: Tensor, difference: Tensor) -> Tensor:
-        """Return gamma(q_i - k_j + delta_ij), [b, c], for differences of positions [b, 3]."""
+        """Return the scores gamma(q_i - k_j + delta_ij), [b, c], from differences of positions [b,
+        3].
+        """
         return _scores(query, key, self.pos_nn(difference), self.attn_nn)
 
     def messages(self, value: Tensor, difference: Tensor) -> Tensor:
-        """Return v_j + delta_ij with each channel as a head, [b, c, 1]."""
+        """Return the messages v_j + delta_ij with each channel as a head, [b, c, 1]."""
         return (value + self.pos_nn(difference)).unsqueeze(-1)
 
 
@@ -265,7 +277,7 @@ def _scores(query: Tensor, key: Tensor, offset: Tensor, attn_nn: Network | None)
 
 
 def _pair(name: str, x: Tensor | PairTensor, channels: object) -> PairTensor:
-    """Check and return the rows of the sources and of the destinations, from a tensor or pair."""
+    """Check a tensor or a pair of tensors, and return the rows of sources and destinations."""
     pair = (x, x) if isinstance(x, Tensor) else tuple(x)
     if len(pair) != 2:
         raise ValueError(f"{name} must be a tensor or a pair of tensors; got {len(pair)} tensors")

@@ -1,4 +1,4 @@
-"""ResGatedGraphConv: graph convolution with a gate per edge and channel."""
+"""The layer ResGatedGraphConv: graph convolution with a gate for each edge and channel."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from gattn.ops.custom_score.chunked import edgewise
 
 
 class ResGatedGraphConv(AttentionConv):
-    r"""Graph convolution with a gate for each channel of each edge.
+    r"""Residual gated graph convolution, with a gate for each edge and channel.
 
     .. math::
         x'_i = W_{\mathrm{skip}} x_i + b + \sum_{j \in N(i)}
@@ -109,7 +109,7 @@ class ResGatedGraphConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         super().reset_parameters()
         for linear in (self.lin_key, self.lin_query, self.lin_value, self.lin_skip):
             if linear is not None:
@@ -155,7 +155,7 @@ class ResGatedGraphConv(AttentionConv):
         return add_bias(out, self.bias, residual)
 
     def _initialise_lazy_maps(self, x_src: Tensor, x_dst: Tensor) -> None:
-        """Create the weights of lazy linear maps, for the width of node and edge features."""
+        """Create the weights of lazy linear layers for the widths of the node and edge features."""
         for linear, x in (
             (self.lin_key, x_dst),
             (self.lin_query, x_src),
@@ -180,7 +180,8 @@ class ResGatedGraphConv(AttentionConv):
         weight = terms.weighted(value.new_ones(graph.num_edges, value.shape[1]))
         maps = None if self.edge_dim is None else (self.lin_key, self.lin_query, self.lin_value)
         message = _Message(self.act, maps, self.edge_dim or 0)
-        if torch.compiler.is_compiling():  # torch.compile does not trace a module created here
+        if torch.compiler.is_compiling():
+            # torch.compile does not trace modules that are created in a forward pass.
             source, destination = graph.edge_index
             messages = message(key[destination], edge_attr, (query[source], value[source]))
             return aggregate(weight, messages, graph.incidence())
@@ -193,7 +194,7 @@ class ResGatedGraphConv(AttentionConv):
         return edgewise(_WithParameters(message, message), graph, *ends, weight=("edge", weight))
 
     def _project_nodes(self, linear: Linear, x: Tensor) -> Tensor:
-        """Multiply node features by the node columns of a linear map, and add its bias."""
+        """Multiply node features by the part of a weight for node features, and add the bias."""
         if self.edge_dim is None:
             return project(linear, x)
         check_features("x", x, linear.weight.shape[1] - self.edge_dim, linear.weight)
@@ -214,7 +215,10 @@ class ResGatedGraphConv(AttentionConv):
             )
 
     def message(self, k_i: Tensor, q_j: Tensor, v_j: Tensor, edge_attr: OptTensor) -> Tensor:
-        """Return the gated values [e, c] of the edges (edge-by-edge path only)."""
+        """Return the gated values [e, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         if edge_attr is not None:
             if k_i.dim() == 3:
                 edge_attr = edge_attr.unsqueeze(1).expand(-1, k_i.shape[1], -1)
@@ -228,7 +232,7 @@ class ResGatedGraphConv(AttentionConv):
         if (edge_attr is None) != (self.edge_dim is None):
             expected = "takes no" if self.edge_dim is None else "needs"
             raise ValueError(
-                f"{self} was made with edge_dim={self.edge_dim} and {expected} edge_attr"
+                f"{self} was created with edge_dim={self.edge_dim} and {expected} edge_attr"
             )
         if edge_attr is None or self.edge_dim is None:
             return None
@@ -238,12 +242,13 @@ class ResGatedGraphConv(AttentionConv):
 
 
 class _Message(NamedTuple):
-    """Gated messages of a batch of b edges, from the projected nodes at their ends, [b, 1, c]."""
+    """Gated messages of a batch of b edges, computed from the projected end nodes, [b, 1, c]."""
 
     act: Callable[[Tensor], Tensor]
     maps: tuple[Linear, Linear, Linear] | None
-    """Linear maps W_k, W_q and W_v, whose last columns multiply edge features; None without edge
-    features."""
+    """Linear layers W_k, W_q and W_v, whose last columns multiply edge features; None without edge
+    features.
+    """
     edge_dim: int
 
     def gates(self, key: Tensor, edge_attr: Tensor | None, query: Tensor) -> Tensor:
@@ -265,12 +270,14 @@ class _Message(NamedTuple):
         return gates * value
 
     def _edge_columns(self, linear: Linear) -> Tensor:
-        """Return the columns of a weight that multiply edge features, [c, edge_dim]."""
+        """Return the columns of a weight that multiply the edge features, [c, edge_dim]."""
         return linear.weight[:, linear.weight.shape[1] - self.edge_dim :]
 
 
 class _WithParameters(Module):
-    """Module form of a function of edges, which holds the linear maps that the function uses."""
+    """Module form of a function of edges, which contains the linear layers that the
+    function uses.
+    """
 
     def __init__(self, message: _Message, function: Callable[..., Tensor]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""RGATConv: attention over edges of several relations, with a projection per relation."""
+"""The layer RGATConv: attention for edges of several relations, with a projection per relation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MODS = ("additive", "scaled", "f-additive", "f-scaled")
 
 
 class RGATConv(AttentionConv):
-    r"""Relational graph attention.
+    r"""Relational graph attention layer, for edges of several relations (types).
 
     .. math::
         x'_i = b + \Big\Vert_h \sum_{r} \sum_{j \in N_r(i)} \alpha_{ij} W_r x_j, \qquad
@@ -122,7 +122,7 @@ class RGATConv(AttentionConv):
         _check_options(attention_mechanism, attention_mode, dim, dropout, mod)
         width = heads * out_channels
         if num_bases is not None and num_blocks is not None:
-            raise ValueError("num_bases and num_blocks exclude one another; got both")
+            raise ValueError("num_bases and num_blocks must not both be set; got both")
         if num_blocks is not None and (in_channels % num_blocks or width % num_blocks):
             raise ValueError(
                 f"num_blocks must divide in_channels ({in_channels}) and heads * out_channels "
@@ -162,7 +162,7 @@ class RGATConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         super().reset_parameters()
         if self.num_bases is not None:
             glorot(self.basis)
@@ -243,7 +243,7 @@ class RGATConv(AttentionConv):
         return self.update(out), alpha
 
     def _project(self, x: Tensor) -> Tensor:
-        """Return the projections W_r x_i of all nodes by all relations, [n, r, h * c]."""
+        """Return the projections W_r x_i of every node by every relation, [n, r, h * c]."""
         if self.num_blocks is not None:
             blocks = x.unflatten(-1, (self.num_blocks, -1))
             return torch.einsum("nbd,rbde->nrbe", blocks, self.weight).flatten(2)
@@ -275,7 +275,7 @@ class RGATConv(AttentionConv):
         The small matrix e W_e is formed first, so that W_e a_ij is not formed for all edges.
         """
         if self.lin_edge is None or self.e is None:
-            raise ValueError(f"{self} was made without edge_dim and takes no edge_attr")
+            raise ValueError(f"{self} was created without edge_dim and takes no edge_attr")
         edge_attr = as_columns(edge_attr)
         if not self._is_readable("lin_edge"):
             return self.lin_edge(edge_attr) @ self.e
@@ -283,9 +283,11 @@ class RGATConv(AttentionConv):
         return infinite_as_nan(F.linear(columns, self.e.t() @ weight))
 
     def _keep_cardinality(self, alpha: Tensor) -> Tensor:
-        """Apply the part of ``mod`` that acts on single weights, or dropout without ``mod``.
+        """Apply the option ``mod`` to single attention weights, or apply dropout if ``mod`` is
+        None.
 
-        The factors of "scaled" and "f-scaled", and the sum of "additive", are applied later.
+        The factors of "scaled" and "f-scaled" and the sum of "additive" are applied in another
+        method.
         """
         if self.mod == "f-additive":
             return torch.where(alpha > 0, alpha + 1, alpha)
@@ -294,8 +296,12 @@ class RGATConv(AttentionConv):
     def _sum(
         self, weight: Tensor, value: Tensor, typed: TypedGraph, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """Return the weighted sums, [n, h, c]; in the multiplicative mode [n, h, dim, c]."""
-        if self.dim > 1:  # aggregate repeats the value's h heads, so order weights as (dim, h)
+        """Return the weighted sums of the values, [n, h, c]; [n, h, dim, c] in the multiplicative
+        mode.
+        """
+        if self.dim > 1:
+            # The operator aggregate repeats the h heads of the value, so the weights must have the
+            # order (dim, h).
             weight = weight.unflatten(1, (self.heads, self.dim)).transpose(1, 2).flatten(1)
         out = aggregate(terms.weighted(weight), value, typed.from_pairs)
         if self.mod == "additive":
@@ -331,7 +337,10 @@ class RGATConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values of the edges (edge-by-edge path only)."""
+        """Return the weighted values of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         edges = torch.arange(edge_type.shape[0], device=edge_type.device)
         projected_i, value = (self._project(x)[edges, edge_type] for x in (x_i, x_j))
         query, key = projected_i @ self.q, value @ self.k
@@ -358,7 +367,9 @@ class RGATConv(AttentionConv):
     def _weighted_values(
         self, alpha: Tensor, value: Tensor, index: Tensor, nodes: int | None
     ) -> Tensor:
-        """Return the weighted values of the edges, with the cardinality preservation of mod."""
+        """Return the weighted values of the edges, with the cardinality preservation that ``mod``
+        selects.
+        """
         shape = (self.heads,) if self.attention_mode == MODES[0] else (self.heads, self.dim)
         value = value.unflatten(-1, (self.heads, *(1,) * (len(shape) - 1), -1))
         out = self._keep_cardinality(alpha).unflatten(1, shape).unsqueeze(-1) * value

@@ -1,4 +1,4 @@
-"""Checks whether a function acts on each row, or on each element, independently.
+"""Tests whether a function processes each row, or each element, independently of the others.
 
 Only such a function may be applied to the edges in chunks.
 """
@@ -30,25 +30,27 @@ _FUNCTIONS = (
     F.logsigmoid, F.mish, F.relu, F.relu6, F.selu, F.sigmoid, F.silu, F.softplus, F.softshrink,
     F.softsign, F.tanh, F.tanhshrink,
 )  # fmt: skip
-"""Activation functions of torch that act elementwise and have no parameters."""
+"""Activation functions of torch that are applied elementwise and have no parameters."""
 _CONTAINERS = nn.Sequential, nn.ModuleList, MLP, BatchNorm
 _PLAIN = Linear, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.PReLU, *_MODULES
 _ROW_WISE_IN_EVALUATION = nn.BatchNorm1d, nn.Dropout
-"""Modules that act row by row in evaluation only.
+"""Modules that process rows independently in evaluation mode only.
 
 In training they compute statistics over all rows, or draw random numbers.
 """
 
 
 def is_elementwise(act: Callable[[Tensor], Tensor]) -> bool:
-    """Return whether a function is one of torch's elementwise activation functions."""
+    """Return True if a function is one of torch's elementwise activation functions."""
     if isinstance(act, Module):
         return type(act) in _MODULES and not has_local_hooks(act)
     return any(act is function for function in _FUNCTIONS)
 
 
 def why_not_row_wise(network: object) -> str:
-    """Return why a network may combine several rows; an empty string if it acts row by row."""
+    """Return the reason why a network may combine several rows; "" if it processes rows
+    independently.
+    """
     if not isinstance(network, Module):
         return f"{network} may combine several rows"
     if any(isinstance(parameter, UninitializedParameter) for parameter in network.parameters()):

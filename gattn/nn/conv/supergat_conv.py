@@ -1,4 +1,4 @@
-"""SuperGATConv: attention with a self-supervised loss that separates edges from non-edges."""
+"""The layer SuperGATConv: graph attention with a self-supervised loss that predicts edges."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from gattn.nn.conv.negatives import sample_non_edges, sample_within_graphs
 
 
 class SuperGATConv(AttentionConv):
-    r"""Graph attention with a self-supervised score.
+    r"""Graph attention whose scores are also trained to predict the edges (self-supervision).
 
     .. math::
         x'_i = \Big\Vert_h \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} v_j + b, \qquad
@@ -89,9 +89,9 @@ class SuperGATConv(AttentionConv):
     """
 
     att_x: OptTensor
-    """Logits of the last training forward, [number of edges and negative pairs, h]."""
+    """Logits of the last forward pass in training, [number of edges and negative pairs, h]."""
     att_y: OptTensor
-    """Labels of these logits: 1 for edges, 0 for negative pairs."""
+    """Labels of the logits in ``att_x``: 1 for edges, 0 for negative pairs."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class SuperGATConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         super().reset_parameters()
         self.lin.reset_parameters()
         glorot(self.att_l)
@@ -143,7 +143,8 @@ class SuperGATConv(AttentionConv):
         zeros(self.bias)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The stored logits belong to the last forward's autograd graph, which cannot be copied.
+        # The stored logits belong to the autograd graph of the last forward pass, which cannot be
+        # copied or pickled.
         return {**self.__dict__, "att_x": None, "att_y": None}
 
     def forward(
@@ -191,7 +192,10 @@ class SuperGATConv(AttentionConv):
         return attend_with_score(score, value, graph, terms=terms, dropout=self.dropout_now())[0]
 
     def message(self, edge_index_i: Tensor, x_i: Tensor, x_j: Tensor, size_i: int | None) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges (edge-by-edge path only)."""
+        """Return the weighted values [e, h, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         alpha = self.get_attention(edge_index_i, x_i, x_j, num_nodes=size_i)
         alpha = F.dropout(alpha, self.dropout, self.training)
         return x_j * alpha.unsqueeze(-1)
@@ -224,7 +228,7 @@ class SuperGATConv(AttentionConv):
         return self.softmax(score, edge_index_i, size=num_nodes)
 
     def get_attention_loss(self) -> Tensor:
-        r"""Return the binary cross entropy of edges and negative pairs in the last forward.
+        r"""Return the binary cross entropy of edges and negative pairs in the last forward pass.
 
         .. math::
             -\frac{1}{|E| + |E^-|} \Big(\sum_{E} \log \sigma(\bar s_{ij})
@@ -238,7 +242,7 @@ class SuperGATConv(AttentionConv):
         if not self.training:
             return torch.tensor([0], device=next(self.parameters()).device)
         if self.att_x is None or self.att_y is None:
-            raise RuntimeError("the attention loss needs a forward in training mode before it")
+            raise RuntimeError("the attention loss needs a previous forward pass in training mode")
         return F.binary_cross_entropy_with_logits(self.att_x.mean(-1), self.att_y)
 
     def positive_sampling(self, edge_index: Tensor) -> Tensor:
@@ -248,7 +252,7 @@ class SuperGATConv(AttentionConv):
     def negative_sampling(
         self, edge_index: Tensor, num_nodes: int, batch: OptTensor = None
     ) -> Tensor:
-        """Draw pairs without an edge in either direction, for the attention loss."""
+        """Draw node pairs without an edge in either direction, for the attention loss."""
         return self._draw_negatives(as_graph(edge_index, num_nodes), batch)
 
     def _draw_negatives(self, graph: Graph, batch: OptTensor) -> Tensor:
@@ -258,7 +262,9 @@ class SuperGATConv(AttentionConv):
         return sample_within_graphs(graph, batch, count, symmetric=self.is_undirected)
 
     def _logits(self, value: Tensor, graph: Graph) -> Tensor:
-        """Return the logits of the attention loss, [e, h]: v_i . v_j, over sqrt(c) for "SD"."""
+        """Return the logits of the attention loss, v_i . v_j, divided by sqrt(c) for "SD":
+        [e, h].
+        """
         logits = edge_dot(value, value, graph)
         return logits if self.attention_type == "MX" else logits / math.sqrt(self.out_channels)
 
@@ -272,7 +278,9 @@ class SuperGATConv(AttentionConv):
     def _supervise(
         self, logits: Tensor, value: Tensor, graph: Graph, neg_edge_index: Tensor
     ) -> None:
-        """Store the logits and labels of edges and negative pairs for the attention loss."""
+        """Store the logits and labels of edges and negative pairs, which the attention loss
+        reads.
+        """
         if self.edge_sample_ratio < 1:
             dropped = 1.0 - self.edge_sample_ratio
             logits = logits[dropout_edge(graph.edge_index, dropped)[1]]

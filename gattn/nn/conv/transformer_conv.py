@@ -1,4 +1,4 @@
-"""TransformerConv: dot-product attention along the edges."""
+"""The layer TransformerConv: graph attention with a scaled dot-product score."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class TransformerConv(AttentionConv):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         super().reset_parameters()
         projections = self.lin_key, self.lin_query, self.lin_value
         for linear in (*projections, self.lin_edge, self.lin_skip, self.lin_beta):
@@ -147,7 +147,9 @@ class TransformerConv(AttentionConv):
         x_src, x_dst = node_pair(x)
         graph, edge_attr = read_edges(edge_index, edge_attr, x_src, x_dst)
         if self.lin_edge is not None and edge_attr is None:
-            raise ValueError(f"{self} was made with edge_dim={self.edge_dim} and needs edge_attr")
+            raise ValueError(
+                f"{self} was created with edge_dim={self.edge_dim} and needs edge_attr"
+            )
         query = split_heads(project(self.lin_query, x_dst), self.out_channels)
         key = split_heads(project(self.lin_key, x_src), self.out_channels)
         value = split_heads(project(self.lin_value, x_src), self.out_channels)
@@ -186,7 +188,10 @@ class TransformerConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges (edge-by-edge path only)."""
+        """Return the weighted values [e, h, c] of the edges.
+
+        PyG calls this method if the layer computes edge by edge instead of with the kernels.
+        """
         if edge_attr is not None:
             edge_value = self.edge_values(edge_attr, key_j.shape[1])
             key_j, value_j = key_j + edge_value, value_j + edge_value
@@ -195,7 +200,7 @@ class TransformerConv(AttentionConv):
         return value_j * F.dropout(alpha, self.dropout, self.training).unsqueeze(-1)
 
     def _add_skip(self, out: Tensor, skip: Tensor) -> Tensor:
-        """Add the skip connection, or mix both by the gate.
+        """Add the skip connection to the attention's output, or mix both with a gate.
 
         The gate's logit w . [o, s, o - s] is computed as (w1 + w3) . o + (w2 - w3) . s.
         """

@@ -1,4 +1,4 @@
-"""Graphs with node or edge types: joins edge sets, and splits nodes by the type of their edges."""
+"""Functions for graphs with node types or edge types."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from gattn.nn.common.segments import lay_out
 
 
 class TypedGraph(NamedTuple):
-    """Two graphs whose nodes are pairs of a node i and an edge type t, numbered i * types + t."""
+    """Two graphs in which a node is a pair (i, t) of a node i and an edge type t, numbered i *
+    types + t.
+    """
 
     from_pairs: Graph
-    """Graph with the edges from (source, edge type) to the destination."""
+    """Graph with edges from pairs (source, edge type) to destinations."""
     between_pairs: Graph
-    """Graph with the edges from (source, edge type) to (destination, edge type)."""
+    """Graph with edges from pairs (source, edge type) to pairs (destination, edge type)."""
 
 
 def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
-    """Return the graph with one copy of each node per edge type, in the caller's edge order.
+    """Return the graphs with one copy of each node for each edge type, in the caller's edge order.
 
     The result for the last tensor of edge types is cached with the graph.
     """
@@ -44,7 +46,7 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
 
 
 def join_graphs(graphs: list[Graph], offsets: list[int], num_dst: int, like: Tensor) -> Graph:
-    """Return one graph with the edges of all graphs, one graph after the other.
+    """Combine several graphs into one graph with all their edges, one graph after the other.
 
     The sources of the graphs are numbered consecutively. Destination i of graph k becomes
     ``offsets[k] + i``, so that graphs may share destinations. The result is cached with the first
@@ -67,10 +69,10 @@ def join_graphs(graphs: list[Graph], offsets: list[int], num_dst: int, like: Ten
 
 
 def map_by_type(linear: HeteroLinear, x: Tensor, row_type: Tensor) -> Tensor:
-    """Apply to each row the linear map of its type, [n, c].
+    """Apply to each row the linear layer for the row's type: [n, c].
 
-    Under torch.compile the number of rows of each type cannot be read back, so all maps are
-    applied to every row and the result of the row's type is selected.
+    Under torch.compile the number of rows of each type cannot be read back, so all linear layers
+    are applied to every row, and the result for the row's type is selected.
     """
     is_readable = type(linear) is HeteroLinear and is_untouched(linear)
     if not (torch.compiler.is_compiling() and is_readable):
@@ -92,7 +94,7 @@ def checked_types(name: str, type_index: Any, rows: int, types: int | None) -> T
     """
     check_tensor(name, type_index)
     if type_index.is_floating_point() or type_index.is_complex():
-        raise TypeError(f"{name} must hold integers; got {type_index.dtype}")
+        raise TypeError(f"{name} must contain integers; got {type_index.dtype}")
     if type_index.shape != (rows,):
         raise ValueError(f"{name} must have shape ({rows},); got {tuple(type_index.shape)}")
     if torch.compiler.is_compiling():

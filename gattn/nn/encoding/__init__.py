@@ -1,1 +1,1 @@
-"""Encodings of positions and of graph structure, and score biases from relative positions."""
+"""Positional and structural encodings of nodes, and score biases from relative positions."""

@@ -1,4 +1,4 @@
-"""Conversion between images or volumes and rows of cells, for attention on grids."""
+"""Conversion of images or volumes to rows of cells and back, for attention on grids."""
 
 from __future__ import annotations
 

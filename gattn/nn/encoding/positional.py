@@ -1,4 +1,4 @@
-"""Positional encodings of nodes: in a sequence, on a grid, or from the structure of a graph."""
+"""Positional encodings of nodes in sequences, on grids and in graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gattn.structure.waves import waves
 
 
 class SinusoidalEncoding(Module):
-    r"""Encoding of a position by sines and cosines, on one or several axes.
+    r"""Sinusoidal encoding of positions, on one or several axes.
 
     .. math:: p_{2t} = \sin(x\, T^{-2t/d}), \qquad p_{2t+1} = \cos(x\, T^{-2t/d})
 
@@ -60,7 +60,7 @@ class SinusoidalEncoding(Module):
         self.max_period = max_period
 
     def forward(self, position: Tensor) -> Tensor:
-        """Encode positions.
+        """Encode positions as sines and cosines.
 
         Args:
             position: positions [n], or [n, axes] for several axes; integers or floats.
@@ -82,7 +82,7 @@ class SinusoidalEncoding(Module):
 
 
 class LearnedEncoding(Module):
-    r"""Learned vector for every position, or for any other index.
+    r"""Learned vector for each position.
 
     .. math:: p = W_x
 
@@ -116,7 +116,7 @@ class LearnedEncoding(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise the learned vectors at random."""
+        """Initialise the learned vectors again at random."""
         torch.nn.init.normal_(self.weight, std=0.02)
 
     def forward(self, position: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ class LearnedEncoding(Module):
 
 
 class LaplacianEncoding(Module):
-    r"""Encoding of nodes by a projection of the eigenvectors of each graph's Laplacian.
+    r"""Encoding of nodes by a projection of the eigenvectors of the graph Laplacian.
 
     .. math:: p_i = W (s \odot u_i), \qquad s \in \{-1, 1\}^k
 
@@ -178,7 +178,7 @@ class LaplacianEncoding(Module):
         self.lin = Linear(k, channels)
 
     def reset_parameters(self) -> None:
-        """Reinitialise the projection at random."""
+        """Initialise the projection again at random."""
         self.lin.reset_parameters()
 
     def forward(self, edges: Any, num_nodes: int | None = None) -> Tensor:
@@ -199,7 +199,7 @@ class LaplacianEncoding(Module):
         return self.encode(vectors.to(dtype_of(self.lin)))
 
     def encode(self, eigenvectors: Tensor) -> Tensor:
-        """Encode eigenvectors that a transform has stored.
+        """Encode eigenvectors that were computed before, for example by a transform.
 
         Args:
             eigenvectors: eigenvectors of the Laplacian, [n, k].
@@ -253,7 +253,7 @@ class RandomWalkEncoding(Module):
         self.lin = Linear(steps, channels)
 
     def reset_parameters(self) -> None:
-        """Reinitialise the projection at random."""
+        """Initialise the projection again at random."""
         self.lin.reset_parameters()
 
     def forward(self, edges: Any, num_nodes: int | None = None) -> Tensor:
@@ -274,7 +274,7 @@ class RandomWalkEncoding(Module):
         return self.encode(probabilities.to(dtype_of(self.lin)))
 
     def encode(self, probabilities: Tensor) -> Tensor:
-        """Encode return probabilities that a transform has stored.
+        """Encode return probabilities that were computed before, for example by a transform.
 
         Args:
             probabilities: return probabilities of each node, [n, steps].
@@ -289,7 +289,7 @@ class RandomWalkEncoding(Module):
 
 
 class DegreeEncoding(Module):
-    r"""Learned vector for every node degree.
+    r"""Learned vector for each node degree.
 
     .. math:: p_i = W^{\mathrm{in}}_{\min(\deg^{\mathrm{in}}_i, D)}
         \;(+\; W^{\mathrm{out}}_{\min(\deg^{\mathrm{out}}_i, D)})
@@ -327,7 +327,7 @@ class DegreeEncoding(Module):
         self.out_of = LearnedEncoding(max_degree + 1, channels) if directed else None
 
     def reset_parameters(self) -> None:
-        """Reinitialise the learned vectors at random."""
+        """Initialise the learned vectors again at random."""
         self.into.reset_parameters()
         if self.out_of is not None:
             self.out_of.reset_parameters()
@@ -349,7 +349,7 @@ class DegreeEncoding(Module):
         return out
 
     def encode(self, degree: Tensor) -> Tensor:
-        """Encode in-degrees that a transform has stored.
+        """Encode in-degrees that were computed before, for example by a transform.
 
         Args:
             degree: [n] integers >= 0.

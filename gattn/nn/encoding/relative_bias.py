@@ -1,4 +1,4 @@
-"""Learned score biases of edges, by the type of an edge, a distance or a path."""
+"""Learned score biases for edge types, distances and paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gattn.structure import path_features, path_lengths
 
 
 class RelativeBias(Module):
-    r"""Learned score bias for every kind of edge and every head.
+    r"""Learned score bias for each kind of edge and each head.
 
     .. math:: \alpha_{ij} = \mathrm{softmax}_j (\tau\, q_i \cdot k_j + b_{r(i, j), h})
 
@@ -82,7 +82,7 @@ class RelativeBias(Module):
 
 
 class ShortestPathBias(Module):
-    r"""Learned score bias by the length of the shortest path between the ends of an edge.
+    r"""Learned score bias for the length of the shortest path between the two nodes of an edge.
 
     .. math:: b_{ij} = w_{\min(d(j \to i),\, L + 1)}
 
@@ -141,7 +141,8 @@ class ShortestPathBias(Module):
 
 
 class PathFeatureBias(Module):
-    r"""Learned score bias from the edge features along the shortest path between two nodes.
+    r"""Learned score bias computed from the edge features along the shortest path between two
+    nodes.
 
     .. math:: c_{ij} = \frac{1}{d_{ij}} \sum_{t=1}^{d_{ij}} w_t \cdot f_{ijt}
 
@@ -202,7 +203,7 @@ class PathFeatureBias(Module):
         return self.weigh(*path_features(edges, over, edge_attr, self.max_length))
 
     def weigh(self, length: Tensor, features: Tensor) -> Tensor:
-        """Return the biases for path lengths and features that a transform has stored.
+        """Return the biases for path lengths and features that were computed before by a transform.
 
         Args:
             length: path lengths, [e] integers, as :class:`gattn.transforms.AddShortestPaths`
@@ -227,13 +228,14 @@ class PathFeatureBias(Module):
 
 
 def token_offsets(graph: Graph, max_offset: int) -> Tensor:
-    r"""Return the clipped offset between the ends of each edge of a sequence, as a kind of edge.
+    r"""Return the clipped offset between the two tokens of each edge, for use in
+    :class:`RelativeBias`.
 
     .. math:: r(i, j) = \mathrm{clip}(j - i, -w, w) + w
 
     Args:
         graph: a graph of sequences, such as the result of :func:`gattn.graphs.causal`.
-        max_offset: w, the largest offset; larger ones are clipped to it.
+        max_offset: w, the largest offset; larger offsets are clipped to it.
 
     Returns:
         The offsets [e] int64 in [0, 2 w], in the order of the caller's edges.
@@ -259,7 +261,7 @@ def token_offsets(graph: Graph, max_offset: int) -> Tensor:
 
 
 def look_up(table: Tensor, index: Tensor, name: str) -> Tensor:
-    """Return rows of a table [n, c] by index, and raise one clear error for an invalid index."""
+    """Return rows of a table [n, c] by index; raise a clear error for an invalid index."""
     if index.numel() > 0 and not torch.compiler.is_compiling():
         low, high = (int(bound) for bound in index.aminmax())
         if low < 0 or high >= table.shape[0]:

@@ -1,1 +1,1 @@
-"""Readouts: one output per graph of a batch, which does not depend on the order of the nodes."""
+"""Readouts, which compute one output for each graph of a batch, in any order of the nodes."""

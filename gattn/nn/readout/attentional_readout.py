@@ -1,4 +1,4 @@
-"""AttentionalReadout: sum of node features, weighted by the softmax of a gate network."""
+"""Readout by a sum of node features with weights from a gate network."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class AttentionalReadout(SegmentReadout):
-    r"""Sum the nodes of each graph with weights from a gate network.
+    r"""Readout by a sum of node features, weighted by the softmax of a gate network.
 
     .. math:: r_g = \sum_{j \in g} \mathrm{softmax}_{j \in g}(\mathrm{gate}(x_j))
         \odot \mathrm{nn}(x_j)
 
-    The arguments, the parameters and the results are those of
+    The arguments, the parameters and the results are the same as in
     ``torch_geometric.nn.AttentionalAggregation``; the softmax and the sum are one operator.
 
     Args:
@@ -60,7 +60,7 @@ class AttentionalReadout(SegmentReadout):
         self.mlp, self.nn = _split_mlp(nn)
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         for module in (self.gate_mlp, self.gate_nn, self.mlp, self.nn):
             reset(module)
 
@@ -73,7 +73,7 @@ class AttentionalReadout(SegmentReadout):
                 f"the width of the gate must divide {value.shape[1]}, the number of features; got "
                 f"{heads}"
             )
-        gate = gate.to(value.dtype)  # under autocast a network's output may have another dtype
+        gate = gate.to(value.dtype)  # under autocast, the gate network may return another dtype
         return segment_attention(gate, value.unflatten(-1, (heads, -1)), segments, 0.0).flatten(1)
 
     def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
@@ -87,9 +87,10 @@ class AttentionalReadout(SegmentReadout):
 
 
 def _split_mlp(module: Module | None) -> tuple[MLP | None, Module | None]:
-    """Return (module, None) for an MLP of PyG, else (None, module).
+    """Return (module, None) if the module is PyG's MLP, and otherwise (None, module).
 
-    PyG's layer stores the two kinds under different names, which its checkpoints contain.
+    PyG's layer stores MLPs and other modules under different names, and these names are in its
+    checkpoints.
     """
     return (module, None) if isinstance(module, MLP) else (None, module)
 

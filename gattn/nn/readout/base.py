@@ -1,4 +1,4 @@
-"""Base class of the readouts that run on segments."""
+"""Base class of readouts that reduce segments of rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gattn.nn.common.segments import Readout, segment_graph
 
 
 class SegmentReadout(Readout):
-    """Readout on the graph with one edge from each row to the set that contains it.
+    """Base class of readouts that reduce each set of rows to one row.
 
     A subclass implements ``_reduce``, which computes the output of the sets, and ``_weights``,
     which computes the attention weights of the rows.
@@ -24,7 +24,7 @@ class SegmentReadout(Readout):
         dim: int = -2,
         max_num_elements: int | None = None,
     ) -> Tensor:
-        """Reduce the nodes of each graph to one row.
+        """Compute one row for each graph from the graph's nodes.
 
         Args:
             x: node features, [n, d].
@@ -68,9 +68,13 @@ class SegmentReadout(Readout):
         return self._weights(x, segments, max_num_elements)
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
-        """Return one row per set; no set has more than ``width`` rows, unless that is None."""
+        """Return one row for each set; ``width`` is the maximum number of rows of a set, or
+        None.
+        """
         raise NotImplementedError
 
     def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
-        """Return the attention weights of the rows; arguments as in ``_reduce``."""
+        """Return the attention weights of the rows; the arguments are the same as for
+        ``_reduce``.
+        """
         raise NotImplementedError

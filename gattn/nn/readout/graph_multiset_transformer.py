@@ -1,4 +1,4 @@
-"""GraphMultisetTransformer: pools the nodes of a graph in two steps, with attention between."""
+"""Readout of the Graph Multiset Transformer, which pools the nodes of a graph in two steps."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class GraphMultisetTransformer(SegmentReadout):
-    r"""Pool the nodes of each graph to k vectors, apply attention among them, and pool to one.
+    r"""Readout of the Graph Multiset Transformer: pooling to k vectors, attention, and pooling to
+    one.
 
     .. math:: y_g = \mathrm{PMA}_1(\mathrm{SAB}(\mathrm{PMA}_k(X_g)))
 
-    The arguments, the parameters and the results, except for graphs without nodes, are those of
+    The arguments, the parameters and the results, except for graphs without nodes, are the same as
+    in
     ``torch_geometric.nn.GraphMultisetTransformer``. Nothing is padded, and the index need not be
     sorted.
 
@@ -78,7 +80,7 @@ class GraphMultisetTransformer(SegmentReadout):
         self.pma2 = PoolingByMultiheadAttention(channels, 1, *shared)
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         for block in (self.pma1, *self.encoders, self.pma2):
             block.reset_parameters()  # type: ignore[operator]
 

@@ -1,4 +1,4 @@
-"""LearnedQueryReadout: attention of k learned queries to the nodes of each graph."""
+"""Readout by attention of learned queries to the nodes of each graph."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class LearnedQueryReadout(SegmentReadout):
-    r"""Pool each graph by the attention of k learned queries to its nodes.
+    r"""Readout by attention of k learned queries to the nodes of each graph.
 
     .. math::
         o_{gq} = W_o \Big\Vert_h \sum_{j \in g} \alpha_{jqh} W_v^{(h)} x_j, \qquad
         \alpha_{jqh} = \mathrm{softmax}_{j \in g}
         \frac{q_{qh} \cdot W_k^{(h)} x_j}{\sqrt{c}}
 
-    The queries do not depend on the input. So the result does not depend on the order of the
+    The queries do not depend on the input. Therefore the result does not depend on the order of the
     nodes, and the score of a node is computed without the key:
     :math:`q \cdot W_k x = (W_k^\top q) \cdot x`. The softmax runs over the nodes of one graph,
     without padding. Keys have no bias, because it would shift all scores of a query by the same
@@ -117,7 +117,7 @@ class LearnedQueryReadout(SegmentReadout):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         torch.nn.init.xavier_uniform_(self.query)
         for linear in (self.lin_key, self.lin_value):
             redraw(linear, torch.nn.init.xavier_uniform_)
@@ -138,7 +138,7 @@ class LearnedQueryReadout(SegmentReadout):
         return edge_softmax(self._score(x), segments).view(-1, self.num_queries, self.heads)
 
     def _pool(self, x: Tensor, segments: Graph) -> Tensor:
-        """Return the weighted sums of the values of each graph and query, [g, k, h * c]."""
+        """Return the weighted sums of the values for each graph and query, [g, k, h * c]."""
         dropout = self.dropout if self.training else 0.0
         if is_product(self.lin_value):
             weight = self.lin_value.weight.unflatten(0, (self.heads, -1))
@@ -148,7 +148,7 @@ class LearnedQueryReadout(SegmentReadout):
         return out.view(segments.num_dst, self.num_queries, -1)
 
     def _score(self, x: Tensor) -> Tensor:
-        """Return the scores q . W_k x / sqrt(c), [n, k * h], query by query."""
+        """Return the scores q . W_k x / sqrt(c), [n, k * h], one query after the other."""
         if not is_plain(self.lin_key):
             query = self.query.unflatten(1, (self.heads, -1))
             key = self.lin_key(x).unflatten(1, (self.heads, -1)) * query.shape[-1] ** -0.5
@@ -166,7 +166,9 @@ class LearnedQueryReadout(SegmentReadout):
 
 
 class _FeedForward(torch.nn.Module):
-    """Residual layer o + W_2 ReLU(W_1 o), with optional layer normalisation."""
+    """Feed-forward layer with a residual connection, o + W_2 ReLU(W_1 o), and optional layer
+    normalisation.
+    """
 
     def __init__(self, channels: int, hidden: int, layer_norm: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""MultiReadout: concatenation of several readouts of the same nodes."""
+"""Readout that concatenates the results of several readouts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class MultiReadout(Readout):
-    r"""Apply several readouts to each graph and concatenate their results.
+    r"""Readout that concatenates the results of several readouts for each graph.
 
     .. math:: y_g = \Big\Vert_r \mathrm{readout}_r(X_g)
 
@@ -25,7 +25,8 @@ class MultiReadout(Readout):
     the model can learn which one to use.
 
     Args:
-        readouts: PyG ``Aggregation`` modules, or names. ``"sum"`` (or ``"add"``) and ``"mean"``
+        readouts: list of PyG ``Aggregation`` modules or of names. ``"sum"`` (or ``"add"``) and
+            ``"mean"``
             run on gattn's deterministic operator; any other name, such as ``"max"`` or ``"std"``,
             is resolved by PyG.
 
@@ -55,11 +56,11 @@ class MultiReadout(Readout):
     def __init__(self, readouts: Sequence[str | Aggregation]) -> None:
         super().__init__()
         if len(readouts) == 0:
-            raise ValueError("readouts must hold at least one readout; got none")
+            raise ValueError("readouts must contain at least one readout; got none")
         self.readouts = ModuleList(_resolve(readout) for readout in readouts)
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         for readout in self.readouts:
             readout.reset_parameters()  # type: ignore[operator]
 
@@ -72,7 +73,7 @@ class MultiReadout(Readout):
         dim: int = -2,
         max_num_elements: int | None = None,
     ) -> Tensor:
-        """Reduce the nodes of each graph to one row.
+        """Compute one row for each graph from the graph's nodes.
 
         Args:
             x: node features, [n, in_channels].
@@ -87,7 +88,8 @@ class MultiReadout(Readout):
             The concatenated results, [g, out_1 + out_2 + ...].
         """
         if index is None and ptr is None and dim_size is None:
-            dim_size = 1  # without it, PyG's aggregations read the size from the device
+            # If dim_size is None, PyG's aggregations read it from the device, which is slow.
+            dim_size = 1
         if max_num_elements is None:
             outs = [readout(x, index, ptr, dim_size, dim) for readout in self.readouts]
         else:
@@ -134,7 +136,7 @@ class MultiReadout(Readout):
 
 
 class _LinearReadout(SegmentReadout):
-    """Sum or mean of the nodes of each graph, added in a fixed order."""
+    """Readout by the sum or the mean of each graph's nodes, which are added in a fixed order."""
 
     def __init__(self, mean: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Set2Set: repeated attention with a query per graph that an LSTM updates."""
+"""Readout by repeated attention, with a query that an LSTM updates (Set2Set)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class Set2Set(SegmentReadout):
-    r"""Pool each graph by repeated attention, with a query that an LSTM updates.
+    r"""Readout by repeated attention to the nodes of each graph, with a query that an LSTM updates.
 
     .. math::
         q_t = \mathrm{LSTM}([q_{t-1}, r_{t-1}]), \qquad
         r_t = \sum_{j \in g} \mathrm{softmax}_{j \in g} (q_t \cdot x_j)\, x_j, \qquad
         y_g = [q_T, r_T]
 
-    The arguments, the parameters and the results are those of ``torch_geometric.nn.Set2Set``. The
+    The arguments, the parameters and the results are the same as in ``torch_geometric.nn.Set2Set``.
+    The
     dot product, the softmax and the sum are computed by one operator.
 
     Args:
@@ -69,7 +70,7 @@ class Set2Set(SegmentReadout):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reinitialise the parameters of the LSTM at random."""
+        """Initialise the parameters of the LSTM again at random."""
         self.lstm.reset_parameters()
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
@@ -82,7 +83,9 @@ class Set2Set(SegmentReadout):
     def _steps(
         self, x: Tensor, segments: Graph, want_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Return [q_T, r_T] of each graph, [g, 2 d], and the attention weights of the last step."""
+        """Return the result [q_T, r_T] of each graph, [g, 2 d], and the last step's attention
+        weights.
+        """
         check_features("x", x, self.in_channels, self.lstm.weight_ih_l0)
         value = x.unsqueeze(1)
         memory = x.new_zeros(segments.num_dst, self.out_channels)

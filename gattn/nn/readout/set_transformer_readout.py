@@ -1,4 +1,4 @@
-"""SetTransformerReadout: readout by a Set Transformer, without padding."""
+"""Readout by a Set Transformer, without padding."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class SetTransformerReadout(SegmentReadout):
-    r"""Pool each graph by a Set Transformer over its nodes.
+    r"""Readout by a Set Transformer that is applied to the nodes of each graph.
 
     .. math::
         y_g = \mathrm{SAB}_{\mathrm{dec}}(\mathrm{PMA}(\mathrm{SAB}_{\mathrm{enc}}(X_g)))
 
-    The constructor, the parameters and the results, except for graphs without nodes, are those of
+    The constructor, the parameters and the results, except for graphs without nodes, are the same
+    as in
     ``torch_geometric.nn.SetTransformerAggregation``, whose ``state_dict`` can be loaded. The
     encoder runs on the complete graph of each set, without padding. The index need not be sorted,
     and NaN in the input of a graph gives NaN in its output.
@@ -103,7 +104,7 @@ class SetTransformerReadout(SegmentReadout):
         )
 
     def reset_parameters(self) -> None:
-        """Reinitialise all learnable parameters."""
+        """Reset all learnable parameters."""
         for block in (*self.encoders, self.pma, *self.decoders):
             block.reset_parameters()  # type: ignore[operator]
 

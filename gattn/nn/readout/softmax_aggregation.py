@@ -1,4 +1,4 @@
-"""SoftmaxAggregation: sum of the rows of a set, weighted by a softmax of each feature."""
+"""Readout by a sum of rows, weighted by a softmax of each feature."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class SoftmaxAggregation(SegmentReadout):
-    r"""Sum the rows of each set, weighted by a softmax of each feature over the set.
+    r"""Readout by a sum of the rows of each set, weighted by a softmax of each feature over the
+    set.
 
     .. math:: y_g = \sum_{j \in g} \mathrm{softmax}_{j \in g} (t\, x_j) \odot x_j
 
     The result lies between the mean and the maximum. The arguments, the parameters and the results
-    are those of ``torch_geometric.nn.SoftmaxAggregation``; softmax and sum run on the kernels.
+    are the same as in ``torch_geometric.nn.SoftmaxAggregation``; softmax and sum run on the
+    kernels.
 
     Args:
         t: the inverse temperature: 0 gives the mean, and a large t almost the maximum.
@@ -66,7 +68,7 @@ class SoftmaxAggregation(SegmentReadout):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reset a learned t to its initial value."""
+        """Reset a learned inverse temperature t to its initial value."""
         if isinstance(self.t, Parameter):
             self.t.data.fill_(self._init_t)
 
@@ -79,9 +81,9 @@ class SoftmaxAggregation(SegmentReadout):
         dim: int = -2,
         max_num_elements: int | None = None,
     ) -> Tensor:
-        """Sum the rows of each set along any dimension.
+        """Compute the weighted sum of the rows of each set, along any dimension.
 
-        The arguments are those of :class:`SegmentReadout`.
+        The arguments are the same as for :class:`SegmentReadout`.
         """
         rows = self._rows(x, dim)
         out = super().forward(rows.unsqueeze(-1).flatten(1), index, ptr, dim_size)
@@ -98,14 +100,16 @@ class SoftmaxAggregation(SegmentReadout):
     ) -> Tensor:
         """Return the weight of each element of x, in the shape of x.
 
-        The arguments are those of :class:`SegmentReadout`.
+        The arguments are the same as for :class:`SegmentReadout`.
         """
         rows = self._rows(x, dim)
         weights = super().attention_weights(rows.unsqueeze(-1).flatten(1), index, ptr, dim_size)
         return weights.reshape(rows.shape).movedim(0, dim)
 
     def _rows(self, x: Tensor, dim: int) -> Tensor:
-        """Return x with the dimension of the rows first; integers become floats as in PyG."""
+        """Return x with the dimension of the rows first; integers are converted to floats as in
+        PyG.
+        """
         check_tensor("x", x)
         if not -x.dim() <= dim < x.dim():
             raise ValueError(f"x must have a dimension {dim}; got shape {tuple(x.shape)}")

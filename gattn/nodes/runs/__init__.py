@@ -1,1 +1,1 @@
-"""The commands of ``gattn nodes``, one module each; this module imports none of them."""
+"""The commands of ``gattn nodes``, in one module for each command."""

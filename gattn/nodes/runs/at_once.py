@@ -1,4 +1,6 @@
-"""Predict the nodes of a graph with models in closed form, which take seconds to fit."""
+"""Predictions of nodes by models that are fitted in closed form, in seconds and without
+training.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,11 @@ from gattn.training.scaling import moments
 __all__ = ["predict_at_once"]
 
 LEAST = 2
-"""Minimum number of labelled nodes from which the other nodes can be predicted."""
+"""Minimum number of labelled nodes for predicting the other nodes."""
 
 
 def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_log) -> int:
-    """Fit a :class:`ClosedForm` to the labelled nodes, and write predictions of all nodes.
+    """Fit a :class:`ClosedForm` model to the labelled nodes, and write predictions for all nodes.
 
     If the graph has masks, or if ``split`` is set, the model is fitted to the training part only,
     and the log reports the metrics of the test part. Otherwise it is fitted to all labelled nodes,
@@ -61,18 +63,19 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
         graph, y, estimator = data.graph, data.y, data.estimator
         is_class = isinstance(estimator, NodeClassifier)
         train, test = y.isfinite().nonzero().flatten(), torch.zeros(0, dtype=torch.int64)
-        if settings.split != "auto" or mask_columns(graph):
+        if settings.split != "auto" or settings.time or mask_columns(graph):
             split, notes = make_split(settings, graph, y, estimator.task, 0)
             train, test = (part[y[part].isfinite()] for part in (split.train, split.test))
             graph = graph.with_notes(*notes)
         if len(train) < LEAST:
             raise GraphError(f"at least {LEAST} nodes must have a label; got {len(train)}")
         encoded = estimator.encode(graph, estimator.label)
+        graph = encoded.graph
         for note in encoded.notes:
             log(note)
         mean, std = (0.0, 1.0) if is_class else tuple(map(float, moments(y[train, None])))
         labels = _labels(estimator, (y[train] - mean) / std)
-        neighbours = Neighbours(graph.arcs, len(graph), directed=graph.directed)
+        neighbours = Neighbours.of(graph)
         matrix, seed = as_matrix(encoded.x), settings.model.seed
         blocks = Blocks(matrix, neighbours, Reduction.fit(matrix, seed))
         nodes = train.numpy()
@@ -84,7 +87,7 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
         _calibrate(estimator, y[train, None], held_out)
         constant = torch.from_numpy(labels.mean(0, keepdims=True)) * std + mean
         some, guess = (test, predicted[test]) if len(test) else (train, held_out)
-        title = "test part" if len(test) else "each node without its label"
+        title = "test part" if len(test) else "each node predicted without its label"
         metrics = _log_metrics(log, estimator, title, y[some], guess)
         if len(test):
             one_hot = torch.from_numpy(labels) * std + mean
@@ -103,7 +106,7 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
 
 
 def _labels(estimator: NodeEstimator, y: Tensor) -> np.ndarray:
-    """Return labels as [k, c] float32: one-hot classes, or one column of numbers."""
+    """Return the labels as [k, c] float32: one-hot classes, or one column of numbers."""
     if isinstance(estimator, NodeClassifier):
         return np.eye(estimator.outputs, dtype=np.float32)[y.long().numpy()]
     return y[:, None].float().numpy()
@@ -119,7 +122,7 @@ def _calibrate(estimator: NodeEstimator, y: Tensor, predicted: Tensor) -> None:
 def _log_metrics(
     log: Log, estimator: NodeEstimator, title: str, y: Tensor, predicted: Tensor
 ) -> dict[str, float]:
-    """Measure predictions [k, outputs] of labels [k], and log the metrics."""
+    """Compute the metrics of predictions [k, outputs] for labels [k], and log them."""
     values = measure(estimator.task, y, predicted)
     texts = (f"{name} {'-' if isnan(value) else f'{value:.4g}'}" for name, value in values.items())
     log(f"{title}: {', '.join(texts)}")

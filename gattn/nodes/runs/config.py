@@ -1,4 +1,4 @@
-"""Settings of a run: the options of ``gattn nodes train`` and the content of config.toml."""
+"""Settings of a training run: the options of ``gattn nodes train``, as in config.toml."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from gattn.training.settings import (
     updated,
 )
 
-__all__ = ["NodeRunSettings", "override"]
+__all__ = ["NodeRunSettings", "edge_features", "override"]
 
-SPLITS = ("auto", "public", "random", "random-per-class")
+SPLITS = ("auto", "public", "random", "random-per-class", "time")
 
 
 @document
 @dataclass(frozen=True, kw_only=True)
 class NodeRunSettings(Settings):
-    """Settings of a training run: the graph, how to read and split it, and the model.
+    """Settings of a training run: the graph and its format, the split, and the model.
 
     Attributes:
         {settings}
@@ -42,29 +42,35 @@ class NodeRunSettings(Settings):
     data: Annotated[
         str,
         Meta(
-            description="Graph: cora, citeseer, pubmed or a file: GraphML, GML, GEXF, a list or "
-            "table of edges.",
+            description="Graph to read: the name of a data set (cora, citeseer or pubmed) or a "
+            "file (GraphML, GML, GEXF, or a list or table of edges).",
             extra={"default": "none, it is required"},
         ),
     ] = field(kw_only=False)
     nodes: Annotated[
-        str, Meta(description="Table of the nodes that belongs to a list or table of edges.")
+        str,
+        Meta(
+            description="Table with one row of attributes for each node. Use it if the graph is "
+            "a list or table of edges, which contains no attributes of nodes."
+        ),
     ] = ""
     label: Annotated[
-        str, Meta(description="Attribute to predict.", extra={"default": "y or label"})
+        str,
+        Meta(description="Name of the node attribute to predict.", extra={"default": "y or label"}),
     ] = ""
     features: Annotated[
         tuple[str, ...],
         Meta(
-            description="Attribute to read as a feature; repeat it for several.",
-            extra={"default": "all others"},
+            description="Name of a node attribute to use as a feature. Repeat the option to use "
+            "several attributes.",
+            extra={"default": "all other attributes"},
         ),
     ] = ()
     names: Annotated[
         bool,
         Meta(
-            description="Read the words of the nodes' names as a feature, as those of packages. "
-            "Leave it off if the names contain the label.",
+            description="Use the words in the names of the nodes as features, for example in a "
+            "network of software packages. Leave it off if the names contain the label.",
             extra={"flag": "--names/--no-names"},
         ),
     ] = False
@@ -73,60 +79,100 @@ class NodeRunSettings(Settings):
         str,
         Meta(
             description="Rule that divides the labelled nodes into training, validation and test "
-            "part. public: the parts that the data set defines; random: 60, 20 and 20 % of each "
-            "class; random-per-class: 20 nodes of each class for training and 30 for validation; "
-            "column:NAME: an attribute that contains train, val or test; auto: public if the data "
-            "set defines parts, else random."
+            "parts. With public, they are the parts that the data set defines. With random, they "
+            "contain 60 %, 20 % and 20 % of each class. With random-per-class, 20 nodes of each "
+            "class are used for training, 30 for validation and all others for testing. With "
+            "column:NAME, the parts (train, val or test) are read from the attribute NAME. With "
+            "time, the oldest 60 % are used for training and the newest 20 % for testing, by "
+            "--time. The value auto means time with --time, public if the data set defines parts, "
+            "and random otherwise."
         ),
     ] = "auto"
     directed: Annotated[
         bool | None,
         Meta(
-            description="Send messages along the direction of edges only, or both ways.",
-            extra={"default": "both ways", "flag": "--directed/--undirected"},
+            description="Send messages only in the direction of the edges. Otherwise messages are "
+            "sent in both directions.",
+            extra={"default": "both directions", "flag": "--directed/--undirected"},
         ),
     ] = None
+    edge_features: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Column of the edges to read as a feature of attention and, as a mean over "
+            "a node's edges, of the other models. Repeat it for several; an empty name reads none.",
+            extra={"default": "all that are not the weight, the type or the time"},
+        ),
+    ] = ()
+    edge_weight: Annotated[
+        str,
+        Meta(
+            description="Column of the edges with weights, at least 0. Attention and means over "
+            "neighbours are proportional to them."
+        ),
+    ] = ""
+    edge_type: Annotated[
+        str,
+        Meta(
+            description="Column of the edges with types. Each type has means over its neighbours; "
+            "set it if types differ in what they say about a node."
+        ),
+    ] = ""
+    time: Annotated[
+        str,
+        Meta(
+            description="Column of the nodes or the edges with times: numbers, or dates such as "
+            "2024-01-31. The test part is newer than the training part, and no node depends on a "
+            "newer node or edge."
+        ),
+    ] = ""
     encoding: Annotated[
         str | None,
         Meta(
-            description="Text encoding of tables and lists, for example latin-1. Set it if they "
+            description="Text encoding of the files, for example latin-1. Set it if the files "
             "are not UTF-8.",
-            extra={"default": "the byte order mark, else UTF-8"},
+            extra={"default": "the encoding of the byte order mark, else UTF-8"},
         ),
     ] = None
     decimal: Annotated[
         Literal[".", ","] | None,
         Meta(
-            description="Decimal sign of numbers in tables.",
-            extra={"default": "a point, or commas between semicolons"},
+            description="Decimal sign of the numbers in tables: a point or a comma.",
+            extra={"default": "a point; a comma if semicolons separate the cells"},
         ),
     ] = None
     thousands: Annotated[
         Literal["", ",", ".", " ", "'"],
         Meta(
-            description="Separator between groups of three digits in tables, for example the "
+            description="Character between groups of three digits in tables, for example the "
             "comma in 1,008."
         ),
     ] = ""
     missing: Annotated[
         tuple[str, ...],
         Meta(
-            description="Text that marks a missing attribute, for example NA. Repeat the option "
-            "for several.",
-            extra={"default": "empty cells, and NA and the like in columns of numbers"},
+            description="Text that marks a missing value, for example NA. Repeat the option for "
+            "several texts.",
+            extra={"default": "empty cells; in columns of numbers also NA and similar texts"},
         ),
     ] = ()
     runs: Annotated[
         int,
         Meta(
             ge=1,
-            description="Number of trainings from different initial weights; drawn splits are "
-            "drawn again for every few trainings. Raise it to report means and their spread.",
+            description="Number of trainings with different initial weights. If the split is "
+            "random, it is also drawn again after every few trainings. Raise the number to "
+            "report means and their spread.",
         ),
     ] = 1
     coverage: Coverage = 0.9
     workers: Annotated[
-        int, Meta(ge=1, description="Number of processes that train side by side if runs > 1.")
+        int,
+        Meta(
+            ge=1,
+            description="Number of processes that train networks in parallel. It has "
+            "an effect only if runs is above 1.",
+        ),
     ] = 2
     threads: Threads = 0
     model: NodeSettings = field(default_factory=NodeSettings)
@@ -135,19 +181,28 @@ class NodeRunSettings(Settings):
         """Check the name of the split, the decimal sign and the thousands separator."""
         super().check()
         if self.thousands:
-            # Imported only if it is needed, because the import is slow.
+            # This module is imported only if it is needed, because its import is slow.
             from gattn.data.tables.numbers import NumberFormat
 
             NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)
         if self.split not in SPLITS and not self.split.startswith("column:"):
             choices = ", ".join(SPLITS)
             raise SettingsError(f"split must be {choices} or column:NAME; got {self.split!r}")
+        if self.split == "time" and not self.time:
+            raise SettingsError("split time needs the column of times: --time COL")
+
+
+def edge_features(settings: NodeRunSettings) -> list[str] | None:
+    """Return the columns of edges to read as features; None for all, an empty list for none."""
+    if not settings.edge_features:
+        return None
+    return [name for name in settings.edge_features if name]
 
 
 def override(
     config: str | Path | None, preset: str | None, changes: Mapping[str, object]
 ) -> NodeRunSettings:
-    """Return the settings of a config file, with the changes from the command line.
+    """Return the settings of a configuration file, with the changes from the command line.
 
     Args:
         config: the config.toml of a run; None for the defaults.
@@ -168,7 +223,9 @@ def override(
     """
     if config is not None:
         if preset is not None:
-            raise ValueError("a config has its settings itself; take either it or a preset")
+            raise ValueError(
+                "a config file already sets all settings: use either --config or --preset"
+            )
         return updated(read_toml(NodeRunSettings, config), changes)
     if "data" not in changes:
         raise ValueError(f"a graph is required: a file, or one of {', '.join(PRESETS)}")

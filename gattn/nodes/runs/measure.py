@@ -1,4 +1,4 @@
-"""Compute metrics of predictions of nodes, also for each class, and say why some are undefined."""
+"""Metrics of predictions for nodes, in total and for each class, with reasons if undefined."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def measure(task: NodeTask, y: Tensor, predicted: Tensor) -> dict[str, float]:
 
 
 def undefined(estimator: NodeEstimator, y: Tensor) -> dict[str, str]:
-    """Return the reasons why metrics of a part are undefined, or are means that leave out classes.
+    """Return the reasons why some metrics of a part are undefined, or are averaged over fewer
+    classes.
 
     Args:
         estimator: a fitted estimator.
@@ -53,7 +54,9 @@ def undefined(estimator: NodeEstimator, y: Tensor) -> dict[str, str]:
 
 
 def confusion(y: Tensor, predicted: Tensor) -> Tensor:
-    """Return the confusion matrix [c, c] int64: rows are true classes, columns predicted ones."""
+    """Return the confusion matrix [c, c] int64, with true classes as rows and predicted as
+    columns.
+    """
     classes = predicted.shape[1]
     return torch.bincount(
         y.long() * classes + predicted.argmax(1), minlength=classes * classes
@@ -61,7 +64,7 @@ def confusion(y: Tensor, predicted: Tensor) -> Tensor:
 
 
 def class_scores(counts: Tensor) -> list[dict[str, float]]:
-    """Return precision, recall, F1 and number of nodes of every class from a confusion matrix.
+    """Return precision, recall, F1 and number of nodes for each class, from a confusion matrix.
 
     A score is NaN if it is undefined.
 
@@ -82,7 +85,7 @@ def class_scores(counts: Tensor) -> list[dict[str, float]]:
 
 
 def undefined_scores(counts: Tensor, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the reasons why scores of :func:`class_scores` are undefined, by class and score.
+    """Return the reasons why results of :func:`class_scores` are undefined, by class and score.
 
     >>> undefined_scores(torch.tensor([[3, 0], [1, 0]]), ["a", "b"])
     {'b': {'precision': 'undefined: no node is predicted to have this class'}}
@@ -99,7 +102,7 @@ def undefined_scores(counts: Tensor, names: Sequence[str]) -> dict[str, dict[str
 
 
 def is_noise(metrics: Mapping[str, float], constant: Mapping[str, float], nodes: int) -> bool:
-    """Return True if a model is no better than a constant prediction, within two standard errors.
+    """Return True if a model is not significantly better than a constant prediction.
 
     Args:
         metrics: metrics of the model.
@@ -119,7 +122,7 @@ def is_noise(metrics: Mapping[str, float], constant: Mapping[str, float], nodes:
 def measure_intervals(
     estimator: NodeEstimator, y: Tensor, predicted: Tensor, coverage: float
 ) -> dict[str, float]:
-    """Compare the coverage of intervals, or of label sets, with the requested one.
+    """Measure how often intervals, or sets of classes, contain the true value.
 
     Args:
         estimator: a fitted estimator.

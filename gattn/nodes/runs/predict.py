@@ -1,4 +1,4 @@
-"""Predict or embed every node of a graph, and write one row for each."""
+"""The commands ``gattn nodes predict`` and ``embed``, which write one row for each node."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from gattn.files import new_file, write_rows
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.base import NodeEstimator
+from gattn.nodes.edges import merged_edges_note
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.files import read_graph_file
 from gattn.pipeline.product import Log, no_log
@@ -29,10 +30,10 @@ __all__ = [
 
 
 def load_estimator(run: str | Path) -> NodeEstimator:
-    """Return the classifier or the regressor that is stored in a folder.
+    """Load the classifier or the regressor that is stored in a folder.
 
     Raises:
-        RunError: a file is missing, truncated or changed, or holds another kind of model.
+        RunError: a file is missing, truncated or changed, or contains another kind of model.
     """
     tensors, card = read_model(run)
     kind = NodeRegressor if card.get("estimator") == NodeRegressor.__name__ else NodeClassifier
@@ -53,15 +54,15 @@ def predict_graph(
     threads: int = 0,
     log: Log = no_log,
 ) -> int:
-    """Predict every node of a graph, which may be another graph than the model was trained on.
+    """Predict every node of a graph with a trained model, and write the predictions to a CSV file.
 
     Args:
         run: the folder of a trained model.
         path: the graph, as :func:`gattn.nodes.files.read_graph_file` takes it.
         out: the CSV file to write, which must not exist; it is created when it is complete.
         nodes: a table of the graph's nodes.
-        encoding: encoding of tables and lists of edges; None for that of the byte order mark, else
-            UTF-8.
+        encoding: encoding of tables and lists of edges; None for the encoding of the byte order
+            mark, or UTF-8 if there is none.
         decimal: decimal sign; see :func:`gattn.nodes.files.read_graph_file`.
         thousands: the separator between groups of three digits.
         missing: words that stand for a missing attribute.
@@ -73,7 +74,7 @@ def predict_graph(
         The number of nodes.
 
     Raises:
-        RunError: the folder holds no model that can be read.
+        RunError: the folder does not contain a readable model.
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
         FileExistsError: ``out`` exists.
     """
@@ -100,7 +101,7 @@ def embed_graph(
     threads: int = 0,
     log: Log = no_log,
 ) -> int:
-    """Embed every node of a graph.
+    """Compute the hidden vector of every node of a graph, and write all of them to one file.
 
     Args:
         run: the folder of a trained model.
@@ -108,8 +109,8 @@ def embed_graph(
         out: file to write, which must not exist: ``.npy`` for an array [n, width] float32, or
             ``.parquet`` for a table of columns ``node``, ``e0``, ``e1``, ...
         nodes: a table of the graph's nodes.
-        encoding: encoding of tables and lists of edges; None for that of the byte order mark, else
-            UTF-8.
+        encoding: encoding of tables and lists of edges; None for the encoding of the byte order
+            mark, or UTF-8 if there is none.
         decimal: decimal sign; see :func:`gattn.nodes.files.read_graph_file`.
         thousands: the separator between groups of three digits.
         missing: words that stand for a missing attribute.
@@ -120,7 +121,7 @@ def embed_graph(
         The number of nodes.
 
     Raises:
-        RunError: the folder holds no model that can be read.
+        RunError: the folder does not contain a readable model.
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
         FileExistsError: ``out`` exists.
         ValueError: ``out`` has another extension.
@@ -145,18 +146,21 @@ def _read_graph(
     estimator: NodeEstimator, path: str | Path, nodes: str | Path | None, encoding: str | None,
     decimal: str | None, thousands: str, missing: Sequence[str], log: Log,
 ) -> AttributedGraph:  # fmt: skip
-    """Read the graph; log decisions made in reading it, and values that the model cannot use."""
+    """Read a graph, and log how it was interpreted and which of its values the model cannot use."""
     graph = read_graph_file(
         path, nodes, directed=estimator.directed, encoding=encoding, decimal=decimal,
         thousands=thousands, missing=missing,
     )  # fmt: skip
-    for note in (*graph.notes, *estimator.predictor_.encoder.unknown(graph)):
+    encoder = estimator.predictor_.encoder
+    attached = encoder.attach_edges(graph)
+    edge_notes = merged_edges_note(attached, encoder.edges)
+    for note in (*graph.notes, *edge_notes, *encoder.unknown(graph)):
         log(note)
-    return graph
+    return attached
 
 
 def prediction_columns(estimator: NodeEstimator) -> list[str]:
-    """Return the names of the columns of :func:`prediction_cells`."""
+    """Return the names of the columns of a table of predictions."""
     if isinstance(estimator, NodeClassifier):
         kinds = [f"probability_{kind}" for kind in estimator.classes_.tolist()]
         return ["predicted", "set", *kinds]
@@ -166,7 +170,7 @@ def prediction_columns(estimator: NodeEstimator) -> list[str]:
 def prediction_cells(
     estimator: NodeEstimator, predicted: Tensor, coverage: float
 ) -> Iterator[Sequence[object]]:
-    """Yield a row of cells for each node, in the order of :func:`prediction_columns`.
+    """Yield the cells of one table row for each node, in the order of :func:`prediction_columns`.
 
     For classes these are the predicted class, the label set and the probabilities; for numbers the
     predicted number and the ends of its interval.

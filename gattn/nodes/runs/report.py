@@ -1,4 +1,4 @@
-"""The report and the plots of a run of nodes."""
+"""Report page and plots of a training run for nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gattn.draw import draw_network
+from gattn.draw.network import draw_network, edge_limit, sample_network
 from gattn.nodes.entropy import attention_entropy
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.runs.trials import best_trial
@@ -40,17 +40,19 @@ MODELS = {
     "transformer": "Graph transformer",
     "gps": "GPS",
 }
-PICTURED = 250
-"""Maximum number of nodes in the picture of the network."""
+TOP_LABELS = 10
+"""Number of nodes in the picture of the network that have their names beside them."""
 
 
 def node_report(run: NodeRun) -> Report:
-    """Return the content of the report page, and its plots by file name without extension."""
+    """Return the content of the report page and its plots, by file name without extension."""
     weights = run.estimator.predictor_.attention(run.encoded.graph)
     figures = {"network": _picture(run, weights)}
     sections = [_trials(run)]
     if "components" in run.metrics:
         sections.append(_components(run))
+    if "edge_columns" in run.metrics:
+        sections.append(_edge_columns(run))
     if isinstance(run.estimator, NodeClassifier):
         figures["confusion"] = _confusion(run, run.estimator)
         sections.append(_classes(run, figures["confusion"]))
@@ -60,7 +62,7 @@ def node_report(run: NodeRun) -> Report:
 
 
 def _facts(run: NodeRun) -> RunFacts:
-    """Return the metrics, settings and predictions of a run that the report page shows."""
+    """Return the results of a run that the report page shows: metrics, settings and predictions."""
     estimator, settings, test = run.estimator, run.settings, run.split.test
     y, predicted, counts = run.y[test], run.predicted[test], run.metrics["nodes"]
     data = Path(settings.data).name
@@ -101,7 +103,9 @@ def _facts(run: NodeRun) -> RunFacts:
 
 
 def _reliability(run: NodeRun, y: Tensor, predicted: Tensor) -> Reliability:
-    """Return how often the predicted class, or the interval, is right for each probability."""
+    """Measure how often predicted classes, or intervals, are correct for each predicted
+    probability.
+    """
     if isinstance(run.estimator, NodeRegressor):
         return interval_reliability(
             y[:, None], predicted, torch.ones_like(predicted), run.estimator.calibrator_
@@ -111,9 +115,12 @@ def _reliability(run: NodeRun, y: Tensor, predicted: Tensor) -> Reliability:
 
 
 def _trials(run: NodeRun) -> Section:
-    """Return the section of the report on mean and variation of the metrics over trials."""
+    """Return the report's section on the mean and the variation of the metrics over trials."""
     if len(run.trials) < 2:
-        text = "One training: --runs 10 would tell how much the numbers depend on chance."
+        text = (
+            "One training run: use --runs 10 to estimate how much the numbers depend on the "
+            "random seed."
+        )
         return Section("Runs", (text,))
     components = run.metrics["runs"]["test"]
     rows = tuple(
@@ -124,8 +131,9 @@ def _trials(run: NodeRun) -> Section:
     main, first = next(iter(components.items()))
     text = (
         f"{len(run.trials)} trainings: {METRICS[main]} {number(first['mean'])} ± "
-        f"{number(first['std'])} on the test part. The spread over first weights is that within "
-        "the same split; the spread over splits is the additional variation of the splits' means.",
+        f"{number(first['std'])} on the test part. The standard deviation over initial "
+        "weights is computed within each split; the standard deviation over splits is the "
+        "additional variation of the splits' means.",
         "The rest of this page describes the saved model, the one with the lowest "
         "validation loss; the test part did not influence this choice.",
     )
@@ -137,7 +145,7 @@ def _trials(run: NodeRun) -> Section:
 
 
 def _components(run: NodeRun) -> Section:
-    """Return the section of the report on weights and metrics of a stack's components."""
+    """Return the report's section on the weights and metrics of the models in a stack."""
     components = run.metrics["components"]
     metrics = list(run.metrics["test"])
     rows = [
@@ -146,8 +154,9 @@ def _components(run: NodeRun) -> Section:
     ]
     rows.append(("stack", None, *(_defined(run.metrics["test"][metric]) for metric in metrics)))
     text = (
-        "The prediction combines these models with weights that the validation part chose. Those "
-        "of classes multiply the logarithms of probabilities, and need not sum to 1.",
+        "The prediction combines these models with weights that were fitted on the "
+        "validation part. For classes, the weights multiply the logarithms of the "
+        "probabilities and need not sum to 1.",
     )
     if run.metrics["noise"]:
         text += ("It is no better than a constant: the data do not predict the labels.",)
@@ -155,8 +164,31 @@ def _components(run: NodeRun) -> Section:
     return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
 
 
+def _edge_columns(run: NodeRun) -> Section:
+    """Return the section of the report on the columns of edges."""
+    columns, base = run.metrics["edge_columns"], run.metrics["val"]
+    main = next(iter(base))
+    notes = tuple(note for note in run.encoded.notes if " of the edges" in note)
+    permuted = columns["permuted"]
+    if not permuted:
+        reason = "the graph is too large" if columns["read"] else "only times are read"
+        return Section("Columns of the edges", (*notes, f"No column was permuted: {reason}."))
+    rows = [
+        (name, _defined(metrics[main]), _defined(base[main] - metrics[main]))
+        for name, metrics in permuted.items()
+    ]
+    title = METRICS[main]
+    text = (
+        f"The {title} on the validation part is {number(base[main])}. The table shows it after the "
+        "values of a column were exchanged among the edges at random. The difference is what the "
+        "trained model gains from the column; it is near 0 if another column says the same.",
+    )
+    table = Table(("column", f"{title}, permuted", "difference"), tuple(rows), "Validation part")
+    return Section("Columns of the edges", (*text, *notes), (table,))
+
+
 def _defined(value: float) -> float | None:
-    """Return a number, or None for NaN."""
+    """Return the number, or None if it is NaN."""
     return value if value == value else None
 
 
@@ -177,22 +209,46 @@ def _classes(run: NodeRun, figure: Figure) -> Section:
 def _confusion(run: NodeRun, estimator: NodeClassifier) -> Figure:
     names = [str(kind) for kind in estimator.classes_.tolist()]
     draw = plots.confusion_matrix(run.metrics["confusion"], names).png
-    alt = "Share of the nodes of each true class that were predicted as each class"
-    return themed(draw, alt, "Rows are true classes, columns predicted ones.")
+    alt = "Fraction of the nodes of each true class for each predicted class"
+    return themed(draw, alt, "Rows are true classes, and columns are predicted classes.")
 
 
 def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
-    """Return a picture of connected nodes with predictions and the last layer's attention."""
+    """Draw a connected part of the network with predictions and the last layer's attention
+    weights.
+    """
     edges, alpha = weights[-1]
+    names, wrong, uncertain = [], None, None
+    caption = (
+        "Nodes coloured by their predictions; the half of an edge next to a node is as thick "
+        "as the attention of this node to the other node."
+    )
     if isinstance(run.estimator, NodeClassifier):
         colour = run.predicted.argmax(1)
         names = [str(kind) for kind in run.estimator.classes_.tolist()]
+        wrong = (colour != run.y) & ~run.y.isnan()
+        wrong[run.split.train] = False
+        uncertain = run.estimator.sets(run.predicted, run.settings.coverage).sum(1) > 1
+        caption += (
+            " A ring marks a wrong prediction outside the training part; a hollow node has several "
+            f"classes in its {run.settings.coverage:.0%} set."
+        )
     else:
-        colour, names = run.predicted[:, 0], []
-    caption = "Nodes by prediction; half an edge is as thick as its node attends to the other one."
-    if len(run.y) > PICTURED:
-        caption += f" Drawn are {PICTURED:,} of {len(run.y):,} nodes, around the largest hub."
-    draw = partial(draw_network, edges, alpha, colour, names, most=PICTURED)
+        colour = run.predicted[:, 0]
+    caption += " The names are those of the nodes that receive most attention."
+    drawn = sample_network(edges, len(run.y))
+    if len(drawn) < len(run.y):
+        caption += (
+            f" The picture shows {len(drawn):,} of {len(run.y):,} nodes, around the node of "
+            "highest degree."
+        )
+    if len(edges[0]) > edge_limit(len(drawn)):
+        caption += " Only the edges with most attention are drawn."
+    labels = [str(name) for name in run.encoded.graph.names]
+    draw = partial(
+        draw_network, edges, alpha, colour, names, labels=labels,
+        top_labels=TOP_LABELS, wrong=wrong, uncertain=uncertain,
+    )  # fmt: skip
     return themed(draw, "The network, its nodes coloured by prediction", caption)
 
 
@@ -202,8 +258,9 @@ def _attention(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Section:
         entropy = attention_entropy(edges, alpha, len(run.y))
         rows.append((i + 1, float(entropy.mean()), float(entropy.min()), float(entropy.max())))
     text = (
-        "The entropy of a node's attention beside that of uniform weights: 1 is a plain mean of "
-        "the neighbours, 0 is one neighbour alone. A mean over nodes with at least two edges.",
+        "The entropy of a node's attention weights, divided by the entropy of uniform "
+        "weights: 1 means equal weights for all neighbours, and 0 means attention to a "
+        "single neighbour. The values are means over nodes with at least two edges.",
     )
     columns = "layer", "mean", "lowest head", "highest head"
     shown = tuple(tuple(cell if cell == cell else None for cell in row) for row in rows)

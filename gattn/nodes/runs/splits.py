@@ -1,4 +1,4 @@
-"""Split the labelled nodes of a run into a training, a validation and a test part."""
+"""Splits of the labelled nodes of a run into training, validation and test part."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ from gattn.nodes.splits import (
     per_class_split,
     random_node_split,
 )
+from gattn.nodes.times import node_times, time_split
 from gattn.pipeline.measure import PARTS
 from gattn.pipeline.run_folder import file_hash
 
-__all__ = ["is_drawn", "make_split", "split_column", "splits_record"]
+__all__ = ["data_hash", "is_drawn", "make_split", "split_column", "splits_record"]
 
 SHARES = (0.6, 0.2, 0.2)
 
 
 def split_column(settings: NodeRunSettings) -> str:
-    """Return the attribute that holds the part of each node; "" if the split has none."""
+    """Return the name of the attribute that contains the part of each node; "" if there is none."""
     name = settings.split.removeprefix("column:")
     return name if name != settings.split else ""
 
 
 def is_drawn(settings: NodeRunSettings, graph: AttributedGraph) -> bool:
-    """Return True if the parts are drawn at random, so that each trial can have other parts."""
+    """Return True if the split is random, so that each trial can have a different split."""
     return _kind(settings, graph).startswith("random")
 
 
 def make_split(
     settings: NodeRunSettings, graph: AttributedGraph, y: Tensor, task: NodeTask, number: int
 ) -> tuple[Split, list[str]]:
-    """Split the labelled nodes as the settings say.
+    """Split the labelled nodes according to the settings.
 
     Args:
         settings: settings of the run.
@@ -64,6 +65,8 @@ def make_split(
     notes = []
     if kind == "public":
         split, notes = masked_split(graph, y, seed, by_class=is_class)
+    elif kind == "time":
+        split, notes = time_split(y, node_times(graph, settings.time), SHARES, settings.time)
     elif kind == "random":
         split = random_node_split(y, seed, SHARES, by_class=is_class)
     elif kind == "random-per-class":
@@ -85,12 +88,7 @@ def make_split(
 def splits_record(
     settings: NodeRunSettings, graph: AttributedGraph, splits: Sequence[Split]
 ) -> dict[str, Any]:
-    """Return the content of ``splits.json``: the data, and the nodes of every part, from 0."""
-    if settings.data.lower() in CITATION:
-        hashes = "".join(file.sha256 for file in get_dataset(settings.data).files)
-        sha256 = hashlib.sha256(hashes.encode()).hexdigest()
-    else:
-        sha256 = file_hash(*(Path(path) for path in (settings.data, settings.nodes) if path))
+    """Return the content of ``splits.json``: the data, and the node indices of each part."""
     parts = [
         {
             "protocol": split.protocol,
@@ -98,10 +96,29 @@ def splits_record(
         }
         for split in splits
     ]
-    return {"data": settings.data, "sha256": sha256, "nodes": len(graph), "splits": parts}
+    return {
+        "data": settings.data,
+        "sha256": data_hash(settings),
+        "nodes": len(graph),
+        "splits": parts,
+    }
+
+
+def data_hash(settings: NodeRunSettings) -> str:
+    """Return the SHA-256 of the data of a run: of its files, or of those of the data set.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+    """
+    if settings.data.lower() in CITATION:
+        hashes = "".join(file.sha256 for file in get_dataset(settings.data).files)
+        return hashlib.sha256(hashes.encode()).hexdigest()
+    return file_hash(*(Path(path) for path in (settings.data, settings.nodes) if path))
 
 
 def _kind(settings: NodeRunSettings, graph: AttributedGraph) -> str:
     if settings.split != "auto":
         return settings.split
+    if settings.time:
+        return "time"
     return "public" if mask_columns(graph) else "random"

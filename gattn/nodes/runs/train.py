@@ -1,4 +1,4 @@
-"""The stages of ``gattn nodes train``, from reading the graph to the report."""
+"""The command ``gattn nodes train``: its stages, from reading the graph to the report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.features import EncodedGraph
 from gattn.nodes.files import read_graph_file
 from gattn.nodes.labels import read_labels
-from gattn.nodes.runs.config import NodeRunSettings
+from gattn.nodes.runs.config import NodeRunSettings, edge_features
+from gattn.nodes.runs.edge_columns import edge_column_metrics
 from gattn.nodes.runs.measure import (
     class_scores,
     confusion,
@@ -52,12 +53,12 @@ from gattn.training.types import EpochRecord
 __all__ = ["NodeProduct", "NodeRun", "train_run"]
 
 MAX_CLASSES = 20
-"""Labels that are numbers are read as classes if there are at most this many different ones."""
+"""Maximum number of different numbers for which numeric labels are read as classes."""
 
 
 @dataclass(frozen=True, eq=False)
 class NodeData:
-    """The data of a training run.
+    """Data of a training run.
 
     Attributes:
         graph: the graph.
@@ -72,7 +73,7 @@ class NodeData:
 
 @dataclass(frozen=True, eq=False)
 class NodeParts(Parts):
-    """The splits, the planned trials and the encoded features of a run.
+    """Splits, planned trials and encoded features of a run.
 
     Attributes:
         splits: the splits, to which ``plans`` refer by index.
@@ -87,7 +88,7 @@ class NodeParts(Parts):
 
 @dataclass(frozen=True, eq=False)
 class NodeRun(TrainedRun):
-    """The best trial of a run and its evaluation.
+    """Best trial of a run, and its evaluation.
 
     Attributes:
         estimator: the fitted model of the best trial.
@@ -114,13 +115,13 @@ def train_run(
     on_run_end: Callable[[Trial], None] = lambda trial: None,
     log: Log = no_log,
 ) -> dict[str, Any]:
-    """Train models of nodes and write a run: the command ``gattn nodes train``.
+    """Train models and write all results to a folder: the command ``gattn nodes train``.
 
-    The folder holds ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
+    The folder contains ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
     (which :meth:`gattn.nodes.NodeClassifier.load` reads), ``metrics.json``, ``predictions.csv`` of
     all nodes, ``runs.csv`` of all trials, ``left_out.csv``, ``plots`` and ``report.html``. The
-    model is that of the trial with the lowest validation loss. If the folder holds the finished
-    run, nothing is done.
+    stored model is the model of the trial with the lowest validation loss. If the folder contains
+    the finished run, nothing is done.
 
     Args:
         settings: settings of the run.
@@ -133,7 +134,7 @@ def train_run(
         The content of ``metrics.json``.
 
     Raises:
-        RunError: the folder holds another run, or other files.
+        RunError: the folder contains another run, or other files.
         GraphError: a model cannot be trained on the graph or its labels.
         ValueError: settings contradict each other or the data.
         OSError: a file cannot be read or written.
@@ -143,7 +144,7 @@ def train_run(
 
 
 class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
-    """Implementation of the stages of a training run for nodes."""
+    """Implementation of the stages of ``gattn nodes train``."""
 
     settings: NodeRunSettings
 
@@ -175,7 +176,9 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             **asdict(settings.model), "label": values.name,
             "features": list(settings.features) or None, "directed": settings.directed,
             "threads": settings.threads,
-            "names": settings.names,
+            "names": settings.names, "edge_features": edge_features(settings),
+            "edge_weight": settings.edge_weight or None, "edge_type": settings.edge_type or None,
+            "time": settings.time or None,
         }  # fmt: skip
         task = settings.task if settings.task != "auto" else _task(values)
         estimator = (NodeClassifier if task == "classification" else NodeRegressor)(**options)
@@ -202,7 +205,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         return NodeParts(record, [("line", "edge", "reason"), *left_out], splits, plans, encoded)
 
     def fit(self, data: NodeData, parts: NodeParts) -> list[Trial]:
-        """Run all trials of the plan and return them in order."""
+        """Run all planned trials and return them in order."""
         trainer = Trainer(data.estimator, parts.encoded, data.y, parts.splits)
         return run_trials(
             trainer, parts.plans, workers=self.settings.workers,
@@ -210,7 +213,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         )  # fmt: skip
 
     def evaluate(self, data: NodeData, parts: NodeParts, model: list[Trial]) -> NodeRun:
-        """Choose the trial with the lowest validation loss; measure it and the baselines."""
+        """Select the trial with the lowest validation loss, and evaluate it and the baselines."""
         trials, settings, encoded, y = model, self.settings, parts.encoded, data.y
         best = best_trial(trials)
         estimator, predicted, split = best.estimator, best.predicted, best.estimator.split_
@@ -237,6 +240,13 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         }  # fmt: skip
         if isinstance(estimator.predictor_, StackedPredictor):
             metrics["components"] = _components(estimator.predictor_, encoded, split, y)
+        if estimator.predictor_.encoder.edges is not None:
+            metrics["edge_columns"] = {
+                "read": estimator.predictor_.encoder.edges.names,
+                "permuted": edge_column_metrics(
+                    estimator.predictor_, encoded.graph, y, split.val, settings.model.seed
+                ),
+            }
         constant = metrics["baselines"]["majority" if task == "classification" else "mean"]
         metrics["noise"] = is_noise(best.test, constant, len(test))
         if isinstance(estimator, NodeClassifier):
@@ -249,24 +259,24 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         return NodeRun(estimator, split, metrics, settings, encoded, y, predicted, trials)
 
     def report(self, run: NodeRun) -> Report:
-        """Return the report page with sections on the trials, the classes and the network."""
+        """Return the report page, with sections on the trials, the classes and the network."""
         from gattn.nodes.runs.report import node_report
 
         return node_report(run)
 
     def card(self, run: NodeRun) -> Mapping[str, Any]:
-        """Return the entry of the model card: the file or data set of the graph."""
+        """Return the entry of the model card that names the file or data set of the graph."""
         return {"data": self.settings.data}
 
     def tables(self, run: NodeRun) -> Mapping[str, Iterator[Sequence[object]]]:
-        """Return the tables of the run: predictions of all nodes, and metrics of all trials."""
+        """Return the tables to write: predictions for all nodes, and metrics of all trials."""
         return {"predictions.csv": _predictions(run), "runs.csv": _trials(run)}
 
 
 def _components(
     stack: StackedPredictor, encoded: EncodedGraph, split: Split, y: Tensor
 ) -> dict[str, Any]:
-    """Return the weight and the metrics of each component of a stack."""
+    """Return the weight and the metrics of each model in a stack."""
     predictions = stack.component_predictions(encoded.graph)
     return {
         name: {
@@ -301,7 +311,7 @@ def _summary(
 
 
 def _predictions(run: NodeRun) -> Iterator[Sequence[object]]:
-    """Yield a header, then a row for each node: its name, part, label and prediction."""
+    """Yield the rows of the table of predictions: a header, then one row for each node."""
     estimator = run.estimator
     parts = ["none" if has_label else "unlabelled" for has_label in run.y.isfinite().tolist()]
     for part in PARTS:
@@ -319,7 +329,7 @@ def _predictions(run: NodeRun) -> Iterator[Sequence[object]]:
 
 
 def _trials(run: NodeRun) -> Iterator[Sequence[object]]:
-    """Yield a header, then a row for each trial: its plan, epochs and test metrics."""
+    """Yield the rows of the table of trials: a header, then one row for each trial."""
     metrics = list(run.metrics["test"])
     yield [*TrialPlan._fields, "epochs", *metrics]
     for trial in run.trials:

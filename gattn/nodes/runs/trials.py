@@ -1,6 +1,6 @@
-"""Train repeatedly on one graph, with different seeds and, for random splits, different parts.
+"""Repeated training on one graph, with different seeds and different random splits.
 
-A *trial* is one training.
+Each training is called a *trial*.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ __all__ = [
 ]
 
 MIN_PARALLEL = 4
-"""Minimum number of trials for which worker processes are started if a process trains several
-networks in one step. Otherwise they are started from two trials on."""
+"""Minimum number of trials for which several processes are started, if each process trains several
+networks in one step. Otherwise, two trials are enough.
+"""
 
 
 class TrialPlan(NamedTuple):
-    """The split and the seed of a trial.
+    """Split and seed of a trial.
 
     Attributes:
         split: index of the trial's split among the splits of the run.
@@ -55,7 +56,7 @@ class TrialPlan(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A trained model and its metrics.
+    """Trained model and its metrics.
 
     Attributes:
         plan: the split and the seed.
@@ -73,7 +74,7 @@ class Trial:
 
     @property
     def history(self) -> History:
-        """Training history: the records of the epochs."""
+        """Training history, with a record of each epoch."""
         return self.estimator.history_[0]
 
     @property
@@ -83,13 +84,13 @@ class Trial:
 
 
 class VarianceComponents(NamedTuple):
-    """Mean and variation of a metric over trials.
+    """Mean of a metric over trials, and the parts of its variation.
 
     Attributes:
         mean: mean over all trials.
         std: standard deviation over all trials; NaN for a single trial.
-        of_weights: standard deviation that is due to initial weights: that over trials with the
-            same split.
+        of_weights: standard deviation over trials with the same split, which is due to the initial
+        weights.
         of_parts: standard deviation that is due to the split, in addition to ``of_weights``.
     """
 
@@ -101,7 +102,7 @@ class VarianceComponents(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trainer:
-    """The inputs that all trials share, sent to each process once.
+    """Inputs that all trials share and that are sent to each process once.
 
     Attributes:
         estimator: the estimator before training; it has the classes of the labels.
@@ -120,7 +121,9 @@ class Trainer:
         plans: Sequence[TrialPlan],
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     ) -> list[Trial]:
-        """Train the models of plans with the same split together, and return them with metrics."""
+        """Train the models of several plans with the same split together; return them with
+        metrics.
+        """
         estimators = [copy.copy(self.estimator).set_params(seed=plan.seed) for plan in plans]
         fit_together(
             estimators, self.encoded, self.y, self.splits[plans[0].split], on_epoch=on_epoch
@@ -133,19 +136,20 @@ class Trainer:
             measure(estimator.task, self.y[part], predicted[part])
             for part in (estimator.split_.val, estimator.split_.test)
         )
-        del estimator.graph_  # the process that receives the trial has the graph
+        # The graph is not sent, because the process that receives the trial already has it.
+        del estimator.graph_
         return Trial(plan, estimator, predicted, val, test)
 
 
 def plan_trials(runs: int, seed: int, *, drawn: bool) -> list[TrialPlan]:
-    """Return the split and the seed of each trial.
+    """Choose the split and the seed of each trial.
 
     Args:
         runs: number of trials.
         seed: seed of the first trial.
         drawn: True if splits are drawn at random. Then the square root of ``runs``, rounded down,
-            is the number of trials that share a split, so that the variation over splits can be
-            separated from that over initial weights.
+            is the number of trials that share a split, so that the effects of splits and of initial
+            weights can be separated.
 
     >>> [tuple(plan) for plan in plan_trials(5, 0, drawn=True)]
     [(0, 0), (0, 1), (1, 2), (1, 3), (2, 4)]
@@ -155,7 +159,7 @@ def plan_trials(runs: int, seed: int, *, drawn: bool) -> list[TrialPlan]:
 
 
 def group_trials(plans: Sequence[TrialPlan], size: int) -> list[list[TrialPlan]]:
-    """Return groups of at most ``size`` consecutive trials with one split, to train together.
+    """Return groups of at most ``size`` consecutive trials with the same split, to train together.
 
     >>> [len(group) for group in group_trials(plan_trials(16, 0, drawn=True), 3)]
     [3, 1, 3, 1, 3, 1, 3, 1]
@@ -172,11 +176,11 @@ def run_trials(
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     on_run_end: Callable[[Trial], None],
 ) -> list[Trial]:
-    """Run the trials, in several processes of one thread each.
+    """Run the trials in several processes with one thread each.
 
     On a small graph a training step is too short to be shared among threads, and starting its
-    operators takes most of the time. So a process trains several networks in one step if the model
-    supports it.
+    operators takes most of the time. Therefore a process trains several networks in one step if the
+    model supports it.
 
     Args:
         trainer: the inputs that all trials share.
@@ -208,7 +212,8 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
 
 
 def undefined_in_trials(trials: Sequence[Trial]) -> dict[str, str]:
-    """Return a note for each metric that is undefined in some trials, with their number.
+    """Return a note for each metric that is undefined in some trials, with the number of these
+    trials.
 
     Args:
         trials: one or more trials.
@@ -220,14 +225,16 @@ def undefined_in_trials(trials: Sequence[Trial]) -> dict[str, str]:
         metric: sum(math.isnan(trial.test[metric]) for trial in trials) for metric in trials[0].test
     }
     return {
-        metric: f"undefined in {count:,} of {len(trials):,} trainings, by their test parts"
+        metric: (
+            f"undefined in {count:,} of {len(trials):,} training runs, because of their test parts"
+        )
         for metric, count in counts.items()
         if count
     }
 
 
 def variance_components(trials: Sequence[Trial], metric: str) -> VarianceComponents:
-    """Separate the variation of a metric over initial weights from that over splits.
+    """Separate the variation of a metric due to initial weights from the variation due to splits.
 
     This is a one-way analysis of variance of groups of k trials with the same split. The variance
     within groups, v, is due to the weights. The variance of the groups' means, minus v / k, is due
@@ -238,7 +245,7 @@ def variance_components(trials: Sequence[Trial], metric: str) -> VarianceCompone
         metric: name of the metric.
 
     Returns:
-        The mean and the standard deviations, with NaN for those that need more trials.
+        The mean and the standard deviations; NaN for a standard deviation that needs more trials.
     """
     values = torch.tensor([trial.test[metric] for trial in trials], dtype=torch.float64)
     part = torch.tensor([trial.plan.split for trial in trials])

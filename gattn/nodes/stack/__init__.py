@@ -1,1 +1,1 @@
-"""Stacked model of nodes: the component models, and the weights that combine them."""
+"""Stacked model of nodes: several models whose predictions are combined by weights."""

@@ -1,4 +1,4 @@
-"""Features that the models of a stack read: those of a node, and means over its neighbours."""
+"""Features for the models of a stack: the features of each node, and means over its neighbours."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ from gattn.nodes.stack.propagation import Neighbours
 __all__ = ["Blocks", "Reduction", "as_matrix"]
 
 STORED = 20_000_000
-"""Maximum number of non-zero entries of the means over two steps along edges. If there would be
-more, the features are reduced first."""
+"""Maximum number of nonzero entries in the means over two steps along edges; otherwise, the
+dimension of the features is reduced first.
+"""
 REDUCED = 128
-"""Number of features after the reduction."""
+"""Number of features after the reduction of their dimension."""
 WIDE = 512
-"""Features are reduced only if there are more than this many."""
+"""Maximum number of features that are not reduced."""
+
+TYPED = 2048
+"""Maximum number of means over the neighbours of each type, for all types together."""
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
 
 def as_matrix(x: Tensor) -> Matrix:
-    """Return features [n, d], dense or ``torch.sparse_csr``, as a sparse matrix of SciPy."""
+    """Convert features [n, d], dense or ``torch.sparse_csr``, to a sparse matrix of SciPy."""
     if x.layout == torch.strided:
         return sp.csr_matrix(x.float().numpy())
     parts = x.values().float().numpy(), x.col_indices().numpy(), x.crow_indices().numpy()
@@ -37,7 +41,7 @@ def as_matrix(x: Tensor) -> Matrix:
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """Linear projection of many features to few.
+    """Linear projection of features to a lower dimension.
 
     Attributes:
         axes: [d, k] float32, the matrix of the projection; empty if features are not reduced.
@@ -47,9 +51,9 @@ class Reduction:
 
     @classmethod
     def fit(cls, x: Matrix, seed: int) -> Reduction:
-        """Fit the projection: the first right singular vectors of features [n, d].
+        """Fit the projection to features [n, d] by a randomised singular value decomposition.
 
-        They are computed by a randomised algorithm. At most ``WIDE`` features are not reduced.
+        The axes are the first right singular vectors. Up to ``WIDE`` features are not reduced.
         """
         n, d = x.shape
         if d <= WIDE:
@@ -57,17 +61,19 @@ class Reduction:
         from sklearn.utils.extmath import randomized_svd
 
         size = min(REDUCED, n, d)
-        # The default number of iterations takes more time for the same accuracy.
+        # More iterations, as in scikit-learn's default, take more time for the same accuracy.
         options: dict[str, Any] = {"n_iter": 2, "random_state": seed}
         return cls(randomized_svd(x, size, **options)[2].T.astype(np.float32))
 
     def apply(self, x: Matrix) -> NDArray[np.float32]:
-        """Return the projection [n, k] of features [n, d], or dense features [n, d]."""
+        """Project features [n, d] to [n, k], or return them as a dense array if they are not
+        reduced.
+        """
         return np.asarray(x @ self.axes if self.axes.size else x.toarray(), np.float32)
 
 
 class Blocks:
-    """Features of the nodes of one graph, for the models of a stack.
+    """Features of the nodes of one graph for the models of a stack.
 
     Args:
         x: [n, d] encoded features.
@@ -85,9 +91,9 @@ class Blocks:
         self.reduced = reduction.apply(x)
 
     def hops(self) -> list[Matrix]:
-        """Return the nodes' features, their means over one and two steps, and the degrees.
+        """Return the features of the nodes, their means over one and two steps, and the degrees.
 
-        The means over two steps are computed from the reduced features if those of all features
+        The means over two steps are computed from the reduced features if the means of all features
         would have too many entries.
         """
         means, x = self.neighbours.means, self.x
@@ -96,11 +102,29 @@ class Blocks:
         entries = float(means.getnnz(1) @ np.ones(means.shape[0])) / max(means.shape[0], 1)
         small = entries * near.nnz <= STORED
         second = means @ near if small else means @ (means @ self.reduced)
-        return [x, *first, second, self.neighbours.degrees]
+        return [x, *first, second, self.neighbours.degrees, *self.edge_blocks()]
 
     def dense_hops(self) -> list[NDArray[np.float32]]:
-        """Return the reduced features and their means over one and two steps, and degrees."""
+        """Return the reduced features, their means over one and two steps, and the degrees."""
         means, z = self.neighbours.means, self.reduced
         first = [one @ z for one in self.neighbours.one_hop()]
         near = means @ z if self.neighbours.along else first[0]
-        return [z, *first, means @ near, self.neighbours.degrees]
+        return [z, *first, means @ near, self.neighbours.degrees, *self.edge_blocks()]
+
+    def edge_blocks(self) -> list[NDArray[np.float32]]:
+        """Return means over the neighbours of each type, and means of the edges' features.
+
+        The list is empty if no columns of edges are read. With many types and features, the means
+        are those of a random projection of the features.
+        """
+        neighbours = self.neighbours
+        blocks = []
+        if neighbours.typed:
+            z, limit = self.reduced, max(TYPED // len(neighbours.typed), 1)
+            if z.shape[1] > limit:
+                projection = np.random.RandomState(0).standard_normal((z.shape[1], limit))
+                z = z @ (projection / limit**0.5).astype(np.float32)
+            blocks += [one @ z for one in neighbours.typed]
+        if neighbours.edge_means is not None:
+            blocks.append(neighbours.edge_means)
+        return blocks

@@ -1,4 +1,4 @@
-"""Model of nodes in closed form: a combination of ridge regressions on filtered features."""
+"""Model of nodes without training: a combination of ridge regressions on filtered features."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gattn.nodes.stack.blocks import Blocks
-from gattn.nodes.stack.linear import LARGE, leave_one_out
+from gattn.nodes.stack.linear import LARGE, Scaler, leave_one_out
 from gattn.nodes.stack.propagation import propagate, propagate_folds
 from gattn.nodes.stack.weights import fit_weights, pool, temperature
 
@@ -21,19 +21,22 @@ Matrix = Any
 
 @dataclass(frozen=True, eq=False)
 class ClosedForm:
-    r"""Combination of ridge regressions on filtered features, and of propagated labels.
+    r"""Combination of label propagation and of ridge regressions on filtered features.
 
     .. math:: X, \quad A X, \quad A^2 X, \quad (I - A) X, \quad (I - A)^2 X
 
-    A ridge regression has a closed form for its leave-one-out predictions, which predict each
-    training node by a model that was fitted to the others. These predictions choose the penalties,
-    the factors that turn scores into probabilities, and the weights of the combination. So the
-    model is fitted without gradient descent.
+    If columns of edges are read, one further regression reads X, A X, the means over the neighbours
+    of each type, and the means of the edges' features.
+
+    The leave-one-out predictions of ridge regression, in which each training node is predicted by a
+    model that was fitted to the other nodes, have a closed form. They are used to choose the
+    penalties, the factors that convert scores to probabilities, and the weights of the combination.
+    The model is therefore fitted without gradient descent.
 
     Attributes:
         weights: coefficients [d, c] of each regression; the last row is the constant.
         factors: factor of the scores of each regression before the softmax; 1 for numbers.
-        shares: [6], the weights of the five regressions and of propagated labels.
+        shares: the weight of each regression, and last that of propagated labels.
         is_class: True if the labels are classes, so that probabilities are predicted.
 
     References:
@@ -50,7 +53,7 @@ class ClosedForm:
     def fit(
         cls, blocks: Blocks, labels: NDArray, train: NDArray, seed: int, *, is_class: bool
     ) -> tuple[ClosedForm, list[NDArray[np.float64]]]:
-        """Fit the regressions to one-hot classes or standardised numbers.
+        """Fit the regressions and the weights of the combination to the labels.
 
         Args:
             blocks: features of all nodes.
@@ -61,7 +64,7 @@ class ClosedForm:
 
         Returns:
             The model, and predictions [k, c] of the training nodes by each filter and by propagated
-            labels, which do not depend on the node's own label.
+            labels, which do not depend on the node's label.
         """
         truth = labels.argmax(1) if is_class else labels[:, 0]
         weights, factors, outputs = [], [], []
@@ -78,7 +81,7 @@ class ClosedForm:
         return model, outputs
 
     def predict(self, blocks: Blocks, labels: NDArray, train: NDArray) -> NDArray[np.float64]:
-        """Return probabilities or standardised numbers, [n, c], for all nodes.
+        """Predict all nodes: probabilities or standardised numbers, [n, c].
 
         Args:
             blocks: features of all nodes.
@@ -95,7 +98,9 @@ class ClosedForm:
 
 
 def _filtered(blocks: Blocks, rows: int) -> list[Matrix]:
-    """Return the features after each filter of the graph, with a constant column: [n, d + 1]."""
+    """Return the features after each of the five graph filters, with a constant column: [n,
+    d + 1].
+    """
     import scipy.sparse as sp
 
     means = blocks.neighbours.means
@@ -105,6 +110,9 @@ def _filtered(blocks: Blocks, rows: int) -> list[Matrix]:
     far = means @ near
     high = x - near
     filtered = [x, near, far, high, high - means @ high]
+    if edge_blocks := blocks.edge_blocks():
+        parts = [x, near, *edge_blocks]
+        filtered.append(Scaler.fit(parts).join(parts))
     joined = []
     for each in filtered:
         one: Matrix = sp.csr_matrix(each)

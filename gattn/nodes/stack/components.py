@@ -1,4 +1,4 @@
-"""The components of a stack that do not attend: linear models, label propagation, a perceptron."""
+"""Models of a stack other than the attention network, for example linear models."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from gattn.nodes.stack.propagation import Neighbours, label_features, propagate
 __all__ = ["LABEL_FREE", "Components"]
 
 LABEL_FREE = ("constant", "columns", "neighbours")
-"""Components that read no labels, and so predict another graph as well."""
+"""Names of the models that read no labels, so that they can also predict other graphs."""
 MANY = 2000
-"""Training nodes from which the perceptron is fitted instead of the linear model `labels`."""
+"""Minimum number of training nodes for which a perceptron replaces the linear model `labels`."""
 
 
 class Components:
-    """Models that are fitted once for each split of a graph, whatever the seed.
+    """Models of a stack that are fitted once for each split of a graph, and do not depend on the
+    seed.
 
     =================  ========================================================================
     ``constant``       share of each class, or the mean
@@ -39,7 +40,7 @@ class Components:
 
     Attributes:
         is_class: True for classes.
-        linear: linear models and the scaler of their blocks, by name.
+        linear: linear models and the scalers of their features, by name.
         closed_form: the model without training.
         perceptron: None with few training nodes.
         reduction: projection of wide features.
@@ -76,20 +77,21 @@ class Components:
         *,
         is_class: bool,
     ) -> tuple[Components, dict[str, NDArray[np.float64]]]:
-        """Fit the components to a training part.
+        """Fit the models to the training nodes, and predict all nodes.
 
         Args:
             x: [n, d] encoded features.
             neighbours: the graph.
-            y: [n] classes from 0, or standardised numbers; only those of the two parts are read.
+            y: [n] classes from 0, or standardised numbers; only the labels of the two parts are
+                read.
             train: [k] nodes to fit.
-            val: [m] nodes that choose penalties.
+            val: [m] validation nodes, by which penalties are chosen.
             outputs: number of classes; 1 for numbers.
             seed: seed of folds and of the perceptron.
             is_class: True for classes.
 
         Returns:
-            The components, and their predictions [n, outputs] of all nodes by name.
+            The models, and their predictions [n, outputs] for all nodes, by name.
         """
         matrix = as_matrix(x)
         reduction = Reduction.fit(matrix, seed)
@@ -110,7 +112,8 @@ class Components:
         fit_one("columns", hops[:1])
         fit_one("neighbours", hops)
         around = label_features(neighbours, labels, train, predictions["neighbours"], seed)
-        # On a large graph this model takes most of the time, and the perceptron reads the labels.
+        # On a large graph this model is omitted, because it takes most of the time and the
+        # perceptron reads the same features of labels.
         if len(train) < MANY:
             fit_one("labels", [*hops, *around])
         form, _ = ClosedForm.fit(blocks, labels, train, seed, is_class=is_class)
@@ -126,7 +129,7 @@ class Components:
     def predict(
         self, x: Tensor, neighbours: Neighbours, *, with_labels: bool
     ) -> dict[str, NDArray[np.float64]]:
-        """Predict all nodes of a graph: [n, outputs] by name.
+        """Predict all nodes of a graph with each model: [n, outputs] by name.
 
         Args:
             x: [n, d] encoded features.
@@ -151,7 +154,7 @@ class Components:
         return predictions | self._rest(blocks, around)
 
     def _rest(self, blocks: Blocks, around: Sequence[NDArray]) -> dict[str, NDArray[np.float64]]:
-        """Predict by the components that are not linear models."""
+        """Predict all nodes with the models that are not linear."""
         spread = propagate(blocks.neighbours.means, self.labels, self.train)
         predictions = {
             "constant": self._constant(blocks.x.shape[0]),
@@ -167,7 +170,7 @@ class Components:
         return np.repeat(self.labels.mean(0, dtype=np.float64)[None], nodes, 0)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors and the JSON values for :meth:`from_state`."""
+        """Return the tensors and JSON values from which :meth:`from_state` restores the models."""
         arrays = {"axes": self.reduction.axes, "train": self.train, "labels": self.labels}
         arrays["closed_form.shares"] = self.closed_form.shares
         for place, weight in enumerate(self.closed_form.weights):
@@ -187,7 +190,7 @@ class Components:
 
     @classmethod
     def from_state(cls, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> Components:
-        """Restore the components from their :meth:`state`.
+        """Restore the models from the result of :meth:`state`.
 
         Raises:
             KeyError: an entry is missing.

@@ -1,4 +1,4 @@
-"""Linear models of nodes: logistic regression and ridge regression on blocks of features."""
+"""Linear models of nodes: logistic regression and ridge regression."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 __all__ = ["Linear", "Scaler", "fit_linear", "leave_one_out"]
 
 STRENGTHS = (1.0, 10.0, 100.0)
-"""Inverse penalties of logistic regression, in the order of fitting: strongest penalty first."""
+"""Inverse penalties of logistic regression, from the strongest penalty to the weakest."""
 ITERATIONS = 40
-"""Maximum number of L-BFGS steps for each penalty; each fit starts from the result of the last."""
+"""Maximum number of L-BFGS steps for each penalty; each fit starts from the previous result."""
 PENALTIES = 10.0 ** np.arange(-4, 5)
 """Penalties of ridge regression, relative to the mean of the kernel's diagonal."""
 LARGE = 3000
-"""With more rows than this, ridge regression decomposes the matrix of features by features instead
-of that of rows by rows."""
+"""Maximum number of rows for which ridge regression decomposes the matrix of rows by rows; for more
+rows, it decomposes the matrix of features by features.
+"""
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
@@ -29,7 +30,7 @@ Matrix = Any
 
 @dataclass(frozen=True, eq=False)
 class Scaler:
-    """Factors that scale each block of features so that the mean squared norm of its rows is 1.
+    """Factors that scale each block of features to rows with mean squared norm 1.
 
     Attributes:
         factors: the factor of each block; 0 for a block of zeros.
@@ -39,12 +40,12 @@ class Scaler:
 
     @classmethod
     def fit(cls, blocks: Sequence[Matrix]) -> Scaler:
-        """Compute the factors of blocks [n, d], which are sparse or dense."""
+        """Compute the factors for blocks of features [n, d], which are sparse or dense."""
         squares = [_squares(block) / max(block.shape[0], 1) for block in blocks]
         return cls(tuple(float(s**-0.5) if s > 0 else 0.0 for s in squares))
 
     def join(self, blocks: Sequence[Matrix]) -> Matrix:
-        """Return the scaled blocks, concatenated to one sparse matrix [n, d] float32 (CSR)."""
+        """Scale the blocks, and concatenate them to one sparse matrix [n, d] float32 (CSR)."""
         scaled = [sp.csr_matrix(b) * np.float32(f) for b, f in zip(blocks, self.factors)]
         return sp.csr_matrix(sp.hstack(scaled, format="csr", dtype=np.float32))
 
@@ -56,7 +57,7 @@ def _squares(block: Matrix) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """A linear model of classes or numbers.
+    """Linear model that predicts classes or numbers.
 
     Attributes:
         weight: [d, c] float32.
@@ -71,7 +72,7 @@ class Linear:
     penalty: float
 
     def predict(self, x: Matrix) -> NDArray[np.float64]:
-        """Return probabilities or numbers [n, c] for features [n, d]."""
+        """Predict probabilities or numbers [n, c] from features [n, d]."""
         out = np.asarray(x @ self.weight, np.float64) + self.bias
         if not self.classes:
             return out
@@ -82,13 +83,13 @@ class Linear:
 def fit_linear(
     x: Matrix, y: NDArray, train: NDArray, val: NDArray, classes: int, *, is_class: bool
 ) -> Linear:
-    """Fit a linear model, with the penalty that has the lowest loss on the validation part.
+    """Fit a linear model with the penalty that gives the lowest loss on the validation part.
 
     Args:
         x: [n, d] sparse features of all nodes.
         y: [n] numbers of classes from 0, or numbers to predict.
         train: indices of the training nodes.
-        val: indices of the nodes that choose the penalty.
+        val: indices of the validation nodes, by which the penalty is chosen.
         classes: number of classes; 1 for numbers.
         is_class: True for logistic regression, False for ridge regression.
 
@@ -124,12 +125,14 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
     rows, model = x[train], LogisticRegression(max_iter=ITERATIONS, tol=1e-3, warm_start=True)
     for strength in STRENGTHS:
         with warnings.catch_warnings():
-            # The fit need not converge, because the validation part compares the results.
+            # Warnings are hidden: the fit need not converge, because the strength is selected on
+            # the validation part.
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.set_params(C=strength).fit(rows, labels)
         weight = np.zeros((x.shape[1], classes), np.float32)
         intercept: Any = model.intercept_
-        one_sided = len(kinds) == 2  # scikit-learn has only the second class's logit
+        # For two classes, scikit-learn stores only the coefficients of the second.
+        one_sided = len(kinds) == 2
         coefficients = np.vstack([0 * model.coef_, model.coef_]) if one_sided else model.coef_
         weight[:, kinds] = coefficients.T
         bias[kinds] = [0, intercept[0]] if one_sided else intercept
@@ -178,7 +181,7 @@ def leave_one_out(
         gram = x @ x.T
         gram = np.asarray(gram.toarray() if sp.issparse(gram) else gram, np.float64)
         values, vectors = np.linalg.eigh(gram)
-        basis = vectors  # an orthonormal basis of the space of rows
+        basis = vectors  # the columns are an orthonormal basis of the row space
     else:
         dense = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)
         values, axes = np.linalg.eigh(dense.T @ dense)
@@ -191,8 +194,8 @@ def leave_one_out(
     best: tuple[float, float, NDArray, NDArray] | None = None
     for relative in penalties:
         penalty = relative * unit
-        # The fit is K (K + λ I)⁻¹ y: it shrinks y along each vector of the basis and is zero
-        # outside of it.
+        # Ridge regression computes the fit K (K + λ I)⁻¹ y. In this basis it multiplies each
+        # component of y by a factor, and the part of y outside of the basis is lost.
         shrunk = values / (values + penalty)
         fitted = basis @ (shrunk[:, None] * inside)
         leverage = (squares @ shrunk).clip(max=1 - 1e-9)[:, None]

@@ -1,4 +1,4 @@
-"""Perceptron of two layers on features and their means over neighbours."""
+"""Perceptron with two layers, which reads the features of a node and means over its neighbours."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["Perceptron"]
 WIDTH, EPOCHS, BATCH, LEARNING_RATE, WEIGHT_DECAY = 192, 12, 512, 4e-3, 1e-2
 DROPOUT = 0.4
 PIECE = 8192
-"""Number of nodes that are predicted at once, which bounds the memory."""
+"""Number of nodes that are predicted in one step, which limits the memory."""
 
 
 class Perceptron(nn.Module):
-    r"""Predict classes or standardised numbers from features of each node alone.
+    r"""Perceptron that predicts a class or a standardised number from the features of a node.
 
     .. math:: W_2 \, \mathrm{relu}(\mathrm{norm}(W_1 (x - \mu) / \sigma))
 
@@ -44,7 +44,7 @@ class Perceptron(nn.Module):
         self.register_buffer("scale", torch.ones(features))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits or standardised numbers [k, outputs] for features [k, d]."""
+        """Compute logits or standardised numbers [k, outputs] from features [k, d]."""
         x = ((x - self.center) / self.scale).clamp(-10, 10)
         x = self.hidden(F.dropout(x, 0.1, self.training))
         return self.out(F.dropout(self.norm(x).relu(), DROPOUT, self.training))
@@ -60,7 +60,7 @@ class Perceptron(nn.Module):
         *,
         is_class: bool,
     ) -> Perceptron:
-        """Train a perceptron for twelve epochs with a one-cycle learning rate.
+        """Train a perceptron for twelve epochs with a one-cycle learning rate schedule.
 
         Args:
             blocks: features [n, ...] of all nodes.
@@ -102,7 +102,7 @@ class Perceptron(nn.Module):
 
     @torch.no_grad()
     def predict(self, blocks: Sequence[NDArray]) -> NDArray[np.float64]:
-        """Return probabilities or standardised numbers [n, outputs] for all nodes."""
+        """Predict all nodes: probabilities or standardised numbers, [n, outputs]."""
         pieces = torch.from_numpy(np.hstack(blocks)).split(PIECE)
         out = torch.cat([self(piece) for piece in pieces]).double()
         return (out.softmax(1) if self.is_class else out).numpy()

@@ -1,4 +1,4 @@
-"""Stacked model of nodes: an attention network combined with simpler models."""
+"""Stacked model of nodes, which combines an attention network with simpler models."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ from gattn.training.types import EpochRecord, History
 __all__ = ["StackedPredictor"]
 
 NETWORK = "gat"
-"""Name of the attention network among the components."""
+"""Name of the attention network in a stack."""
 MAX_PRODUCTS = 5e9
-"""Maximum number of multiplications with which the attention network is trained. On a large graph
-it limits the number of epochs, but not below ``FEWEST_EPOCHS``."""
+"""Maximum number of multiplications for training the attention network. It limits the number of
+epochs on a large graph to at least ``FEWEST_EPOCHS``.
+"""
 FEWEST_EPOCHS = 20
 PREFIX = "components."
 
 
 class StackedPredictor:
-    """Several models of nodes, combined by weights that the validation part chooses.
+    """Stacked model of nodes: several models, combined by weights fitted on the validation part.
 
-    The components are those of :class:`gattn.nodes.stack.components.Components` and the attention
-    network. Components that read labels can predict only the graph that they were fitted to. For
+    The components are the models of :class:`gattn.nodes.stack.components.Components` and the
+    attention network. Components that read labels can predict only the graph that they were fitted
+    to. For
     another graph, the remaining components are combined by a second set of weights.
 
     Attributes:
@@ -82,9 +84,9 @@ class StackedPredictor:
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
     ) -> list[StackedPredictor]:
-        """Train a stack for each of the settings; see :meth:`NodePredictor.fit` for arguments.
+        """Train a stack for each of the settings; see :meth:`NodePredictor.fit` for the arguments.
 
-        The stacks have different attention networks, and share the other components.
+        The stacks have different attention networks, and share the other models.
         """
         graph, is_class, first = problem.graph, task == "classification", settings[0]
         network_settings = [_network_settings(one, problem) for one in settings]
@@ -92,7 +94,7 @@ class StackedPredictor:
         mean, std = networks[0].mean, networks[0].std
         y = ((problem.y - mean) / std).numpy()
         train, val = problem.train.numpy(), problem.val.numpy()
-        neighbours = Neighbours(graph.arcs, len(graph), directed=graph.directed)
+        neighbours = Neighbours.of(graph)
         components, predictions = Components.fit(
             problem.x, neighbours, y, train, val, problem.outputs, first.seed,
             is_class=is_class,
@@ -118,12 +120,14 @@ class StackedPredictor:
 
     @property
     def history(self) -> list[History]:
-        """The training history of the attention network; empty after :meth:`from_state`."""
+        """Training history of the attention network; empty after :meth:`from_state`."""
         return self.network.history
 
     @property
     def threads(self) -> int:
-        """Number of threads inside an operator of the network; 0 to choose it by the size."""
+        """Number of threads inside an operator of the network; 0 to choose it from the size of the
+        graph.
+        """
         return self.network.threads
 
     @threads.setter
@@ -131,7 +135,9 @@ class StackedPredictor:
         self.network.threads = threads
 
     def predict(self, graph: AttributedGraph) -> Tensor:
-        """Return probabilities [n, classes], or numbers [n, 1] in the labels' unit: float64."""
+        """Return probabilities [n, classes], or numbers [n, 1] in the unit of the labels, as
+        float64.
+        """
         parts = self.component_predictions(graph)
         weights = self.weights if set(parts) == set(self.weights) else self.other_weights
         predictions = [parts[name].numpy() for name in weights]
@@ -141,13 +147,13 @@ class StackedPredictor:
         return torch.from_numpy(combined)
 
     def component_predictions(self, graph: AttributedGraph) -> dict[str, Tensor]:
-        """Return the predictions of each component, [n, outputs] float64, by its name.
+        """Return the predictions of each model in the stack, [n, outputs] float64, by its name.
 
-        Components that read labels are left out if the graph has other nodes or edges than the
+        Models that read labels are left out if the nodes or edges of the graph differ from the
         graph of :meth:`fit`.
         """
         if self._last is None or self._last[0] is not graph:
-            neighbours = Neighbours(graph.arcs, len(graph), directed=graph.directed)
+            neighbours = Neighbours.of(graph)
             predicted = self._components.predict(
                 self.encoder.features(graph), neighbours, with_labels=self.knows(graph)
             )
@@ -161,19 +167,23 @@ class StackedPredictor:
         return _fingerprint(graph) == self._fingerprint
 
     def embed(self, graph: AttributedGraph) -> Tensor:
-        """Return the inputs of the last attention layer for every node, [n, width] float32."""
+        """Return the input of the last attention layer for each node, [n, width] float32."""
         return self.network.embed(graph)
 
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
-        """Return each layer's edges [2, e], with the self-loops it adds, and weights [e, h]."""
+        """Return for each layer its edges [2, e], including added self-loops, and its weights [e,
+        h].
+        """
         return self.network.attention(graph)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickling, without the last graph: the other process has it."""
+        """Return the state for pickling without the last graph, because the other process
+        has it.
+        """
         return {**self.__dict__, "_last": None}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return tensors, and values that JSON can store, for :meth:`from_state`."""
+        """Return the tensors and JSON values from which :meth:`from_state` restores the model."""
         tensors, network = self.network.state()
         arrays, components = self._components.state()
         return tensors | {PREFIX + name: tensor for name, tensor in arrays.items()}, {
@@ -202,7 +212,7 @@ class StackedPredictor:
 
 
 def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSettings:
-    """Return the settings of the attention network: on a large graph, fewer and larger steps.
+    """Return the settings of the attention network; on a large graph, with fewer and larger steps.
 
     The size of the receptive field of the labelled nodes determines the time of an epoch.
     """
@@ -218,7 +228,7 @@ def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSetti
 
 
 def _fingerprint(graph: AttributedGraph) -> str:
-    """Return the SHA-256 hash of a graph's node names and edges."""
+    """Return the SHA-256 hash of the names of a graph's nodes and of its edges."""
     names = "\0".join(map(str, graph.names)).encode()
     return hashlib.sha256(names + graph.edge_index.numpy().tobytes()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Compute means of features and labels over neighbours, as inputs of models without edges."""
+"""Means of features and labels over the neighbours of nodes, as inputs of simple models."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gattn.nodes.attributed import AttributedGraph
+from gattn.nodes.edge_table import EdgeInputs
+
 __all__ = ["Neighbours", "label_features", "propagate", "propagate_folds"]
 
 FOLDS = 5
-"""Number of folds of the training nodes. Labels of a fold are hidden to compute its features."""
+"""Number of folds of the training nodes. The features of a fold are computed without its labels."""
 STEPS = 15
 RESTART = 0.15
 """Probability of a restart in each of the ``STEPS`` steps of label propagation."""
@@ -22,21 +25,31 @@ Matrix = Any
 
 
 class Neighbours:
-    r"""Matrices A whose product A x is the mean of x over the neighbours of each node.
+    r"""Sparse matrices A for which A x is the mean of x over the neighbours of each node.
 
-    .. math:: (A x)_i = \frac{1}{|N(i)|} \sum_{j \in N(i)} x_j
+    .. math:: (A x)_i = \frac{1}{\sum_{j \in N(i)} w_{ij}} \sum_{j \in N(i)} w_{ij} x_j
+
+    The weights w are 1 unless the edges have weights. Edges with times that lead to an older node
+    are left out.
 
     Args:
         edge_index: [2, e] int64, the edges in the directions of the data; self-loops are ignored.
         nodes: number n of nodes.
         directed: True if the neighbours of a node are only the sources of the edges into it.
+        inputs: attributes of the edges; None without any.
 
     Attributes:
         means: the matrix [n, n] of means over all neighbours.
         along: two matrices, of means over the sources of the edges into a node, and over the
             destinations of the edges out of it. It is empty if ``directed`` is True or if every
             edge has an opposite edge.
-        degrees: [n, 2], logarithms of the numbers of edges into and out of a node, plus one.
+        typed: the same matrices for the edges of each type, and of each quartile of a column of
+            numbers; empty without types and numbers.
+        degrees: [n, 2], logarithms of the numbers of edges into and out of a node, plus one. With
+            weights, their sums are used instead of the numbers; with types, further columns count
+            the edges of each.
+        edge_means: [n, d], means of the edges' features over the edges of each node, for each
+            direction if they differ; None without features.
 
     Example:
         >>> import torch
@@ -45,32 +58,116 @@ class Neighbours:
         [0.5, 0.0, 0.5]
     """
 
-    def __init__(self, edge_index: Tensor, nodes: int, *, directed: bool = False) -> None:
-        # With a self-loop, a node's own label would be among its features.
-        source, destination = edge_index[:, edge_index[0] != edge_index[1]].numpy()
-        ones = np.ones(len(source), np.float32)
-        into: Matrix = sp.csr_matrix((ones, (destination, source)), (nodes, nodes))
-        into.data[:] = 1  # repeated edges, which SciPy sums, count once
-        out: Matrix = into.T.tocsr()
-        both: Matrix = into.maximum(out).tocsr()
-        symmetric = both.nnz == into.nnz
+    def __init__(
+        self,
+        edge_index: Tensor,
+        nodes: int,
+        *,
+        directed: bool = False,
+        inputs: EdgeInputs | None = None,
+    ) -> None:
+        # Self-loops are removed, because a node's features must not contain its own label.
+        is_edge = (edge_index[0] != edge_index[1]).numpy()
+        pairs, n = edge_index.numpy(), nodes
+        weights = None if inputs is None else inputs.weights
+        is_open = None if inputs is None else inputs.structure.open
+        into, out, both = _adjacency(pairs, n, weights, is_edge, is_open)
+        # The columns of a model must not depend on the graph that is predicted.
+        symmetric = both.nnz == into.nnz if inputs is None else not inputs.has_direction
         self.means = _row_means(into if directed else both)
         self.along = [] if directed or symmetric else [_row_means(into), _row_means(out)]
         counts = [np.asarray(one.sum(1)).ravel() for one in (into, out)]
+        self.typed: list[Matrix] = []
+        groups = () if inputs is None else inputs.groups
+        for part in (parts == kind for parts, count in groups for kind in range(count)):
+            of_type = is_edge & part
+            one, opposite, union = _adjacency(pairs, n, weights, of_type, is_open)
+            matrices = [one] if directed else [union] if symmetric else [one, opposite]
+            self.typed += map(_row_means, matrices)
+            counts += [np.asarray(each.sum(1)).ravel() for each in matrices]
         self.degrees = np.log1p(np.stack(counts, 1)).astype(np.float32)
+        self.edge_means: NDArray[np.float32] | None = None
+        if inputs is not None and inputs.arc_features is not None:
+            ends = pairs[1:] if directed or symmetric else pairs[::-1]
+            masks = is_open if is_open is not None else np.stack([is_edge, is_edge])
+            self.edge_means = np.hstack(
+                [
+                    _edge_means(end, n, is_edge & mask, inputs.arc_features)
+                    for end, mask in zip(ends, masks)
+                ]
+            )
+
+    @classmethod
+    def of(cls, graph: AttributedGraph) -> Neighbours:
+        """Return the matrices of a graph, with the attributes of its edges that are read."""
+        inputs = graph.edge_inputs
+        return cls(graph.arcs, len(graph), directed=graph.directed, inputs=inputs)
 
     def one_hop(self) -> list[Matrix]:
-        """Return the matrices of means over one step, one for each direction if they differ."""
+        """Return the matrices for means over one step: one, or one for each direction of
+        the edges.
+        """
         return self.along or [self.means]
 
 
+def _adjacency(
+    pairs: NDArray,
+    nodes: int,
+    weights: NDArray | None,
+    mask: NDArray[np.bool_],
+    is_open: NDArray[np.bool_] | None,
+) -> tuple[Matrix, Matrix, Matrix]:
+    """Return the weights of edges into each node, out of each node, and in both directions.
+
+    Args:
+        pairs: [2, k] edges.
+        nodes: number n of nodes.
+        weights: [k] weights, which are summed over repeated edges; None for weights of 1, with
+            which repeated edges count once.
+        mask: [k], True for edges that are used.
+        is_open: [2, k], True if the source, and the destination, may be a neighbour; None for all.
+
+    Returns:
+        Three matrices [n, n].
+    """
+
+    def matrix(rows: NDArray, columns: NDArray, some: NDArray[np.bool_]) -> Matrix:
+        values = np.ones(int(some.sum()), np.float32) if weights is None else weights[some]
+        one: Matrix = sp.csr_matrix((values, (rows[some], columns[some])), (nodes, nodes))
+        if weights is None:
+            one.data[:] = 1  # repeated edges, which SciPy sums, count once
+        else:
+            one.eliminate_zeros()
+        return one
+
+    source, destination = pairs
+    along, against = (mask, mask) if is_open is None else (mask & is_open[0], mask & is_open[1])
+    into = matrix(destination, source, along)
+    out = into.T.tocsr() if is_open is None else matrix(source, destination, against)
+    if weights is None:
+        return into, out, into.maximum(out).tocsr()
+    # Arcs of symmetric edges are in both matrices; the means do not depend on the factor.
+    return into, out, into + out
+
+
+def _edge_means(
+    end: NDArray, nodes: int, mask: NDArray[np.bool_], features: Matrix
+) -> NDArray[np.float32]:
+    """Return means [n, d] of features [k, d] over the edges with an end at each node."""
+    edges = np.flatnonzero(mask)
+    ones = np.ones(len(edges), np.float32)
+    incidence: Matrix = sp.csr_matrix((ones, (end[edges], edges)), (nodes, len(end)))
+    return np.asarray((_row_means(incidence) @ features).todense(), np.float32)
+
+
 def _row_means(matrix: Matrix) -> Matrix:
-    counts = np.maximum(np.asarray(matrix.sum(1)).ravel(), 1)
+    sums = np.asarray(matrix.sum(1)).ravel()
+    counts = np.where(sums > 0, sums, 1)
     return (sp.diags((1 / counts).astype(np.float32)) @ matrix).tocsr()
 
 
 def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.float32]:
-    r"""Spread labels along the edges with restarts.
+    r"""Spread labels along the edges by propagation with restarts.
 
     .. math:: F \leftarrow (1 - r) A F + r Y
 
@@ -100,7 +197,7 @@ def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.floa
 def propagate_folds(
     means: Matrix, labels: NDArray, train: NDArray, seed: int
 ) -> NDArray[np.float32]:
-    """Spread labels as :func:`propagate` does, but to a training node only those of other folds.
+    """Spread labels like :func:`propagate`, but to a training node only the labels of other folds.
 
     Args:
         means: [n, n] means over neighbours.
@@ -122,11 +219,11 @@ def propagate_folds(
 def label_features(
     neighbours: Neighbours, labels: NDArray, train: NDArray, guess: NDArray, seed: int
 ) -> list[NDArray[np.float32]]:
-    r"""Return features of each node computed from the labels of other nodes.
+    r"""Compute features of each node from the labels of other nodes.
 
-    A predicted label stands for that of a node without a label. Means over one step do not contain
-    a node's own label. From means over two steps, the walks back to the node are subtracted. To a
-    training node, only the labels of the other folds are propagated.
+    Nodes without a label get a predicted label. A mean over one step does not contain the label of
+    the node itself. From a mean over two steps, the walks back to the node are subtracted. Only the
+    labels of other folds are propagated to a training node.
 
     .. math:: A \tilde Y, \qquad A A \tilde Y - \mathrm{diag}(A A) \tilde Y
 
@@ -144,6 +241,6 @@ def label_features(
     complete[train] = labels
     means = neighbours.means
     back = np.asarray(means.multiply(means.T).sum(1)).ravel()[:, None]
-    blocks = [one @ complete for one in (means, *neighbours.along)]
+    blocks = [one @ complete for one in (means, *neighbours.along, *neighbours.typed)]
     blocks.append(means @ blocks[0] - back * complete)
     return [*blocks, propagate_folds(means, labels, train, seed)]

@@ -1,4 +1,4 @@
-"""Weights that combine the predictions of several models into one."""
+"""Weights for combining the predictions of several models."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from numpy.typing import NDArray
 __all__ = ["cross_fit", "fit_weights", "pool", "temperature"]
 
 PRIOR_ROWS = 4.0
-"""Strength of the penalty toward the prior weights, in pseudo-observations."""
+"""Strength of the penalty for differing from the prior weights, as a number of additional nodes."""
 TINY = 1e-6
-"""Added to probabilities before their logarithms are taken."""
+"""Number added to probabilities before their logarithms are computed."""
 FOLDS = 10
 MANY = 5000
-"""Maximum number of cross-fitted validation rows: a few weights do not overfit more rows."""
+"""Maximum number of validation nodes for cross-fitting; with more nodes, the weights do not
+overfit.
+"""
 SHARPNESS = 2.0 ** np.arange(-1, 9)
-"""Factors of scores that become probabilities."""
+"""Factors to try for scores before they are converted to probabilities."""
 EXPONENTS = 2.0 ** np.arange(-2, 3.5, 0.5)
-"""Exponents that calibrate the probabilities of a model."""
+"""Exponents to try for calibrating the probabilities of a model."""
 
 
 def pool(
     predictions: Sequence[NDArray], weights: NDArray, *, is_class: bool
 ) -> NDArray[np.float64]:
-    r"""Combine predictions: probabilities by a weighted product, numbers by a weighted mean.
+    r"""Combine predictions: probabilities by a weighted product, numbers by a weighted sum.
 
     .. math:: p \propto \prod_k p_k^{w_k} \quad\text{or}\quad \sum_k w_k y_k
 
@@ -57,14 +59,14 @@ def pool(
 def fit_weights(
     predictions: Sequence[NDArray], y: NDArray, *, is_class: bool
 ) -> NDArray[np.float64]:
-    r"""Choose weights on nodes that none of the models was trained on.
+    r"""Fit the weights of several models on nodes that were not used to train them.
 
-    Classes minimise the cross-entropy of :func:`pool` over weights that are not negative, after an
-    exponent :math:`t_k` has calibrated each model. Numbers minimise the squared error over weights
-    that also sum to 1. Both have a penalty toward prior weights. A model's prior weight decreases
-    with the distance of its mean loss to the lowest, in standard errors of their paired difference.
-    So a few nodes do not take the weight from a model that is clearly the best, and models that
-    cannot be distinguished share it.
+    For classes, nonnegative weights minimise the cross entropy of :func:`pool`, after each model
+    was calibrated by an exponent :math:`t_k`. For numbers, nonnegative weights with sum 1 minimise
+    the squared error. In both cases, there is a penalty for differing from prior weights. The prior
+    weight of a model decreases with the difference between its mean loss and the lowest mean loss,
+    in standard errors of the paired difference. With few nodes, a model that is clearly the best
+    therefore keeps a high weight, and models that cannot be distinguished have equal weights.
 
     .. math::
         \min_{w \ge 0} \; \sum_i L_i(w) + \frac{\lambda}{2} \lVert w - \pi \rVert^2, \qquad
@@ -94,7 +96,7 @@ def fit_weights(
     if not is_class:
         numbers = np.stack([p[:, 0] for p in predictions], 1)
         return _regression_weights(numbers, y, _prior(np.square(numbers - y[:, None])))
-    logs = np.log(np.stack(predictions, 1) + TINY)  # [m, K, c]
+    logs = np.log(np.stack(predictions, 1) + TINY)  # shape [m, K, c]: nodes, components, classes
     exponents = np.array([temperature(logs[:, k], y, EXPONENTS) for k in range(count)])
     logs *= exponents[:, None]
     logs -= logs.max(2, keepdims=True)
@@ -117,7 +119,7 @@ def fit_weights(
 
 
 def _prior(losses: NDArray) -> NDArray[np.float64]:
-    """Return prior weights [K] from the losses [m, K] of the models on each node."""
+    """Compute prior weights [K] from the losses [m, K] of the models for each node."""
     apart = losses - losses[:, [losses.mean(0).argmin()]]
     mean = apart.mean(0)
     error = apart.std(0) / len(losses) ** 0.5
@@ -152,7 +154,7 @@ def _regression_weights(predicted: NDArray, y: NDArray, prior: NDArray) -> NDArr
 def cross_fit(
     predictions: Sequence[NDArray], y: NDArray, seed: int, *, is_class: bool
 ) -> NDArray[np.float64]:
-    """Combine predictions of nodes by weights that were fitted to the other nodes.
+    """Combine the predictions for each node by weights that were fitted to the other nodes.
 
     Args:
         predictions: K arrays [m, c].
@@ -161,7 +163,7 @@ def cross_fit(
         is_class: True for probabilities.
 
     Returns:
-        [m, c]. With more than 5,000 nodes the weights are those of all of them.
+        [m, c]. With more than 5,000 nodes, the weights are fitted to all of them.
     """
     count = len(y)
     weights = fit_weights(predictions, y, is_class=is_class)
@@ -178,7 +180,7 @@ def cross_fit(
 
 
 def temperature(scores: NDArray, y: NDArray, factors: NDArray = SHARPNESS) -> float:
-    """Return the factor with which the softmax of scores [m, c] predicts classes [m] best."""
+    """Return the factor of scores [m, c] for which their softmax predicts the classes [m] best."""
     rows, labels = np.arange(len(y)), y.astype(int)
     losses = []
     for factor in factors:

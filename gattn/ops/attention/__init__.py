@@ -1,1 +1,1 @@
-"""Attention with the fused score functions, one file each."""
+"""Attention operators with fused score functions, in one file each."""

@@ -1,4 +1,4 @@
-"""Dot-product attention with optional edge features and an optional bias of each edge."""
+"""Dot-product attention with optional edge features and an optional bias for each edge."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def dot_product_attention(
     dropout: float = 0.0,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Attend over incoming edges with a dot-product score.
+    r"""Compute attention over the incoming edges of each node with a dot-product score.
 
     .. math::
         \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} (v_j + W a_{ij}), \qquad
@@ -121,7 +121,7 @@ def dot_product_attention_weights(
     edge_proj: Tensor | None = None,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Compute the weights of :func:`dot_product_attention` before dropout.
+    r"""Compute the attention weights of :func:`dot_product_attention`, before dropout.
 
     .. math::
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}
@@ -180,13 +180,13 @@ def _resolve_scale(scale: float | None, channels: int) -> float:
 
 
 def _project(equation: str, x: Tensor, weight: Tensor) -> Tensor:
-    """Multiply by W with einsum in the dtype of the inputs, without autocast."""
+    """Multiply by the weight W with einsum in the dtype of the inputs, without autocast."""
     with torch.autocast(x.device.type, enabled=False):
         return torch.einsum(equation, x, weight)
 
 
 def _edge_term(edge_query: Tensor, edge_attr: Tensor, graph: Graph, backend: str | None) -> Tensor:
-    """Compute (W^T q_i) . a_ij for every edge and head: [e, h].
+    """Compute the edge term (W^T q_i) . a_ij for every edge and head: [e, h].
 
     The incidence graph has one edge from each edge of the graph to its destination.
     """

@@ -1,4 +1,4 @@
-"""Additive attention: the score is a sum of one scalar per node and head (GAT)."""
+"""Additive attention (GAT), whose score is a sum of scalars of the two nodes and of the edge."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def gat_attention(
     dropout: float = 0.0,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Attend over incoming edges with an additive score of node and edge scalars.
+    r"""Compute attention over the incoming edges of each node with an additive score.
 
     .. math::
         \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} v_j, \qquad
@@ -95,8 +95,9 @@ def gat_attention(
     graph, (key_score, value) = graph.fetch_source_rows(key_score, value)
     seed = checks.new_seed(dropout, value.device, graph.edge_offset)
     inputs = query_score, key_score, value, edge_score, *terms
-    # The gradient of query_score needs this statistic in addition to the output. With slope 1 the
-    # gradient is zero, because the softmax does not depend on a constant added to a row.
+    # To compute the gradient of query_score, backward needs this statistic in addition to the
+    # output. If the slope is 1, this gradient is zero, because adding a constant to all scores of a
+    # row does not change the softmax.
     save_positive_part = wants_grad(query_score) and negative_slope != 1
     settings, flags = (negative_slope, dropout), (save_positive_part,)
     return GAT.run(inputs, graph.layout, seed, settings, backend, flags)
@@ -110,7 +111,7 @@ def attend_by_score(
     edge_weight: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Sum the values with the softmax of given scores [e, h] as weights: [n, h, c].
+    """Sum the values, weighted by the softmax of scores [e, h]: [n, h, c].
 
     This is additive attention with zero scores of the nodes. If score and value have different
     dtypes, as under autocast, the computation runs in the wider one and returns the value's dtype.
@@ -141,7 +142,7 @@ def gat_attention_weights(
     negative_slope: float = 0.2,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Compute the weights of :func:`gat_attention`, before dropout, for every edge and head.
+    r"""Compute the attention weights of :func:`gat_attention`, before dropout.
 
     .. math::
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}

@@ -1,4 +1,4 @@
-"""GATv2 attention: the score is a one-layer perceptron of query and key (GATv2, Bahdanau)."""
+"""Attention whose score is a one-layer perceptron of query and key (GATv2, Bahdanau)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def gatv2_attention(
     dropout: float = 0.0,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Attend over incoming edges with the score of a one-layer perceptron.
+    r"""Compute attention over the incoming edges of each node with the score of a one-layer
+    perceptron.
 
     .. math::
         \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} v_j, \qquad
@@ -134,7 +135,7 @@ def gatv2_attention_weights(
     negative_slope: float = 0.2,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Compute the weights of :func:`gatv2_attention`, before dropout, for every edge and head.
+    r"""Compute the attention weights of :func:`gatv2_attention`, before dropout.
 
     .. math::
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i)}

@@ -1,4 +1,6 @@
-"""Linear attention, whose cost is linear in the nodes: feature maps replace the softmax."""
+"""Linear attention, in which feature maps replace the softmax and the cost is linear in the
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def linear_attention(
     feature_map: str = "elu",
     backend: str | None = None,
 ) -> Tensor:
-    r"""Attend from every node to all nodes of its graph, with a score that is a dot product.
+    r"""Compute linear attention of every node to all nodes of its graph.
 
     .. math::
         \mathrm{out}_i = \frac{\sum_{j \in g(i)} \phi(q_i) \cdot \phi(k_j)\, v_j}
@@ -44,7 +46,8 @@ def linear_attention(
         value: v, [m, h, c_v].
         segments: graph in which edge j leads from node j of m nodes to its graph, one of g, as
             :func:`gattn.graphs.pooling_graph` returns it.
-        query_segments: the same for the queries, for cross-attention; None if the queries belong to
+        query_segments: the graph from each query to its graph, for cross-attention; None if the
+            queries belong to
             the same nodes as the keys.
         feature_map: phi: ``"elu"`` for elu(x) + 1, ``"relu"``, or ``"identity"`` for query and key
             that are already features, none negative.
@@ -83,14 +86,14 @@ def feature_sums(
     *,
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Compute numerator and denominator of linear attention; features may be negative.
+    r"""Compute the numerator and the denominator of linear attention from features of any sign.
 
     Args:
         query: q, [n, h, c]. All tensors have the accumulation dtype, fp32 or fp64.
         key: k, [m, h, c].
         value: v, [m, h, c_v].
         segments: one edge from each key to its graph, as in :func:`linear_attention`.
-        queries: the same for the queries.
+        queries: one edge from each query to its graph.
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 
     Returns:
@@ -163,7 +166,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, segments: Graph, queries: 
             raise ValueError(f"{name} must have one edge per node; got {graph!r}")
     if queries.num_dst != segments.num_dst:
         raise ValueError(
-            f"query_segments must have {segments.num_dst} graphs, as segments; got {queries!r}"
+            f"query_segments must have {segments.num_dst} graphs, like segments; got {queries!r}"
         )
     checks.check_floats(segments, query=query, key=key, value=value)
     checks.check_shape("query", query, queries.num_src, "h", "c")
@@ -174,7 +177,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, segments: Graph, queries: 
 def _features(
     query: Tensor, key: Tensor, value: Tensor, feature_map: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return phi(q), phi(k) and v in the accumulation dtype."""
+    """Return phi(q), phi(k) and v, [., h, c], in the accumulation dtype."""
     wide = acc_dtype(query.dtype)
     query, key, value = query.to(wide), key.to(wide), value.to(wide)
     if feature_map == "identity":
@@ -187,17 +190,18 @@ def _features(
 
 
 def _outer(x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
-    """Sum x_j y_j^T over the nodes of each graph: x [n, h, a], y [n, h, b] to S [g, a, h, b]."""
-    # Weights [n, a * h]: ``aggregate`` repeats the h heads of y for each of the a channels of x.
+    """Sum the outer products x_j y_j^T over the nodes of each graph: [g, a, h, b]."""
+    # The weights have shape [n, a * h], because ``aggregate`` repeats the h heads of y for each of
+    # the a channels of x.
     weight = x.transpose(1, 2).reshape(x.shape[0], x.shape[1] * x.shape[2])
     out = aggregate(weight, y, segments, backend=backend)
     return out.reshape(out.shape[0], x.shape[2], x.shape[1], *out.shape[2:])
 
 
 def _inner(x: Tensor, memory: Tensor, segments: Graph, backend: str | None) -> Tensor:
-    """Compute y_i = x_i^T S_g for the graph g of node i: x [n, h, a], S [g, a, h, b] to [n, h, b].
+    """Compute y_i = x_i^T S_g, where g is the graph of node i: [n, h, b].
 
-    ``memory`` is S.
+    x is [n, h, a], and ``memory`` is S, [g, a, h, b].
     """
     graphs, channels, heads, width = memory.shape
     rows = memory.transpose(1, 3).reshape(graphs, width * heads, channels)
@@ -207,7 +211,9 @@ def _inner(x: Tensor, memory: Tensor, segments: Graph, backend: str | None) -> T
 
 
 class _Outer(torch.autograd.Function):
-    """Autograd function of :func:`_outer`, whose derivatives are two calls of ``_Inner``."""
+    """Autograd function that computes :func:`_outer`, the sum of outer products over the nodes of
+    each graph. Its backward calls ``_Inner`` twice.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
@@ -227,7 +233,9 @@ class _Outer(torch.autograd.Function):
 
 
 class _Inner(torch.autograd.Function):
-    """Autograd function of :func:`_inner`, whose derivatives call ``_Inner`` and ``_Outer``."""
+    """Autograd function that computes :func:`_inner`, the product of each node and its graph's
+    matrix. Its backward calls ``_Inner`` and ``_Outer``.
+    """
 
     @staticmethod
     def forward(

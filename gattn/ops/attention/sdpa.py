@@ -1,4 +1,4 @@
-"""Attention on complete and causal graphs by torch's dense attention, if that is faster.
+"""Use of torch's dense attention for complete and causal graphs, where it is faster.
 
 A graph of blocks, each with consecutive queries and keys, needs no list of edges: its attention is
 dense within each block. torch's kernels compute it in tiles that fit into the cache. They read q,
@@ -33,37 +33,38 @@ from gattn.ops.registration import path_trace
 from gattn.ops.registration.derivatives import reference_gradients
 from gattn.ops.registration.operator import WriteGuard, is_transformed, wants_grad
 
-# Measured by benchmarks/dense_rule.py: for smaller blocks, the operator on edges is faster.
+# Minimum number of query-key pairs in a block: for smaller blocks, the operator on edges is faster,
+# as benchmarks/dense_rule.py measures.
 FEWEST_PAIRS = {"complete": 32 * 32, "causal": 64 * 64}
-"""Minimum number of pairs of a query and a key in a dense block."""
+"""Minimum number of (query, key) pairs in a block for which dense attention is used."""
 FEWEST_ROWS = 16
-"""Minimum number of queries, and of keys, in a dense block."""
+"""Minimum number of queries, and of keys, in a block for which dense attention is used."""
 
 OnEdges = Callable[[Tensor, Tensor, Tensor, Graph], Tensor]
 
 
 class Plan(NamedTuple):
-    """Split of the queries and keys into pieces: a dense block, or consecutive small blocks."""
+    """Division of the queries and keys into pieces: dense blocks, and runs of small blocks."""
 
     query_sizes: tuple[int, ...]
     """Number of queries in each piece."""
     key_sizes: tuple[int, ...]
     """Number of keys in each piece."""
     groups: tuple[tuple[int, ...], ...]
-    """Indices of the pieces that are dense blocks, grouped by their size."""
+    """Indices of the pieces that are dense blocks, grouped by the size of the block."""
     small: tuple[int, ...]
     """Indices of the pieces that consist of small blocks."""
     small_blocks: Blocks
-    """Sizes of all small blocks."""
+    """Numbers of queries and keys of all small blocks."""
 
 
 def plan_for(
     graph: Graph, query: Tensor, value: Tensor, extras: tuple[Any, ...], backend: str | None
 ) -> Plan | None:
-    """Return the plan for dense attention, or None if the operator on edges should run.
+    """Return the plan for dense attention, or None if the operator on edges should be used.
 
     ``extras`` are arguments that dense attention does not support: bias, edge features, a seed. If
-    one of them is not None, the operator on edges runs.
+    one of them is not None, the operator on edges is used.
     """
     if graph.blocks is None or backend is not None or os.environ.get("GATTN_BACKEND"):
         return None
@@ -72,7 +73,8 @@ def plan_for(
     if is_transformed() and (
         torch_internals.innermost_transform() != "vmap" or wants_grad(query, value)
     ):
-        return None  # the operator on edges raises an error that names the alternatives
+        # For an unsupported function transform, the operator on edges raises a clear error.
+        return None
     if any(extra is not None for extra in extras) or value.numel() == 0:
         return None
     if query.shape[2] != value.shape[2]:
@@ -94,7 +96,7 @@ def attend_blocks(
     plan: Plan,
     on_edges: OnEdges,
 ) -> Tensor:
-    """Compute softmax(scale q k^T) v for every block: [n, h, c].
+    """Compute softmax(scale q k^T) v for every block of a complete or causal graph: [n, h, c].
 
     ``on_edges`` computes the attention of the small blocks on a graph.
     """
@@ -123,7 +125,7 @@ def attend_blocks(
 def cut(
     blocks: Blocks, fewest_pairs: dict[str, int] = FEWEST_PAIRS, fewest_rows: int = FEWEST_ROWS
 ) -> Plan:
-    """Split blocks into dense ones, grouped by size, and pieces of consecutive small ones."""
+    """Divide blocks into dense blocks, grouped by size, and runs of consecutive small blocks."""
     sizes: list[tuple[int, int]] = []
     groups: dict[tuple[int, int], list[int]] = {}
     small: list[int] = []
@@ -150,22 +152,23 @@ def cut(
 
 
 def _graph_of_small_blocks(graph: Graph, small_blocks: Blocks) -> Graph:
-    """Return a graph of the small blocks, which is cached with the whole graph."""
+    """Return the graph of the small blocks, which is cached with the whole graph."""
     return cached(graph, "small blocks", lambda: Graph.from_blocks(small_blocks, graph.device))
 
 
 def _call(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> Tensor:
-    """Compute dense attention of queries [b, n, h, c] on keys [b, m, h, c]: [b, n, h, c]."""
+    """Compute dense attention of queries [b, n, h, c] to keys [b, m, h, c]: [b, n, h, c]."""
     if wants_grad(query, key, value) and not torch.compiler.is_compiling():
         return _Dense.apply(query, key, value, causal, scale)  # type: ignore[return-value]
     return _dense(query, key, value, causal, scale)
 
 
 class _Dense(torch.autograd.Function):
-    """Autograd function of torch's dense attention, with second derivatives by the math backend.
+    """Autograd function of torch's dense attention, which is differentiable twice.
 
-    The tensors that backward reads are saved with ``save_for_backward``. So hooks on saved tensors
-    see them, activation checkpointing saves their memory, and they are freed with the graph.
+    The second derivative uses torch's "math" implementation. The tensors that backward reads are
+    saved with ``save_for_backward``, so that hooks on saved tensors see them, activation
+    checkpointing saves their memory, and they are freed with autograd's graph.
     """
 
     @staticmethod
@@ -174,7 +177,8 @@ class _Dense(torch.autograd.Function):
         ctx.causal, ctx.scale = args[3:]
         ctx.output_guard = WriteGuard.of(out)
         ctx.save_for_backward(*args[:3], *(() if logsumexp is None else (out.data, logsumexp)))
-        # Autograd would treat ``out``, a transpose, as a view, and forbid in-place writes to it.
+        # The transposed output is detached. Otherwise autograd would treat it as a view and forbid
+        # in-place writes to it.
         return out.detach()
 
     @staticmethod
@@ -200,7 +204,7 @@ class _Dense(torch.autograd.Function):
 def _with_logsumexp(
     query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute dense attention and the logsumexp of the scores, which backward reads.
+    """Compute dense attention and the logsumexp of the scores, which the backward pass reads.
 
     The logsumexp is None if torch would not choose its tiled flash kernel for these inputs.
     """
@@ -214,7 +218,7 @@ def _with_logsumexp(
 
 def _dense(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float) -> Tensor:
     q, k, v = (t.transpose(1, 2) for t in (query, key, value))
-    # The result must have the dtype of the inputs, so autocast is off.
+    # Autocast is switched off, because the result must have the dtype of the inputs.
     with torch.autocast(query.device.type, enabled=False):
         out = F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
     return out.transpose(1, 2)

@@ -1,1 +1,1 @@
-"""Attention with a score function that the user writes."""
+"""Attention with a score function that the user defines."""

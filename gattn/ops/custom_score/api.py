@@ -1,4 +1,4 @@
-"""Attention with any score and any message, written in plain PyTorch."""
+"""Attention with score and message functions that the user writes in plain PyTorch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def attention(
     normalize: Normalize = "softmax",
     dropout: float = 0.0,
 ) -> Tensor:
-    r"""Compute attention with any similarity f and any transform g, written in plain PyTorch.
+    r"""Compute attention with a score function and a message function written in plain PyTorch.
 
     .. math::
         o_i = \frac{1}{C_i} \sum_{j \in N(i)} f(q_i, k_j, e_{ij})\, g(v_j, e_{ij})
@@ -52,10 +52,11 @@ def attention(
             Backward calls it again, so the module must not change between forward and backward.
         query: a tensor [n, ...], or a tuple or dict of such tensors; ``score`` receives the same
             structure with the rows of b edges.
-        key: the same with [m, ...].
+        key: tensors [m, ...], with the same structures as ``query``.
         value: [m, h, c]; with ``message``, the same structures as ``key``.
         graph: the edges, from m sources to n destinations.
-        edge_attr: e, the same with [e, ...], in the caller's edge order. If it is None, the
+        edge_attr: e, tensors [e, ...] in the caller's edge order, with the same structures. If it
+            is None, the
             functions receive None.
         message: g: takes the values and the features of b edges and returns [b, h, c]; None for
             the values themselves.
@@ -118,7 +119,7 @@ def apply_edges(
     *,
     edge_attr: Tensors = None,
 ) -> Tensor:
-    r"""Compute new edge features: call a function on the query, key and features of every edge.
+    r"""Compute new features of every edge by a function of its query, key and features.
 
     .. math:: e'_{ij} = f(q_i, k_j, e_{ij})
 
@@ -132,9 +133,10 @@ def apply_edges(
             conditions for ``score`` of :func:`attention` hold for it, too.
         query: a tensor [n, ...], or a tuple or dict of such tensors; ``function`` receives the same
             structure with the rows of b edges.
-        key: the same with [m, ...].
+        key: tensors [m, ...], with the same structures as ``query``.
         graph: the edges, from m sources to n destinations.
-        edge_attr: e, the same with [e, ...], in the caller's edge order. If it is None, the
+        edge_attr: e, tensors [e, ...] in the caller's edge order, with the same structures. If it
+            is None, the
             function receives None.
 
     Returns:
@@ -168,28 +170,29 @@ def apply_edges(
 def sorted_scores(
     score: EdgeCallable, query: Tensors, key: Tensors, graph: Graph, edge_attr: Tensors
 ) -> Tensor:
-    """Compute the score of every edge and head, [e, h], as :func:`attention` describes it.
+    """Compute the score of every edge and head, [e, h], sorted by destination.
 
     The rows are in the order of :meth:`gattn.Graph.by_destination`, so that no scatter is needed.
     """
     scores = _apply_to_edges(score, query, key, graph, edge_attr, into="position")
     if scores.dim() != 2:
         raise ValueError(
-            f"score must give [b, h] for b edges; got {scores.dim()} dimensions (with one head, "
-            "return [b, 1])"
+            f"score must return [b, h] for b edges; got {scores.dim()} dimensions (with one "
+            "head, return [b, 1])"
         )
     if not scores.is_floating_point():
-        raise TypeError(f"score must give floats; got {scores.dtype}")
+        raise TypeError(f"score must return floating-point numbers; got {scores.dtype}")
     return scores
 
 
 def _check_heads(scores: Tensor, value: Tensor, graph: Graph) -> None:
-    """Raise ValueError unless the scores have one column for each head of the values [m, h, c]."""
+    """Check that the scores have one column for each head of the values [m, h, c]."""
     if scores.shape[1] != value.shape[1]:
         raise ValueError(
-            f"score must give [b, {value.shape[1]}] for b edges, a number for each head of value; "
-            f"for {graph.num_edges} edges it gave {tuple(scores.shape)}. (To add one number for "
-            "all heads of an edge to [b, h], give it the shape [b, 1], not [b].)"
+            f"score must return [b, {value.shape[1]}] for b edges, a number for each head of "
+            f"value; for {graph.num_edges} edges it returned {tuple(scores.shape)}. (To add "
+            "one number for all heads of an edge to [b, h], give it the shape [b, 1], not "
+            "[b].)"
         )
 
 
@@ -201,7 +204,7 @@ def _apply_to_edges(
     edge_attr: Tensors,
     into: str,
 ) -> Tensor:
-    """Call a function on all edges; ``into`` is the order of the result's rows.
+    """Call a function on all edges, and return its results in the order that ``into`` names.
 
     ``"edge"`` is the caller's edge order, ``"position"`` the CSR order by destination.
     """
@@ -222,7 +225,7 @@ def attend_sorted(
     edge_weight: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Sum the values with the softmax of the scores as weights: [n, h, c].
+    """Sum the values, weighted by the softmax of sorted scores: [n, h, c].
 
     Scores, [e, h], and the factors ``edge_weight``, [e], are in CSR order by destination.
     """
@@ -232,13 +235,13 @@ def attend_sorted(
 
 
 def sum_sorted(weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
-    """Sum the values with weights [e, h], which are in CSR order by destination: [n, h, c]."""
+    """Sum the values with weights [e, h] that are in CSR order by destination: [n, h, c]."""
     graph, (value,) = graph.fetch_source_rows(value)
     return aggregate(weight.to(value.dtype), value, graph.by_destination())
 
 
 def _normalized(scores: Tensor, graph: Graph, normalize: Normalize) -> Tensor:
-    """Compute f / C for every edge and head: [e, h].
+    """Normalise the scores: compute f / C for every edge and head, [e, h].
 
     The division comes before the sum over values, which could overflow fp16 without it.
     """
@@ -258,7 +261,7 @@ def _normalized(scores: Tensor, graph: Graph, normalize: Normalize) -> Tensor:
 
 
 def _fetch_source_rows(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
-    """Return a graph whose sources are all on this process, and the rows of these sources.
+    """Return a graph whose sources are all in this process, and the rows of these sources.
 
     On a distributed graph, this fetches rows from other processes.
     """
@@ -269,7 +272,7 @@ def _fetch_source_rows(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
 
 
 def _check_rows(name: str, rows: Tensors, count: int, row_kind: str, graph: Graph) -> None:
-    """Raise unless every tensor has ``count`` rows and is on the graph's device."""
+    """Check that every tensor has ``count`` rows and is on the graph's device."""
     for tensor in flat_tensors(rows):
         checks.check_tensor(name, tensor)
         if tensor.dim() < 1 or tensor.shape[0] != count:
@@ -278,4 +281,6 @@ def _check_rows(name: str, rows: Tensors, count: int, row_kind: str, graph: Grap
                 f"{tuple(tensor.shape)}"
             )
         if tensor.device != graph.device:
-            raise ValueError(f"{name} must be on {graph.device}, as the graph; got {tensor.device}")
+            raise ValueError(
+                f"{name} must be on {graph.device}, like the graph; got {tensor.device}"
+            )

@@ -1,4 +1,4 @@
-"""Calls of a user's function on chunks of edges, without storing edges x channels.
+"""Calls of a user's function on chunks of edges, without storing tensors of size edges x channels.
 
 Forward visits the edges in CSR order by destination. For each chunk it gathers the rows of both
 ends and calls the function, compiled by torch. Backward gathers again, calls the function again and
@@ -54,11 +54,12 @@ CAPTURED_TENSOR = (
     "parameter, or pass the tensor as features of nodes or edges"
 )
 RANDOM_NUMBERS = (
-    "a function of edges must not draw random numbers, because backward would draw others: use the "
-    "argument dropout, or draw the numbers before the call and pass them as features of edges"
+    "a function of edges must not draw random numbers, because backward would draw different "
+    "numbers: use the argument dropout, or draw the numbers before the call and pass them as "
+    "features of edges"
 )
 Argument: TypeAlias = tuple[str, Tensors]
-"""Row kind of an argument (see :mod:`gattn.ops.custom_score.chunks`), and the argument."""
+"""Pair of an argument and its row kind (see :mod:`gattn.ops.custom_score.chunks`)."""
 
 
 def edgewise(
@@ -68,7 +69,8 @@ def edgewise(
     into: str = "edge",
     weight: Argument | None = None,
 ) -> Tensor:
-    """Call a function on all edges; return its rows, or their weighted sum at each destination.
+    """Call a function on all edges, and return its results or their weighted sum for each
+    destination.
 
     Args:
         function: takes the rows of b edges of each argument, and returns one row for each edge,
@@ -118,25 +120,25 @@ def _run(
 
 
 class _Plan(NamedTuple):
-    """Function to call, row kinds of its arguments, and row kind of the result."""
+    """Plan of a call: the function, and the row kinds of its arguments and of its result."""
 
     call: EdgeFunction
     row_kinds: tuple[str, ...]
-    """Row kind of each tensor of the arguments; parameters, which follow them, are not listed."""
+    """Row kind of each tensor in the arguments; the parameters follow and are not listed."""
     into: str
     """Row kind of the result: "edge", "position", or "destination" for a sum."""
     graph: Graph
     needs_grad: bool
-    """Whether grad mode was on at the call."""
+    """True if grad mode was enabled at the time of the call."""
     is_real: bool
-    """Whether no tensor is complex; torch cannot compile most complex operations."""
+    """True if no tensor is complex; torch cannot compile most complex operations."""
 
     def row_kinds_of(self, tensors: Sequence[Tensor]) -> list[str]:
-        """Return the row kind of every tensor; it is "function" for the parameters."""
+        """Return the row kind of every tensor; the row kind of parameters is "function"."""
         return [*self.row_kinds, *["function"] * (len(tensors) - len(self.row_kinds))]
 
     def plain(self, *tensors: Tensor) -> Tensor:
-        """Compute the result in plain PyTorch with one call on all edges: the reference."""
+        """Compute the result with one call of the function on all edges, as the reference."""
         layout = self.graph.layout
         edge, destination = layout.perm.long(), layout.destinations()
         rows = {"source": layout.col.long(), "destination": destination, "edge": edge}
@@ -154,14 +156,16 @@ class _Plan(NamedTuple):
         return out.to(output.dtype)
 
     def allocate_result(self, output: Tensor) -> Tensor:
-        """Allocate the result, given the output for one chunk; a sum is filled with zeros."""
+        """Allocate the result for all edges from the output for one chunk; a sum is filled with
+        zeros.
+        """
         if self.into == "destination":
             dtype = acc_dtype(output.dtype)
             return empty(output, self.graph.num_dst, *output.shape[1:], dtype=dtype).zero_()
         return empty(output, self.graph.num_edges, *output.shape[1:])
 
     def report_path(self) -> None:
-        """Report to :func:`gattn.explain_path` how the function would be called, and why."""
+        """Report to :func:`gattn.explain_path` how the function is called, and why."""
         edges, obstacle = self.graph.num_edges, ""
         calls = f"runs in plain PyTorch on {CHUNK:,} edges at a time"
         if is_small(self.graph.layout):
@@ -178,18 +182,18 @@ class _Plan(NamedTuple):
             path = "chunked and compiled"
         reason = f"{self.call.name} {calls}" + (f": {obstacle}" if obstacle else "")
         if not self.call.is_builtin:
-            reason += "; a built-in score would run on the kernels"
+            reason += "; a built-in score runs on the kernels"
         path_trace.report("attention", "torch", f"custom score, {path}", reason)
 
     def _compile_obstacle(self) -> str:
         if not self.is_real:
-            return "torch compiles no complex tensors"
+            return "torch cannot compile complex tensors"
         return compile_obstacle(self.call, self.graph.device)
 
     def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
-        """Return the function to run on a chunk.
+        """Return the function to run on a chunk, compiled if that saves time.
 
-        It is compiled unless there are few chunks, complex tensors, or an active dispatch mode.
+        It is not compiled if there are few chunks, complex tensors, or an active dispatch mode.
         """
         if chunk.is_repeated and self.is_real and not torch_internals.dispatch_mode_active():
             return compiled(function, self.call, chunk.size, self.graph.device)
@@ -197,7 +201,9 @@ class _Plan(NamedTuple):
 
 
 class _ChunkedCall(torch.autograd.Function):
-    """Chunked call of the user's function, which backward calls and differentiates again."""
+    """Autograd function that calls the user's function on chunks, and again in the backward
+    pass.
+    """
 
     @staticmethod
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Tensor:
@@ -219,7 +225,7 @@ class _ChunkedCall(torch.autograd.Function):
 
 
 class _Autocast(NamedTuple):
-    """Autocast state of forward, which backward restores before it calls the function again."""
+    """Autocast state of the forward pass, which the backward pass restores."""
 
     device: str
     enabled: bool
@@ -235,10 +241,10 @@ class _Autocast(NamedTuple):
 
 
 def _gather(tensors: Sequence[Tensor], rows: Sequence[Tensor | None]) -> list[Tensor]:
-    """Gather the rows of the first tensors.
+    """Gather the rows of the tensors for the edges of a chunk.
 
-    A tensor with the index None is already gathered. Tensors after the last index are parameters.
-    Both are returned unchanged.
+    A tensor whose index is None is already gathered. Tensors after the last index are parameters.
+    Both kinds are returned unchanged.
     """
     gathered = [
         tensor if index is None else tensor.index_select(0, index)
@@ -258,9 +264,10 @@ def _differentiate_chunk(
     requested: tuple[int, ...],
     grad: Tensor,
 ) -> tuple[Tensor, ...]:
-    """Differentiate the function; ``requested`` are the positions of the tensors in its arguments.
+    """Compute the gradients of the function for one chunk of edges.
 
-    Returns the gradients of the gathered rows of these tensors, or of these parameters.
+    ``requested`` are the positions of tensors in the function's arguments. The results are the
+    gradients of the gathered rows of these tensors, or of these parameters.
     """
     inputs = _gather(tensors, rows)
 
@@ -280,8 +287,8 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     reader = Reader(plan.graph, tensors, plan.row_kinds)
     for chunk in chunks(plan.graph, "destination"):
         step, (inputs, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
-        # The arguments are detached. If the output requires a gradient, the function captured
-        # another tensor that requires one.
+        # The arguments are detached, so they do not require gradients. If the output does, the
+        # user's function reads another tensor that requires a gradient.
         with torch.set_grad_enabled(plan.needs_grad):
             output = _call_checked(
                 lambda: step(plan.call, inputs, rows),  # noqa: B023
@@ -295,9 +302,9 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
             writer = Writer(plan.graph, plan.into, plan.allocate_result(output))
         if output.shape[1:] != writer.target.shape[1:]:
             raise ValueError(
-                f"the function must give rows of one shape for any number of edges; it gave "
-                f"{tuple(output.shape)} after rows of {tuple(writer.target.shape[1:])} (adding "
-                "[b, 1] and [b] gives [b, b])"
+                "the function must return rows of the same shape for any number of edges; it "
+                f"returned {tuple(output.shape)} after rows of "
+                f"{tuple(writer.target.shape[1:])} (adding [b, 1] and [b] gives [b, b])"
             )
         writer.write(chunk, output)
     if writer is None or output is None:  # the graph has no edges
@@ -309,7 +316,7 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
 
 
 def _run_all_at_once(plan: _Plan, tensors: list[Tensor]) -> Tensor:
-    """Call the function once, on all edges, and let autograd record it."""
+    """Call the function once on all edges, and let autograd record the call."""
     edges = EdgeIndexing.of(plan.graph)
 
     def read() -> list[Tensor]:
@@ -330,14 +337,16 @@ def _run_all_at_once(plan: _Plan, tensors: list[Tensor]) -> Tensor:
 def _call_checked(
     run: Callable[[], Tensor], again: Callable[[], Tensor], graph: Graph, edges: int
 ) -> Tensor:
-    """Call the function by ``run``; raise ValueError for a wrong shape or for random numbers.
+    """Call the function by ``run``; raise ValueError for a wrong shape or if it draws random
+    numbers.
 
     ``again`` repeats the call if the state of the random generator has changed.
     """
     state = _random_state(graph.device)
     output = run()
     _check_rows(output, edges)
-    # Another thread may have drawn the numbers. The second call finds out whether this one does.
+    # The state of the random generator has changed, but another thread may have used it. A second
+    # call shows whether the user's function draws random numbers.
     if not torch.equal(state, _random_state(graph.device)):
         with _forbid_random():
             again()
@@ -347,7 +356,9 @@ def _call_checked(
 def _check_rows(output: Any, count: int) -> None:
     if not isinstance(output, Tensor) or output.dim() < 1 or output.shape[0] != count:
         actual = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-        raise ValueError(f"the function must give a row for each of {count} edges; got {actual}")
+        raise ValueError(
+            f"the function must return one row for each of {count} edges; got {actual}"
+        )
 
 
 class _RandomDetector(TorchDispatchMode):
@@ -364,7 +375,7 @@ class _RandomDetector(TorchDispatchMode):
 
 @contextlib.contextmanager
 def _forbid_random() -> Iterator[None]:
-    """Raise ValueError at the end of the context if this thread drew random numbers in it."""
+    """Raise ValueError at the end of the block if this thread drew random numbers in it."""
     with _RandomDetector() as detector:
         yield
     if detector.has_random:
@@ -380,9 +391,10 @@ def _random_state(device: torch.device) -> Tensor:
 def _backward(
     plan: _Plan, tensors: Sequence[Tensor], grad: Tensor, needed: Sequence[bool]
 ) -> list[Tensor | None]:
-    """Compute the gradients in one pass over the edges sorted by destination.
+    """Compute all gradients in one pass over the edges, sorted by destination.
 
-    Without a kernel that adds rows of sources in a fixed order, a second pass by source follows.
+    If there is no kernel that adds rows of sources in a fixed order, a second pass over the edges,
+    sorted by source, follows.
     """
     inputs = [tensor.detach() for tensor in tensors]
     needed = _used_tensors(plan, inputs, needed)
@@ -401,9 +413,10 @@ def _backward(
 
 
 def _used_tensors(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) -> list[bool]:
-    """Return for each tensor whether its gradient is needed and the function uses the tensor.
+    """Return True for each tensor whose gradient is needed and which the function uses.
 
-    This calls the function on two edges. As with autograd, an unused tensor has no gradient.
+    To find out, the function is called on two edges. As with autograd, an unused tensor has no
+    gradient.
 
     Raises:
         ValueError: if the function draws random numbers with any of torch's generators.
@@ -411,7 +424,8 @@ def _used_tensors(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) ->
     chunk = next(chunks(plan.graph, "destination"), None)
     if chunk is None:
         return list(needed)
-    # Two edges: with one, a function that calls squeeze() would remove the edge dimension.
+    # Two edges are used, because with one edge a function that calls squeeze() would remove the
+    # edge dimension.
     rows = [index[:2] for index in chunk.rows(plan.row_kinds)]
     inputs = [
         tensor.detach().requires_grad_(need) for tensor, need in zip(_gather(tensors, rows), needed)
@@ -431,9 +445,9 @@ def _add_gradients(
     plan: _Plan, tensors: list[Tensor], grad: Tensor, by: str, requested: tuple[int, ...],
     values: list[Tensor | None],
 ) -> None:  # fmt: skip
-    """Add the gradients of the ``requested`` tensors, chunk after chunk, to ``values``."""
-    # Without a kernel, torch must not fuse the gather if a gradient of a parameter is requested:
-    # the fused sum over all edges would be slow.
+    """Add the gradients of the ``requested`` tensors to ``values``, one chunk after another."""
+    # If gradients of parameters are requested and there is no C++ kernel, torch.compile must not
+    # fuse the gather with the sum over all edges, because the fused code would be slow.
     fuses, reader = requested[-1] < len(plan.row_kinds), Reader(plan.graph, tensors, plan.row_kinds)
     size = edges_at_once(tensors[: len(plan.row_kinds)]) if has_kernel(plan.graph.device) else None
     row_kinds = plan.row_kinds_of(tensors)

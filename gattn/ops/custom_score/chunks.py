@@ -1,4 +1,4 @@
-"""Chunks of sorted edges, and gather and scatter of the rows that belong to a chunk.
+"""Chunks of sorted edges, with gather and scatter of the rows for a chunk.
 
 The edges of a layout are sorted by destination or by source, and cut into chunks. The *row kind* of
 a tensor says which index selects the rows of a chunk's edges: "source" and "destination" are nodes,
@@ -25,60 +25,67 @@ from gattn.ops.edges import sum_laid_out
 from gattn.ops.registration.backend import select
 
 CHUNK = 16_384
-"""Number of edges in a chunk: their rows of about a hundred channels fit into the shared cache."""
+"""Number of edges in a chunk, whose rows of about a hundred channels fit into the shared cache."""
 CHUNK_BYTES = 2 << 20
-"""Maximum bytes of a chunk's rows in backward: rows, gradients and sums must fit into the cache.
+"""Maximum number of bytes of a chunk in backward: rows, gradients and sums must fit into the cache.
 
 Smaller chunks would cost more Python calls."""
 MIN_CHUNK = CHUNK // 4
-"""Minimum number of edges in a chunk in backward, however wide the rows are."""
+"""Minimum number of edges in a chunk in backward, for any width of the rows."""
 MAX_CHUNKS_AT_ONCE = 2
-"""Maximum number of chunks for which all edges run in one call (``eager.py``).
+"""Maximum number of chunks for which all edges are processed in one call (``eager.py``).
 
 A batch of molecules has fewer edges than this."""
 MIN_COMPILED_CHUNKS = 4
-"""Minimum number of full chunks for which a compilation, which takes seconds, saves time."""
+"""Minimum number of full chunks for which a compilation, which takes seconds, saves time in
+total.
+"""
 HUB_DEGREE = 2048
-"""Degree above which the rows of a node are summed per chunk before they are added to its total.
+"""Degree above which the rows of a node are summed in each chunk before they are added to the
+total.
 
 A long fp32 sum would lose its last summands."""
 MAX_HUBS = 1024
-"""Maximum number of nodes with a separate sum, since every chunk clears all these sums."""
+"""Maximum number of nodes with a separate sum, because every chunk sets all these sums to zero."""
 
 
 @dataclass(eq=False)
 class Chunk:
-    """b consecutive edges of all edges, which are sorted by destination or by source."""
+    """Chunk of b consecutive edges out of all edges, which are sorted by destination or by
+    source.
+    """
 
     edges: _SortedEdges
-    """All edges, sorted."""
+    """All sorted edges, of which the chunk is a part."""
     edge_slice: slice
-    """Range of the chunk's b edges among the sorted edges."""
+    """Range of the chunk's b edges in the sorted edges."""
     node_slice: slice
-    """Range of the nodes at which the chunk's edges end, or begin if they are sorted by source."""
+    """Range of the nodes by which the chunk's edges are sorted: their destinations or sources."""
     size: int
-    """Number of edges of each chunk except the last."""
+    """Number of edges in each chunk except the last."""
     derived: dict[Any, Any] = field(default_factory=dict)
-    """Cache of tensors and layouts derived from the chunk."""
+    """Cache of tensors and layouts that are computed from the chunk."""
 
     @property
     def source(self) -> Tensor:
-        """[b] source node of each edge."""
+        """Source node of each edge, [b]."""
         return self.edges.source[self.edge_slice]
 
     @property
     def destination(self) -> Tensor:
-        """[b] destination node of each edge."""
+        """Destination node of each edge, [b]."""
         return self.edges.destination[self.edge_slice]
 
     @property
     def position(self) -> Tensor:
-        """[b] position of each edge in CSR order by destination."""
+        """Position of each edge in CSR order by destination, [b]."""
         return self.edges.position[self.edge_slice]
 
     @property
     def node_layout(self) -> Layout:
-        """Layout from the chunk's edges, as sources, to the nodes of ``node_slice``."""
+        """Layout with the chunk's edges as sources and the nodes of ``node_slice`` as
+        destinations.
+        """
         return cached(self, "node_layout", self._make_node_layout)
 
     def _make_node_layout(self) -> Layout:
@@ -91,36 +98,38 @@ class Chunk:
 
     @property
     def is_repeated(self) -> bool:
-        """Return True if there are many chunks of this size, so that a compilation saves time."""
+        """True if there are many chunks of this size, so that a compilation saves time."""
         is_full = self.edge_slice.stop - self.edge_slice.start == self.size
         return is_full and self.edges.node.numel() >= MIN_COMPILED_CHUNKS * CHUNK
 
     @property
     def edge(self) -> Tensor:
-        """[b] index of each edge in the caller's order."""
+        """Index of each edge in the caller's order, [b]."""
         return self.edges.layout.perm.index_select(0, self.position)
 
     def rows(self, row_kinds: tuple[str, ...]) -> list[Tensor]:
-        """Return the row index [b] of the chunk's edges in a tensor of each row kind."""
+        """Return the row indices, [b], of the chunk's edges in a tensor of each row kind."""
         result = {row_kind: getattr(self, row_kind) for row_kind in set(row_kinds)}
         return [result[row_kind] for row_kind in row_kinds]
 
     def take(self, values: Tensor, row_kind: str) -> Tensor:
-        """Gather the rows of the chunk's edges, [b, ...], from those of all nodes or edges."""
+        """Gather the rows for the chunk's edges, [b, ...], from the rows of all nodes or edges."""
         if self.is_contiguous(row_kind):
             return values[self.edge_slice]
         return values.index_select(0, getattr(self, row_kind))
 
     def is_contiguous(self, row_kind: str) -> bool:
-        """Return True if the chunk's rows of this kind are consecutive rows of the tensor."""
+        """Return True if the rows that a chunk of edges reads from a tensor of this row kind are
+        consecutive.
+        """
         return row_kind == "position" and self.edges.by == "destination"
 
 
 class Reader:
-    """Gatherer of the rows of one chunk after another.
+    """Object that gathers the rows for one chunk after another.
 
-    The kernel writes into the same buffers for every chunk, unless the user's function has kept a
-    reference to a buffer.
+    The kernel writes into the same buffers for every chunk, unless the user's function still refers
+    to a buffer.
     """
 
     def __init__(self, graph: Graph, tensors: Sequence[Tensor], row_kinds: tuple[str, ...]) -> None:
@@ -134,7 +143,7 @@ class Reader:
             self.tensors[: len(row_kinds)] = plain
 
     def read(self, chunk: Chunk, fuses: bool) -> tuple[list[Tensor], Sequence[Tensor | None]]:
-        """Gather the chunk's rows of the tensors that have rows, and append the other tensors.
+        """Gather the rows for a chunk, and return them together with the tensors that have no rows.
 
         A tensor may be returned whole, with the row index that the caller must still gather in the
         second list (None for a gathered tensor). This holds for all tensors if there is no kernel
@@ -143,13 +152,13 @@ class Reader:
         rows, others = chunk.rows(self.row_kinds), self.tensors[len(self.row_kinds) :]
         if not self._has_kernel and fuses:
             return self.tensors, rows
-        # The caller still has this list from the last chunk. Without its references, a buffer in
-        # use belongs to somebody who kept it.
+        # The list of the last chunk is emptied. If a buffer then still has another reference, the
+        # user's function has stored it, and it must not be overwritten.
         self._current.clear()
         pending: list[Tensor | None] = []
         for position, (row_kind, row) in enumerate(zip(self.row_kinds, rows)):
-            # Edges are sorted by this end, so consecutive edges read the same row: it stays in the
-            # cache without a copy.
+            # The edges are sorted by this node, so consecutive edges read the same row. The row
+            # stays in the cache, and no copy is needed.
             is_deferred = self._has_kernel and row_kind == chunk.edges.by
             pending.append(row if is_deferred else None)
             tensor = self.tensors[position]
@@ -169,7 +178,7 @@ class Reader:
 
 
 class Writer:
-    """Scatterer of the rows of one chunk after another into a tensor of one row kind.
+    """Object that writes the rows of one chunk after another into a tensor.
 
     Rows of edges are copied. Rows of nodes are added, in the order of the edges; without a kernel,
     this works only for the end by which the chunks are sorted. Gradients of parameters, which have
@@ -182,7 +191,7 @@ class Writer:
         self._hub_sums: Tensor | None = None
 
     def write(self, chunk: Chunk, values: Tensor) -> None:
-        """Copy or add the chunk's rows, [b, ...]."""
+        """Copy or add the rows of a chunk, [b, ...]."""
         values, row_kind, target = values.to(self.target.dtype), self.row_kind, self.target
         if row_kind == "function":
             target += values
@@ -204,7 +213,8 @@ class Writer:
 
 
 def has_kernel(device: torch.device) -> bool:
-    """Return True if a C++ kernel gathers rows and adds them in the order of the edges.
+    """Return True if there is a C++ kernel that gathers rows and adds them in the order of the
+    edges.
 
     It is not used under a dispatch mode, which could not see the kernel's reads and writes.
     """
@@ -212,12 +222,12 @@ def has_kernel(device: torch.device) -> bool:
 
 
 def is_small(layout: Layout) -> bool:
-    """Return True if the layout has few edges, so that one call processes all of them."""
+    """Return True if a layout has so few edges that one call processes all of them."""
     return layout.col.numel() <= MAX_CHUNKS_AT_ONCE * CHUNK
 
 
 def chunks(graph: Graph, by: str, size: int | None = None) -> Iterator[Chunk]:
-    """Yield chunks of ``size`` edges (default ``CHUNK``).
+    """Yield chunks of ``size`` edges; by default, ``CHUNK`` edges.
 
     The edges are sorted by their end ``by``: ``"destination"`` or ``"source"``.
     """
@@ -228,7 +238,7 @@ def chunks(graph: Graph, by: str, size: int | None = None) -> Iterator[Chunk]:
 
 
 def edges_at_once(tensors: Sequence[Tensor]) -> int:
-    """Return the number of edges in a chunk of backward, with these tensors as arguments.
+    """Return the number of edges in a chunk of the backward pass for these arguments.
 
     The chunk's rows of the widest tensor take at most ``CHUNK_BYTES``.
     """
@@ -240,16 +250,18 @@ def edges_at_once(tensors: Sequence[Tensor]) -> int:
 
 
 class _EndNodes(NamedTuple):
-    """Nodes at one end of all edges, as :func:`gattn.kernels.gather.add_rows` expects them."""
+    """Nodes at one end of all edges, in the form that :func:`gattn.kernels.gather.add_rows`
+    reads.
+    """
 
     rows: Tensor
-    """[e] node of each edge; ~k for the hub ``hubs[k]``."""
+    """Node of each edge, [e]; ~k stands for the node ``hubs[k]``."""
     hubs: Tensor
-    """[k] nodes with more than HUB_DEGREE edges; there are at most MAX_HUBS."""
+    """Nodes with more than HUB_DEGREE edges, [k]; at most MAX_HUBS."""
 
     @classmethod
     def of(cls, nodes: Tensor, ptr: Tensor) -> _EndNodes:
-        """Find the hubs, given the node of each edge and the CSR offsets ``ptr`` of each node."""
+        """Find the nodes of high degree, from the node of each edge and the CSR offsets ``ptr``."""
         hubs = (ptr.diff() > max(HUB_DEGREE, nodes.shape[0] // MAX_HUBS)).nonzero().flatten()
         if not hubs.shape[0]:
             return cls(nodes, hubs.to(nodes.dtype))
@@ -264,19 +276,19 @@ class _SortedEdges:
 
     layout: Layout
     by: str
-    """End by which the edges are sorted: "destination" or "source"."""
+    """Name of the end by which the edges are sorted: "destination" or "source"."""
     node: Tensor
-    """[e] node of each edge at that end, in sorted order."""
+    """Node of each edge at the end by which the edges are sorted, [e]."""
     source: Tensor
-    """[e] source of each edge, in sorted order."""
+    """Source of each edge, [e], in sorted order."""
     destination: Tensor
-    """[e] destination of each edge, in sorted order."""
+    """Destination of each edge, [e], in sorted order."""
     position: Tensor
-    """[e] position in CSR order by destination of each edge, in sorted order."""
+    """Position of each edge in CSR order by destination, [e], in sorted order."""
     arange: Tensor
-    """0, 1, 2, ...: more numbers than a chunk has edges."""
+    """The integers 0, 1, 2, ...; more integers than a chunk has edges."""
     derived: dict[Any, Any] = field(default_factory=dict)
-    """Cache of tensors derived from the sorted edges."""
+    """Cache of tensors that are computed from the sorted edges."""
 
     @classmethod
     def of(cls, layout: Layout, end: str, size: int) -> _SortedEdges:
@@ -292,12 +304,12 @@ class _SortedEdges:
         return cls(layout, end, node, node, layout.row, layout.csr2csc, numbers)
 
     def end(self, row_kind: str) -> _EndNodes:
-        """Return the nodes at the ``"destination"`` or at the ``"source"`` of the edges."""
+        """Return the nodes at one end of the edges: ``"destination"`` or ``"source"``."""
         nodes = self.destination if row_kind == "destination" else self.source
         return cached(self, row_kind, lambda: _EndNodes.of(nodes, _offsets(self.layout, row_kind)))
 
     def chunks(self, size: int) -> tuple[Chunk, ...]:
-        """Split the edges into chunks of ``size``; the last one may be smaller."""
+        """Divide the edges into chunks of ``size`` edges; the last chunk may be smaller."""
         edges, ptr = self.node.numel(), _offsets(self.layout, self.by)
         starts = torch.arange(0, edges, size, device=ptr.device)
         ends = (starts + size).clamp(max=edges)
@@ -310,5 +322,7 @@ class _SortedEdges:
 
 
 def _offsets(layout: Layout, end: str) -> Tensor:
-    """Return the offset of the first edge of each node at one end: [n + 1] or [m + 1]."""
+    """Return the offset of each node's first edge, [n + 1] for destinations or [m + 1] for
+    sources.
+    """
     return layout.rowptr if end == "destination" else layout.colptr

@@ -1,6 +1,6 @@
-"""Gather and scatter for a user's function that is called once on all edges, recorded by autograd.
+"""Calls of a user's function on all edges at once, recorded by autograd, for graphs with few edges.
 
-This path serves graphs with few edges, such as a batch of molecules. Backward does not call the
+Examples are batches of molecules. Backward does not call the
 function again: it is faster, and few edges need little memory. The edges are in CSR order, so that
 the result has the same bits for every order of the caller's edges.
 """
@@ -24,20 +24,20 @@ from gattn.ops.edges import sum_laid_out
 
 @dataclass(frozen=True, eq=False)
 class EdgeIndexing:
-    """Gather and scatter indices between the caller's edge order and the layout's."""
+    """Indices for reordering edges between the caller's order and CSR order."""
 
     edge: Tensor
-    """[e] index in the caller's order of each edge in CSR order."""
+    """Index in the caller's order of each edge in CSR order, [e]."""
     position: Tensor
-    """[e] position in CSR order of each of the caller's edges."""
+    """Position in CSR order of each edge in the caller's order, [e]."""
     by_source: Layout
-    """Layout from the edges, in CSR order, to their source nodes."""
+    """Layout that connects the edges, in CSR order, to their source nodes."""
     by_destination: Layout
-    """Layout from the edges, in CSR order, to their destination nodes."""
+    """Layout that connects the edges, in CSR order, to their destination nodes."""
 
     @classmethod
     def of(cls, graph: Graph) -> EdgeIndexing:
-        """Return the indices of a graph, which are computed once and cached with the graph."""
+        """Return the edge indexing of a graph, which is cached with the graph."""
         return cached(graph, "all edges", lambda: cls._of(graph.layout))
 
     @classmethod
@@ -55,11 +55,12 @@ class EdgeIndexing:
         return cls(edge, position, by_source, by_destination)
 
     def read(self, values: Tensor, row_kind: str) -> Tensor:
-        """Gather the row of each edge in CSR order, [e, ...], from rows of nodes or edges.
+        """Gather the row for each edge in CSR order, [e, ...], from rows of nodes or edges.
 
         ``row_kind`` is "source", "destination", "edge" (the caller's order) or "position" (CSR).
         """
-        if row_kind == "position":  # a copy, since the user's function might write to its argument
+        if row_kind == "position":
+            # The values are copied, because the user's function might modify its argument in place.
             return values.clone(memory_format=torch.contiguous_format)
         if row_kind == "edge":
             return cast(Tensor, _Permuted.apply(values, self.edge, self.position))
@@ -67,11 +68,14 @@ class EdgeIndexing:
         return cast(Tensor, _Rows.apply(values, layout))
 
     def put(self, output: Tensor, row_kind: str) -> Tensor:
-        """Return rows [e, ...], which are in CSR order, in the order that ``row_kind`` names.
+        """Reorder rows [e, ...] from CSR order, or sum them for each destination, as ``row_kind``
+        names.
 
-        It is "position" (CSR), "edge" (the caller's order) or "destination" (sums for each node).
+        ``row_kind`` is "position" (CSR order), "edge" (the caller's order) or "destination" (sums
+        for each node).
         """
-        if row_kind == "position":  # a copy, since the user's function may have kept its result
+        if row_kind == "position":
+            # The output is copied, because the user's function might store its result.
             return output.clone(memory_format=torch.contiguous_format)
         if row_kind == "edge":
             return cast(Tensor, _Permuted.apply(output, self.position, self.edge))
@@ -81,7 +85,7 @@ class EdgeIndexing:
 
 
 class _Rows(torch.autograd.Function):
-    """Gather of node rows for each edge, with a sum over the edges of a node as its derivative.
+    """Autograd function that gathers node rows for each edge; its derivative sums over the edges.
 
     The layout has the edges as sources and the nodes as destinations.
     """
@@ -97,7 +101,7 @@ class _Rows(torch.autograd.Function):
 
 
 class _Permuted(torch.autograd.Function):
-    """Permutation of rows, with the inverse permutation as its derivative."""
+    """Autograd function that permutes rows; its derivative is the inverse permutation."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
@@ -112,7 +116,7 @@ class _Permuted(torch.autograd.Function):
 def captures_other_tensors(
     output: Tensor, inputs: Sequence[Tensor], input_nodes: Sequence[Node | None]
 ) -> bool:
-    """Return True if the output of a function has gradients for tensors other than its inputs.
+    """Return True if an output depends on tensors other than the inputs of the function.
 
     ``input_nodes`` are the ``grad_fn`` of the inputs before the call, since the function may write
     to them. A tensor that was computed from the inputs before the call counts as an input.

@@ -1,4 +1,4 @@
-"""Wrapper of a user's function of edges, which takes its arguments as a flat list of tensors.
+"""Wrapper of a user's function of edges that takes all its arguments as one list of tensors.
 
 The parameters of a module follow the arguments in that list, so that they can be differentiated.
 """
@@ -22,7 +22,7 @@ from torch.nn import Module
 from gattn.compat import torch as torch_internals
 
 Tensors: TypeAlias = "Tensor | Sequence[Tensor] | Mapping[str, Tensor] | None"
-"""Argument of a user's function: a tensor, a sequence or mapping of tensors, or None."""
+"""Type of an argument of a user's function: a tensor, a sequence or mapping of tensors, or None."""
 
 
 def flat_tensors(argument: Tensors) -> list[Tensor]:
@@ -35,7 +35,7 @@ def flat_tensors(argument: Tensors) -> list[Tensor]:
 
 
 class ArgumentSpec(NamedTuple):
-    """Nested structure of an argument without its tensors; :meth:`build` puts tensors back."""
+    """Nested structure of an argument without its tensors; :meth:`build` inserts tensors again."""
 
     names: tuple[str, ...] | None
     is_single: bool
@@ -48,7 +48,7 @@ class ArgumentSpec(NamedTuple):
         return cls(names, isinstance(argument, Tensor), len(flat_tensors(argument)))
 
     def build(self, tensors: Sequence[Tensor]) -> Any:
-        """Return an argument with this structure that contains these tensors."""
+        """Return an argument with this structure and these tensors."""
         if self.names is not None:
             return dict(zip(self.names, tensors))
         if self.is_single:
@@ -57,7 +57,7 @@ class ArgumentSpec(NamedTuple):
 
 
 class EdgeFunction(NamedTuple):
-    """Callable that passes a flat list of tensors to the user's function.
+    """Function object that passes a list of tensors to the user's function.
 
     The list contains the weight if there is one, the tensors of the arguments, and the parameters.
     """
@@ -65,11 +65,11 @@ class EdgeFunction(NamedTuple):
     function: Callable[..., Tensor]
     specs: tuple[ArgumentSpec, ...]
     has_weight: bool
-    """Whether the first tensor is a weight for each edge, by which the result is multiplied."""
+    """True if the first tensor is a weight for each edge, by which the result is multiplied."""
     module: Module | None
-    """Module that has the parameters; None for a function without parameters."""
+    """Module with the parameters; None for a function without parameters."""
     slots: tuple[tuple[str, int], ...]
-    """(name, index) of each parameter of the module; a shared parameter has several names."""
+    """Pair (name, index) for each parameter of the module; a shared parameter has several names."""
 
     @classmethod
     def of(
@@ -83,16 +83,18 @@ class EdgeFunction(NamedTuple):
         return cls(function, tuple(map(ArgumentSpec.of, arguments)), has_weight, module, slots)
 
     def parameters(self) -> list[Tensor]:
-        """Return the parameters of the module, each once."""
+        """Return the parameters of the module, without repetitions."""
         return [] if self.module is None else list(self.module.parameters())
 
     def versions(self) -> list[tuple[Tensor, int]]:
-        """Return the module's buffers with torch's counters of in-place writes to them."""
+        """Return the module's buffers, each with torch's counter of in-place writes."""
         buffers = [] if self.module is None else self.module.buffers()
         return [(buffer, buffer._version) for buffer in buffers if not buffer.is_inference()]
 
     def check_unwritten(self, versions: Sequence[tuple[Tensor, int]]) -> None:
-        """Raise if a buffer changed after forward: a second call would give another result."""
+        """Raise an error if a buffer has changed since forward, because a second call could then
+        differ.
+        """
         if any(buffer._version != version for buffer, version in versions):
             raise RuntimeError(
                 "a buffer of the module whose function of edges is differentiated was written to "
@@ -100,22 +102,23 @@ class EdgeFunction(NamedTuple):
             )
 
     def __call__(self, *tensors: Tensor) -> Tensor:
-        """Call the function for b edges, and multiply the result by the weights if there are any.
+        """Call the function for b edges, and multiply the result by the weights, if there are any.
 
-        The parameters in ``tensors`` replace those of the module.
+        The parameters in ``tensors`` replace the module's parameters during the call.
         """
         if self.has_weight:
             weight, output = tensors[0], self._call(*tensors[1:])
             if output.dim() != 3 or output.shape[:2] != weight.shape:
                 raise ValueError(
-                    f"message must give (b, {weight.shape[1]}, c), a row for each of b edges and "
-                    f"head; for {weight.shape[0]} edges it gave {tuple(output.shape)}"
+                    f"message must return (b, {weight.shape[1]}, c), a row for each of b "
+                    f"edges and head; for {weight.shape[0]} edges it returned "
+                    f"{tuple(output.shape)}"
                 )
             return weight.unsqueeze(-1).to(output.dtype) * output
         return self._call(*tensors)
 
     def call_in_place(self, *tensors: Tensor) -> Tensor:
-        """Call the function for b edges with the parameters that the module has."""
+        """Call the function for b edges with the module's present parameters."""
         return self._replace(module=None, slots=())(*tensors)
 
     def _call(self, *tensors: Tensor) -> Tensor:
@@ -133,19 +136,19 @@ class EdgeFunction(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the user's function in messages."""
+        """Name of the user's function in error messages."""
         return getattr(self.function, "__qualname__", type(self.function).__name__)
 
     @property
     def is_builtin(self) -> bool:
-        """Return True for a function of one of gattn's layers."""
+        """True if the function belongs to one of gattn's layers."""
         owner = getattr(self.function, "__self__", self.function)
         module = getattr(owner, "__module__", None) or type(owner).__module__
         return module.startswith("gattn.")
 
     @property
     def code(self) -> types.CodeType | None:
-        """Code object, by which compiled functions are cached; None if it is not Python code.
+        """Code object under which a compiled function is cached; None if it is not Python code.
 
         Closures with the same code and different values share one entry of the cache.
         """
@@ -157,25 +160,25 @@ class EdgeFunction(NamedTuple):
 
 
 _PARAMETER_LOCK = threading.RLock()
-"""Lock for the time in which modules have other tensors as parameters, visible to all threads."""
+"""Lock that threads acquire while they replace the parameters of a module during a call."""
 
 
 def parameter_lock(function: Callable[..., Tensor]) -> contextlib.AbstractContextManager[object]:
-    """Return the lock under which a module's parameters are read or replaced for a call."""
-    # torch.compile traces the call without replacing parameters, so it needs no lock.
+    """Return the lock for reading or replacing a module's parameters during a call."""
+    # torch.compile does not replace parameters, so its trace needs no lock.
     if _owner(function) is None or torch.compiler.is_compiling():
         return contextlib.nullcontext()
     return _PARAMETER_LOCK
 
 
 def _owner(function: Callable[..., Tensor]) -> Module | None:
-    """Return the module that a function is, or is a method of; None for any other function."""
+    """Return the module to which a function belongs, or None if it belongs to none."""
     owner = function if isinstance(function, Module) else getattr(function, "__self__", None)
     return owner if isinstance(owner, Module) else None
 
 
 def _snapshot_closure(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return a copy of a function whose closure variables keep their present values.
+    """Return a copy of a function whose closure variables have their present values.
 
     The caller may change such a variable before backward calls the function again, for example in
     a loop over temperatures.
@@ -188,7 +191,7 @@ def _snapshot_closure(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     )
     snapshot.__kwdefaults__ = function.__kwdefaults__
     snapshot.__qualname__ = function.__qualname__
-    # torch.compiler.disable stores a flag in the function's __dict__.
+    # The copy includes the function's __dict__, in which torch.compiler.disable stores a flag.
     snapshot.__dict__.update(function.__dict__)
     return snapshot
 
@@ -196,12 +199,12 @@ def _snapshot_closure(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def _snapshot_cell(cell: types.CellType) -> types.CellType:
     try:
         return types.CellType(cell.cell_contents)
-    except ValueError:  # the variable has no value yet, so there is nothing to copy
+    except ValueError:  # the variable has no value yet, so the cell is not copied
         return cell
 
 
 def _slots(module: Module) -> tuple[tuple[str, int], ...]:
-    """Return the name of every parameter of a module with its index in ``module.parameters()``.
+    """Return the name of every parameter of a module, with its index in ``module.parameters()``.
 
     A submodule that has two names is listed once. ``functional_call`` with ``tie_weights`` would
     replace its parameters twice, and then restore the replacement instead of the parameter.
@@ -215,7 +218,7 @@ def _slots(module: Module) -> tuple[tuple[str, int], ...]:
 
 
 class _Method(Module):
-    """Module whose forward calls a method of another module."""
+    """Module whose forward method calls another method of a module."""
 
     def __init__(self, method: Callable[..., Tensor]) -> None:
         super().__init__()
@@ -229,9 +232,10 @@ class _Method(Module):
 def compiled(
     function: Callable[..., Any], call: EdgeFunction, edges: int, device: torch.device
 ) -> Callable[..., Any]:
-    """Return ``function``, which calls the user's function, compiled for this number of edges.
+    """Return a compiled version of ``function`` for this number of edges.
 
-    Without a compiler, or if torch cannot compile it, the function runs uncompiled with a warning.
+    Without a compiler, or if torch cannot compile the function, it runs uncompiled and a warning is
+    issued.
     """
     if call.code is None or call.code in _uncompilable or not _can_compile(device.type):
         return function
@@ -241,7 +245,8 @@ def compiled(
         try:
             return fast(*arguments)
         except Exception as error:
-            # If the user's function itself is wrong, this call raises its error.
+            # If the error is in the user's function itself, calling it directly raises the same
+            # error with a clearer traceback.
             output = function(*arguments)
             message = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
             _uncompilable[call.code] = message
@@ -256,11 +261,11 @@ def compiled(
 
 
 _uncompilable: dict[types.CodeType | None, str] = {}
-"""Functions that torch could not compile: the compiler's message by the function's code."""
+"""Functions that torch could not compile, with the compiler's message, by code object."""
 
 
 def compile_obstacle(call: EdgeFunction, device: torch.device) -> str:
-    """Say why a function runs uncompiled on many edges; empty if torch compiles it.
+    """Return the reason why a function is not compiled for many edges, or "" if it is.
 
     This does not start a compilation: an error of the compiler is reported only after the first
     call in the process.
@@ -278,7 +283,7 @@ def compile_obstacle(call: EdgeFunction, device: torch.device) -> str:
 
 @functools.cache
 def _compiled(function: Callable[..., Any], code: types.CodeType, edges: int) -> Callable[..., Any]:
-    """Return a compiled copy of ``function`` for each user's code and number of edges.
+    """Return a compiled copy of ``function`` for each user's function and number of edges.
 
     torch caches compiled code by code object, so each user's function needs its own copy. With
     several sizes, torch would generate slower code for dynamic shapes.
@@ -294,7 +299,7 @@ def _compiled(function: Callable[..., Any], code: types.CodeType, edges: int) ->
 
 @functools.cache
 def _can_compile(device: str) -> bool:
-    """Return True if torch finds a compiler for this device; warn once if it does not."""
+    """Return True if torch finds a compiler for a device; otherwise warn once."""
     if device != "cpu":
         return True
     if _has_compiler():
@@ -307,7 +312,7 @@ def _can_compile(device: str) -> bool:
 
 
 def _has_compiler() -> bool:
-    """Return True if torch finds a C++ compiler."""
+    """Return True if torch finds a C++ compiler on this system."""
     return shutil.which(_compiler_name()) is not None or shutil.which("clang++") is not None
 
 

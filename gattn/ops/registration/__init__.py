@@ -1,1 +1,1 @@
-"""Declaration of operators: schemas, shapes, derivatives, backends and argument checks."""
+"""Declaration of operators: schemas, shapes, derivatives, backends and checks of arguments."""

@@ -1,4 +1,4 @@
-"""Choice of the backend that runs an operator: by device, or forced by the user."""
+"""Choice of the backend that runs an operator, from the device or forced by the user."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NAMES = ("reference", "cpu", "triton")
 
 
 def select(backend: str | None, device: torch.device) -> str:
-    """Return the name of the backend for tensors on this device.
+    """Return the name of the backend to use for tensors on a device.
 
     ``backend``, or else the environment variable ``GATTN_BACKEND``, forces a backend. Otherwise CPU
-    tensors use the C++ kernels, and CUDA tensors, which include those of ROCm, use Triton. All
+    tensors use the C++ kernels, and CUDA tensors, which include ROCm tensors, use Triton. All
     other tensors use the reference, with one warning. torch.onnx.export always traces the
     reference, because the exported model cannot call gattn's kernels.
 
@@ -52,16 +52,19 @@ def _default(device_type: str) -> str:
     return _defaults[device_type]
 
 
-# A plain dict, because torch.compile can read one but not the cache of functools.cache. CPU is
-# entered at import: otherwise the first call would change the dict, and torch.compile would trace
-# code again. Tensors on the device "meta" have no values, so the reference serves them.
+# The default backends are cached in a dict, because torch.compile can read a dict but not the cache
+# of functools.cache. The entry of the CPU is written at import: otherwise the first call would
+# change the dict, and torch.compile would trace code again. Tensors on the device "meta" have no
+# values, so the reference serves them.
 _defaults = {"meta": "reference"}
 if not cpu.unavailable_reason():
     _defaults["cpu"] = "cpu"
 
 
 def _find_default(device_type: str) -> tuple[str, str]:
-    """Return the backend for a type of device, and the reason if no kernels can run on it."""
+    """Return the default backend for a type of device, and the reason if no kernels can run
+    on it.
+    """
     expected = {"cpu": "cpu", "cuda": "triton"}.get(device_type)
     if expected is None:
         return "reference", f"it has no kernels for tensors on {device_type}"
@@ -70,7 +73,7 @@ def _find_default(device_type: str) -> tuple[str, str]:
 
 
 def reference_reason(device_type: str) -> str:
-    """Return why the slow reference runs on this type of device, and what the user can change."""
+    """Return why the slow reference is used on a type of device, and what the user can change."""
     if os.environ.get("GATTN_BACKEND") == "reference":
         return "GATTN_BACKEND=reference forces plain PyTorch: unset it"
     reason = _find_default(device_type)[1]
@@ -80,7 +83,7 @@ def reference_reason(device_type: str) -> str:
 
 
 def why_not(backend: str, device_type: str) -> str:
-    """Return the reason why a backend cannot run on a type of device; empty if it can."""
+    """Return the reason why a backend cannot run on a type of device, or "" if it can."""
     if backend == "cpu":
         if device_type != "cpu":
             return f"its kernels take CPU tensors, not those on {device_type}"
@@ -94,18 +97,18 @@ def why_not(backend: str, device_type: str) -> str:
 
 
 def interpreted() -> bool:
-    """Return True if Triton kernels run in Triton's interpreter, which works on any device."""
+    """Return True if Triton kernels run in Triton's interpreter, which supports any device."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 @functools.cache
 def launchers(backend: str) -> ModuleType:
-    """Return the module with the launchers of a compiled backend; only this imports triton."""
+    """Return the module with the launchers of a backend; for "triton", this imports triton."""
     return importlib.import_module(f"gattn.kernels.{backend}")
 
 
 def backend_info() -> dict[str, Any]:
-    """Return which backends can run in this environment, and why others cannot.
+    """Return which backends can run in this environment, and why the others cannot.
 
     Returns:
         A dict with torch's version (``"torch"``), the backend that GATTN_BACKEND forces or None
@@ -130,7 +133,7 @@ def backend_info() -> dict[str, Any]:
 
 
 def _why_no_triton() -> str:
-    """Return the reason why Triton cannot run in this environment at all; empty if it can."""
+    """Return the reason why Triton cannot run in this environment, or "" if it can."""
     if interpreted() or torch.cuda.is_available():
         return why_not("triton", "cuda")
     built = "" if torch.version.cuda or torch.version.hip else ": it is built without CUDA"

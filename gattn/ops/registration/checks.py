@@ -1,4 +1,4 @@
-"""Checks of the arguments of operators; errors say what was expected and what was passed."""
+"""Checks of the arguments of operators, whose errors name the expected and the actual value."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def check_tensor(name: str, value: Any, when: str = "") -> None:
-    """Raise TypeError unless a value is a tensor; ``when`` is a condition for the message."""
+    """Raise TypeError unless a value is a tensor; ``when`` is a condition that the message
+    states.
+    """
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor{when}; got {type(value).__name__}")
 
 
 def check_shape(name: str, tensor: Tensor, *shape: int | str) -> None:
-    """Raise unless a value is a tensor with this shape; a letter stands for any length."""
+    """Check that a value is a tensor of this shape, in which a letter stands for any length."""
     check_tensor(name, tensor)
     fits = tensor.dim() == len(shape) and all(
         isinstance(expected, str) or expected == length
@@ -34,7 +36,7 @@ def check_shape(name: str, tensor: Tensor, *shape: int | str) -> None:
 
 
 def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
-    """Raise unless the tensors share one floating dtype and the graph's device."""
+    """Check that tensors have the same floating-point dtype and are on the graph's device."""
     present: dict[str, Any] = {name: t for name, t in tensors.items() if t is not None} or tensors
     first, lead = next(iter(present.items()))
     device = graph.device
@@ -49,31 +51,33 @@ def check_floats(graph: Graph, **tensors: Tensor | None) -> None:
             raise TypeError(f"{name} must be float32, float64, bfloat16 or float16; got "
                             f"{tensor.dtype}")  # fmt: skip
         if tensor.dtype != lead.dtype:
-            raise TypeError(f"{name} must be {lead.dtype} as {first}; got {tensor.dtype}")
+            raise TypeError(f"{name} must be {lead.dtype} like {first}; got {tensor.dtype}")
         if tensor.device != device:
-            raise ValueError(f"{name} must be on {device}, as the graph; got {tensor.device}")
+            raise ValueError(f"{name} must be on {device}, like the graph; got {tensor.device}")
 
 
 def check_graph(graph: object) -> None:
-    """Raise TypeError unless ``graph`` is a Graph.
+    """Raise TypeError unless ``graph`` is a :class:`gattn.Graph`.
 
     Operators do not accept edge indices, because these do not contain the numbers of nodes.
     """
     if not isinstance(graph, Graph):
         raise TypeError(
-            "graph must be a gattn.Graph (make one with gattn.Graph(edges, size)); "
-            f"got {type(graph).__module__}.{type(graph).__name__}"
+            "graph must be a gattn.Graph (create it with gattn.Graph(edges, size)); got "
+            f"{type(graph).__module__}.{type(graph).__name__}"
         )
 
 
 def check_number(name: str, value: float) -> None:
-    """Raise TypeError unless ``value`` is a number; a tensor is none, it would get no gradient."""
+    """Raise TypeError unless ``value`` is a number; a tensor is not allowed, as it would get no
+    gradient.
+    """
     if isinstance(value, (Tensor, str, list, tuple)) or value is None:
         raise TypeError(f"{name} must be a number; got {type(value).__name__}")
 
 
 def check_probability(name: str, value: float) -> None:
-    """Raise unless 0 <= value <= 1."""
+    """Raise ValueError unless 0 <= value <= 1."""
     check_number(name, value)
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"{name} must be a probability in [0, 1]; got {value}")
@@ -91,16 +95,16 @@ def check_grouped(name: str, heads: int, value_heads: int) -> None:
 def check_edge_features(
     edge_attr: Tensor | None, edge_proj: Tensor | None, num_edges: int, heads: int, channels: int
 ) -> None:
-    """Raise ValueError unless edge_attr is [e, d] and edge_proj [h, c, d], or both are None."""
+    """Check that edge_attr is [e, d] and edge_proj is [h, c, d], or that both are None."""
     if (edge_attr is None) != (edge_proj is None):
-        raise ValueError("edge_attr and edge_proj go together; got only one of them")
+        raise ValueError("edge_attr and edge_proj must be passed together; got only one of them")
     if edge_attr is not None and edge_proj is not None:
         check_shape("edge_attr", edge_attr, num_edges, "d")
         check_shape("edge_proj", edge_proj, heads, channels, edge_attr.shape[1])
 
 
 def as_bias(attn_bias: T, like: Tensor) -> T | Tensor:
-    """Convert a boolean mask to a bias: 0 for True, which keeps an edge, and -inf for False.
+    """Convert a boolean mask of edges to a bias: 0 for True, and -inf for False.
 
     Any other value is returned unchanged, and is checked later.
     """
@@ -113,7 +117,7 @@ def as_bias(attn_bias: T, like: Tensor) -> T | Tensor:
 def check_edge_terms(
     attn_bias: Tensor | None, edge_weight: Tensor | None, num_edges: int, heads: int
 ) -> None:
-    """Raise ValueError unless attn_bias is [e, h], [e, 1] or None, and edge_weight [e] or None."""
+    """Check that attn_bias is [e, h], [e, 1] or None, and that edge_weight is [e] or None."""
     if attn_bias is not None:
         check_shape("attn_bias", attn_bias, num_edges, "h")
         if attn_bias.shape[1] not in (1, heads):
@@ -125,9 +129,9 @@ def check_edge_terms(
 
 
 def new_seed(dropout: float, device: torch.device, edge_offset: int = 0) -> Tensor | None:
-    """Return the seed of dropout, [2] int64, or None without dropout.
+    """Return the seed of dropout, [2] int64, or None if there is no dropout.
 
-    It is a key, drawn from torch's generator, and the index of the graph's first edge.
+    The seed is a key, drawn from torch's generator, and the index of the graph's first edge.
     """
     if dropout == 0.0:
         return None

@@ -1,4 +1,4 @@
-"""Derivatives of operators: by a backward kernel, or by differentiating the reference."""
+"""Derivatives of operators, by a backward kernel or by differentiation of the reference."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gattn.ops.registration.operator import (
 def by_reference(
     operator: Operator, grad: Tensor, saved: SavedValues, requested: frozenset[str]
 ) -> Gradients:
-    """Differentiate the reference; the gradients are themselves differentiable."""
+    """Compute the gradients of an operator by differentiating its reference implementation."""
     rest = [saved[name] for name in operator.reference_args]
     reference = operator.reference
     assert reference is not None
@@ -33,12 +33,14 @@ def by_reference(
 def by_kernel(
     backward: Operator, gradients: Iterable[str], wants: Iterable[str] = (), **called: str
 ) -> Derivative:
-    """Return a derivative that runs an operator for the first order, and the reference for higher.
+    """Return a derivative that uses a kernel for the first order and the reference for higher
+    orders.
 
     Args:
         backward: operator whose first input is the gradient of the output, and whose other
             parameters have the names that they have in forward.
-        gradients: names of the inputs whose gradients ``backward`` returns, in its order.
+        gradients: names of the inputs whose gradients ``backward`` returns, in the order in which
+            it returns them.
         wants: names of the inputs whose gradients are computed only if ``wants_NAME`` is set.
         **called: name in forward of each parameter of ``backward`` whose names differ.
     """
@@ -55,7 +57,8 @@ def by_kernel(
             saved[flag] = name in requested
         args = map(saved.__getitem__, names)
         if torch_internals.forward_mode_active():
-            result = backward.overload(*args)  # raises an error for tangents
+            # In forward-mode differentiation, this call raises an error.
+            result = backward.overload(*args)
         else:
             result = below_autograd(backward.overload, *args)
         return dict(zip(gradients, result if len(gradients) > 1 else (result,)))
@@ -66,14 +69,16 @@ def by_kernel(
 def reference_gradients(
     function: Callable[..., Any], inputs: tuple[Tensor | None, ...], grads: tuple[Any, ...]
 ) -> tuple[Tensor | None, ...]:
-    """Differentiate a function by autograd; the gradients are differentiable in grad mode.
+    """Compute the gradients of a function by autograd.
 
-    ``function`` takes the inputs and returns one output for each of ``grads``. The gradient of an
-    absent input, or of one that requires none, is None.
+    ``function`` takes the inputs and returns one output for each of ``grads``. The gradient is None
+    for an input that is None or requires no gradient. In grad mode, the gradients are
+    differentiable.
     """
     create_graph = torch.is_grad_enabled()
     with torch.enable_grad():
-        # Two inputs may be the same tensor. A view of each keeps their gradients separate.
+        # Each input gets a separate view, so that two inputs that are the same tensor have separate
+        # gradients.
         inputs = tuple(None if t is None else t.view_as(t) for t in inputs)
         outputs = function(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)

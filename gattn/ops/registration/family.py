@@ -1,4 +1,4 @@
-"""Declaration of an attention function that has one forward and one backward kernel."""
+"""Declaration of an attention function with one forward and one backward kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gattn.ops.registration.shapes import Out
 
 
 class Family:
-    """Attention with one score function: the operators ``NAME_forward`` and ``NAME_backward``."""
+    """Declaration of the two operators, forward and backward, of an attention function."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Family:
         fallback_input: Mapping[str, str] | None = None,
         optional_grads: Iterable[str] = (),
     ) -> None:
-        """Declare both operators.
+        """Declare the forward and the backward operator.
 
         Args:
             name: prefix of the operators, for example "gat".
@@ -86,7 +86,9 @@ class Family:
         backend: str | None,
         flags: tuple[bool, ...] = (),
     ) -> Tensor:
-        """Compute the attention on ``backend``, by default that for the first input's device."""
+        """Compute the attention on a backend; by default, on the backend for the first input's
+        device.
+        """
         lead = inputs[0]
         assert lead is not None
         backend = select(backend, lead.device)

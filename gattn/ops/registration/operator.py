@@ -23,10 +23,10 @@ from gattn.ops.registration.backend import launchers, select
 from gattn.ops.registration.shapes import Out, Shapes
 
 SavedValues = dict[str, Any]
-"""Arguments and outputs of a call that are saved for backward, by name."""
+"""Type of the values of a call that are saved for backward: arguments and outputs, by name."""
 Gradients = Mapping[str, Tensor | None]
 Derivative = Callable[["Operator", Tensor, SavedValues, frozenset[str]], Gradients]
-"""Function that computes the gradients of an operator's inputs.
+"""Type of a function that computes the gradients of an operator's inputs.
 
 Its arguments are the operator, the gradient of the first output, the saved values, and the names of
 the inputs that require a gradient."""
@@ -34,13 +34,13 @@ Setting = type[float] | type[bool] | tuple[str, ...]
 """Type of a setting: a number, a boolean, or a choice among these strings."""
 
 OPERATORS: dict[str, Operator] = {}
-"""All declared operators by name."""
+"""All declared operators, by name."""
 
 DIMENSIONS: dict[str, str | None] = {
     "n": None, "m": None, "e": None, "h": "heads", "u": "value_heads", "c": "channels",
     "w": "value_channels", "d": "features", "b": "bias_heads",
 }  # fmt: skip
-"""Field of the C++ kernels' arguments for the length of each letter in a shape.
+"""Name of the C++ kernel's argument for the length that each letter in a shape stands for.
 
 It is None for a length that a kernel reads from the layout. Shapes have no other letters."""
 
@@ -55,7 +55,7 @@ _SEED = "gattn::{name}: seed must be [2], a key and the index of the first edge,
 
 
 class Operator:
-    """Operator whose kernel in each backend is the function of the same name.
+    """Operator with one kernel in each backend: the function with the name of the operator.
 
     Its arguments are, in this order: inputs, statistics, the layout, the seed, settings, flags, and
     the name of the backend. The reference takes the same arguments without flags and backend.
@@ -104,7 +104,7 @@ class Operator:
         types |= {"seed": "Tensor?"} if seed else {}
         types |= {n: "str" if isinstance(t, tuple) else t.__name__ for n, t in settings.items()}
         self.reference_args = tuple(types)[len(inputs) :]
-        """Names of the arguments that the reference takes after the inputs."""
+        """Names of the arguments after the inputs that the reference implementation takes."""
         types |= dict.fromkeys(flags, "bool") | {"backend": "str"}
 
         self.name = name
@@ -128,7 +128,9 @@ class Operator:
         self._saved_index = tuple(names.index(n) for n in self._saved)
         first = "out_acc" if self._out_acc is not None else self.outputs[0]
         self.saved_out = self._saved.index(first) if first in self._saved else None
-        """Index of the first output (or of ``out_acc``) among the saved tensors, or None."""
+        """Index of the first output, or of ``out_acc``, among the saved tensors; None if neither is
+        saved.
+        """
         self._constants = (*settings, *self.flags, "backend")
         self._constants_slice = slice(-len(self._constants), None)
         self._function = type(f"_{name}", (_OperatorFunction,), {})
@@ -136,7 +138,7 @@ class Operator:
         OPERATORS[name] = self
 
     def __call__(self, *args: Any, backend: str | None) -> Any:
-        """Run the operator on the named backend, or on that for the device of the first input."""
+        """Run the operator on the named backend, or on the backend for the first input's device."""
         backend = select(backend, args[0].device)
         if backend == "reference":
             assert self.reference is not None
@@ -197,7 +199,7 @@ class Operator:
         return overload
 
     def _on_cpu(self, args: Sequence[Any]) -> Any:
-        """Allocate the outputs and launch the C++ kernel."""
+        """Allocate the outputs and run the C++ kernel."""
         lengths = self._shapes.lengths(args)
         outputs = self._shapes.allocate_outputs(args, lengths, cpu.empty)
         values = [*args, *outputs, *lengths]
@@ -208,12 +210,13 @@ class Operator:
 
     @functools.cached_property
     def _launch(self) -> cpu.Launcher:
-        """Launcher of the C++ kernel, with a field for each parameter, output and length."""
+        """Launcher of the C++ kernel, with a position for each argument, output and length."""
         names = (*self.parameters, *self.outputs, *self._lengths)
         fields = self._fields
         positions = {n: i for i, n in enumerate(names) if n in fields}
-        # All kernels of one C++ file have the same struct of arguments. Tensors and lengths of
-        # other operators may stay unset. Settings may not: they would silently be zero.
+        # All kernels of one C++ file share one argument struct. An operator may leave tensors and
+        # lengths of other operators unset, but not settings, because an unset setting would be
+        # zero.
         related = [o for o in OPERATORS.values() if cpu.share_fields(o.name, self.name)]
         absent = set().union(*(o._fields.difference(o.settings) for o in related))
         absent = absent if "seed" in fields else {*absent, "dropout"}
@@ -231,7 +234,9 @@ class Operator:
     def values_to_save(
         self, args: Sequence[Any], outputs: Sequence[Tensor]
     ) -> tuple[list[Any], Any]:
-        """Return the tensors that backward needs (the layout's last), and the other arguments."""
+        """Return the tensors that backward needs, the layout's tensors last, and the other
+        arguments.
+        """
         values = [*args, *outputs]
         if self._out_acc is not None:
             values[self._out_acc] = value_sum(outputs[0], values[self._out_acc])
@@ -241,7 +246,7 @@ class Operator:
         return tensors, args[self._constants_slice]
 
     def saved_values(self, tensors: Sequence[Tensor], constants: Sequence[Any]) -> SavedValues:
-        """Return the values that :meth:`values_to_save` returned as a dictionary by name."""
+        """Return the result of :meth:`values_to_save` as a dictionary by name."""
         saved: SavedValues = dict(zip(self._saved, tensors))
         if self._layout is not None:
             saved["layout"] = Layout(*tensors[len(self._saved) :])
@@ -256,20 +261,20 @@ class Operator:
 
 
 class WriteGuard(NamedTuple):
-    """Detects in-place writes to a tensor without keeping it alive."""
+    """Detector of in-place writes to a tensor that does not keep the tensor's memory alive."""
 
     witness: Tensor
     version: int
 
     @classmethod
     def of(cls, out: Tensor) -> WriteGuard:
-        """Create a guard that shares the version counter of ``out`` but not its memory."""
+        """Create a detector that shares the version counter of ``out`` but not its memory."""
         witness = out.detach()
         witness.data = _EMPTY
         return cls(witness, out._version)
 
     def is_written(self) -> bool:
-        """Return True if torch has counted a write to the tensor."""
+        """Return True if torch has counted an in-place write to the tensor."""
         return self.witness._version != self.version
 
 
@@ -277,7 +282,7 @@ _EMPTY = torch.empty(0, device="cpu")
 
 
 class _OperatorFunction(torch.autograd.Function):
-    """Autograd function of an operator, whose first output is differentiable.
+    """Autograd function of an operator, for the gradient of its first output.
 
     Backward may need the first output. If the caller has written to it, as ReLU(inplace=True) does,
     backward computes it again.
@@ -302,7 +307,9 @@ class _OperatorFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
         operator: Operator = ctx.operator
-        tensors = ctx.saved_tensors  # activation checkpointing allows only one access
+        # The saved tensors are read only once, because activation checkpointing allows only one
+        # access.
+        tensors = ctx.saved_tensors
         result: Gradients = {}
         if grads[0] is not None:
             assert operator.derivative is not None
@@ -326,7 +333,7 @@ def _has_tangent(arg: Any) -> bool:
 
 
 def is_transformed() -> bool:
-    """Return True within a transform of torch.func or a forward-mode differentiation."""
+    """Return True inside a transform of torch.func or a forward-mode differentiation."""
     return torch_internals.transforms_active() or torch_internals.forward_mode_active()
 
 
@@ -339,13 +346,14 @@ def below_autograd(operator: Callable[..., Any], *args: Any) -> Any:
 def value_sum(out: Tensor, out_acc: Tensor) -> Tensor:
     """Return the weighted sum of the values in the accumulation dtype.
 
-    It is ``out_acc``, or ``out`` if ``out_acc`` is empty because ``out`` has the same values.
+    The result is ``out_acc``, or ``out`` if ``out_acc`` is empty because ``out`` has the same
+    values.
     """
     return out_acc if out_acc.numel() else out
 
 
 def wants_grad(*args: Any) -> bool:
-    """Return True if grad mode is on and one of the arguments requires a gradient."""
+    """Return True if grad mode is enabled and one of the arguments requires a gradient."""
     return torch.is_grad_enabled() and any(
         isinstance(arg, Tensor) and arg.requires_grad for arg in args
     )

@@ -1,4 +1,4 @@
-"""Trace of the execution paths that operators take, which :func:`gattn.explain_path` reads.
+"""Recording of the execution paths of operators, which :func:`gattn.explain_path` shows.
 
 torch's dispatcher sees the operators that run on compiled kernels. It does not see that the
 reference or a user's function of edges runs, because these are plain PyTorch: they report here.
@@ -15,7 +15,7 @@ from gattn.ops.registration.backend import reference_reason
 
 
 class PathEvent(NamedTuple):
-    """Operator that ran, its backend, its execution path, and the reason if the path is slow."""
+    """Record of an operator that ran: its backend, its execution path, and why the path is slow."""
 
     operator: str
     backend: str
@@ -24,21 +24,21 @@ class PathEvent(NamedTuple):
 
 
 class PathListener(NamedTuple):
-    """List that collects the events of one dry run, and the identifier of its thread."""
+    """List that collects the events of one dry run, with the identifier of the run's thread."""
 
     events: list[PathEvent]
     thread: int
 
 
 listeners: list[PathListener] = []
-"""Listeners of the dry runs in progress.
+"""Lists that collect the events of the dry runs in progress.
 
 Ordinary calls check only that this list is empty, which takes almost no time."""
 
 
 @contextmanager
 def listen() -> Iterator[list[PathEvent]]:
-    """Collect the events of this thread within the context, in the list that is yielded."""
+    """Yield a list that collects the events of this thread during the block."""
     listener = PathListener([], threading.get_ident())
     listeners.append(listener)
     try:
@@ -48,17 +48,19 @@ def listen() -> Iterator[list[PathEvent]]:
 
 
 def is_dry_run() -> bool:
-    """Return True if this thread runs :func:`gattn.explain_path`, which computes only shapes."""
+    """Return True if this thread is inside :func:`gattn.explain_path`, which computes only
+    shapes.
+    """
     return any(listener.thread == threading.get_ident() for listener in listeners)
 
 
 def report(operator: str, backend: str, path: str, reason: str = "") -> None:
-    """Add an event to the lists of the dry runs in this thread."""
+    """Add an event to the lists of all dry runs in this thread."""
     for listener in listeners:
         if listener.thread == threading.get_ident():
             listener.events.append(PathEvent(operator, backend, path, reason))
 
 
 def report_reference(operator: str, device_type: str) -> None:
-    """Report that an operator runs in plain PyTorch, with the reason."""
+    """Record that an operator runs in plain PyTorch, with the reason."""
     report(operator, "reference", "reference", reference_reason(device_type))

@@ -1,4 +1,4 @@
-"""Symbolic shapes of an operator's inputs and outputs, and allocation of the outputs.
+"""Symbolic shapes of the inputs and outputs of operators, and allocation of the outputs.
 
 A shape is a string of letters such as "e h": n destination nodes, m source nodes, e edges, h heads,
 c channels, d edge features. If the value has other heads and channels, they are u and w (h_v and
@@ -19,10 +19,12 @@ from gattn.kernels.precision import acc_dtype, is_rounded
 from gattn.layout.layout import Layout
 
 Empty = Callable[..., Tensor]
-"""Function that allocates a tensor: ``empty(like, *shape, dtype=dtype)``."""
+"""Type of a function that allocates a tensor: ``empty(like, *shape, dtype=dtype)``."""
 
 _FIELDS = {"n": ("rowptr", "colptr"), "m": ("colptr", "rowptr"), "e": ("col", "row")}
-"""Tensors of a layout, and of its transpose, whose length gives n, m or e if no input does."""
+"""Tensors of a layout and of its transpose from which n, m or e is read if no input has this
+length.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,30 +33,31 @@ class Out:
 
     shape: str
     acc: bool = False
-    """Whether the dtype is the accumulation dtype instead of that of the inputs."""
+    """True if the output has the accumulation dtype instead of the dtype of the inputs."""
     only_if: tuple[str, ...] = ()
-    """Flags that must be set and inputs that must be present; otherwise the output is empty."""
+    """Flags and optional inputs that must be set; otherwise the output is empty."""
     of_sum: bool = False
-    """Whether this is the first output before it is rounded and before an input is added to it."""
+    """True for the first output before it is rounded and before an input is added to it."""
     added: str | None = None
-    """Optional input that is added to the first output."""
+    """Name of an optional input that is added to the first output."""
 
 
 def acc(shape: str, *only_if: str) -> Out:
-    """Declare a statistic that forward saves for backward, in the accumulation dtype."""
+    """Declare a statistic, in the accumulation dtype, that forward saves for backward."""
     return Out(shape, acc=True, only_if=only_if)
 
 
 def out_acc(shape: str, added: str | None = None) -> Out:
     """Declare the weighted sum of the values, which forward saves for backward.
 
-    It is empty if the first output is the same: not rounded and without an added input.
+    It is empty if the first output has the same values, because it is not rounded and no input is
+    added.
     """
     return Out(shape, acc=True, only_if=("needs_backward",), of_sum=True, added=added)
 
 
 class Shapes:
-    """Shapes of one operator, resolved as far as possible before the operator is called."""
+    """Shapes of the inputs and outputs of one operator, prepared before the operator is called."""
 
     def __init__(
         self,
@@ -63,10 +66,12 @@ class Shapes:
         outputs: Mapping[str, Out],
         fallback_input: Mapping[str, str],
     ) -> None:
-        """Resolve the letters; ``fallback_input`` names the input to use if another is absent."""
+        """Prepare the shapes; ``fallback_input`` names the input to use if another one is
+        absent.
+        """
         positions = {name: position for position, name in enumerate(parameters)}
         sources: dict[str, tuple[int | None, int, int | None]] = {}
-        # Required inputs come first, because an optional input may be absent.
+        # Lengths are read from required inputs first, because an optional input may be absent.
         for name in sorted(inputs, key=lambda name: inputs[name].endswith("?")):
             other = positions[fallback_input[name]] if name in fallback_input else None
             for axis, letter in enumerate(inputs[name].rstrip("?").split()):
@@ -86,7 +91,9 @@ class Shapes:
         )
 
     def lengths(self, args: Sequence[Any]) -> list[int]:
-        """Return the length of each letter in a call; 0 for a letter of an absent input."""
+        """Return the length that each letter stands for in a call; 0 for a letter of an absent
+        input.
+        """
         lengths = []
         for position, axis, fallback, fields in self._sources:
             t = None if position is None else args[position]
@@ -123,7 +130,7 @@ class Shapes:
 
 
 class OutputSpec:
-    """Declaration of an output with letters and names replaced by positions in lengths and args."""
+    """Declaration of an output in which letters and names are replaced by positions."""
 
     def __init__(self, out: Out, letters: Sequence[str], positions: Mapping[str, int]) -> None:
         self.acc, self.is_conditional = out.acc, bool(out.only_if)
@@ -135,7 +142,9 @@ class OutputSpec:
     def allocated_shape(
         self, shape: list[int], args: Sequence[Any], dtype: torch.dtype
     ) -> list[int]:
-        """Return ``shape`` if the conditions of the output hold, and an empty shape if not."""
+        """Return ``shape`` if the conditions of the output are met, and otherwise an empty
+        shape.
+        """
         for position in self._conditions:
             if args[position] is None or args[position] is False:
                 return [0, *shape[1:]] if self.acc and not self._of_sum else [0]

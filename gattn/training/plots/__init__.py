@@ -1,6 +1,6 @@
-"""Plots of a run, drawn by matplotlib without a window and without global state.
+"""Plots of a run, drawn with matplotlib without opening a window or changing global settings.
 
-Every function returns a :class:`Plot`, whose method ``png`` draws it for a light or a dark page.
+Each function returns a :class:`Plot`; its method ``png`` draws the plot for a light or a dark page.
 The width is 4.1 inches, so that on a telephone with 400 pixels the text is still 11 pixels high.
 Rows whose label is NaN are ignored. A plot without rows is empty and has a note.
 """

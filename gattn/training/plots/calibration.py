@@ -54,9 +54,9 @@ def coverage(curve: Reliability, *, name: str = "") -> Plot:
 
 
 def reliability(curve: Reliability, *, name: str = "", event: str = "class 1") -> Plot:
-    """Plot the frequency of a class against its predicted probability, and the number of rows.
+    """Plot the observed frequency of a class against its predicted probability.
 
-    Error bars are the standard errors of the frequencies.
+    Error bars are the standard errors of the frequencies. A second panel shows the number of rows.
 
     Args:
         curve: result of :func:`gattn.training.calibration.probability_reliability`.

@@ -1,4 +1,4 @@
-"""Plots of predicted probabilities and classes: ROC, precision-recall and confusion matrix."""
+"""Plots of predicted probabilities and classes: ROC, precision and recall, confusion matrix."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LARGE = 12  # class names with more letters are drawn in a smaller font
 
 
 class _Curve(NamedTuple):
-    """A curve through points (x, y), the area under it, and the target's fraction of class 1."""
+    """Curve through points (x, y), with the area under it and the target's fraction of class 1."""
 
     x: Column
     y: Column
@@ -43,7 +43,9 @@ class _Curve(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """A kind of curve: functions that compute it and draw the line of guessing, and its labels."""
+    """Kind of curve: functions to compute it and to draw the baseline of guessing, and its
+    labels.
+    """
 
     curve: Callable[[Column, Column], _Curve]
     x: str
@@ -56,7 +58,7 @@ class _Kind(NamedTuple):
 def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = "targets") -> Plot:
     """Plot the ROC curve: the true positive rate against the false positive rate.
 
-    Several targets have thin lines, and a thick line is their mean.
+    If there are several targets, each has a thin line, and a thick line is their mean.
 
     Args:
         y: classes 0 and 1, [k] or [k, t], NaN for missing labels.
@@ -96,13 +98,16 @@ def precision_recall(
 ) -> Plot:
     """Plot the precision against the recall.
 
-    Several targets have thin lines, and a thick line is their mean. The dashed line is the fraction
+    If there are several targets, each has a thin line, and a thick line is their mean. The dashed
+    line is the fraction
     of class 1, which is the precision of guessing. The curve is a step function: between two
-    recalls it has the precision of the higher one, as in the definition of the average precision,
+    recalls it has the precision at the higher recall, as in the definition of the average
+    precision,
     because linear interpolation would be too optimistic (Davis and Goadrich, "The relationship
     between precision-recall and ROC curves", ICML 2006).
 
-    The arguments and errors are those of :func:`roc`; the title contains the average precision.
+    The arguments and errors are the same as for :func:`roc`; the title contains the average
+    precision.
 
     >>> precision_recall([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).png()[:4]
     b'\\x89PNG'
@@ -134,7 +139,7 @@ def _plot(kind: _Kind, y: ArrayLike, probability: ArrayLike, name: str, several:
         lines.append(f"{'mean ' if len(curves) > 1 else ''}{kind.area} {number(mean)}")
     if 0 < len(curves) < len(columns):
         left_out = len(columns) - len(curves)
-        lines.append(f"one class only: {left_out} of {len(columns)} {several}")
+        lines.append(f"only one class: {left_out} of {len(columns)} {several}")
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         (axes,) = panels
@@ -166,7 +171,7 @@ def _positives(classes: Column, p: Column) -> tuple[Column, Column]:
 
 
 def _columns(y: ArrayLike, probability: ArrayLike) -> list[list[Column]]:
-    """Return the labels of each target that are not NaN, and their predicted probabilities."""
+    """Return for each target the labels that are not NaN, and their predicted probabilities."""
     classes = np.asarray(y, dtype=np.float64)
     chances = np.asarray(probability, dtype=np.float64)
     if classes.shape != chances.shape or classes.ndim not in (1, 2):
@@ -198,7 +203,8 @@ def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme, label: str, *, st
 
 
 def confusion_matrix(counts: ArrayLike, names: Sequence[str]) -> Plot:
-    """Plot the fraction of every true class (row) that was predicted as each class (column).
+    """Plot a confusion matrix: the fraction of each true class (row) for each predicted class
+    (column).
 
     Args:
         counts: [c, c] numbers of rows by true class and predicted class. If there are more than 20

@@ -1,4 +1,4 @@
-"""Plot of the training and validation losses by epoch."""
+"""Plot of the training and validation losses in each epoch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ __all__ = ["learning_curve"]
 
 
 def learning_curve(histories: Sequence[History]) -> Plot:
-    """Plot the training and validation losses by epoch, with the chosen epochs marked.
+    """Plot the training and validation losses in each epoch, and mark the epoch with the selected
+    weights of each network.
 
     Args:
         histories: the training history of each member of the ensemble.
@@ -45,14 +46,15 @@ def learning_curve(histories: Sequence[History]) -> Plot:
             lower.plot(*chosen, "o", color=theme.second, markersize=5)
         members = f" of {len(histories)} members" if several else ""
         upper.set_title(f"Training loss{members}")
-        lower.set_title("Validation loss, the kept epoch marked")
+        lower.set_title("Validation loss, with the chosen epoch marked")
         lower.set_xlabel("epoch")
         lower.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         if not histories:
             return note(upper, "no network was trained", theme)
         losses = [record.train_loss for history in histories for record in history.records]
         if min(losses) > 0 and max(losses) > 5 * min(losses):
-            # The logarithmic axis is used only for large ranges: small ranges would have few ticks.
+            # The axis of losses is logarithmic only if they differ by more than a factor of 5,
+            # because otherwise it would have few ticks.
             upper.set_yscale("log")
             upper.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             upper.yaxis.set_major_formatter("{x:g}")

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["parity", "residuals"]
 
-MANY = 1500  # more points would overlap, so their density is drawn instead
-BARS = 400  # with more points, error bars would hide the points and are omitted
+MANY = 1500  # with more points the density is drawn instead, because points would overlap
+BARS = 400  # with more points, error bars are omitted, because they would hide the points
 
 
 def parity(
     y: ArrayLike, predicted: ArrayLike, std: ArrayLike | None = None, *, name: str = ""
 ) -> Plot:
-    """Plot predicted against measured values, with the line on which they are equal.
+    """Plot predicted against measured values, with the diagonal on which both are equal.
 
     The title contains the root mean square error, the mean absolute error and R².
 
@@ -70,7 +70,9 @@ def parity(
 
 
 def _range(*columns: NDArray[np.float64]) -> tuple[float, float]:
-    """Return limits around all values with a margin, which is positive even for equal values."""
+    """Return axis limits around all values with a margin, which is positive even for equal
+    values.
+    """
     low = min(float(column.min()) for column in columns)
     high = max(float(column.max()) for column in columns)
     margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
@@ -106,12 +108,12 @@ def _density(
         cmap=LinearSegmentedColormap.from_list("density", theme.density), linewidths=0.2,
     )  # fmt: skip
     bar = axes.figure.colorbar(cells, ax=axes, shrink=0.8, pad=0.02)
-    bar.set_label("rows in a cell")
+    bar.set_label("number of rows")
     bar.outline.set_visible(False)
 
 
 def residuals(y: ArrayLike, predicted: ArrayLike, *, name: str = "") -> Plot:
-    """Plot a histogram of predicted minus measured values.
+    """Plot a histogram of the differences between predicted and measured values.
 
     Args:
         y: measured values [k], NaN for missing values.
@@ -135,7 +137,8 @@ def residuals(y: ArrayLike, predicted: ArrayLike, *, name: str = "") -> Plot:
         axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
         if not len(error):
             return note(axes, "no measured value", theme)
-        # Rice's rule (2 n^(1/3) bins), limited to between 8 and 60 bins so that bars are visible.
+        # The number of bins follows Rice's rule, 2 n^(1/3), and is limited to between 8 and 60, so
+        # that the bars are visible.
         bins = min(60, max(8, round(2 * len(error) ** (1 / 3))))
         reach = float(np.abs(error).max()) or 1.0
         axes.hist(

@@ -1,4 +1,4 @@
-"""Common parts of the plots of a run: formatting of numbers, titles and axes."""
+"""Functions that all plots of a run share: formatting of numbers, titles and axes."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ METRICS = {
     "accuracy": "accuracy",
     "f1": "macro F1",
 }
-"""Display names of the metrics of :mod:`gattn.training.metrics`."""
+"""Names under which the metrics of :mod:`gattn.training.metrics` are displayed."""
 
 
 class Plot(NamedTuple):
-    """A plot that can be drawn for light and for dark pages.
+    """Plot that can be drawn for light and for dark pages.
 
     The attributes are arguments of :func:`gattn.draw.figure.render`.
     """
@@ -75,7 +75,7 @@ def complete_rows(*columns: ArrayLike) -> list[NDArray[np.float64]]:
 
 
 def number(value: float | None) -> str:
-    """Format a number to three significant digits with separated thousands; NaN as a dash.
+    """Format a number with three significant digits and separated thousands; NaN becomes a dash.
 
     >>> number(0.48912), number(12345.6), number(1e-7), number(float("nan"))
     ('0.489', '12,346', '1e-07', '–')
@@ -92,7 +92,7 @@ def number(value: float | None) -> str:
 
 
 def title(text: str, metrics: Mapping[str, float] | None = None) -> str:
-    """Format a title of at most two lines, followed by a line with metrics.
+    """Format a title of at most two lines, followed by a line with the metrics.
 
     >>> title("price of a $x$", {"rmse": 0.5})
     'price of a \\\\$x\\\\$\\nRMSE 0.500'
@@ -110,7 +110,7 @@ def frame(axes: Axes, x: str, y: str, text: str) -> None:
 
 
 def unit_range(axes: Axes) -> None:
-    """Set both axes to the range 0 to 1, with a margin so that markers at the ends are not cut."""
+    """Set both axes to the range 0 to 1, with a margin so that markers are not cut."""
     axes.set_xlim(-0.01, 1.01)
     axes.set_ylim(-0.02, 1.02)
 
@@ -121,5 +121,5 @@ def diagonal(axes: Axes, theme: Theme) -> None:
 
 
 def note(axes: Axes, text: str, theme: Theme) -> None:
-    """Write a text into the middle of an empty panel, for example why it is empty."""
+    """Write a text in the middle of an empty panel, for example why it is empty."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=theme.muted)

@@ -103,9 +103,9 @@ def test_a_tampered_pickle_is_refused_by_the_reader(planetoid):
 
 EYE = np.eye(3, dtype=np.int32)
 BROKEN = {
-    "graph is an array": ("graph", lambda p: p.array(EYE), "must hold a dict"),
-    "labels are a graph": ("y", lambda p: p.graph({0: [1]}), "must hold a ndarray"),
-    "features are an array": ("x", lambda p: p.array(EYE), "must hold a SparseMatrix"),
+    "graph is an array": ("graph", lambda p: p.array(EYE), "must contain a dict"),
+    "labels are a graph": ("y", lambda p: p.graph({0: [1]}), "must contain a ndarray"),
+    "features are an array": ("x", lambda p: p.array(EYE), "must contain a SparseMatrix"),
     "neighbour too large": ("graph", lambda p: p.graph({0: [518]}), r"in 0\.\.517"),
     "neighbour negative": ("graph", lambda p: p.graph({0: [-1]}), r"in 0\.\.517"),
     "neighbours no list": ("graph", lambda p: b"\x80\x02}K\x00K\x01s.", "list of papers"),

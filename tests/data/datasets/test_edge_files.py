@@ -47,7 +47,7 @@ def test_a_graph_of_a_mapped_array_is_that_of_the_array(tmp_path: Path, pairs: n
     for array, layout in zip(graph.layout[:6], expected.layout[:6], strict=True):
         assert torch.equal(array, layout)
     mapped.zero_()
-    assert np.array_equal(np.load(path), pairs)  # the file is not written to
+    assert np.array_equal(np.load(path), pairs)  # the write changed the memory but not the file
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint32, np.int16])
@@ -69,14 +69,14 @@ def test_wrong_files(tmp_path: Path, pairs: np.ndarray) -> None:
     path = write(tmp_path / "edges.parquet", pairs)
     with pytest.raises(ValueError, match="must have one column 'src'; its columns are weight, so"):
         open_edges(path, source="src")
-    with pytest.raises(ValueError, match=r"'weight' of .* must hold whole numbers.* double"):
+    with pytest.raises(ValueError, match=r"'weight' of .* must contain whole numbers.* double"):
         open_edges(path, source="weight")
     parquet.write_table(pa.table({"source": [1, 2, None], "destination": [1, 2, 3]}), path)
     with pytest.raises(ValueError, match=r"'source' of .* is empty in row 2, counted from 0"):
         open_edges(path)
     large = np.array([2**64 - 1], np.uint64)
     parquet.write_table(pa.table({"source": large, "destination": large}), path)
-    with pytest.raises(ValueError, match="holds 18446744073709551615, which is no position"):
+    with pytest.raises(ValueError, match="contains 18446744073709551615, which is not the index"):
         open_edges(path)
     Path(path).write_bytes(b"PAR1 this is none")
     with pytest.raises(ValueError, match=r"edges\.parquet cannot be read"):
@@ -86,7 +86,9 @@ def test_wrong_files(tmp_path: Path, pairs: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"edges\.csv cannot be read: .*'x'"):
         open_edges(text)
     np.save(tmp_path / "wide.npy", pairs.T)
-    with pytest.raises(ValueError, match=r"must hold a \(2, e\) array .* it holds \(1000, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"must contain a \(2, e\) array .* it contains \(1000, 2\)"
+    ):
         open_edges(tmp_path / "wide.npy")
     whole = (tmp_path / "wide.npy").read_bytes()
     for part in (whole[:-8], whole[:40], b"", b"PK\x03\x04"):

@@ -25,7 +25,7 @@ def test_every_record_is_complete(name):
     for file in record.files:
         assert re.fullmatch(r"[0-9a-f]{64}", file.sha256)
         assert file.bytes > 0
-    # A commit in the address: what it gives cannot change.
+    # The address must contain the hash of a commit, so that the downloaded files cannot change.
     assert record.package or re.match(r"https://.*/[0-9a-f]{40}/.*/$", record.url)
     assert (record.kind == "molecules") == bool(record.smiles and record.targets)
     for score in record.scores:

@@ -93,7 +93,7 @@ def test_torch_governs_the_samples(data):
 
     first, again, other = epochs(0), epochs(0), epochs(1)
     assert all(map(torch.equal, first, again))
-    assert not torch.equal(first[0], first[2])  # a new sample in each epoch
+    assert not torch.equal(first[0], first[2])  # the loader draws a new sample in each epoch
     assert not torch.equal(first[0], other[0])
 
 
@@ -186,9 +186,9 @@ def test_types_of_nodes_and_edges():
     ("options", "message"),
     [
         ({"subgraph_type": "induced"}, "subgraph_type must be 'directional'; got 'induced'"),
-        ({"disjoint": True}, "does not serve disjoint: it must be False; got True"),
-        ({"time_attr": "t"}, "does not serve time_attr: it must be None; got 't'"),
-        ({"weight_attr": "w"}, "does not serve weight_attr"),
+        ({"disjoint": True}, "does not support disjoint: it must be False; got True"),
+        ({"time_attr": "t"}, "does not support time_attr: it must be None; got 't'"),
+        ({"weight_attr": "w"}, "does not support weight_attr"),
         ({"batch_size": None}, "batch_size must be an int; got None"),
         ({"num_workers": -1}, "num_workers must be >= 0; got -1"),
         ({"num_neighbors": [-2]}, "each of num_neighbors must be >= -1; got -2"),

@@ -101,16 +101,17 @@ def test_shapes_and_features_do_not_depend_on_the_order_of_atoms(parts, random):
     [
         ("", "empty"),
         ("   ", "empty"),
-        ("C C", "a cell must hold one molecule"),
+        ("C C", "a cell must contain one molecule"),
         ("C1CC", "not valid SMILES"),
         ("not a molecule", "it looks like a name"),
         ("CN(C)(C)(C)C", "valence for atom # 1 N"),
         ("c1cccc1", "kekulize"),
         ("C" * 1001, "1001 atoms are more than max_atoms=1000"),
-        ("c1ccccc1" * 2000, "12000 atoms are more than max_atoms=1000"),  # minutes to parse
-        ("C\0C", r"the SMILES holds '\\x00'"),
-        ("C–C", r"the SMILES holds '\\u2013'"),
-        ("C\udcffC", r"the SMILES holds '\\udcff'"),
+        # RDKit would take minutes to parse this SMILES.
+        ("c1ccccc1" * 2000, "12000 atoms are more than max_atoms=1000"),
+        ("C\0C", r"the SMILES contains '\\x00'"),
+        ("C–C", r"the SMILES contains '\\u2013'"),
+        ("C\udcffC", r"the SMILES contains '\\udcff'"),
         ("C" * 1_000_000, "1000000 characters are more than max_atoms=1000 can need"),
         (None, "must be text"),
         (3.5, "must be text"),
@@ -152,7 +153,7 @@ def test_a_batch_equals_pyg_s():
 def test_a_batch_takes_what_was_read_and_refuses_the_rest():
     molecules = read_smiles(["CC", "O"])
     assert torch.equal(batch_molecules(molecules).x, batch_molecules(molecules.graphs).x)
-    with pytest.raises(TypeError, match="molecules must hold Data objects; got str"):
+    with pytest.raises(TypeError, match="molecules must contain Data objects; got str"):
         batch_molecules(["CC"])
 
 
@@ -240,17 +241,17 @@ def test_a_batch_is_not_the_data_set(five):
 @pytest.mark.parametrize(
     ("index", "error", "says"),
     [
-        (5, IndexError, "position 5 is outside the 5 molecules"),
-        (-6, IndexError, "position -6 is outside"),
-        ([0, 9], IndexError, "position 9 is outside"),
-        ([True], IndexError, "a mask must hold 5 values, one a molecule; got 1"),
-        ("smiles", TypeError, "position, slice, list or mask; got 'smiles'"),
+        (5, IndexError, "index 5 is out of range for 5 molecules"),
+        (-6, IndexError, "index -6 is out of range"),
+        ([0, 9], IndexError, "index 9 is out of range"),
+        ([True], IndexError, "a mask must have 5 values, one for each molecule; got 1"),
+        ("smiles", TypeError, "a slice, a list or a mask; got 'smiles'"),
         (1.5, TypeError, "got 1.5"),
         ([0.5], TypeError, "whole numbers or a mask; got torch.float32"),
         (
             torch.zeros(1, 1, dtype=torch.long),
             TypeError,
-            r"one row of positions; got shape \(1, 1\)",
+            r"one-dimensional; got shape \(1, 1\)",
         ),
     ],
     ids=str,

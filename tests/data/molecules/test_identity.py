@@ -79,12 +79,13 @@ def test_molecules_of_moleculenet_have_one_identity(real_data, name):
 
 def test_other_molecules_have_other_identities():
     texts = [
-        "C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "CC(N)C(=O)O",  # L, D, and no mark
+        # L-alanine, D-alanine, and alanine without a stereo mark.
+        "C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "CC(N)C(=O)O",
         "C[C@H]([NH3+])C(=O)[O-]", "C[C@H](N)C(=O)O.Cl", "C[C@H](N)C(=O)[O-].[Na+]",
         "ClC(Cl)Cl", "[2H]C(Cl)(Cl)Cl", "[13CH](Cl)(Cl)Cl",
         "C/C=C/C", "C/C=C\\C", "CC=CC",
         "C[C@H]1CC[C@H](C)CC1", "C[C@H]1CC[C@@H](C)CC1", "CC1CCC(C)CC1",
-        "Oc1ccccn1", "O=c1cccc[nH]1",  # tautomers
+        "Oc1ccccn1", "O=c1cccc[nH]1",  # two tautomers are different molecules
         "C", "[CH3]", "[CH3+]", "[CH3-]", "[H+]", "[H-]", "[H][H]",
     ]  # fmt: skip
     assert len(set(molecule_identities(texts))) == len(texts)
@@ -96,7 +97,8 @@ TRANS = ["Cl[Pt@SP2](Cl)([NH3])[NH3]", "[NH3][Pt@SP3](Cl)(Cl)[NH3]", "Cl[Pt@SP1]
 
 
 def test_square_complexes_are_told_apart_by_which_ligands_are_opposite():
-    # SP1 has the first ligand opposite the third, SP2 the second, SP3 the fourth.
+    # In a square-planar complex, the first ligand is opposite the third in SP1, opposite the second
+    # in SP2, and opposite the fourth in SP3.
     cis, trans = molecule_identities(CIS), molecule_identities(TRANS)
     assert len(set(cis)) == len(set(trans)) == 1
     assert cis[0] != trans[0] != molecule_identities(["Cl[Pt](Cl)([NH3])[NH3]"])[0]

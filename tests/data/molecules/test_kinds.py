@@ -50,7 +50,8 @@ def test_features_are_those_of_every_atom_and_bond(read, monkeypatch):
 
 def test_an_aromatic_atom_without_an_aromatic_bond_is_found():
     molecule, builder = Chem.MolFromSmiles("C1CCCCC1.c1ccccc1"), MoleculeBuilder()
-    molecule.GetAtomWithIdx(2).SetIsAromatic(True)  # as between rings that are so together
+    # An aromatic atom without an aromatic bond may join aromatic rings.
+    molecule.GetAtomWithIdx(2).SetIsAromatic(True)
     builder.add(Chem.MolFromSmiles("C1CCCCC1"), "C1CCCCC1")
     builder.add(molecule, "C1CCCCC1.c1ccccc1")
     atoms = builder.pack().atoms

@@ -43,9 +43,9 @@ def test_skipped_rows_leave_targets_in_step():
 def test_options_are_checked():
     with pytest.raises(ValueError, match='"raise" or "skip"; got'):
         read_smiles(["C"], on_error="ignore")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="y must hold 2 numbers"):
+    with pytest.raises(ValueError, match="y must have 2 numbers"):
         read_smiles(["C", "N"], [1.0])
-    with pytest.raises(ValueError, match="list of texts"):
+    with pytest.raises(ValueError, match="list of strings"):
         read_smiles("CCO")
 
 
@@ -115,8 +115,8 @@ def test_a_decimal_comma_is_a_bad_row(tmp_path):
 @pytest.mark.parametrize(
     ("text", "row", "line", "says"),
     [
-        ("smiles,y\nC,1\nCC\n", 1, 3, "1 cell where the header has 2"),
-        ("smiles,y\nC,1,2\n", 0, 2, "3 cells where the header has 2"),
+        ("smiles,y\nC,1\nCC\n", 1, 3, "1 cell but the header has 2"),
+        ("smiles,y\nC,1,2\n", 0, 2, "3 cells but the header has 2"),
         ("smiles,y\n\nC,1\nCC,high\n", 1, 4, "y must be a finite number or empty; it is 'high'"),
         ("smiles,y\nC,inf\n", 0, 2, "finite"),
         ("smiles,y\nC,1\nC1,1\n", 1, 3, "not valid SMILES"),
@@ -143,13 +143,16 @@ def test_a_broken_row_is_named_with_its_line(tmp_path, text, row, line, says):
         (b"\n\n", "is empty; expected a header line"),
         (b"id;SMILES;y\n1;C;1\n", "no column 'smiles'; its columns are 'id', 'SMILES', 'y'"),
         (b"smiles\tlogS\nC\t1\n", r"no column 'y'; .*'logS' \(separated by tab\)"),
-        (b"SMILES,y\nC,1\n", r"no column 'smiles'; .*\(separated by comma\); is 'SMILES' meant"),
+        (
+            b"SMILES,y\nC,1\n",
+            r"no column 'smiles'; .*\(separated by comma\); did you mean 'SMILES'",
+        ),
         (b"smiles,logS\nC,1\n", "no column 'y'; its columns are 'smiles', 'logS'"),
         (b"smiles,y,y\nC,1,2\n", "2 columns 'y'"),
         (b'smiles,y\n"C,1\nCC,2\n', "not a CSV file: line 2: unexpected end of data"),
         (b'smiles,y\n"C"C,1\n', "not a CSV file: line 2: ',' expected after"),
         (b"smiles,y\nC,1\n\xff\xfe,1\n", "not UTF-8 text: byte 0xff in line 3"),
-        ("smiles,y\nC,1\n".encode("utf-16-le"), "a NUL byte in its header; name its encoding"),
+        ("smiles,y\nC,1\n".encode("utf-16-le"), "a NUL byte in its header; set its encoding"),
     ],
 )
 def test_a_file_that_is_no_such_table_is_refused(tmp_path, content, says):
@@ -173,7 +176,8 @@ def test_chembl2321810_is_whole():
     assert molecules.y.shape == (1017, 1)
     assert molecules.y.isfinite().all()
     assert molecules.y.mean().item() == pytest.approx(7.03, abs=2)
-    # The first line of each file of the pair: compound 1520012 and its activity.
+    # Both files of the data set begin with the compound 1520012: one has its SMILES, the other its
+    # activity.
     assert molecules.smiles[0] == "O=S(=O)(Nc1cccs1)c2ccc(Oc3ccccc3c4ccccc4)c(c2)C#N"
     assert molecules.y[0, 0].item() == pytest.approx(5.48)
 

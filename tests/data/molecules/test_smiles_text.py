@@ -62,13 +62,13 @@ def test_a_cell_is_read_as_its_molecule(text, smiles):
         assert torch.equal(of([text]), of([smiles]))
 
 
-MIXED = "a cell must hold one molecule"
+MIXED = "a cell must contain one molecule"
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("CCO CCN", f"'CCN' follows the SMILES 'CCO' and can be SMILES, too: {MIXED}"),
+        ("CCO CCN", f"'CCN' follows the SMILES 'CCO' and is also valid SMILES: {MIXED}"),
         ("CCO CCN 5.3", MIXED),
         ("CCO CN", MIXED),
         ("CCO NO", MIXED),
@@ -80,10 +80,10 @@ MIXED = "a cell must hold one molecule"
         ("CCO;CCN", "it looks like 2 SMILES"),
         ("CCO, CCN", "it looks like 2 SMILES"),
         ("CCO|CCN|C", "it looks like 3 SMILES"),
-        ("CCOC (C)C", "holds white space between 'CCOC' and '(C)C'"),
-        ("CC =O", "holds white space between 'CC' and '=O'"),
-        ("CC(=O )O", r"holds white space: 'CC(=O)O' would be SMILES"),
-        ("CCO\nCCN", "holds 2 lines, the first 'CCO'"),
+        ("CCOC (C)C", "contains white space between 'CCOC' and '(C)C'"),
+        ("CC =O", "contains white space between 'CC' and '=O'"),
+        ("CC(=O )O", r"contains white space; without it, 'CC(=O)O' is valid SMILES"),
+        ("CCO\nCCN", "has 2 lines, the first 'CCO'"),
         ("\n  RDKit\n\n  3  2  0 V2000\n   0.0\nM  END", "a molfile"),
         ("CCO>>CC=O", "a reaction"),
         ("CCO>[Pd]>CC=O", "a reaction"),
@@ -108,10 +108,10 @@ MIXED = "a cell must hold one molecule"
         ("c1ccccc1[R1]", "an R group"),
         ("[D]C", "[2H]"),
         ("\u200b", "the SMILES is empty"),
-        ("CC\u2013O", "'\\u2013' (EN DASH) as character 3; SMILES have '-'"),
+        ("CC\u2013O", "'\\u2013' (EN DASH) as character 3; SMILES use '-'"),
         ("C\u00a0C", "NO-BREAK SPACE"),
-        ("\u0421CO", "CYRILLIC CAPITAL LETTER ES) as character 1; SMILES have 'C'"),
-        ("C\uff1dO", "SMILES have '='"),
+        ("\u0421CO", "CYRILLIC CAPITAL LETTER ES) as character 1; SMILES use 'C'"),
+        ("C\uff1dO", "SMILES use '='"),
         ("CCO |foo|", "cannot read the CXSMILES extension '|foo|'"),
         ("CCO |$a", "has no | at its end"),
         ("*C.c1ccccc1 |m:0:2.3.4|", "a bond to one of several atoms"),

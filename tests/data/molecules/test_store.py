@@ -114,7 +114,8 @@ def test_a_stale_cache_is_made_anew(path, tmp_path, monkeypatch, change):
 
 def test_a_cache_that_is_something_else_is_left_alone(path):
     with pytest.raises(
-        ValueError, match=r"some\.csv is damaged, or is no file of Molecules\.save.*: remove it"
+        ValueError,
+        match=r"some\.csv is damaged, or was not written by Molecules\.save.*: remove it",
     ):
         _read(path, cache=path)
     assert path.read_text() == CSV
@@ -123,7 +124,9 @@ def test_a_cache_that_is_something_else_is_left_alone(path):
 def test_other_features_are_refused_with_what_to_do(path, tmp_path, monkeypatch):
     _read(path).save(tmp_path / "mols")
     monkeypatch.setattr("gattn.data.molecules.store.FEATURISER", "7")
-    with pytest.raises(ValueError, match=f"version {FEATURISER} .* this gattn has version 7: read"):
+    with pytest.raises(
+        ValueError, match=f"version {FEATURISER} .* this version of gattn has version 7: read"
+    ):
         Molecules.load(tmp_path / "mols")
 
 
@@ -131,7 +134,7 @@ def test_another_source_is_refused(path, tmp_path):
     _read(path).save(tmp_path / "mols", made_from="June")
     assert Molecules.load(tmp_path / "mols", made_from="June").smiles == FOUND
     assert Molecules.load(tmp_path / "mols").smiles == FOUND
-    with pytest.raises(ValueError, match="says 'June', not 'July'"):
+    with pytest.raises(ValueError, match="was written from 'June', not 'July'"):
         Molecules.load(tmp_path / "mols", made_from="July")
 
 
@@ -180,23 +183,23 @@ BROKEN = {
     "another format": (lambda raw: _altered(raw, {"format": "mine"}), "is 'mine'"),
     "lists no JSON": (lambda raw: _altered(raw, lists=lambda _: np.zeros(4, np.uint8)), ""),
     "too few lists": (lambda raw: _altered(raw, lists=lambda _: _bytes(b"{}")), "required field"),
-    "too few texts": (lambda raw: _altered(raw, lists=_lists(smiles=["C"])), "rows must hold 1"),
-    "too few rows": (lambda raw: _altered(raw, lists=_lists(rows=[0])), "rows must hold 3"),
-    "too many targets": (lambda raw: _altered(raw, lists=_lists(targets=["a"])), "y must hold 3"),
+    "too few texts": (lambda raw: _altered(raw, lists=_lists(smiles=["C"])), "rows must have 1"),
+    "too few rows": (lambda raw: _altered(raw, lists=_lists(rows=[0])), "rows must have 3"),
+    "too many targets": (lambda raw: _altered(raw, lists=_lists(targets=["a"])), "y must have 3"),
     "codes as int64": (lambda raw: _altered(raw, atoms=lambda x: x.astype("i8")), "atoms must"),
     "a narrow table": (lambda raw: _altered(raw, atom_table=lambda x: x[:, 1:]), "atom_table must"),
     "no such row": (lambda raw: _altered(raw, atoms=lambda x: x + 99), "rows of atom_table"),
     "a negative row": (lambda raw: _altered(raw, edges=lambda x: x - 99), "rows of edge_table"),
-    "an atom less": (lambda raw: _altered(raw, atoms=lambda x: x[1:]), "ptr must rise from 0 to 9"),
-    "ptr falls": (lambda raw: _altered(raw, ptr=lambda p: p[[0, 2, 1, 3]]), "ptr must rise"),
-    "ptr short": (lambda raw: _altered(raw, edge_ptr=lambda p: p[:-1]), "edge_ptr must hold 4"),
-    "edge far away": (lambda raw: _altered(raw, ends=lambda e: e + 9), "its own molecule"),
-    "an end less": (lambda raw: _altered(raw, ends=lambda e: e[1:]), "ends must hold"),
+    "an atom less": (lambda raw: _altered(raw, atoms=lambda x: x[1:]), "must ascend from 0 to 9"),
+    "ptr falls": (lambda raw: _altered(raw, ptr=lambda p: p[[0, 2, 1, 3]]), "ptr must ascend"),
+    "ptr short": (lambda raw: _altered(raw, edge_ptr=lambda p: p[:-1]), "edge_ptr must have 4"),
+    "edge far away": (lambda raw: _altered(raw, ends=lambda e: e + 9), "the same molecule"),
+    "an end less": (lambda raw: _altered(raw, ends=lambda e: e[1:]), "ends must have"),
     "no list of texts": (lambda raw: _altered(raw, lists=_lists(smiles="CNO")), r"str.*\.smiles"),
     "rows as texts": (lambda raw: _altered(raw, lists=_lists(rows=[0, "a", 2])), r"str.*\.rows"),
     "bad rows absent": (lambda raw: _altered(raw, lists=_lists(bad=None)), r"null.*\.bad"),
     "bad rows cut": (lambda raw: _altered(raw, lists=_lists(bad=[[1]])), "length 4, got 1"),
-    "edge negative": (lambda raw: _altered(raw, ends=lambda e: e - 1), "its own molecule"),
+    "edge negative": (lambda raw: _altered(raw, ends=lambda e: e - 1), "the same molecule"),
 }  # fmt: skip
 
 
@@ -211,7 +214,8 @@ def test_a_broken_file_is_refused(path, tmp_path, case):
     _read(path).save(saved)
     saved.write_bytes(change(saved.read_bytes()))
     with pytest.raises(
-        ValueError, match=f"mols is damaged, or is no file of Molecules.save.*{says}.*: remove it"
+        ValueError,
+        match=f"mols is damaged, or was not written by Molecules.save.*{says}.*: remove it",
     ):
         Molecules.load(saved)
 

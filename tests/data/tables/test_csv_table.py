@@ -37,7 +37,7 @@ def test_what_csv_writes_is_read_back(
     writer = csv.writer(text, delimiter=separator, lineterminator=newline, quoting=csv.QUOTE_ALL)
     writer.writerow(["smiles", "b", "c"])
     for row in rows:
-        text.write(newline)  # a blank line is no row
+        text.write(newline)  # a reader must skip blank lines
         writer.writerow(row)
     content = text.getvalue() if last_newline else text.getvalue().removesuffix(newline)
     path = _written(tmp_path_factory, content.encode(encoding))
@@ -76,7 +76,7 @@ def test_bytes_that_are_no_text_are_written_as_they_came(tmp_path_factory, conte
     table = open_table(path, ["smiles"], on_bad_bytes="surrogateescape")
     try:
         rows = list(table.rows())
-    except ValueError:  # a quote that is not closed
+    except ValueError:  # the text contains an opening quote without a closing quote
         assume(False)
     with table.writer(out, ["error"]) as writer:
         for row in rows:
@@ -91,8 +91,8 @@ def test_lines_are_those_that_rows_begin_on(tmp_path):
     rows = list(open_table(path, ["y"]).rows())
     assert [row.line for row in rows] == [5, 6, 8, 10]
     assert [row.problem for row in rows] == [
-        *["", "", "1 cell where the header has 2"],
-        "4 cells where the header has 2",
+        *["", "", "1 cell but the header has 2"],
+        "4 cells but the header has 2",
     ]
     assert rows[3].cells == ["N", "1,2,3"]
 
@@ -101,7 +101,7 @@ def test_structures_are_no_table(tmp_path):
     path = tmp_path / "some.sdf"
     path.write_text("ethanol\n  RDKit\n")
     with pytest.raises(
-        ValueError, match="is a file of structures; expected a CSV file, with SMILES"
+        ValueError, match="is a file of molecular structures; expected a CSV file, with SMILES"
     ):
         open_table(path)
 
@@ -123,14 +123,14 @@ def test_a_header_alone_has_no_rows(tmp_path, content):
 def test_another_encoding_has_to_be_named(tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes("smiles,name\nC,Méthane\n".encode("latin-1"))
-    with pytest.raises(ValueError, match="not UTF-8 text: byte 0xe9 in line 2; name its encoding"):
+    with pytest.raises(ValueError, match="not UTF-8 text: byte 0xe9 in line 2; set its encoding"):
         open_table(path, ["smiles"]).count()
     table = open_table(path, ["smiles"], encoding="latin-1")
     assert [row.cells for row in table.rows()] == [["C", "Méthane"]]
     with table.writer(tmp_path / "out.csv", ["y"]) as writer:
         writer.writerow(["C", "Méthane", "1"])
     assert (tmp_path / "out.csv").read_bytes() == "smiles,name,y\r\nC,Méthane,1\r\n".encode()
-    with pytest.raises(ValueError, match="there is no encoding 'klingon'"):
+    with pytest.raises(ValueError, match="unknown encoding 'klingon'"):
         open_table(path, ["smiles"], encoding="klingon")
 
 
@@ -147,18 +147,19 @@ def test_what_cannot_be_a_table_is_refused(tmp_path):
         open_table(tmp_path)
     path = tmp_path / "table.csv"
     for content, message in {
-        b"PK\x03\x04\x14\0": "a zip archive, as workbooks of Excel are; save it as a CSV file",
-        b"\xd0\xcf\x11\xe0\xa1": "a workbook of an old Excel",
+        b"PK\x03\x04\x14\0": "a zip archive, for example an Excel workbook; save it as a CSV file",
+        b"\xd0\xcf\x11\xe0\xa1": "an old Excel workbook",
         b"\x1f\x8b\x08": "compressed by gzip",
     }.items():
         path.write_bytes(content)
         with pytest.raises(ValueError, match=message):
             open_table(path, ["smiles"])
     path.write_text("smiles,error\nC,1\n")
-    with pytest.raises(ValueError, match="there is no encoding 'base64'"):  # it is none of text
+    with pytest.raises(ValueError, match="unknown encoding 'base64'"):
+        # Base64 is a codec of bytes, not a text encoding.
         open_table(path, encoding="base64")
     with (
-        pytest.raises(ValueError, match="has a column 'error' already"),
+        pytest.raises(ValueError, match="already has a column 'error'"),
         open_table(path).writer(tmp_path / "out.csv", ["error"]),
     ):
         pass
@@ -174,7 +175,7 @@ def test_empty_cells_beyond_the_header_are_ignored_and_filled_ones_are_counted(t
     rows = list(open_table(path, ["smiles", "y"]).rows())
     assert [row.cells for row in rows[:2]] == [["CO", "1"], ["CN", "2"]]
     assert [row.problem for row in rows] == [
-        *["", "", "3 cells where the header has 2", "1 cell where the header has 2", ""]
+        *["", "", "3 cells but the header has 2", "1 cell but the header has 2", ""]
     ]
 
 
@@ -203,9 +204,12 @@ def test_a_separator_that_is_declared_is_not_guessed(tmp_path):
     with pytest.raises(ValueError, match=r"no column 'smiles'; .* 'smiles,y' .separated by semi"):
         open_table(path, ["smiles"])
     path.write_text("sep=^\nsmiles^y\n")
-    with pytest.raises(ValueError, match=r"names the separator '\^' in line 1; cells may be"):
+    with pytest.raises(
+        ValueError, match=r"declares the separator '\^' in line 1; the separator must be"
+    ):
         open_table(path, ["smiles"])
-    path.write_text("sep=;,y\nCO,1\n")  # a column of that name
+    # "sep=;" is the name of a column here, because the line has another cell.
+    path.write_text("sep=;,y\nCO,1\n")
     assert open_table(path).columns == ("sep=;", "y")
 
 
@@ -213,7 +217,7 @@ def test_lines_of_spaces_are_no_rows(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("smiles,y\nCO,1\n   \nCN,2\n\t\n")
     assert [(row.line, row.problem) for row in open_table(path, ["y"]).rows()] == [(2, ""), (4, "")]
-    path.write_text("smiles\nCO\n \n")  # of one column a space is a cell
+    path.write_text("smiles\nCO\n \n")  # in a table with one column, a line with a space is a row
     assert open_table(path, ["smiles"]).count() == 2
 
 
@@ -227,9 +231,9 @@ def test_lines_of_spaces_are_no_rows(tmp_path):
         ("a.csv", b"\x80\x05\x95", "is a pickle"),
         ("a.parquet", b"PAR1\x15", r"is a Parquet file; .*read_parquet"),
         ("a.csv", b"PAR1\x15\x04", r"is a Parquet file; write pandas.read_parquet"),
-        ("a.xlsx", b"PK\x03\x04", "is a workbook of Excel; .*save it as a CSV file"),
-        ("a.xls", b"\xd0\xcf\x11\xe0", "is a workbook of an old Excel"),
-        ("a.csv", b"\x93NUMPY\x01", "is an array of NumPy"),
+        ("a.xlsx", b"PK\x03\x04", "is an Excel workbook; .*save it as a CSV file"),
+        ("a.xls", b"\xd0\xcf\x11\xe0", "is an old Excel workbook"),
+        ("a.csv", b"\x93NUMPY\x01", "is a NumPy array"),
         ("a.csv", b"\x89HDF\r\n", "is an HDF5 file"),
         ("a.csv", b"%PDF-1.7", "is a PDF file"),
         ("a.json", b"{}", "is a JSON file"),

@@ -142,10 +142,10 @@ def test_settings_that_contradict_are_errors(settings, message):
         (["1.008.500", "1.008"], "thousands", "--decimal , --thousands . reads it"),
         (["1 008", "960"], "thousands", "--thousands ' '"),
         (["1'008", "0.5"], "thousands", """--thousands "'\""""),
-        (["1,008", "2,345"], "comma", "--decimal , or --thousands , decides"),
-        (["1,008", "1500"], "comma", "--decimal , or --thousands , decides"),
+        (["1,008", "2,345"], "comma", "use --decimal , or --thousands ,"),
+        (["1,008", "1500"], "comma", "use --decimal , or --thousands ,"),
         (["3,25", "1,008.5"], "thousands", None),
-        ([">10", "<0.5", "3"], "censored", "--censored drop or --censored bound decides"),
+        ([">10", "<0.5", "3"], "censored", "use --censored drop or --censored bound"),
         (["3.2 ± 0.1", "4"], "plus_minus", "--uncertainty drop reads it"),
         (["45 %", "50 %"], "percent", "--unit % reads them"),
         (["3.2 nM", "4"], "unit", "--unit nM reads it"),
@@ -159,7 +159,7 @@ def test_a_column_names_its_pattern_and_the_option_that_reads_it(cells, kind, op
     pattern = next(pattern for pattern in column.patterns if pattern.kind == kind)
     assert cells[pattern.place] == pattern.example
     sentence = pattern.sentence("in line {}".format, command_option, "label")
-    assert f"as {pattern.example!r} in line {pattern.place}" in sentence
+    assert f"for example {pattern.example!r} in line {pattern.place}" in sentence
     if options is None:
         assert "--" not in sentence
     else:
@@ -169,10 +169,10 @@ def test_a_column_names_its_pattern_and_the_option_that_reads_it(cells, kind, op
 def test_points_among_decimal_commas_are_named():
     column = read_numbers(["1.5", "2"], NumberFormat(decimal=","))
     sentence = column.patterns[0].sentence("in line {}".format, command_option)
-    assert "as '1.5' in line 0 (--decimal . reads it)" in sentence
+    assert "for example '1.5' in line 0 (--decimal . reads it)" in sentence
     column = read_numbers(["1.008", "2,5"], NumberFormat(decimal=","))
     sentence = column.patterns[0].sentence("in line {}".format, command_option)
-    assert "as '1.008' in line 0 (--decimal , --thousands . reads it)" in sentence
+    assert "for example '1.008' in line 0 (--decimal , --thousands . reads it)" in sentence
 
 
 def test_what_an_option_reads_is_read_to_the_end():
@@ -193,7 +193,7 @@ def test_mixed_units_have_no_option():
     assert "units are mixed: nM 2 times, μM 1 times; convert them" in pattern.detail
     column = read_numbers(["3.2 nM", "4 µM"], NumberFormat(unit="nM"))
     assert column.unread == (1,)
-    assert "unit 'nM' was named, the column has" in column.patterns[0].detail
+    assert "the unit is set to 'nM', but the column has" in column.patterns[0].detail
 
 
 def test_many_endings_are_texts():
@@ -225,7 +225,10 @@ def test_points_that_may_be_thousands_are_a_doubt():
     assert column.values.tolist() == [48, 960, 1.008, 1.2]
     (doubt,) = column.doubts
     sentence = doubt.sentence("in line {}".format, command_option, "label")
-    assert "2 labels have a point that may separate thousands, as '1.008' in line 2" in sentence
+    assert (
+        "2 labels have a point that may separate thousands, for example '1.008' in line 2"
+        in sentence
+    )
     assert "it was read as 1.008; --decimal , --thousands . reads them" in sentence
     for cells in (["48.000", "960.000", "1.200"], ["48", "960", "1.2"], ["48", "1960", "1.200"]):
         assert not read_numbers(cells).doubts

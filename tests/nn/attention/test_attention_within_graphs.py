@@ -80,7 +80,8 @@ def test_weights_are_told(beside_pyg, pair):
         layer(x, index=index)
     (record,) = records
     source, destination = record.edge_index
-    assert record.weights.shape == (26, layer.heads)  # 1 + 9 + 16 pairs
+    # Graphs of 1, 3 and 4 nodes have 1 + 9 + 16 pairs.
+    assert record.weights.shape == (26, layer.heads)
     assert torch.equal(index[source], index[destination])
     sums = torch.zeros(8, layer.heads).index_add(0, destination, record.weights)
     torch.testing.assert_close(sums, torch.ones_like(sums))
@@ -127,11 +128,13 @@ def test_errors(pair):
     layer, x = pair[1], torch.randn(2, 3, 6)
     with pytest.raises(ValueError, match=r"mask must have shape \(2, 3\); got \(3, 2\)"):
         layer(x, torch.ones(3, 2, dtype=torch.bool))
-    with pytest.raises(TypeError, match=r"mask must hold booleans; got torch\.int64"):
+    with pytest.raises(TypeError, match=r"mask must contain booleans; got torch\.int64"):
         layer(x, torch.ones(2, 3, dtype=torch.int64))
-    with pytest.raises(ValueError, match=r"index, ptr and dim_size go with x of shape \(n, d\)"):
+    with pytest.raises(
+        ValueError, match=r"index, ptr and dim_size are only for x of shape \(n, d\)"
+    ):
         layer(x, index=torch.tensor([0, 1]))
-    with pytest.raises(ValueError, match=r"mask goes with x of shape \(g, n, d\); got \(3, 6\)"):
+    with pytest.raises(ValueError, match=r"mask is only for x of shape \(g, n, d\); got \(3, 6\)"):
         layer(x[0], torch.ones(3, dtype=torch.bool))
     with pytest.raises(ValueError, match="x must have 6 features"):
         layer(x[..., :5])

@@ -213,7 +213,7 @@ def test_bad_input_gets_one_clear_error():
         (lambda: GraphAttention(6, edge_dim=2)(x, x, x, graph), "edge_dim is 2"),
         (
             lambda: GraphAttention(6, score=lambda q, k, e: q)(x, x, x, graph),
-            r"score must give \[b, h\] for b edges; got 3 dimensions",
+            r"score must return \[b, h\] for b edges; got 3 dimensions",
         ),
         (
             lambda: GraphAttention(6, score=lambda q, k, e: q[:, 0])(x, x, x, graph),

@@ -75,7 +75,8 @@ def test_gradients():
     assert torch.autograd.gradcheck(lambda x: layer(x, edges, batch), (x.requires_grad_(),))
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's
+# Torch raises this warning.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("name", ["full", "linear"])
 def test_compiles_in_one_graph(name):
     torch._dynamo.reset()
@@ -99,5 +100,5 @@ def test_reset_and_errors():
     assert all(not torch.equal(p, before[n]) for n, p in layer.named_parameters() if p.dim() > 1)
     with pytest.raises(ValueError, match=r"global_attention must be one of .*; got 'no'"):
         GraphTransformerLayer(4, global_attention="no")
-    with pytest.raises(ValueError, match="edge_dim goes with the built-in local attention"):
+    with pytest.raises(ValueError, match="edge_dim is only for the built-in local attention"):
         GraphTransformerLayer(4, local=GATConv(4, 4), edge_dim=3)

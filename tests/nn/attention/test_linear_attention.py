@@ -38,7 +38,8 @@ def test_index_and_ptr_agree():
     assert not torch.equal(layer(x), out)
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's
+# Torch raises this warning.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 def test_compiles_in_one_graph():
     torch._dynamo.reset()
     layer = _layer()

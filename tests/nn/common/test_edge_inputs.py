@@ -86,7 +86,7 @@ def test_a_matrix_with_duplicates_is_laid_out_once():
     assert read_edges(adj_t, None, x, x)[0] is first
     adj_t._indices()[1, 4] = 1
     assert read_edges(adj_t, None, x, x)[0].edge_index.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
-    gc.collect()  # what other tests left in cycles must not go between the counts
+    gc.collect()  # free the tensors in reference cycles of earlier tests before counting
     before = cache.size()
     del adj_t, first
     assert cache.size() == before - 2

@@ -48,7 +48,8 @@ def _draw(*shape, seed=0):
 
 def _taught(theirs, weight, bias, loops, monkeypatch):
     """Patch PyG's layer: add the bias in its softmax and multiply its messages by the weight."""
-    if loops:  # PyG drops the given loops, and puts one for each node behind the edges
+    if loops:
+        # PyG removes the caller's self-loops and appends one self-loop per node after the edges.
         weight = torch.cat([weight[~LOOPS], weight.new_ones(5)])
         bias = torch.cat([bias[~LOOPS], bias.new_zeros(5, *bias.shape[1:])])
 
@@ -151,7 +152,7 @@ def test_by_edge_type(beside_pyg, monkeypatch, name, path):
     x, edges, weight, bias = _hetero()
     per_type = [bias[WRITES], bias[CITES].unsqueeze(1).expand(-1, 2)]
     weights = [torch.ones(8).double(), weight[CITES]]
-    if name == "HGTConv":  # one softmax over the edges of all types
+    if name == "HGTConv":  # HGTConv computes one softmax over the edges of all types
         weights, per_type = [torch.cat(weights)], [torch.cat(per_type)]
     turn = {"bias": iter(per_type), "weight": iter(weights)}
     monkeypatch.setattr(
@@ -165,7 +166,7 @@ def test_by_edge_type(beside_pyg, monkeypatch, name, path):
     expected, got = theirs(x, edges), ours(x, edges, edge_weight=weight, attn_bias=bias)
     for kind in got:
         torch.testing.assert_close(got[kind], expected[kind])
-    with pytest.raises(ValueError, match=r"edge_weight must hold edge types of .* got \('a'"):
+    with pytest.raises(ValueError, match=r"edge_weight must contain edge types of .* got \('a'"):
         ours(x, edges, edge_weight={("a", "to", "b"): weight[CITES]})
     with pytest.raises(TypeError, match="attn_bias must be a dictionary by edge type; got Tensor"):
         ours(x, edges, attn_bias=bias[CITES])
@@ -209,7 +210,8 @@ def test_minus_infinity_drops_an_edge_and_a_logarithm_normalises(make):
     layer, x = make(6, 4, 2).double(), _draw(5, 6)
     keep = torch.tensor([1.0, 1, 0, 1, 0, 1, 1, 1], dtype=torch.float64)
     torch.testing.assert_close(layer(x, PAIRS, attn_bias=keep.log()), layer(x, PAIRS[:, keep > 0]))
-    twice = torch.cat([PAIRS, PAIRS], dim=1)  # as often, where no self-loops are merged
+    # Repeating every edge equals a bias of log 2, unless self-loops are merged.
+    twice = torch.cat([PAIRS, PAIRS], dim=1)
     layer.add_self_loops = False
     torch.testing.assert_close(layer(x, PAIRS, attn_bias=torch.full((8,), 2.0).double().log()),
                                layer(x, twice))  # fmt: skip
@@ -232,13 +234,14 @@ def test_they_follow_the_edges_of_every_kind(beside_pyg):
     layer, x = nn.GATConv(6, 4, 2).double(), _draw(5, 6)
     pairs = (
         torch.unique(PAIRS.flip(0), dim=1).flip(0).contiguous()
-    )  # sorted by destination and source
+    )  # edges sorted by destination, then by source
     weight, bias = _draw(8), _draw(8, 2)
     expected = layer(x, pairs, edge_weight=weight, attn_bias=bias)
     for kind, make in beside_pyg.kinds.items():
         got = layer(x, make(pairs, (5, 5)), edge_weight=weight, attn_bias=bias)
         torch.testing.assert_close(got, expected, msg=lambda m, kind=kind: f"{kind}: {m}")
-    network = networkx.Graph([(0, 1), (1, 2), (3, 4)])  # three edges, in both directions
+    # Three undirected edges, which become six directed edges.
+    network = networkx.Graph([(0, 1), (1, 2), (3, 4)])
     one, other = torch.tensor([[0, 1, 3], [1, 2, 4]]), _draw(3)
     both = torch.cat([one, one.flip(0)], dim=1)
     torch.testing.assert_close(layer(x, network, edge_weight=other, attn_bias=other),
@@ -295,8 +298,16 @@ def test_an_equation_that_would_not_see_them_is_an_error():
             ValueError,
             "must be on cpu, as x; got meta",
         ),
-        ({"edge_weight": torch.ones(8).cfloat()}, TypeError, "must hold real numbers; got torch.c"),
-        ({"attn_bias": torch.ones(8).cfloat()}, TypeError, "must hold real numbers; got torch.c"),
+        (
+            {"edge_weight": torch.ones(8).cfloat()},
+            TypeError,
+            "must contain real numbers; got torch.c",
+        ),
+        (
+            {"attn_bias": torch.ones(8).cfloat()},
+            TypeError,
+            "must contain real numbers; got torch.c",
+        ),
         ({"attn_bias": torch.ones(8, 3)}, ValueError, r"shape \(8,\) or \(8, 2\); got \(8, 3\)"),
         ({"attn_bias": torch.ones(8).double()}, TypeError, "must be torch.float32, as x"),
         ({"edge_weight": [1.0] * 8}, TypeError, "edge_weight must be a tensor"),
@@ -361,7 +372,7 @@ def test_a_forward_takes_no_terms_of_one_in_another_thread():
 
     class Threaded(nn.GATConv):
         def message(self, x_j, alpha):
-            while pending:  # a forward that begins and ends, in its own thread, while this one runs
+            while pending:  # during this forward, run another forward in another thread
                 thread = threading.Thread(target=pending.pop())
                 thread.start()
                 thread.join()

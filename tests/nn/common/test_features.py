@@ -36,7 +36,9 @@ def test_width_and_dtype_of_features(take):
     take(X)
     with pytest.raises(ValueError, match=r"(x|query) must have 16 features; got shape \(5, 15\)"):
         take(X[:, :15])
-    with pytest.raises(TypeError, match=r"must be torch.float32, as the layer; got torch.float64"):
+    with pytest.raises(
+        TypeError, match=r"must be torch.float32, like the layer; got torch.float64"
+    ):
         take(X.double())
     with torch.autocast("cpu", torch.bfloat16):
         take(X)
@@ -92,7 +94,7 @@ def test_width_and_dtype_of_edge_features(take):
                 {"a": X[:, :4]}, {("a", "from", "a"): EDGES}
             ),
             ValueError,
-            r"edge_index_dict must hold edge types of \[\('a', 'to', 'a'\)\]; got .*from",
+            r"edge_index_dict must contain edge types of \[\('a', 'to', 'a'\)\]; got .*from",
         ),
     ],
 )

@@ -13,10 +13,10 @@ from gattn.nn import record_attention
 from gattn.nodes import NodeClassifier
 from tests.layers import LAYERS, NOT_OF_A_GRAPH, every
 
-# What attends to nothing by itself.
+# Modules without attention weights to record.
 PLAIN = {"DegreeEncoding", "RandomWalkEncoding", *NOT_OF_A_GRAPH}
 ATTENDS = {layer.name: layer for layer in LAYERS if layer.kind not in PLAIN}
-# Whose weights are not a softmax over all edges into a node.
+# Layers whose attention weights are not a softmax over all edges into a node.
 FREE = ("FAConv", "RGATConv", "ResGatedGraphConv")
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2, 5, 2], [1, 2, 0, 4, 5, 3, 2, 1, 5, 1]])
 
@@ -38,7 +38,7 @@ def test_every_layer_tells_its_weights(layer):
     plain = module(*args, **options)
     with record_attention(module) as recorded:
         out = module(*args, **options)
-    assert torch.equal(out, plain)  # nothing else changes
+    assert torch.equal(out, plain)  # recording does not change the output of the layer
     names = {name for name, _ in module.named_modules()}
     assert recorded
     for record in recorded:
@@ -163,7 +163,7 @@ def test_outside_the_context_nothing_listens():
     layer, x = gattn.nn.GATConv(6, 3), torch.randn(6, 6)
     with record_attention(layer) as recorded:
         layer(x, EDGES)
-        gattn.nn.GATConv(6, 3)(x, EDGES)  # of another model
+        gattn.nn.GATConv(6, 3)(x, EDGES)  # this layer does not belong to the recorded model
     layer(x, EDGES)
     assert len(recorded) == 1
     assert not layer._forward_hooks

@@ -246,7 +246,7 @@ def test_the_edges_map_of_graph_attention_is_called(how, score, batch):
 def test_the_attention_of_gps_is_called(how, shuffled):
     theirs, mine = (nn.GPSConv(8, None, heads=2, norm=None) for nn in (pyg, ours))
     mine.load_state_dict(theirs.state_dict())
-    x, batch = torch.randn(6, 8), torch.tensor([0, 0, 0, 2, 2, 3])  # graph 1 is empty
+    x, batch = torch.randn(6, 8), torch.tensor([0, 0, 0, 2, 2, 3])  # graph 1 has no nodes
     order = torch.randperm(6) if shuffled else torch.arange(6)
     plain = mine(x, EDGES, batch)
     for conv in (theirs, mine):
@@ -274,10 +274,12 @@ NOT_CALLED = {
 NOT_READ = {("Polynormer", "lin_in"), ("Polynormer", "pred_local")}
 """Maps that a forward does not need: PyG's model has the first, the second is of another stage."""
 CALLS = {
-    ("HypergraphConv", "lin"): 2,  # of nodes and of hyperedges
-    ("GeneralConv, edges", "lin_edge"): 2,  # of a message and of that against it
-    ("HANConv, two types", "k_lin"): 2,  # of each type of nodes
-    ("AttentiveFP", "mol_conv.lin"): 4,  # of atoms and molecules, in both timesteps
+    ("HypergraphConv", "lin"): 2,  # maps the nodes and the hyperedges
+    # GeneralConv maps the edge features for each direction of a message.
+    ("GeneralConv, edges", "lin_edge"): 2,
+    ("HANConv, two types", "k_lin"): 2,  # maps each of two node types
+    # AttentiveFP maps the atoms and the molecules, in each of two timesteps.
+    ("AttentiveFP", "mol_conv.lin"): 4,
 }
 """Maps that a forward of PyG's layer calls several times, too."""
 

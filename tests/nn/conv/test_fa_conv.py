@@ -26,7 +26,7 @@ def test_is_pyg_for_every_kind_of_edges(beside_pyg, dtype, kind, options):
     pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
     pair = beside_pyg.pair("FAConv", -1, first=_first(beside_pyg, dtype), dtype=dtype, **options)
     edges = beside_pyg.kinds[kind](pairs, (5, 5))
-    if kind in ("coo", "csr"):  # the numbers in an adjacency are edge weights
+    if kind in ("coo", "csr"):  # the values of a sparse adjacency matrix are edge weights
         edges = edges.to(dtype) * 1.5
     x, x_0 = (beside_pyg.draw(5, 6, dtype=dtype, seed=s) for s in (0, 1))
     beside_pyg.check(*pair, x, x_0, edges, return_attention_weights=True)
@@ -74,7 +74,8 @@ def test_a_hub_in_fp16():
 
 def test_biases_are_those_of_the_cached_edges(beside_pyg):
     x, layer, bias = beside_pyg.draw(5, 6), FAConv(6, cached=True).double(), beside_pyg.draw(3)
-    edges = torch.tensor([[0, 1, 2], [1, 1, 0]])  # one is a loop, which the layer replaces
+    # The second edge is a self-loop, which the layer replaces.
+    edges = torch.tensor([[0, 1, 2], [1, 1, 0]])
     expected = layer(x, x, edges, attn_bias=bias)
     torch.testing.assert_close(layer(x, x, edges.clone(), attn_bias=bias), expected)
     loop_first = layer(x, x, edges[:, [1, 0, 2]], attn_bias=bias[[1, 0, 2]])
@@ -103,5 +104,7 @@ def test_bad_input_gets_one_clear_error():
         FAConv(6)(x, x, edge_index, torch.ones(3))
     with pytest.raises(ValueError, match="is required with normalize=False"):
         FAConv(6, normalize=False)(x, x, edge_index)
-    with pytest.raises(TypeError, match="has no softmax: attn_bias must hold numbers; got a mask"):
+    with pytest.raises(
+        TypeError, match="has no softmax: attn_bias must contain numbers; got a mask"
+    ):
         FAConv(6)(x, x, edge_index, attn_bias=torch.ones(3) > 0)

@@ -52,7 +52,7 @@ def test_is_pyg_on_bipartite_graphs(beside_pyg, dtype, in_channels, loops):
     for case in beside_pyg.graphs(bipartite=True):
         m, n = case.size
         if loops and n > m:
-            continue  # PyG reads out of bounds
+            continue  # PyG would read out of bounds if there are fewer sources than destinations
         x = beside_pyg.draw(m, 6, dtype=dtype), beside_pyg.draw(n, 5, dtype=dtype)
         edge_attr = beside_pyg.draw(case.edge_index.shape[1], 3, dtype=dtype)
         first = (x, case.edge_index, edge_attr) if in_channels == (-1, -1) else None
@@ -67,7 +67,8 @@ def test_loops_with_more_destinations_than_sources():
     edge_index, edge_attr = torch.tensor([[0, 1, 1], [3, 2, 0]]), torch.randn(3, 2).double()
     out, (pairs, alpha) = layer(x, edge_index, edge_attr, return_attention_weights=True)
     assert pairs.tolist() == [[0, 1, 1, 0, 1], [3, 2, 0, 0, 1]]
-    mean = torch.stack([edge_attr[2], torch.zeros(2).double()])  # node 1 has no other edge
+    # The features of a self-loop are the mean over the node's edges; node 1 has no edge.
+    mean = torch.stack([edge_attr[2], torch.zeros(2).double()])
     plain = GATConv((3, 2), 4, edge_dim=2, add_self_loops=False).double()
     plain.load_state_dict(layer.state_dict())
     torch.testing.assert_close(out, plain(x, pairs, torch.cat([edge_attr, mean])))
@@ -103,7 +104,8 @@ def test_is_pyg_where_the_projection_is_narrower_than_the_input(beside_pyg, dtyp
 @pytest.mark.parametrize("kind", ["pairs", "EdgeIndex", "coo", "csr"])
 @pytest.mark.parametrize("loops", [False, True])
 def test_is_pyg_for_every_kind_of_edges(beside_pyg, kind, loops):
-    # sorted by destination, then source, as sparse matrices are
+    # Sparse matrices sort edges by destination, then by source, so these edges are sorted in the
+    # same way.
     pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
     pair = beside_pyg.pair("GATConv", 6, 4, heads=2, add_self_loops=loops)
     edges = beside_pyg.kinds[kind](pairs, (5, 5))
@@ -181,7 +183,8 @@ def test_weights_lie_in_the_callers_edge_order():
     assert pairs.tolist() == [[3, 0, 1, 0, 0, 1, 2, 3], [1, 1, 0, 1, 0, 1, 2, 3]]
     total = torch.zeros(4, 2).index_add(0, pairs[1], alpha)
     torch.testing.assert_close(total, torch.ones(4, 2))
-    assert torch.equal(alpha[1], alpha[3])  # the double edge
+    # Edges 1 and 3 are the same edge, so their weights are equal.
+    assert torch.equal(alpha[1], alpha[3])
 
 
 def test_dropout_acts_in_training_only():
@@ -195,7 +198,7 @@ def test_dropout_acts_in_training_only():
     again, (_, alpha) = layer(x, edge_index, return_attention_weights=True)
     assert torch.equal(first, again)
     assert not torch.equal(first, layer(x, edge_index))
-    assert (alpha > 0).all()  # the weights are those before dropout
+    assert (alpha > 0).all()  # the layer returns the weights before dropout
     layer.dropout = 1.0
     assert torch.equal(layer(x, edge_index), torch.full((30, 6), 0.25))
     layer.eval()
@@ -208,7 +211,7 @@ def test_mean_over_dropout_is_the_value_without():
     edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
     torch.manual_seed(0)
     with torch.no_grad():
-        # 1000 sets of the same features draw 1000 masks
+        # Each of the 2,000 copies of the features has another dropout mask.
         mean = layer(x.expand(2000, 4, 4), edge_index).mean(0)
         expected = layer.eval()(x, edge_index)
     torch.testing.assert_close(mean, expected, rtol=0.0, atol=0.15)

@@ -45,7 +45,7 @@ def test_is_pyg_on_bipartite_graphs(beside_pyg, dtype, in_channels, loops):
     for case in beside_pyg.graphs(bipartite=True):
         m, n = case.size
         if loops and n > m:
-            continue  # PyG reads out of bounds
+            continue  # PyG would read out of bounds if there are fewer sources than destinations
         x = beside_pyg.draw(m, 6, dtype=dtype), beside_pyg.draw(n, 5, dtype=dtype)
         edge_attr = beside_pyg.draw(case.edge_index.shape[1], 3, dtype=dtype)
         first = (x, case.edge_index, edge_attr) if in_channels == (-1, -1) else None
@@ -65,7 +65,7 @@ def test_is_pyg_for_every_kind_of_edges(beside_pyg, kind, loops):
 
 def test_bad_input_gets_one_clear_error():
     x, edge_index = torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 0]])
-    with pytest.raises(ValueError, match="made without edge_dim and takes no edge_attr"):
+    with pytest.raises(ValueError, match="created without edge_dim and takes no edge_attr"):
         GATv2Conv(6, 4)(x, edge_index, torch.randn(3, 2))
     with pytest.raises(ValueError, match="features for source and destination"):
         GATv2Conv(6, 4)((x, None), edge_index)

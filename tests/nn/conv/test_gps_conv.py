@@ -75,5 +75,7 @@ def test_exphormer_takes_the_place_of_the_attention_among_all_nodes():
     before = layer.attn.lin_query.weight.clone()
     layer.reset_parameters()
     assert not torch.equal(layer.attn.lin_query.weight, before)
-    with pytest.raises(ValueError, match="go with attn_type='exphormer'; this is 'multihead'"):
+    with pytest.raises(
+        ValueError, match="are only for attn_type='exphormer'; got attn_type 'multihead'"
+    ):
         GPSConv(8, None)(x, edges, attn_index=far)

@@ -29,7 +29,8 @@ def by_the_equations(layer, x, e, degree):
     rows = []
     for edge, (j, i) in enumerate(EDGES.t().tolist()):
         z = (q[i] + k[j]) * scale[edge]
-        root = z.relu().sqrt() - (-z).relu().sqrt()  # no product is zero here
+        # z is never 0 here, so the derivative of its root is finite.
+        root = z.relu().sqrt() - (-z).relu().sqrt()
         rows.append((root + shift[edge]).relu())
     sums = []
     for i in range(len(x)):

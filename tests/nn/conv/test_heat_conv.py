@@ -55,11 +55,11 @@ TYPES = {
     "node below": ("node_type", [0, 1, -1, 1], ValueError, "got -1 to 1"),
     "nodes short": ("node_type", [0, 1, 1], ValueError, r"node_type must have shape \(4,\)"),
     "nodes in columns": ("node_type", [[0], [1], [1], [0]], ValueError, r"got \(4, 1\)"),
-    "nodes as floats": ("node_type", [0.0, 1, 1, 0], TypeError, "node_type must hold integers"),
+    "nodes as floats": ("node_type", [0.0, 1, 1, 0], TypeError, "node_type must contain integers"),
     "edge above": ("edge_type", [0, 3], ValueError, r"edge_type must be in \[0, 3\); got 0 to 3"),
     "edge below": ("edge_type", [0, -1], ValueError, r"edge_type must be in \[0, 3\)"),
     "edges in columns": ("edge_type", [[0], [1]], ValueError, r"shape \(2,\); got \(2, 1\)"),
-    "edges as floats": ("edge_type", [0.0, 1], TypeError, "edge_type must hold integers"),
+    "edges as floats": ("edge_type", [0.0, 1], TypeError, "edge_type must contain integers"),
 }
 
 

@@ -81,7 +81,7 @@ def test_the_joined_graph_is_laid_out_once(beside_pyg, monkeypatch):
     for layer in layers * 2:
         layer(x, edges)
     assert len(built) == 1
-    edges[EDGES[1]][0, 0] = 5  # changed in place: not the same edges
+    edges[EDGES[1]][0, 0] = 5  # an in-place change of the edges must not use the cached layout
     layers[0](x, edges)
     assert len(built) == 2
 

@@ -6,7 +6,7 @@ import torch
 from gattn import Graph
 from gattn.nn import HypergraphConv, record_attention
 
-PAIRS = torch.tensor([[0, 1, 2, 2, 3, 4, 0], [0, 0, 0, 1, 1, 3, 3]])  # hyperedge 2 is empty
+PAIRS = torch.tensor([[0, 1, 2, 2, 3, 4, 0], [0, 0, 0, 1, 1, 3, 3]])  # hyperedge 2 has no nodes
 
 
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])

@@ -95,12 +95,13 @@ def test_points_far_from_the_origin_lose_no_digits():
     )
     here = layer(x, pos, EDGES)
     away = layer(x, pos + 4096, EDGES)
-    torch.testing.assert_close(away, here, atol=2e-3, rtol=0)  # what fp32 keeps of such positions
+    # The rounding error of fp32 positions near 4096.
+    torch.testing.assert_close(away, here, atol=2e-3, rtol=0)
 
 
 def test_errors():
     layer, x, pos = PointTransformerConv(6, 4), torch.randn(4, 6), torch.randn(4, 3)
-    with pytest.raises(ValueError, match="pos must have 4 rows, as x of the source; got 3"):
+    with pytest.raises(ValueError, match="pos must have 4 rows, like x of the source; got 3"):
         layer(x, pos[:3], EDGES)
     with pytest.raises(ValueError, match="pos must have 3 features"):
         layer(x, pos[:, :2], EDGES)

@@ -66,7 +66,7 @@ def test_typed_edges_are_laid_out_once_for_the_same_types(monkeypatch):
     for _ in range(3):
         first = layer(x, edge_index, kinds)
     assert len(built) == 2
-    kinds[0] = 1  # changed in place: not the same types
+    kinds[0] = 1  # an in-place change of the edge types must not use the cached layout
     assert not torch.equal(layer(x, edge_index, kinds), first)
     assert len(built) == 4
     layer(x, edge_index, kinds.clone())
@@ -82,10 +82,10 @@ def test_types_made_in_inference_mode(monkeypatch):
         kinds = torch.tensor([0, 1])
         expected = layer(x, edge_index, torch.tensor([1, 1]))
         layer(x, edge_index, kinds)
-        kinds[0] = 1  # torch does not count this
+        kinds[0] = 1  # in inference mode, torch does not count in-place changes
         assert torch.equal(layer(x, edge_index, kinds), expected)
     layer(x, edge_index, kinds).sum().backward()
-    assert len(built) == 6  # the last call finds what the one before built
+    assert len(built) == 6  # the last call uses the layout that the previous call has cached
 
 
 def test_types_of_a_networkx_graph_are_those_of_both_directions():
@@ -117,12 +117,12 @@ def test_bad_input_gets_one_clear_error():
         (lambda: RGATConv(4, 2, 2, dim=2), "dim must be 1"),
         (lambda: RGATConv(4, 2, 2, dropout=0.1, mod=MODS[0]), "dropout must be 0"),
         (lambda: RGATConv(4, 2, 2, mod="double"), "mod must be None or one of"),
-        (lambda: RGATConv(4, 2, 2, num_bases=2, num_blocks=2), "exclude one another"),
+        (lambda: RGATConv(4, 2, 2, num_bases=2, num_blocks=2), "must not both be set"),
         (lambda: RGATConv(4, 2, 2, num_blocks=3), "num_blocks must divide"),
     ]:
         with pytest.raises(ValueError, match=message):
             call()
     with pytest.raises(TypeError, match="edge_type must be a tensor; got list"):
         layer(x, edge_index, [0, 1])
-    with pytest.raises(TypeError, match="edge_type must hold integers; got torch"):
+    with pytest.raises(TypeError, match="edge_type must contain integers; got torch"):
         layer(x, edge_index, kinds.float())

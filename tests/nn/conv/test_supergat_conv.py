@@ -70,7 +70,8 @@ def test_negative_pairs_have_no_edge(nodes, symmetric):
     assert pairs.shape == (2, min(3 * nodes, free))
     assert not adjacent[pairs[0], pairs[1]].any()
     assert pairs.unique(dim=1).shape == pairs.shape
-    if free > 6 * nodes:  # no node is favoured
+    if free > 6 * nodes:
+        # With enough pairs to choose from, all nodes are drawn about equally often.
         drawn = torch.bincount(pairs.flatten(), minlength=nodes).double()
         assert drawn.std() < 2 * drawn.mean().sqrt()
 
@@ -94,7 +95,8 @@ def test_pairs_are_drawn_inside_each_graph():
 
 def test_pairs_drawn_in_graphs_whose_nodes_lie_in_any_order_have_no_edge():
     torch.manual_seed(0)
-    batch = torch.randint(4, (30,)) * 2  # the graphs between have no nodes
+    # Graphs 0, 2, 4 and 6 have nodes; graphs 1, 3 and 5 are empty.
+    batch = torch.randint(4, (30,)) * 2
     edge_index = torch.randint(30, (2, 90))
     edge_index = edge_index[:, batch[edge_index[0]] == batch[edge_index[1]]]
     adjacent = torch.eye(30, dtype=torch.bool)
@@ -130,7 +132,7 @@ def test_a_trained_layer_can_be_copied():
     for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
         assert torch.equal(twin.eval()(x, edge_index), layer.eval()(x, edge_index))
         layer.train()
-        with pytest.raises(RuntimeError, match="needs a forward in training"):
+        with pytest.raises(RuntimeError, match="needs a previous forward pass in training"):
             twin.train().get_attention_loss()
     assert layer.get_attention_loss() > 0
 

@@ -59,7 +59,7 @@ def test_any_bool_asks_for_the_weights(beside_pyg):
 
 def test_bad_input_gets_one_clear_error():
     x, edge_index = torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 0]])
-    with pytest.raises(ValueError, match="made without edge_dim and takes no edge_attr"):
+    with pytest.raises(ValueError, match="created without edge_dim and takes no edge_attr"):
         TransformerConv(6, 4)(x, edge_index, torch.randn(3, 2))
     with pytest.raises(ValueError, match="edge_dim=2 and needs edge_attr"):
         TransformerConv(6, 4, edge_dim=2)(x, edge_index)

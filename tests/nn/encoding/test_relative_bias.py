@@ -31,7 +31,7 @@ def test_relative_positions_of_a_sequence():
     graph, bias = graphs.causal([5]), _bias(7)
     q, k, v = torch.randn(3, 5, 2, 4)
     out = dot_product_attention(q, k, v, graph, attn_bias=bias(token_offsets(graph, 3)))
-    offset = torch.arange(5) - torch.arange(5)[:, None]  # j - i
+    offset = torch.arange(5) - torch.arange(5)[:, None]  # the offset of key j from query i is j - i
     score = torch.einsum("ihc,jhc->hij", q, k) / 2 + bias.weight.t()[:, offset.clamp(-3, 3) + 3]
     weights = score.masked_fill(offset > 0, -torch.inf).softmax(-1)
     torch.testing.assert_close(out, torch.einsum("hij,jhc->ihc", weights, v))

@@ -250,7 +250,7 @@ def test_pyg_takes_it_as_an_aggregation():
     expected = readout(x[edge_index[0]], edge_index[1], dim_size=4)
     torch.testing.assert_close(layer(x, edge_index), expected)
     assert SAGEConv(6, 5, aggr=LearnedQueryReadout(6, 6))(x, edge_index).shape == (4, 5)
-    assert expected[3].eq(0).all()  # no edge leads there
+    assert expected[3].eq(0).all()  # node 3 has no incoming edge
     both = aggr.MultiAggregation(["sum", readout], mode="cat")
     index = torch.tensor([0, 1, 1, 0])
     torch.testing.assert_close(both(x, index)[:, 6:], readout(x, index, dim_size=2))
@@ -283,7 +283,7 @@ def test_bad_input_gets_one_clear_error():
         readout(x, index[:4], dim_size=6)
     with pytest.raises(TypeError, match=r"int32 or int64; got torch.float32"):
         readout(x, index.float(), dim_size=6)
-    with pytest.raises(ValueError, match=r"ptr must rise from 0 to 11"):
+    with pytest.raises(ValueError, match=r"ptr must ascend from 0 to 11"):
         readout(x, ptr=torch.tensor([0, 5, 3, 11]))
     with pytest.raises(ValueError, match=r"x must have shape \(n, d\)"):
         readout(x.unsqueeze(0), index, dim_size=6)

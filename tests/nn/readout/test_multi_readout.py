@@ -74,7 +74,7 @@ def test_parameters_are_drawn_anew():
 
 
 def test_bad_input_gets_one_clear_error():
-    with pytest.raises(ValueError, match="readouts must hold at least one"):
+    with pytest.raises(ValueError, match="readouts must contain at least one"):
         MultiReadout([])
     with pytest.raises(ValueError, match="nothing_like_it"):
         MultiReadout(["nothing_like_it"])

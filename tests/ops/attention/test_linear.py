@@ -57,7 +57,7 @@ def test_cross_attention():
     segments = graphs.pooling_graph(INDEX, 1, 5)
     queries = graphs.pooling_graph(torch.tensor([2, 1, 0]), 1, 5)
     out = linear_attention(query, key, value, segments, query_segments=queries)
-    assert out[1].eq(0).all()  # its graph holds no keys
+    assert out[1].eq(0).all()  # the graph of query 1 has no keys
     rows = INDEX == 2
     phi = [torch.nn.functional.elu(x) + 1 for x in (query[0], key[rows])]
     score = torch.einsum("hc,jhc->jh", *phi)
@@ -118,7 +118,8 @@ def test_memory_is_linear():
     assert saved <= 50 * 2 * 8
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's
+# Torch raises this warning.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 def test_compiles_in_one_graph():
     torch._dynamo.reset()
     segments = graphs.pooling_graph(INDEX, 1, 5)

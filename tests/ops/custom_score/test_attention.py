@@ -136,7 +136,8 @@ def test_dropout_keeps_the_mean_and_drops_weights() -> None:
     graph = gattn.graphs.complete([200])
     x = torch.ones(200, 1, 1)
     out = attention(gaussian, x, x, x, graph, dropout=0.5)
-    assert 0.05 < out.std() < 0.15  # 200 weights, each 0 or 2 / 200: 1 / sqrt(200) = 0.07
+    # The standard deviation of a mean of 200 dropout factors, each 0 or 2, is 1 / sqrt(200) = 0.07.
+    assert 0.05 < out.std() < 0.15
     torch.testing.assert_close(out.mean(), torch.tensor(1.0), atol=0.02, rtol=0)
 
 
@@ -192,7 +193,9 @@ def test_autocast_reaches_the_score() -> None:
         out = attention(score, x, x, x, graph)
     out.float().sum().backward()
     assert set(dtypes) == {torch.bfloat16}
-    assert len(dtypes) == 1  # with few edges backward uses the recorded operations
+    # For few edges, backward uses the operations that autograd recorded and does not call the score
+    # again.
+    assert len(dtypes) == 1
     assert x.grad is not None
 
 
@@ -238,7 +241,8 @@ def test_unused_inputs_and_parameters_have_no_gradient(size, hub, tensors, monke
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_16_bit_sums_accumulate_in_fp32(dtype, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", 4)
-    edges = 6000  # in steps of 4 a bfloat16 sum stops at 1024, a float16 sum at 4096
+    # If 4 is added repeatedly, a bfloat16 sum stops growing at 1024 and a float16 sum at 4096.
+    edges = 6000
     graph = gattn.Graph(torch.stack([torch.arange(edges), torch.zeros(edges).long()]), (edges, 1))
     one = torch.ones(1, 1, 1, dtype=dtype)
     score, query = Scaled().to(dtype), one.clone().requires_grad_()
@@ -276,7 +280,7 @@ def test_normalize_by_a_sum_of_zero():
 
 
 def test_score_that_squeezes_its_result(hub, tensors, monkeypatch) -> None:
-    monkeypatch.setattr(chunks, "CHUNK", 10)  # no chunk has only one edge
+    monkeypatch.setattr(chunks, "CHUNK", 10)  # with chunks of 10 edges, no chunk has only one edge
     ends = [tensors[name] for name in ("query", "key", "value")]
 
     def score(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:

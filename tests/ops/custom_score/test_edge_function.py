@@ -106,7 +106,7 @@ def test_recorded_tensors_are_freed_by_backward(hub, tensors) -> None:
     def score(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
         product = query * key
         products.append(weakref.ref(product))
-        return product.square().sum(-1)  # autograd saves the product
+        return product.square().sum(-1)  # autograd saves the product for backward
 
     out = attention(score, *(tensors[name] for name in ("query", "key", "value")), hub).sum()
     out.backward(retain_graph=True)
@@ -139,7 +139,8 @@ def test_score_that_does_not_compile_runs_with_one_warning(hub, tensors, monkeyp
     def wrong(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
         raise LookupError(message)
 
-    with pytest.raises(LookupError, match=message):  # the error of the score itself
+    with pytest.raises(LookupError, match=message):
+        # The error that the score raises reaches the caller.
         attention(wrong, tensors["query"], tensors["key"], tensors["value"], hub)
 
 

@@ -21,7 +21,7 @@ PARAMETER = torch.ones(WIDTH, dtype=torch.float64, requires_grad=True)
     [
         (lambda q, k, e: (PARAMETER * q).sum(-1), {}, ValueError, "must not capture a tensor"),
         (lambda q, k, e: torch.rand(q.shape[:2]), {}, ValueError, "must not draw random numbers"),
-        (lambda q, k, e: q, {}, ValueError, r"score must give \[b, h\] for b edges; got 3 dim"),
+        (lambda q, k, e: q, {}, ValueError, r"score must return \[b, h\] for b edges; got 3 dim"),
         (lambda q, k, e: q.sum(), {}, ValueError, r"a row for each of 43 edges; got \(\)"),
         (lambda q, k, e: 1.0, {}, ValueError, "a row for each of 43 edges; got float"),
         (gaussian, {"normalize": "max"}, ValueError, "normalize must be one of .*; got 'max'"),
@@ -33,12 +33,12 @@ PARAMETER = torch.ones(WIDTH, dtype=torch.float64, requires_grad=True)
         (gaussian, {"graph": "edges"}, TypeError, "graph must be a gattn.Graph"),
         (
             gaussian, {"message": lambda v, e: v[:, 0]}, ValueError,
-            r"message must give \(b, 2, c\), a row for each of b edges and head; "
-            r"for 43 edges it gave \(43, 3\)",
+            r"message must return \(b, 2, c\), a row for each of b edges and head; for 43 "
+            r"edges it returned \(43, 3\)",
         ),
         (
             lambda q, k, e: (q * k).sum(-1)[:, :1] - torch.ones(len(q)), {}, ValueError,
-            r"score must give \[b, 2\] for b edges, .* for 43 edges it gave \(43, 43\)",
+            r"score must return \[b, 2\] for b edges, .* for 43 edges it returned \(43, 43\)",
         ),
         (gaussian, {"value": torch.ones(12, 2)}, ValueError, r"value must have shape \(12, h, c\)"),
     ],
@@ -55,7 +55,9 @@ def test_bad_input_gets_one_clear_error(score, options, error, message, hub, ten
 def test_score_shape_that_depends_on_the_chunk_is_an_error(hub, tensors, monkeypatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 20)
     ends = [tensors[name] for name in ("query", "key", "value")]
-    with pytest.raises(ValueError, match=r"rows of one shape.*gave \(3, 3\) after rows of \(20,\)"):
+    with pytest.raises(
+        ValueError, match=r"rows of the same shape.*returned \(3, 3\) after rows of \(20,\)"
+    ):
         attention(lambda q, k, e: q[:, :1, 0] - k[:, 0, 0], *ends, hub)
 
 
@@ -75,7 +77,7 @@ def test_captured_parameters_are_an_error_only_with_gradients(hub, tensors):
 def test_integer_and_complex_scores_are_errors(hub, tensors):
     ends = [tensors[name] for name in ("query", "key", "value")]
     for one in (tensors["query"].new_ones(1).long(), tensors["query"].new_ones(1) * 1j):
-        with pytest.raises(TypeError, match="score must give floats; got"):
+        with pytest.raises(TypeError, match="score must return floating-point numbers; got"):
             attention(lambda q, k, e, one=one: one.expand(len(q), 1), *ends, hub, normalize="mean")
 
 
@@ -109,7 +111,8 @@ def test_random_score_is_an_error_if_backward_recomputes_it(
         return (query * key).sum(-1) * torch.rand(len(query), HEADS, generator=generator)
 
     out = attention(score, *ends, hub).sum()
-    if size > hub.num_edges:  # backward differentiates the recorded operations
+    if size > hub.num_edges:
+        # Backward uses the operations that autograd recorded and does not call the score again.
         first, second = (torch.autograd.grad(out, ends, retain_graph=True) for _ in range(2))
         assert all(map(torch.equal, first, second))
         return
@@ -121,7 +124,7 @@ def test_random_score_is_an_error_if_backward_recomputes_it(
 def test_score_is_checked_without_edges(scores, tensors) -> None:
     empty = gattn.Graph(torch.empty(2, 0, dtype=torch.long), NODES)
     ends = [tensors[name] for name in ("query", "key", "value")]
-    with pytest.raises(ValueError, match="must give a row for each of 0 edges"):
+    with pytest.raises(ValueError, match="must return one row for each of 0 edges"):
         attention(lambda q, k, e: scores, *ends, empty)
 
 

@@ -43,7 +43,8 @@ def test_functional_declares_every_operator():
 @EVERY
 def test_the_reference_takes_what_is_declared(operator):
     if operator.name.endswith("_backward"):
-        assert operator.reference is None  # that of forward is differentiated
+        # The reference of forward has a derivative, so backward needs no reference.
+        assert operator.reference is None
         return
     takes = tuple(inspect.signature(operator.reference).parameters)
     assert takes == operator.inputs + operator.reference_args

@@ -21,7 +21,7 @@ def test_every_wrong_shape_names_the_argument(operator, random_graph):
             )
             if axis and letters[axis] in "uw" and operator.function is not F.edge_dot:
                 if letters[axis] == "w":
-                    continue  # any width is a width
+                    continue  # edge features may have any width
                 with pytest.raises(ValueError, match=rf"{name} must have a number of heads that"):
                     operator(inputs, random_graph)
                 continue
@@ -30,7 +30,7 @@ def test_every_wrong_shape_names_the_argument(operator, random_graph):
             except ValueError as error:
                 assert "must have" in str(error)  # noqa: PT017
                 assert "; got" in str(error)  # noqa: PT017
-            else:  # nothing to disagree with: channels of value, or the letter's only tensor
+            else:  # no other tensor depends on this size, so any size is valid
                 others = {other for other, s in operator.shapes.items() if letters[axis] in s}
                 assert others == {name} or (name, axis) == ("value", 2), (name, axis)
                 assert letters[axis] not in "nme"
@@ -43,7 +43,7 @@ def test_every_wrong_rank(operator, random_graph):
             inputs = operator.inputs(random_graph, 2, 4, grad=False)
             inputs[name] = change(inputs[name])
             if inputs[name].shape == operator.inputs(random_graph, 2, 4)[name].shape:
-                continue  # a vector is flat
+                continue  # flattening a vector does not change its shape
             with pytest.raises(ValueError, match=r"must have shape \(.*\); got \("):
                 operator(inputs, random_graph)
 
@@ -53,7 +53,7 @@ def test_every_wrong_dtype(operator, wrong, random_graph):
     for name in operator.shapes:
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         if name == "attn_bias" and wrong is torch.bool:
-            continue  # a mask
+            continue  # a Boolean bias is valid: it is a mask
         inputs[name] = inputs[name].to(wrong)
         message = rf"{name} must be float32, float64, bfloat16 or float16; got {wrong}"
         with pytest.raises(TypeError, match=message):
@@ -72,7 +72,7 @@ def test_every_wrong_device(operator, random_graph):
     for name in operator.shapes:
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         inputs[name] = inputs[name].to("meta")
-        with pytest.raises(ValueError, match=rf"{name} must be on cpu, as the graph; got meta"):
+        with pytest.raises(ValueError, match=rf"{name} must be on cpu, like the graph; got meta"):
             operator(inputs, random_graph)
 
 
@@ -126,7 +126,7 @@ def test_edge_features_without_their_projection(name, operators, random_graph):
     for left in ("edge_attr", "edge_proj"):
         inputs = operators[name].inputs(random_graph)
         del inputs[left]
-        with pytest.raises(ValueError, match="edge_attr and edge_proj go together"):
+        with pytest.raises(ValueError, match="edge_attr and edge_proj must be passed together"):
             operators[name](inputs, random_graph)
 
 
@@ -180,7 +180,8 @@ def test_a_device_without_kernels_is_told_of_once(monkeypatch):
     with pytest.warns(UserWarning, match=message):
         assert backend.select(None, torch.device("mps")) == "reference"
     assert backend.select(None, torch.device("mps")) == "reference"
-    assert backend.select(None, torch.device("meta")) == "reference"  # nor does it want any
+    # Tensors on "meta" need no kernels, so there is no warning.
+    assert backend.select(None, torch.device("meta")) == "reference"
 
 
 def test_what_serves_each_device_is_told(monkeypatch):

@@ -50,10 +50,11 @@ def test_opcheck_of_every_operator(operators, calls, tiny, dropout):
     x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
     (node_scores(x, x[:1].detach()).sum() + drop_numbers(x, 0.5).sum()).backward()
     assert calls.keys() == OPERATORS.keys()
-    latest = {name: every[-2:] for name, every in calls.items()}  # opcheck adds to them
+    # Copied, because opcheck adds calls to this dictionary.
+    latest = {name: every[-2:] for name, every in calls.items()}
     for name, every in latest.items():
         if dropout and "seed" not in OPERATORS[name].parameters:
-            continue  # it was given the same without dropout
+            continue  # without a seed, the operator has no dropout and was tested in the other case
         for args in every:
             overload = getattr(torch.ops.gattn, name).default
             torch.library.opcheck(overload, tuple(_leaf(a, name) for a in args))

@@ -1,0 +1,34 @@
+"""The command ``gattn serve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument
+
+from gattn.cli.console import say
+from gattn.cli.options import with_settings
+from gattn.serve.settings import ServeSettings
+
+__all__ = ["serve"]
+
+
+@with_settings(ServeSettings)
+def serve(
+    runs: Annotated[
+        list[Path],
+        Argument(metavar="RUN...", help="Folders of trained models of molecules or nodes."),
+    ],
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Serve trained models as a web page and an HTTP API, on this machine only by default.
+
+    The page predicts a molecule that you draw or paste and the molecules of a CSV file, and looks
+    up the nodes of a network. No request leaves the machine.
+    """
+    chosen = ServeSettings(**settings)
+    from gattn.serve.server import serve as serve_runs
+
+    serve_runs(runs, chosen, say)

@@ -1,0 +1,99 @@
+"""Attributes of edges: the columns as they are in the data, and the tensors that models read."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+__all__ = ["EdgeInputs", "EdgeStructure", "EdgeTable"]
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeTable:
+    """Columns of the edges, with one row for each edge of the data, also for doubled edges.
+
+    Attributes:
+        pairs: [2, m] int64, the positions of the nodes that each edge joins.
+        table: m rows of attributes.
+        two_way: True if the edges have no direction, so that each row holds for both.
+        lines: line of each edge in its file, from 1; empty if the edges were not read from a file.
+        unreadable: for each attribute that cannot be read, and so is not in ``table``, the reason.
+    """
+
+    pairs: Tensor
+    table: pd.DataFrame
+    two_way: bool = False
+    lines: Sequence[int] = ()
+    unreadable: Mapping[Hashable, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.pairs.shape[1]
+
+    def select(self, rows: NDArray) -> EdgeTable:
+        """Return the table of some rows, given as indices or as a mask."""
+        lines = np.asarray(self.lines)[rows].tolist() if len(self.lines) else ()
+        places = np.arange(len(self))[rows]
+        table = self.table.iloc[places].reset_index(drop=True)
+        pairs = self.pairs[:, torch.from_numpy(places)]
+        return EdgeTable(pairs, table, self.two_way, lines, self.unreadable)
+
+    def where(self, names: Sequence[Hashable], row: int) -> str:
+        """Return the position of an edge in words: ``"at edge 'a' - 'b' (line 2)"``."""
+        source, destination = (names[int(end)] for end in self.pairs[:, row])
+        line = f" (line {self.lines[row]:,})" if len(self.lines) else ""
+        return f"at edge {source!r} - {destination!r}{line}"
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeStructure:
+    """The edges of a graph, and the rows of their attributes.
+
+    Attributes:
+        rows: distinct edges of the data with the columns that are read.
+        arc_rows: [k] int64, the row of each of the graph's ``arcs``.
+        edge_rows: [e] int64, the row of each edge of ``edge_index``.
+        against: [e] bool, True for an edge that leads against the direction of the data; None if
+            the edges have no direction, or if messages follow it.
+        ages: [e] float64, the time from an edge to the time of its destination; None without times.
+        open: [2, k] bool: True if messages may pass along and against each arc; None without times.
+    """
+
+    rows: EdgeTable
+    arc_rows: NDArray[np.int64]
+    edge_rows: NDArray[np.int64]
+    against: NDArray[np.bool_] | None
+    ages: NDArray[np.float64] | None
+    open: NDArray[np.bool_] | None
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeInputs:
+    """Tensors of edges that the models of nodes read.
+
+    Attributes:
+        structure: the edges and the rows of their attributes.
+        has_direction: True if the model reads edges along and against their direction separately.
+        features: [e, d] float32 features of the edges of ``edge_index``; None if there are none.
+        bias: [e] float32, logarithms of the weights of the edges of ``edge_index``; None without
+            weights.
+        weights: [k] float32, the weight of each of the graph's ``arcs``; None without weights.
+        groups: divisions of the arcs, which have means over neighbours for each part. Each is the
+            part [k] int64 of each arc, from 0, or -1 for no part; and the number of parts.
+        arc_features: [k, d] sparse, features of the arcs for means over the edges of a node; None
+            if there are none.
+    """
+
+    structure: EdgeStructure
+    has_direction: bool
+    features: Tensor | None
+    bias: Tensor | None
+    weights: NDArray[np.float32] | None
+    groups: Sequence[tuple[NDArray[np.int64], int]]
+    arc_features: Any

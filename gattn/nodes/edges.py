@@ -1,0 +1,588 @@
+"""Read columns of edges: features, weights, types and times that the models of nodes use."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gattn.nodes.attributed import AttributedGraph, GraphError, Where, doubled_note
+from gattn.nodes.columns import Column, learn_columns
+from gattn.nodes.edge_table import EdgeInputs, EdgeStructure, EdgeTable
+from gattn.nodes.times import are_dates, as_times, edge_times, node_times
+from gattn.nodes.values import as_numbers, as_texts, is_missing
+
+__all__ = ["ALL_COLUMNS", "EdgeColumns", "EdgeEncoder", "merged_edges_note", "read_edge_columns"]
+
+TYPES = 10
+"""Maximum number of types of edges with features of their own: the most frequent ones."""
+DIVIDED = 4
+"""Maximum number of columns of numbers whose quartiles have means over neighbours of their own."""
+NARROW, PROJECTED = 32, 16
+"""A column with more than ``NARROW`` features is projected to ``PROJECTED`` for attention."""
+WIDE, REDUCED = 512, 128
+"""A column with more than ``WIDE`` features is projected to ``REDUCED`` for means over edges."""
+COLUMN = re.compile(r"^(Column|attribute) (['\"]).*?\2")
+"""Pattern of the name of a column at the beginning of a note or an error."""
+NUMBERING = ("id", "edge_id", "edgeid", "index", "level_0")
+"""Names of columns that number the edges if they hold different whole numbers."""
+
+Matrix: TypeAlias = Any
+"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
+
+
+@dataclass(frozen=True)
+class EdgeColumns:
+    """Names of the columns of edges to read.
+
+    Attributes:
+        features: columns to read as features; None for all others.
+        weight: column of weights; None for none.
+        type: column of types; None for none.
+        time: column of times, of the nodes or of the edges; None for none.
+    """
+
+    features: tuple[str, ...] | None = None
+    weight: str | None = None
+    type: str | None = None
+    time: str | None = None
+
+
+ALL_COLUMNS = EdgeColumns()
+"""All columns of the edges are read as features."""
+
+
+@dataclass(frozen=True)
+class EdgeEncoder:
+    r"""Encoder of the columns of edges.
+
+    A weight :math:`w` is divided by the mean :math:`\bar w` of the weights above 0 in training. Its
+    logarithm is added to the scores of attention, so that attention is proportional to the weight,
+    and it weights the means over neighbours.
+
+    With times, messages pass from node j to node i only if neither the time of j nor that of the
+    edge is later than the time of i. So a node depends on nothing that is newer than the node.
+
+    Attributes:
+        columns: encoders of the features.
+        dates: columns of ``columns`` that hold dates, which are read as days.
+        weight: column of weights; None for none.
+        scale: mean of the weights above 0.
+        spread: standard deviation of the logarithms of these weights, above 0.
+        type: column of types; None for none.
+        types: the types with features of their own.
+        rare: the other types.
+        cuts: for each column of numbers that divides the edges, its name and its standardised
+            quartiles.
+        time: column of times of the nodes or the edges; None for none.
+        has_edge_times: True if the edges have the column ``time``.
+        age: mean and standard deviation of the ages of edges, if there are times.
+        has_direction: True if the direction of the edges in the data is a feature.
+    """
+
+    columns: tuple[Column, ...]
+    dates: tuple[str, ...] = ()
+    weight: str | None = None
+    scale: float = 1.0
+    spread: float = 1.0
+    type: str | None = None
+    types: tuple[str, ...] = ()
+    rare: tuple[str, ...] = ()
+    cuts: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    time: str | None = None
+    has_edge_times: bool = False
+    age: tuple[float, float] = (0.0, 1.0)
+    has_direction: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of edges that are read, other than the times."""
+        special = [name for name in (self.weight, self.type) if name is not None]
+        return list(dict.fromkeys([*special, *(column.name for column in self.columns)]))
+
+    @property
+    def width(self) -> int:
+        """Number of features of an edge for attention."""
+        one = sum(min(c.width, PROJECTED) if c.width > NARROW else c.width for c in self.columns)
+        further = self.weight is not None, self.time is not None, self.has_direction
+        return one + len(self.types) + sum(further)
+
+    def attach(self, graph: AttributedGraph) -> AttributedGraph:
+        """Return a graph with the inputs of its edges.
+
+        Args:
+            graph: the graph, with the columns that are read.
+
+        Returns:
+            The graph with an edge for each combination of attributes, and with ``edge_inputs``.
+
+        Raises:
+            GraphError: a column is missing or cannot be read.
+        """
+        arcs, edges, structure = self._structure(graph)
+        inputs = self._inputs(structure, graph.names)
+        return replace(graph, arcs=arcs, edge_index=edges, edge_inputs=inputs)
+
+    def permuted(self, graph: AttributedGraph, name: str, seed: int) -> AttributedGraph:
+        """Return a graph from :meth:`attach` with the values of one column permuted among edges."""
+        assert graph.edge_inputs is not None
+        structure = graph.edge_inputs.structure
+        rows = structure.rows
+        order = np.random.default_rng(seed).permutation(len(rows))
+        values = rows.table[name].iloc[order].to_numpy()
+        table = rows.table.assign(**{name: pd.Series(values, dtype=rows.table[name].dtype)})
+        structure = replace(structure, rows=replace(rows, table=table))
+        return replace(graph, edge_inputs=self._inputs(structure, graph.names))
+
+    def unknown(self, graph: AttributedGraph) -> list[str]:
+        """Return a note for each column with values that were not in training and have no feature.
+
+        Args:
+            graph: another graph than that of the training.
+        """
+        table = _edge_table(graph).table
+        notes = [
+            column.unknown(table[column.name], "edges")
+            for column in self.columns
+            if column.name in table.columns
+        ]
+        if self.types and self.type in table.columns:
+            column = Column(str(self.type), "category", categories=(*self.types, *self.rare))
+            notes.append(column.unknown(table[self.type], "edges"))
+        return [_edge_note(note) for note in notes if note]
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for :meth:`from_state`, which JSON can store."""
+        return {**vars(self), "columns": [column.state() for column in self.columns]}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> EdgeEncoder:
+        """Restore an encoder from its :meth:`state`."""
+        lists = {name: tuple(state[name]) for name in ("dates", "types", "rare", "age")}
+        lists["cuts"] = tuple((name, tuple(values)) for name, values in state["cuts"])
+        columns = tuple(map(Column.from_state, state["columns"]))
+        return cls(**{**state, **lists, "columns": columns})
+
+    def _edges(self, graph: AttributedGraph) -> EdgeTable:
+        """Return the edges of a graph, without those of weight 0, after checking their columns."""
+        edges = _edge_table(graph)
+        times = [self.time] if self.time is not None and self.has_edge_times else []
+        for name in (*self.names, *times):
+            _column(edges, name, ", which the model reads")
+        if self.weight is None:
+            return edges
+        weights = _weights(edges.table[self.weight], lambda row: edges.where(graph.names, row))
+        return edges.select(weights > 0) if (weights == 0).any() else edges
+
+    def _structure(self, graph: AttributedGraph) -> tuple[Tensor, Tensor, EdgeStructure]:
+        """Return the arcs, the edges for messages, and the rows of their attributes."""
+        edges = self._edges(graph)
+        names = [*self.names, *([self.time] if self.has_edge_times else [])]
+        source, destination = edges.pairs.numpy()
+        if edges.two_way:
+            source, destination = np.minimum(source, destination), np.maximum(source, destination)
+        keys = edges.table[list(dict.fromkeys(names))].copy()
+        code = keys.groupby(list(keys), dropna=False, sort=False).ngroup() if len(names) else 0
+        frame = pd.DataFrame({"source": source, "destination": destination, "code": code})
+        rows = edges.select(np.asarray(~frame.duplicated()))
+        codes = frame["code"].to_numpy()[np.asarray(~frame.duplicated())]
+        source, destination = rows.pairs.numpy()
+        place = np.arange(len(rows))
+        if rows.two_way:
+            source, destination = np.r_[source, destination], np.r_[destination, source]
+            place, codes = np.r_[place, place], np.r_[codes, codes]
+        order = np.lexsort((codes, source, destination))
+        source, destination, place, codes = (a[order] for a in (source, destination, place, codes))
+        opposite = np.lexsort((codes, destination, source))
+        is_symmetric = all(
+            np.array_equal(a, b[opposite])
+            for a, b in ((source, destination), (destination, source), (codes, codes))
+        )
+        arcs = np.stack([source, destination])
+        messages, against, message_place = arcs, None, place
+        if not graph.directed and not is_symmetric:
+            messages = np.hstack([arcs, arcs[::-1]])
+            message_place = np.r_[place, place]
+            against = np.repeat([False, True], len(place))
+            order = np.lexsort((against, messages[0], messages[1]))
+            messages, message_place = messages[:, order], message_place[order]
+            against = against[order]
+        open_arcs = ages = None
+        if self.time is not None:
+            times, at = node_times(graph, self.time), None
+            if self.has_edge_times:
+                at = edge_times(replace(graph, edge_table=rows), self.time)
+            is_open, gap = _ages(times, at, messages, message_place)
+            messages, message_place, ages = (
+                messages[:, is_open], message_place[is_open], gap[is_open]
+            )  # fmt: skip
+            against = None if against is None else against[is_open]
+            along, back = (_ages(times, at, pair, place)[0] for pair in (arcs, arcs[::-1]))
+            open_arcs = np.stack([along, back])
+        structure = EdgeStructure(rows, place, message_place, against, ages, open_arcs)
+        return _as_tensor(arcs), _as_tensor(messages), structure
+
+    def _inputs(self, structure: EdgeStructure, names: Sequence[Hashable]) -> EdgeInputs:
+        rows, edge_rows, arc_rows = structure.rows, structure.edge_rows, structure.arc_rows
+
+        def where(row: int) -> str:
+            return rows.where(names, row)
+
+        blocks: list[Matrix] = []
+        try:
+            for column in self.columns:
+                values = _with_days(rows.table[column.name], column.name in self.dates, where)
+                blocks.append(column.features(values, where))
+        except ValueError as error:
+            raise GraphError(_edge_note(str(error))) from None
+        weights, bias = None, None
+        if self.weight is not None:
+            weights = _weights(rows.table[self.weight], where) / self.scale
+            bias = np.log(weights)
+            blocks.append(sp.csr_matrix((bias / self.spread)[:, None]))
+        groups: list[tuple[NDArray, int]] = []
+        if self.types:
+            types = pd.Index(self.types).get_indexer(pd.Index(as_texts(rows.table[self.type])))
+            hot = np.flatnonzero(types >= 0)
+            shape = len(rows), len(self.types)
+            blocks.append(sp.csr_matrix((np.ones(len(hot)), (hot, types[hot])), shape))
+            groups.append((types, len(self.types)))
+        place = {column.name: place for place, column in enumerate(self.columns)}
+        for name, cuts in self.cuts:
+            parts = np.searchsorted(cuts, _numbers(blocks[place[name]]), side="right")
+            missing = np.isnan(_numbers(blocks[place[name]]))
+            groups.append((np.where(missing, -1, parts), len(cuts) + 1))
+        narrow = [_narrow(block, NARROW, PROJECTED) for block in blocks]
+        columns = [np.asarray(block.todense())[edge_rows] for block in narrow]
+        if structure.ages is not None:
+            mean, std = self.age
+            columns.append((structure.ages - mean)[:, None] / std)
+        if self.has_direction:
+            against = structure.against
+            sign = np.zeros(len(edge_rows)) if against is None else np.where(against, -1, 1)
+            columns.append(sign[:, None])
+        features = np.hstack(columns).astype(np.float32) if columns else None
+        wide = [_narrow(block, WIDE, REDUCED) for block in blocks]
+        arcs = sp.csr_matrix(sp.hstack(wide, format="csr", dtype=np.float32)) if wide else None
+        return EdgeInputs(
+            structure,
+            self.has_direction,
+            None if features is None else torch.from_numpy(features),
+            None if bias is None else torch.from_numpy(bias[edge_rows].astype(np.float32)),
+            None if weights is None else weights[arc_rows].astype(np.float32),
+            [(parts[arc_rows], count) for parts, count in groups],
+            None if arcs is None else arcs[arc_rows],
+        )
+
+
+def read_edge_columns(
+    graph: AttributedGraph, chosen: EdgeColumns
+) -> tuple[AttributedGraph, EdgeEncoder | None, list[str]]:
+    """Fit an encoder to the columns of a graph's edges.
+
+    Args:
+        graph: the graph.
+        chosen: the columns to read.
+
+    Returns:
+        The graph with the inputs of its edges; the encoder, or None if no column is read and the
+        graph is unchanged; and notes for the user.
+
+    Raises:
+        GraphError: a column that was named does not exist or cannot be read, or a weight is
+            negative or missing.
+    """
+    if graph.edge_table is None and chosen in (ALL_COLUMNS, EdgeColumns(features=())):
+        return graph, None, []
+    edges = _edge_table(graph)
+
+    def where(row: int) -> str:
+        return edges.where(graph.names, row)
+
+    names, notes = _feature_names(edges, chosen)
+    dates = tuple(name for name in names if _is_date_column(edges.table[name]))
+    table = edges.table.copy()
+    for name in dates:
+        table[name] = as_times(table[name], f"column {name!r} of the edges", where)
+        notes.append(f"Column {name!r} of the edges is read as dates, in days.")
+    try:
+        columns, column_notes = learn_columns(table, names, where)
+    except ValueError as error:
+        raise GraphError(_edge_note(str(error))) from None
+    notes += map(_edge_note, column_notes)
+    scale, spread = 1.0, 1.0
+    if chosen.weight is not None:
+        scale, spread, weight_notes = _learn_weights(edges, chosen.weight, where)
+        notes += weight_notes
+    types, rare = (), ()
+    if chosen.type is not None:
+        types, rare, type_notes = _learn_types(edges, chosen.type)
+        notes += type_notes
+    if not columns and (chosen.weight, chosen.type, chosen.time) == (None, None, None):
+        return graph, None, [*notes, *merged_edges_note(graph, None)]
+    cuts = _learn_cuts(columns, table, where)
+    encoder = EdgeEncoder(
+        tuple(columns), dates, chosen.weight, scale, spread, chosen.type, types, rare, cuts,
+        chosen.time, chosen.time is not None and edge_times(graph, chosen.time) is not None,
+    )  # fmt: skip
+    arcs, messages, structure = encoder._structure(graph)
+    ages = structure.ages
+    if ages is not None and len(ages):
+        encoder = replace(encoder, age=(float(ages.mean()), float(ages.std()) or 1.0))
+    encoder = replace(encoder, has_direction=structure.against is not None)
+    inputs = encoder._inputs(structure, graph.names)
+    attached = replace(graph, arcs=arcs, edge_index=messages, edge_inputs=inputs)
+    notes += _read_notes(encoder) + merged_edges_note(attached, encoder)
+    if structure.open is not None:
+        used, all_edges = attached.edge_index.shape[1], 2 * structure.open.shape[1]
+        notes.append(
+            f"Messages never come from the future: {used:,} of {all_edges:,} directions of edges "
+            f"lead to a node that is not older, by column {chosen.time!r}."
+        )
+    return attached, encoder, notes
+
+
+def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> list[str]:
+    """Return notes on doubled edges, given the columns of edges that the model reads.
+
+    Args:
+        graph: the graph, after :meth:`EdgeEncoder.attach` if there is an encoder.
+        encoder: the encoder of the edges; None if no column is read.
+    """
+    if graph.edge_table is None:
+        return []
+    edges = graph.edge_table if encoder is None else encoder._edges(graph)
+    source, destination = edges.pairs.numpy()
+    if edges.two_way:
+        source, destination = np.minimum(source, destination), np.maximum(source, destination)
+    pairs = pd.DataFrame({"source": source, "destination": destination})
+    doubled = int(pairs.duplicated().sum())
+    if graph.edge_inputs is None:
+        return doubled_note(doubled)
+    merged = len(edges) - len(graph.edge_inputs.structure.rows)
+    notes = doubled_note(merged, " with the same columns")
+    if different := doubled - merged:
+        notes.append(
+            f"{different:,} further edge{'s' * (different > 1)} between the same nodes with other "
+            "columns: all are used."
+        )
+    return notes
+
+
+def _edge_table(graph: AttributedGraph) -> EdgeTable:
+    """Return the columns of the edges; a table without columns if there are none."""
+    if graph.edge_table is not None:
+        return graph.edge_table
+    return EdgeTable(graph.arcs, pd.DataFrame(index=range(graph.arcs.shape[1])))
+
+
+def _column(edges: EdgeTable, name: str, why: str = "") -> pd.Series:
+    """Return a column of the edges, or raise an error that lists those that exist."""
+    if name in edges.unreadable:
+        raise GraphError(f"column {name!r} of the edges: {edges.unreadable[name]}")
+    if name not in edges.table.columns:
+        columns = ", ".join(map(repr, edges.table.columns[:20])) or "none"
+        raise GraphError(f"the edges have no column {name!r}{why}; they have {columns}")
+    return edges.table[name]
+
+
+def _feature_names(edges: EdgeTable, chosen: EdgeColumns) -> tuple[list[str], list[str]]:
+    """Return the columns to read as features, and notes on the others."""
+    if chosen.features is not None:
+        columns = [str(column) for column in edges.table.columns]
+        names: list[str] = []
+        for name in chosen.features:
+            if name in names:
+                raise GraphError(f"each feature of edges must be named once; got {name!r} twice")
+            parts = [one for one in columns if one.rpartition(".")[0] == name]
+            if name not in columns and parts:
+                names += parts  # a list of numbers, which became several columns
+                continue
+            _column(edges, name)
+            names.append(name)
+        rest = [name for name in columns if name not in (*names, *_special(chosen))]
+        shown = ", ".join(map(repr, rest))
+        return names, [f"Not used: the columns {shown} of the edges."] if rest else []
+    notes = [
+        f"Column {name!r} of the edges is not used: {reason}."
+        for name, reason in edges.unreadable.items()
+    ]
+    names = []
+    for name in edges.table.columns:
+        if name in _special(chosen):
+            continue
+        if _numbers_edges(name, edges.table[name]):
+            notes.append(f"Column {name!r} of the edges is not used: it numbers the edges.")
+        else:
+            names.append(name)
+    return names, notes
+
+
+def _special(chosen: EdgeColumns) -> list[str]:
+    return [name for name in (chosen.weight, chosen.type, chosen.time) if name is not None]
+
+
+def _numbers_edges(name: Hashable, values: pd.Series) -> bool:
+    if str(name).strip().lower() not in NUMBERING or not len(values):
+        return False
+    numbers = as_numbers(values)
+    if np.isnan(numbers).any() or (numbers % 1 != 0).any():
+        return False
+    return len(np.unique(numbers)) == len(numbers)
+
+
+def _is_date_column(values: pd.Series) -> bool:
+    return not np.isfinite(as_numbers(values)).any() and are_dates(values)
+
+
+def _with_days(values: pd.Series, is_date: bool, where: Where) -> pd.Series:
+    if not is_date:
+        return values
+    days = as_times(values, f"column {values.name!r} of the edges", where)
+    return pd.Series(days, name=values.name)
+
+
+def _weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
+    """Return weights [m], which must be numbers that are not negative."""
+    title = f"weights of edges (column {values.name!r})"
+    missing, weights = is_missing(values, numbers=True), as_numbers(values)
+    faults = (
+        (missing, "must be given for every edge"),
+        (np.isnan(weights), "must be numbers"),
+        (np.isinf(weights), "must be finite"),
+        (weights < 0, "must not be negative"),
+    )
+    for is_bad, requirement in faults:
+        if is_bad.any():
+            row = int(is_bad.argmax())
+            value = "an empty cell" if missing[row] else repr(values.iloc[row])
+            others = f" ({int(is_bad.sum()):,} edges)" * (int(is_bad.sum()) > 1)
+            raise GraphError(f"{title} {requirement}; got {value} {where(row)}{others}")
+    return weights
+
+
+def _learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, float, list[str]]:
+    """Return the mean and the spread of the weights above 0, and notes."""
+    weights = _weights(_column(edges, name), where)
+    positive = weights[weights > 0]
+    if not len(positive):
+        raise GraphError(f"weights of edges (column {name!r}) must not all be 0")
+    notes = []
+    if zeros := len(weights) - len(positive):
+        notes.append(f"Column {name!r} of the edges: {zeros:,} edges of weight 0 are removed.")
+    if positive.min() == positive.max():
+        notes.append(f"Column {name!r} of the edges is constant: the weights have no effect.")
+        return float(positive[0]), 1.0, notes
+    return float(positive.mean()), float(np.log(positive).std()), notes
+
+
+def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
+    """Return the types of edges that get features of their own, the other types, and notes."""
+    texts = as_texts(_column(edges, name), gaps=False)
+    counts = Counter(text for text in texts if text)
+    notes = []
+    if empty := texts.count(""):
+        notes.append(f"Column {name!r} of the edges is empty for {empty:,} of {len(texts):,}.")
+    if len(counts) < 2:
+        reason = f"all edges are of type {next(iter(counts))!r}" if counts else "it is empty"
+        notes.append(f"Column {name!r} of the edges has no effect: {reason}.")
+        return (), (), notes
+    most = [text for text, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    if len(most) > TYPES:
+        rest = sum(counts[text] for text in most[TYPES:])
+        notes.append(
+            f"Column {name!r} of the edges holds {len(most):,} types: the {TYPES} most frequent "
+            f"have means of their own, and {rest:,} edges of the others do not."
+        )
+    return tuple(most[:TYPES]), tuple(most[TYPES:]), notes
+
+
+def _learn_cuts(
+    columns: Sequence[Column], table: pd.DataFrame, where: Where
+) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """Return the standardised quartiles of the first columns of numbers, by name."""
+    cuts = []
+    for column in [one for one in columns if one.kind == "number"][:DIVIDED]:
+        numbers = _numbers(column.features(table[column.name], where))
+        numbers = numbers[np.isfinite(numbers)]
+        values = np.unique(np.quantile(numbers, (0.25, 0.5, 0.75)))
+        values = values[values > numbers.min()]
+        if len(values):
+            cuts.append((column.name, tuple(values.tolist())))
+    return tuple(cuts)
+
+
+def _numbers(block: Matrix) -> NDArray[np.float64]:
+    """Return the numbers [m] of a column's features [m, 1] or, with missing values, [m, 2]."""
+    dense = np.asarray(block.todense(), np.float64)
+    return np.where(dense[:, 1:].any(1), np.nan, dense[:, 0])
+
+
+def _read_notes(encoder: EdgeEncoder) -> list[str]:
+    """Return a note on the columns that the encoder reads."""
+    kinds = {"number": "numbers", "category": "categories", "text": "texts"}
+    parts = [
+        f"{column.name!r} ({'dates' if column.name in encoder.dates else kinds[column.kind]})"
+        for column in encoder.columns
+    ]
+    if encoder.weight is not None:
+        parts.append(f"{encoder.weight!r} (weights)")
+    if encoder.types:
+        parts.append(f"{encoder.type!r} ({len(encoder.types)} types)")
+    if encoder.has_edge_times:
+        parts.append(f"{encoder.time!r} (times)")
+    return [f"Columns of the edges that are used: {', '.join(parts)}."] if parts else []
+
+
+def _as_tensor(pairs: NDArray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(pairs))
+
+
+def _edge_note(note: str) -> str:
+    """Return a note on a column in the words for edges."""
+    note = note.replace("--features / features=", "--edge-features / edge_features=")
+    return COLUMN.sub(r"\g<0> of the edges", note, count=1)
+
+
+def _narrow(block: Matrix, limit: int, size: int) -> Matrix:
+    """Return features [m, d], projected at random to ``size`` if d is above ``limit``.
+
+    The projection depends on d alone, so it need not be stored.
+    """
+    if block.shape[1] <= limit:
+        return block
+    from sklearn.random_projection import GaussianRandomProjection
+
+    size_argument: Any = size  # an integer is allowed, but not by scikit-learn's annotation
+    projection = GaussianRandomProjection(size_argument, random_state=0)
+    projection.fit(sp.csr_matrix((1, block.shape[1])))
+    return sp.csr_matrix(np.asarray(projection.transform(block)))
+
+
+def _ages(
+    times: NDArray, at: NDArray | None, pairs: NDArray, rows: NDArray
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Return which edges lead to a node that is not older, and the ages of the edges.
+
+    Args:
+        times: [n] times of the nodes.
+        at: times of the rows of the edges; None if edges have the times of their sources.
+        pairs: [2, e] edges.
+        rows: [e] row of each edge.
+    """
+    source, destination = pairs
+    is_open = times[source] <= times[destination]
+    began = times[source]
+    if at is not None:
+        began = at[rows]
+        is_open &= began <= times[destination]
+    return is_open, times[destination] - began

@@ -1,0 +1,192 @@
+"""Times of nodes and edges: numbers or dates, and the split of the nodes by time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gattn.data import Split
+from gattn.nodes.attributed import AttributedGraph, GraphError, Where, attribute_names
+from gattn.nodes.values import as_numbers, as_texts, is_missing
+
+__all__ = ["are_dates", "as_times", "edge_times", "node_times", "time_split"]
+
+DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\S.*)?)?")
+"""Pattern of a date of ISO 8601, such as 2024-01 or 2024-01-31 12:00; whole years are numbers."""
+
+
+def are_dates(values: pd.Series) -> bool:
+    """Return True if all values that are not missing are dates of ISO 8601.
+
+    >>> are_dates(pd.Series(["2024-01-31", None])), are_dates(pd.Series(["2024", "2025"]))
+    (True, False)
+    """
+    texts = [text for text in as_texts(values) if text]
+    return bool(texts) and not np.isnan(_days(texts)).any()
+
+
+def as_times(values: pd.Series, title: str, where: Where) -> NDArray[np.float64]:
+    """Convert a column of times to numbers.
+
+    Args:
+        values: n numbers, such as years or seconds, or dates of ISO 8601; missing values stay so.
+        title: describes the column in errors.
+        where: describes the position of a value in errors.
+
+    Returns:
+        [n] float64: the numbers, or days since 1970; NaN for a missing value.
+
+    Raises:
+        GraphError: a value is neither missing nor a time, or the column has no time.
+
+    Example:
+        >>> as_times(pd.Series(["1970-01-02", "1970-01-01 12:00"]), "column 'day'", str)
+        array([1. , 0.5])
+    """
+    missing = is_missing(values, numbers=True)
+    if missing.all():
+        raise GraphError(f"{title} must hold times; it is empty")
+    numbers, days = as_numbers(values), _days(as_texts(values))
+    # If the column is mixed, the error names a value of the rarer kind.
+    times = max(numbers, days, key=lambda one: int(np.isfinite(one).sum()))
+    bad = ~np.isfinite(times) & ~missing
+    if bad.any():
+        row = int(bad.argmax())
+        raise GraphError(
+            f"{title} must hold times, either numbers or dates such as 2024-01-31; "
+            f"got {str(values.iloc[row])!r} {where(row)}"
+        )
+    return np.where(missing, np.nan, times)
+
+
+def _days(texts: Sequence[str]) -> NDArray[np.float64]:
+    """Return days since 1970 for dates of ISO 8601; NaN for other texts."""
+    dates = [text if DATE.fullmatch(text.strip()) else None for text in texts]
+    stamps = pd.to_datetime(pd.Series(dates), format="ISO8601", errors="coerce", utc=True)
+    return ((stamps - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)).to_numpy(np.float64)
+
+
+def edge_times(graph: AttributedGraph, name: str) -> NDArray[np.float64] | None:
+    """Return the time of each row of the edges' table, [m]; None if the edges have no such column.
+
+    Raises:
+        GraphError: a time is missing or cannot be read.
+    """
+    edges = graph.edge_table
+    if edges is None or (name not in edges.table.columns and name not in edges.unreadable):
+        return None
+    if name in edges.unreadable:
+        raise GraphError(edges.unreadable[name])
+    title = f"column {name!r} of the edges"
+    return _complete(edges.table[name], title, lambda row: edges.where(graph.names, row))
+
+
+def node_times(graph: AttributedGraph, name: str) -> NDArray[np.float64]:
+    """Return the time of each node.
+
+    It is the node's attribute, or the time of the node's first edge if only the edges have such a
+    column.
+
+    Args:
+        graph: the graph.
+        name: name of the column.
+
+    Returns:
+        [n] float64; NaN for a node without edges if the edges have the times.
+
+    Raises:
+        GraphError: neither the nodes nor the edges have such a column, or a time is missing or
+            cannot be read.
+    """
+    if name in graph.table.columns or name in graph.unreadable:
+        return _complete(graph.column(name), f"column {name!r} of the nodes", graph.where)
+    times, edges = edge_times(graph, name), graph.edge_table
+    if times is None or edges is None:
+        columns = [] if edges is None else list(map(repr, edges.table.columns[:20]))
+        raise GraphError(
+            f"neither the nodes nor the edges have a column {name!r} of times: of the nodes, "
+            f"{attribute_names(graph.table)}; the edges have {', '.join(columns) or 'none'}"
+        )
+    first = np.full(len(graph), np.inf)
+    for ends in edges.pairs.numpy():
+        np.minimum.at(first, ends, times)
+    return np.where(np.isfinite(first), first, np.nan)
+
+
+def _complete(values: pd.Series, title: str, where: Where) -> NDArray[np.float64]:
+    times = as_times(values, title, where)
+    if np.isnan(times).any():
+        rows = np.flatnonzero(np.isnan(times))
+        raise GraphError(
+            f"{title} must hold a time in every row; {len(rows):,} of {len(times):,} have none, "
+            f"the first {where(int(rows[0]))}"
+        )
+    return times
+
+
+def time_split(
+    y: Tensor, times: NDArray, fractions: tuple[float, float, float], name: str
+) -> tuple[Split, list[str]]:
+    """Split labelled nodes by time: the oldest for training, the newest for the test part.
+
+    Nodes of equal times are in the same part, so the sizes of the parts may differ from the
+    fractions.
+
+    Args:
+        y: [n] labels, NaN for nodes without a label.
+        times: [n] times; labelled nodes without a time are in no part.
+        fractions: shares of the training, validation and test part; the last may be 0.
+        name: name of the column of times, for the protocol and the messages.
+
+    Returns:
+        The split, and notes.
+
+    Raises:
+        GraphError: the labelled nodes have too few different times.
+
+    Example:
+        >>> times = np.array([2.0, 0.0, 1.0, 3.0, 4.0])
+        >>> split, _ = time_split(torch.zeros(5), times, (0.6, 0.2, 0.2), "year")
+        >>> split.train, split.val, split.test
+        (tensor([0, 1, 2]), tensor([3]), tensor([4]))
+    """
+    labelled, has_time = y.isfinite().numpy(), np.isfinite(times)
+    rows = np.flatnonzero(labelled & has_time)
+    parts = 2 + (fractions[2] > 0)
+    values, counts = np.unique(times[rows], return_counts=True)
+    if len(values) < parts:
+        raise GraphError(
+            f"a split by time needs {parts} different times of labelled nodes; column {name!r} "
+            f"has {len(values)}"
+        )
+    # A cut after the i-th time is a candidate for i = 1, ..., so that no part is empty.
+    shares = counts.cumsum() / counts.sum()
+    first = _nearest(shares, fractions[0], 0, len(values) - parts + 1)
+    last = len(values)
+    if parts == 3:
+        last = _nearest(shares, fractions[0] + fractions[1], first, len(values) - 1)
+    place = np.searchsorted(values, times[rows])
+    train, val, test = (
+        torch.from_numpy(rows[(place >= low) & (place < high)])
+        for low, high in ((0, first), (first, last), (last, len(values)))
+    )
+    notes = [
+        f"Split by column {name!r}: {len(train):,} oldest nodes for training, {len(val):,} for "
+        f"validation, {len(test):,} newest for the test part."
+    ]
+    if without := int((labelled & ~has_time).sum()):
+        notes.append(
+            f"{without:,} labelled nodes without an edge have no time, and are in no part."
+        )
+    return Split(train, val, test, f"by time, column {name}"), notes
+
+
+def _nearest(shares: NDArray, share: float, low: int, high: int) -> int:
+    """Return i in low + 1, ..., high with the cumulative share ``shares[i - 1]`` near ``share``."""
+    return low + 1 + int(np.abs(shares[low:high] - share).argmin())

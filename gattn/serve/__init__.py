@@ -1,0 +1,5 @@
+"""A local web page and an HTTP API for trained models: ``gattn serve``.
+
+The package needs the extra ``serve``. Its modules are imported when the command runs, so that the
+other commands start without it.
+"""

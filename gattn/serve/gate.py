@@ -1,0 +1,201 @@
+"""Checks of every request before the application reads it: origin, token, size and time."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gattn.serve.errors import RequestError
+from gattn.serve.settings import ServeSettings
+
+__all__ = ["EDITOR_POLICY", "PAGE_POLICY", "REPORT_POLICY", "Gate", "error_response"]
+
+PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""Content security policy of the page and the API: no inline script, no other origin."""
+REPORT_POLICY = (
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; sandbox"
+)
+"""Policy of a run's report, which has embedded pictures and styles, and no script."""
+EDITOR_POLICY = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'self'"
+)
+"""Policy of the structure editor. JSME compiles its code with ``eval``, so it is a frame with a
+policy of its own, which sends no request but for its files; the page needs no ``eval``."""
+COOKIE = "gattn_token"
+PUBLIC = "/static/"
+"""Paths without data of a run."""
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+def error_response(error: RequestError) -> Response:
+    """Return the answer to an error: its status, and ``{"error": sentence}``."""
+    return JSONResponse({"error": error.message}, error.status, headers=error.headers)
+
+
+class Gate:
+    """ASGI middleware that answers requests which the application must not read.
+
+    A request is refused if
+
+    - its ``Host`` is not a name of this machine (403): a page of another site could have its name
+      resolve to the loopback address. A server with a token has no fixed names;
+    - its ``Origin`` is another site (403);
+    - it does not present the token (401), as ``Authorization: Bearer TOKEN``, or as the cookie that
+      ``/?token=TOKEN`` sets;
+    - its body is larger than the limit (413), or the body and the answer take too long (408).
+
+    The middleware also adds the security headers to every answer.
+
+    Args:
+        app: the application.
+        settings: settings of the server.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
+        self.app, self.settings = app, settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on with its complete body."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            raise RuntimeError(f"the server answers HTTP requests only; got {scope['type']}")
+        started = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("content-security-policy", PAGE_POLICY)
+            await send(message)
+
+        async def answer() -> None:
+            headers = Headers(scope=scope)
+            self._check_host(headers)
+            self._check_origin(headers)
+            if redirect := self._check_token(scope, headers):
+                await redirect(scope, receive, send_with_headers)
+                return
+            body = await self._body(headers, receive)
+            await self.app(scope, _replay(body, receive), send_with_headers)
+
+        try:
+            await asyncio.wait_for(answer(), self.settings.timeout)
+            return
+        except RequestError as error:
+            refusal = error
+        except (TimeoutError, asyncio.TimeoutError):
+            refusal = RequestError(
+                408,
+                f"the request took more than {self.settings.timeout:g} seconds: send fewer rows, "
+                "or repeat it later",
+            )
+        if not started:
+            refusal.headers.setdefault("connection", "close")
+            await error_response(refusal)(scope, receive, send_with_headers)
+
+    def _check_host(self, headers: Headers) -> None:
+        host = headers.get("host", "")
+        if not self.settings.is_local:
+            return
+        try:
+            name = urlsplit(f"//{host}").hostname
+        except ValueError:
+            name = None
+        if name not in {"localhost", "127.0.0.1", "::1", self.settings.host}:
+            raise RequestError(403, f"the Host header must name this machine; got {host[:200]!r}")
+
+    def _check_origin(self, headers: Headers) -> None:
+        origin = headers.get("origin")
+        if origin is None:
+            return
+        if origin.lower() not in {
+            f"{s}://{headers.get('host', '').lower()}" for s in ("http", "https")
+        }:
+            raise RequestError(403, f"requests of another site are refused; got {origin[:200]!r}")
+
+    def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
+        """Check the token; return the redirect that sets the cookie for the address of the page."""
+        token, path = self.settings.token, scope["path"]
+        if not token or path.startswith(PUBLIC):
+            return None
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        if path == "/" and "token" in query and _same(query["token"][0], token):
+            redirect = RedirectResponse("/", 303)
+            redirect.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+            return redirect
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and _same(credentials.strip(), token):
+            return None
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            cookie = None
+        if cookie is not None and _same(cookie.value, token):
+            return None
+        raise RequestError(
+            401,
+            "this server needs its token: open /?token=TOKEN, or send the header Authorization: "
+            "Bearer TOKEN",
+            {"www-authenticate": "Bearer"},
+        )
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        """Read the body, up to the limit."""
+        most = self.settings.max_bytes
+        too_large = RequestError(
+            413, f"the body must have at most {self.settings.max_megabytes:g} MB"
+        )
+        length = headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > most:
+            raise too_large
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return bytes(body)
+            body += message.get("body", b"")
+            if len(body) > most:
+                raise too_large
+            if not message.get("more_body", False):
+                return bytes(body)
+
+
+def _same(candidate: str, token: str) -> bool:
+    return hmac.compare_digest(candidate.encode(), token.encode())
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a function that yields the body once, and then the messages of the connection."""
+    is_read = False
+
+    async def receive_body() -> Message:
+        nonlocal is_read
+        if is_read:
+            return await receive()
+        is_read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_body

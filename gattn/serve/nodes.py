@@ -1,0 +1,208 @@
+"""Runs of ``gattn nodes train`` for the server: a node looked up by its name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from gattn.draw import draw_network
+from gattn.nodes.attributed import AttributedGraph
+from gattn.nodes.base import NodeEstimator
+from gattn.nodes.estimators import NodeClassifier
+from gattn.nodes.files import read_graph_file
+from gattn.nodes.runs.config import NodeRunSettings
+from gattn.nodes.runs.predict import load_estimator, prediction_cells, prediction_columns
+from gattn.nodes.runs.splits import data_hash
+from gattn.serve.errors import RequestError
+from gattn.training.model_io import RunError, read_json
+from gattn.training.settings import read_toml
+
+__all__ = ["NodePrediction", "ServedNodes", "open_nodes"]
+
+SHOWN = 20
+"""Maximum number of neighbours of a node that are shown."""
+SUGGESTIONS = 20
+"""Maximum number of names that a search returns."""
+
+
+@dataclass(frozen=True)
+class NodePrediction:
+    """Prediction of a node, and the nodes that it attends to.
+
+    Attributes:
+        values: the columns of the command ``gattn nodes predict``, by name.
+        neighbours: the nodes that it attends to, with their prediction and the attention weight of
+            each layer (the mean over heads), in descending order of the mean over layers. The node
+            itself is among them if a layer adds self-loops.
+        degree: number of nodes that it attends to.
+    """
+
+    values: dict[str, Any]
+    neighbours: list[dict[str, Any]]
+    degree: int
+
+
+@dataclass(frozen=True, eq=False)
+class ServedNodes:
+    """A run with its graph and the predictions of all nodes.
+
+    Attributes:
+        name: name of the run on this server.
+        folder: the folder of the run.
+        estimator: the model.
+        graph: the graph that the model was trained on.
+        columns: names of the columns of a prediction.
+        rows: n rows of cells.
+        attention: for each layer its edges [2, e] and weights [e], sorted by destination.
+        notes: sentences about the graph.
+    """
+
+    name: str
+    folder: Path
+    estimator: NodeEstimator
+    graph: AttributedGraph
+    columns: list[str]
+    rows: list[list[Any]]
+    attention: list[tuple[np.ndarray, np.ndarray]]
+    notes: tuple[str, ...] = ()
+    index: dict[str, int] = field(init=False)
+    _drawing: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        names = {str(name): i for i, name in enumerate(self.graph.names)}
+        object.__setattr__(self, "index", names)
+
+    def search(self, text: str) -> list[str]:
+        """Return names of nodes that contain a text, those that begin with it first."""
+        text = text.casefold()
+        first = (name for name in self.index if name.casefold().startswith(text))
+        names = list(islice(first, SUGGESTIONS))
+        if len(names) < SUGGESTIONS:
+            inside = (name for name in self.index if text in name.casefold())
+            others = (name for name in inside if not name.casefold().startswith(text))
+            names += islice(others, SUGGESTIONS - len(names))
+        return names
+
+    def node(self, name: str) -> int:
+        """Return the position of a node.
+
+        Raises:
+            RequestError: there is no node of this name (404).
+        """
+        place = self.index.get(name)
+        if place is None:
+            raise RequestError(404, f"{self.name} has no node {name[:200]!r}")
+        return place
+
+    def predict(self, name: str) -> NodePrediction:
+        """Return the prediction of a node, and the nodes that it attends to.
+
+        Raises:
+            RequestError: there is no node of this name (404).
+        """
+        place = self.node(name)
+        weights: dict[int, list[float]] = {}
+        for layer in range(len(self.attention)):
+            for source, weight in self._edges_into(place, layer):
+                row = weights.setdefault(source, [0.0] * len(self.attention))
+                row[layer] += weight
+        order = sorted(weights, key=lambda source: (-sum(weights[source]), source))
+        neighbours = [
+            {
+                "name": str(self.graph.names[source]),
+                "predicted": self.rows[source][0],
+                "weights": weights[source],
+            }
+            for source in order[:SHOWN]
+        ]
+        values = dict(zip(self.columns, self.rows[place]))
+        for column in values:
+            if column.startswith("probability_"):
+                values[column] = float(values[column])
+        return NodePrediction(values, neighbours, len(order))
+
+    def draw(self, name: str, dark: bool) -> bytes:
+        """Draw a node and the nodes that it attends to, with the weights of the last layer: a PNG.
+
+        Raises:
+            RequestError: there is no node of this name (404).
+        """
+        place = self.node(name)
+        pairs = sorted(self._edges_into(place, -1), key=lambda pair: -pair[1])[:SHOWN]
+        sources = [source for source, _ in pairs if source != place]
+        nodes = [place, *sources]
+        position = {node: i for i, node in enumerate(nodes)}
+        edges = np.array([[position[s] for s in sources], [0] * len(sources)], np.int64)
+        strength = np.array([weight for source, weight in pairs if source != place])
+        strength = strength / max(strength.max(initial=0.0), 1e-12)
+        predicted = [self.rows[node][0] for node in nodes]
+        is_class = isinstance(self.estimator, NodeClassifier)
+        colour = [str(value) for value in predicted] if is_class else predicted
+        with self._drawing:
+            return draw_network(
+                edges.reshape(2, -1), strength, colour,
+                labels=[str(self.graph.names[node]) for node in nodes],
+                title=f"{name} attends to", dark=dark,
+            )  # fmt: skip
+
+    def _edges_into(self, place: int, layer: int) -> Iterator[tuple[int, float]]:
+        """Yield the sources and the weights of the edges into a node."""
+        edges, weights = self.attention[layer]
+        begin, end = np.searchsorted(edges[1], [place, place + 1])
+        yield from zip(edges[0, begin:end].tolist(), weights[begin:end].tolist())
+
+
+def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> ServedNodes:
+    """Load a run of nodes with its graph, and predict all nodes.
+
+    Args:
+        name: name of the run on this server.
+        folder: the folder of the run.
+        coverage: coverage of the label sets or intervals.
+        threads: number of threads inside one operator; 0 to choose it by the size.
+
+    Raises:
+        RunError: the folder holds no run, or its graph has changed since the model was trained.
+        GraphError: the graph cannot be read.
+        FileNotFoundError: a file of the graph is missing.
+    """
+    estimator = load_estimator(folder).set_params(threads=threads)
+    settings = read_toml(NodeRunSettings, folder / "config.toml")
+    splits = read_json(folder / "splits.json", "sha256", remedy="train the model again")
+    if data_hash(settings) != splits["sha256"]:
+        raise RunError(f"{settings.data} has changed since {folder} was trained: train it again")
+    graph = read_graph_file(
+        settings.data, settings.nodes or None, directed=estimator.directed,
+        encoding=settings.encoding, decimal=settings.decimal, thousands=settings.thousands,
+        missing=settings.missing,
+    )  # fmt: skip
+    predicted = estimator.predictor_.predict(graph)
+    rows = [_plain(row) for row in prediction_cells(estimator, predicted, coverage)]
+    attention = [_sorted(*layer) for layer in estimator.predictor_.attention(graph)]
+    columns = prediction_columns(estimator)
+    return ServedNodes(name, folder, estimator, graph, columns, rows, attention, graph.notes)
+
+
+def _plain(row: Any) -> list[Any]:
+    """Return cells as JSON values: numbers and texts, and None for an end without a bound."""
+    cells: list[Any] = []
+    for cell in row:
+        if isinstance(cell, float):
+            cells.append(cell if np.isfinite(cell) else None)
+        else:
+            cells.append(cell if isinstance(cell, int | str) else str(cell))
+    return cells
+
+
+def _sorted(edges: Tensor, weights: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Return edges sorted by destination, and their weights averaged over heads."""
+    pairs, mean = edges.numpy(), weights.mean(1).numpy()
+    order = np.argsort(pairs[1], kind="stable")
+    return pairs[:, order], mean[order]

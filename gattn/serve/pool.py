@@ -1,0 +1,118 @@
+"""Loaded models of molecules in the processes that predict."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from gattn.molecules.fitted import MoleculeModel
+from gattn.molecules.loading import load_model
+from gattn.serve.errors import RequestError
+from gattn.training.processes import prepare_process
+
+__all__ = ["ModelPool"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_MODELS: list[MoleculeModel] = []
+"""The models of a child process, which it loads once."""
+
+
+class ModelPool:
+    """Call functions with a loaded model, in child processes or in one thread.
+
+    Args:
+        models: the models, in the order of ``folders``.
+        folders: the folders that hold them.
+        workers: number of child processes; with 1, a thread of this process is used.
+    """
+
+    def __init__(
+        self, models: Sequence[MoleculeModel], folders: Sequence[Path], workers: int
+    ) -> None:
+        self.models, self.folders = models, folders
+        self.workers = workers if models else 1
+        self._executor = self._start()
+
+    async def call(
+        self,
+        function: Callable[Concatenate[MoleculeModel, P], T],
+        index: int,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Return the result of a function of a model.
+
+        Args:
+            function: a function of a module; its first parameter is the model.
+            index: index of the model.
+            *args: further arguments, which are sent to the process.
+            **kwargs: further arguments by name.
+
+        Raises:
+            RequestError: the process was killed (503); another one is started.
+        """
+        loop, executor = asyncio.get_running_loop(), self._executor
+        if self.workers == 1:
+            task = partial(function, self.models[index], *args, **kwargs)
+        else:
+            task = partial(_call, function, index, *args, **kwargs)
+        try:
+            return await loop.run_in_executor(executor, task)
+        except BrokenExecutor:
+            if executor is self._executor:
+                executor.shutdown(wait=False)
+                self._executor = self._start()
+            raise RequestError(
+                503, "a process that predicts was killed; another one starts: repeat the request"
+            ) from None
+
+    def warm_up(self) -> None:
+        """Wait until every process has loaded the models.
+
+        Raises:
+            RuntimeError: a process was killed while it started.
+        """
+        if self.workers > 1:
+            for future in [self._executor.submit(os.getpid) for _ in range(self.workers)]:
+                future.result()
+
+    def close(self) -> None:
+        """End the child processes after their current tasks."""
+        self._executor.shutdown(cancel_futures=True)
+
+    def _start(self) -> Executor:
+        if self.workers == 1:
+            return ThreadPoolExecutor(1, thread_name_prefix="predict")
+        limits = [model.max_atoms for model in self.models]
+        return ProcessPoolExecutor(
+            self.workers, get_context("spawn"), _load, (self.folders, limits, os.getpid())
+        )
+
+
+def _load(folders: Sequence[Path], max_atoms: Sequence[int], parent: int) -> None:
+    """Load the models in a child process.
+
+    An interrupt in a terminal is sent to all processes, and the parent ends its child processes.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prepare_process(parent)
+    for folder, most in zip(folders, max_atoms):
+        model, _ = load_model(folder)
+        model.workers, model.max_atoms = 1, most
+        _MODELS.append(model)
+
+
+def _call(
+    function: Callable[Concatenate[MoleculeModel, P], T], index: int, *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:  # fmt: skip
+    return function(_MODELS[index], *args, **kwargs)

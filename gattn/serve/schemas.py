@@ -1,0 +1,217 @@
+"""Bodies of the requests and answers of the API, from which its OpenAPI description follows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "Atom",
+    "Domain",
+    "ErrorMessage",
+    "ExplainAnswer",
+    "ExplainRequest",
+    "Faithfulness",
+    "Health",
+    "ModelDescription",
+    "Neighbour",
+    "NodeAnswer",
+    "NodeNeighbour",
+    "NodeRequest",
+    "Pictures",
+    "PredictAnswer",
+    "PredictRequest",
+    "TableAnswer",
+]
+
+Value = int | float | str | None
+Coverage = Annotated[
+    float, Field(gt=0, lt=1, description="Coverage of the intervals, or of the sets of classes.")
+]
+ModelName = Annotated[
+    str | None, Field(description="Name of a model of GET /models; the first one by default.")
+]
+
+
+class _Request(BaseModel):
+    """Base of the requests: unknown fields are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ErrorMessage(BaseModel):
+    """Answer with a status of 400 or more."""
+
+    error: Annotated[str, Field(description="A sentence that names the problem.")]
+
+
+class Health(BaseModel):
+    """State of the server."""
+
+    status: Literal["ok"]
+    version: Annotated[str, Field(description="Version of gattn.")]
+    models: Annotated[int, Field(description="Number of loaded models.")]
+    open_requests: Annotated[int, Field(description="Requests that are computed or wait.")]
+
+
+class ModelDescription(BaseModel):
+    """A loaded run."""
+
+    name: str
+    kind: Literal["molecules", "nodes"]
+    task: Literal["regression", "classification"]
+    targets: list[str]
+    units: Annotated[list[str], Field(description="Unit of each target; an empty text if unknown.")]
+    columns: Annotated[list[str], Field(description="Columns of a prediction.")]
+    smiles_column: Annotated[
+        str | None, Field(description="Column of SMILES that a CSV file must have by default.")
+    ]
+    methods: Annotated[list[str], Field(description="Methods of POST /explain, best first.")]
+    size: Annotated[int, Field(description="Number of training molecules, or of nodes.")]
+    domain_threshold: Annotated[
+        float | None,
+        Field(description="Least similarity to the training molecules within the domain."),
+    ]
+    test: Annotated[dict[str, Value], Field(description="Metrics of the test part.")]
+    files: Annotated[list[str], Field(description="Files of the run under /models/NAME/.")]
+    notes: list[str]
+
+
+class PredictRequest(_Request):
+    """Molecules to predict."""
+
+    smiles: Annotated[list[str], Field(min_length=1, description="SMILES, one for each row.")]
+    model: ModelName = None
+    coverage: Coverage = 0.9
+
+
+class PredictAnswer(BaseModel):
+    """Predictions of molecules."""
+
+    model: str
+    rows: Annotated[
+        list[dict[str, Value]],
+        Field(
+            description="For each SMILES the columns of gattn molecules predict, and error, the "
+            "reason why it has no prediction (empty if it has one)."
+        ),
+    ]
+
+
+class TableAnswer(BaseModel):
+    """Predictions of a CSV file, as cells."""
+
+    model: str
+    columns: Annotated[list[str], Field(description="The file's columns and those added.")]
+    smiles_column: Annotated[int, Field(description="Position of the column of SMILES.")]
+    rows: Annotated[list[list[str]], Field(description="The cells of the command's output.")]
+
+
+class ExplainRequest(_Request):
+    """A molecule to explain."""
+
+    smiles: str
+    model: ModelName = None
+    target: Annotated[
+        str | None, Field(description="Name of the target; required if there are several.")
+    ] = None
+    method: Annotated[
+        str | None, Field(description="Attribution method; the model's best one by default.")
+    ] = None
+    coverage: Coverage = 0.9
+
+
+class Atom(BaseModel):
+    """Weight of an atom."""
+
+    atom: Annotated[int, Field(description="Number of the atom in the SMILES, from 0.")]
+    symbol: str
+    weight: Annotated[float, Field(description="Contribution to the prediction, in its unit.")]
+    spread: Annotated[
+        float | None, Field(description="Standard deviation over the networks of an ensemble.")
+    ]
+
+
+class Faithfulness(BaseModel):
+    """Drop of the prediction when atoms are deleted."""
+
+    top: Annotated[float, Field(description="Drop without the atoms of highest weight.")]
+    random: Annotated[float, Field(description="Mean drop without as many random atoms.")]
+    random_std: float
+
+
+class Neighbour(BaseModel):
+    """A training molecule that is similar to the molecule."""
+
+    smiles: str
+    similarity: Annotated[float, Field(description="Tanimoto similarity on Morgan bits.")]
+    value: Annotated[Value, Field(description="Measured value of the target.")]
+
+
+class Domain(BaseModel):
+    """Whether the molecule is within the applicability domain."""
+
+    similarity: Annotated[float, Field(description="Similarity to the nearest training molecule.")]
+    threshold: Annotated[float, Field(description="Similarity that 95 % of the test part reach.")]
+    inside: bool
+
+
+class Pictures(BaseModel):
+    """The molecule with coloured atoms, as SVG documents."""
+
+    light: str
+    dark: str
+
+
+class ExplainAnswer(BaseModel):
+    """Prediction and explanation of a molecule."""
+
+    model: str
+    target: str
+    unit: str
+    smiles: str
+    method: str
+    values: Annotated[
+        dict[str, Value], Field(description="Columns of the prediction, without the target's name.")
+    ]
+    percentile: Annotated[
+        float | None,
+        Field(description="Percentage of the measured training values up to the prediction."),
+    ]
+    domain: Domain | None
+    nearest: list[Neighbour]
+    atoms: list[Atom]
+    faithfulness: Faithfulness
+    pictures: Annotated[Pictures | None, Field(description="None for a very large molecule.")]
+
+
+class NodeRequest(_Request):
+    """A node to look up."""
+
+    name: str
+    model: ModelName = None
+
+
+class NodeNeighbour(BaseModel):
+    """A node that the model attends to."""
+
+    name: str
+    predicted: Value
+    weights: Annotated[
+        list[float], Field(description="Attention weight of each layer, the mean over heads.")
+    ]
+
+
+class NodeAnswer(BaseModel):
+    """Prediction of a node."""
+
+    model: str
+    name: str
+    values: Annotated[
+        dict[str, Value], Field(description="Columns of gattn nodes predict for this node.")
+    ]
+    neighbours: Annotated[
+        list[NodeNeighbour], Field(description="Nodes it attends to, highest weights first.")
+    ]
+    degree: Annotated[int, Field(description="Number of nodes it attends to.")]

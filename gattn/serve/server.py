@@ -1,0 +1,100 @@
+"""The command ``gattn serve``: load runs and answer requests until it is interrupted."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+
+from gattn.pipeline.product import Log, no_log
+from gattn.serve.app import AnyRun, Server
+from gattn.serve.molecules import open_molecules
+from gattn.serve.nodes import open_nodes
+from gattn.serve.settings import ServeSettings
+from gattn.training.model_io import read_model
+
+__all__ = ["open_runs", "serve"]
+
+NODES = ("NodeClassifier", "NodeRegressor")
+BACKLOG = 2048
+"""Number of connections that wait until the server accepts them."""
+COVERAGE = 0.9
+"""Coverage of the label sets and intervals of nodes."""
+
+
+def open_runs(folders: Sequence[Path], settings: ServeSettings) -> list[AnyRun]:
+    """Load runs of molecules and nodes.
+
+    The name of a run is that of its folder. If several folders have the same name, a number is
+    added.
+
+    Args:
+        folders: folders of trained models.
+        settings: settings of the server.
+
+    Raises:
+        RunError: a folder holds no model that can be read.
+    """
+    runs: list[AnyRun] = []
+    for folder in folders:
+        base = name = folder.resolve().name
+        number = 2
+        while name in {run.name for run in runs}:
+            name, number = f"{base}-{number}", number + 1
+        _, card = read_model(folder)
+        if card.get("estimator") in NODES:
+            runs.append(open_nodes(name, folder, COVERAGE, settings.threads))
+        else:
+            runs.append(open_molecules(name, folder, settings.max_atoms, settings.threads))
+    return runs
+
+
+def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -> None:
+    """Load runs and answer requests until the process is interrupted.
+
+    Args:
+        folders: folders of trained models.
+        settings: settings of the server.
+        log: called with each line that the user should read.
+
+    Raises:
+        RunError: a folder holds no model that can be read.
+        OSError: the address cannot be used.
+    """
+    with _listen(settings) as listening:
+        runs = open_runs(folders, settings)
+        for run in runs:
+            for note in run.notes:
+                log(f"{run.name}: {note}")
+        server = Server(runs, settings)
+        server.pool.warm_up()
+        listening.listen(BACKLOG)
+        port = listening.getsockname()[1]
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        log(f"http://{host}:{port}/ serves {', '.join(run.name for run in runs)}; Ctrl-C stops it")
+        if settings.token:
+            log("Open the address with /?token= and the token; programs send Authorization: Bearer")
+        config = uvicorn.Config(
+            server.application(), log_level="warning", access_log=False, server_header=False,
+            proxy_headers=False, ws="none", timeout_keep_alive=30, timeout_graceful_shutdown=5,
+            backlog=BACKLOG,
+        )  # fmt: skip
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(settings: ServeSettings) -> socket.socket:
+    """Bind a socket to the address, so that a wrong address fails before the models are loaded."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        raise OSError(
+            f"{settings.host}:{settings.port} cannot be used: {error.strerror}; choose another "
+            "--port"
+        ) from error
+    return listening

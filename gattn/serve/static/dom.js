@@ -1,0 +1,56 @@
+// Elements and requests. All texts of the server and of the user become text nodes, never HTML.
+
+/** Create an element; children are elements or texts. */
+export function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "on") for (const [event, run] of Object.entries(value)) element.addEventListener(event, run);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Return the element of an identifier. */
+export const byId = (id) => document.getElementById(id);
+
+/** Send a request and return the JSON of its answer; throw an Error with the server's sentence. */
+export async function ask(address, options = {}) {
+  let answer;
+  try {
+    answer = await fetch(address, options);
+  } catch {
+    throw new Error("The server does not answer. Is gattn serve still running?");
+  }
+  const content = await answer.json();
+  if (!answer.ok) throw new Error(content.error);
+  return content;
+}
+
+/** Send a JSON body. */
+export const post = (address, body) =>
+  ask(address, {method: "POST", body: JSON.stringify(body), headers: {"content-type": "application/json"}});
+
+/** Return a number with at most four significant digits. */
+export function digits(value) {
+  if (value === null || value === undefined) return "∞";
+  if (typeof value !== "number") return String(value);
+  return Number(value.toPrecision(4)).toString().replace("-", "−");
+}
+
+/** Return a picture that follows the colour scheme of the page. */
+export function themed(light, dark, alt, options = {}) {
+  return make("picture", {},
+    make("source", {srcset: dark, media: "(prefers-color-scheme: dark)"}),
+    make("img", {src: light, alt, ...options}));
+}
+
+/** Return the picture of a molecule without weights. */
+export function moleculePicture(smiles, alt) {
+  const address = (dark) => `/picture?${new URLSearchParams({smiles, dark})}`;
+  return themed(address(false), address(true), alt, {loading: "lazy"});
+}
+
+/** Return the address of an SVG document as an image. */
+export const svgAddress = (svg) => `data:image/svg+xml;base64,${btoa(String.fromCodePoint(...new TextEncoder().encode(svg)))}`;

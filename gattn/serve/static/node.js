@@ -1,0 +1,61 @@
+// A node of a network: its prediction, and the nodes that it attends to.
+
+import {ask, byId, digits, make, post, themed} from "./dom.js";
+
+/** Show the names that contain the text in the field. */
+export async function suggest(models) {
+  const text = byId("node").value;
+  const lists = await Promise.all(models.map((model) =>
+    ask(`/nodes?${new URLSearchParams({text, model: model.name})}`)));
+  const names = [...new Set(lists.flat())];
+  byId("names").replaceChildren(...names.map((name) => make("option", {value: name})));
+}
+
+/** Look up the node in the field. */
+export async function lookUp(models) {
+  const name = byId("node").value.trim(), status = byId("node-status");
+  if (!name) return;
+  if (!models.length) {
+    status.textContent = "Choose a model of nodes above.";
+    return;
+  }
+  const answers = await Promise.allSettled(models.map((model) => post("/node", {name, model: model.name})));
+  byId("nodes").replaceChildren(...answers.map((answer, i) => answer.status === "fulfilled"
+    ? nodeCard(models[i], answer.value)
+    : make("article", {class: "card"}, make("h3", {}, models[i].name), make("p", {class: "error"}, answer.reason.message))));
+  status.textContent = answers.map((answer, i) => answer.status === "fulfilled"
+    ? `${models[i].name} predicts ${answer.value.values.predicted} for ${name}.` : answer.reason.message).join(" ");
+}
+
+function nodeCard(model, answer) {
+  const {values, neighbours} = answer;
+  const card = make("article", {class: "card"},
+    make("h3", {}, `${model.name}: ${answer.name}`),
+    make("p", {class: "number"}, digits(values.predicted)),
+    make("p", {}, model.task === "regression"
+      ? `90 % interval: ${values.lower === null ? "−∞" : digits(values.lower)} to ${digits(values.upper)}`
+      : `Classes that 90 % coverage leaves: ${String(values.set).split("|").join(", ") || "none"}`));
+  const chances = Object.entries(values).filter(([column]) => column.startsWith("probability_"))
+    .sort((a, b) => b[1] - a[1]).slice(0, 5);
+  if (chances.length)
+    card.append(table("Probabilities", ["class", "probability"],
+      chances.map(([column, value]) => [column.slice("probability_".length), digits(value)])));
+  const layers = neighbours.length ? neighbours[0].weights.length : 0;
+  const titles = Array.from({length: layers}, (_, i) => `layer ${i + 1}`);
+  card.append(table(`Attends to ${answer.degree} nodes; those of highest weight`,
+    ["node", "prediction", ...titles],
+    neighbours.map((each) => [each.name === answer.name ? `${each.name} (itself)` : each.name,
+      digits(each.predicted), ...each.weights.map((weight) => weight.toFixed(3))])));
+  const address = (dark) => `/node/picture?${new URLSearchParams({name: answer.name, model: model.name, dark})}`;
+  card.append(make("figure", {},
+    themed(address(false), address(true), `Picture of ${answer.name} and the nodes that it attends to`, {loading: "lazy"}),
+    make("figcaption", {}, "Thick lines show high attention weights of the last layer.")));
+  return card;
+}
+
+function table(caption, columns, rows) {
+  return make("div", {}, make("h4", {}, caption),
+    make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": caption},
+      make("table", {}, make("thead", {}, make("tr", {}, ...columns.map((name) => make("th", {scope: "col"}, name)))),
+        make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, String(cell)))))))));
+}

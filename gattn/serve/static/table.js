@@ -1,0 +1,115 @@
+// A file: its predictions by the chosen models in one table that can be sorted and downloaded.
+
+import {ask, byId, make, moleculePicture} from "./dom.js";
+
+const PAGE = 25;  // rows on a page, so that few pictures are drawn
+
+/** Predict a file with the chosen models and show the table. */
+export async function predictFile(file, models) {
+  const status = byId("file-status"), place = byId("table-place");
+  place.replaceChildren();
+  if (!models.length) {
+    status.textContent = "Choose a model of molecules above.";
+    return;
+  }
+  status.textContent = `Predicting ${file.name} …`;
+  try {
+    const answers = [];
+    for (const model of models) answers.push(await predictWith(file, model));
+    const table = joined(answers, models);
+    const bad = table.rows.filter((row) => row[table.error]).length;
+    status.textContent = `${file.name}: ${table.rows.length} rows, ${bad} of them with an error.`;
+    show(table, place);
+  } catch (error) {
+    status.textContent = error.message;
+  }
+}
+
+function predictWith(file, model) {
+  const query = new URLSearchParams({model: model.name});
+  if (byId("column").value.trim()) query.set("smiles", byId("column").value.trim());
+  const headers = {"content-type": "text/csv", accept: "application/json"};
+  return ask(`/predict?${query}`, {method: "POST", body: file, headers});
+}
+
+/** Join the tables of several models: the columns of the file, those of each model, the error. */
+function joined(answers, models) {
+  const first = answers[0], width = first.columns.length - models[0].columns.length - 1;
+  const several = models.length > 1;
+  const columns = first.columns.slice(0, width);
+  models.forEach((model, i) => columns.push(
+    ...answers[i].columns.slice(width, -1).map((name) => several ? `${model.name}: ${name}` : name)));
+  columns.push("error");
+  const rows = first.rows.map((row, i) => [
+    ...row.slice(0, width), ...answers.flatMap((answer) => answer.rows[i].slice(width, -1)), row.at(-1)]);
+  return {columns, rows, smiles: first.smiles_column, error: columns.length - 1};
+}
+
+function show(table, place) {
+  const state = {order: table.rows.map((_, i) => i), sorted: -1, ascending: true, page: 0};
+  const numeric = table.columns.map((_, c) => table.rows.every((row) => row[c] === "" || isFinite(row[c])));
+  const head = make("tr", {}, make("th", {scope: "col"}, "structure"),
+    ...table.columns.map((name, c) => make("th", {scope: "col", class: numeric[c] ? "right" : null},
+      make("button", {type: "button", on: {click: () => sortBy(c)}}, name))));
+  const body = make("tbody"), position = make("span", {role: "status", "aria-live": "polite"});
+  const back = make("button", {type: "button", on: {click: () => turn(-1)}}, "Previous rows");
+  const next = make("button", {type: "button", on: {click: () => turn(1)}}, "Next rows");
+  const download = make("button", {type: "button", id: "download", on: {click: () => save(table, state.order)}},
+    "Download as CSV");
+
+  function sortBy(column) {
+    state.ascending = state.sorted === column ? !state.ascending : true;
+    state.sorted = column;
+    const sign = state.ascending ? 1 : -1;
+    const key = (i) => table.rows[i][column];
+    state.order.sort((a, b) => {
+      if ((key(a) === "") !== (key(b) === "")) return key(a) === "" ? 1 : -1;  // empty cells last
+      const difference = numeric[column] ? key(a) - key(b) : key(a).localeCompare(key(b));
+      return sign * difference || a - b;
+    });
+    [...head.children].slice(1).forEach((cell, c) => c === column
+      ? cell.setAttribute("aria-sort", state.ascending ? "ascending" : "descending")
+      : cell.removeAttribute("aria-sort"));
+    state.page = 0;
+    fill();
+  }
+  function turn(step) {
+    state.page += step;
+    fill();
+  }
+  function fill() {
+    const begin = state.page * PAGE, end = Math.min(begin + PAGE, state.order.length);
+    body.replaceChildren(...state.order.slice(begin, end).map((i) => line(table, table.rows[i], numeric)));
+    position.textContent = `Rows ${state.order.length ? begin + 1 : 0} to ${end} of ${state.order.length}`;
+    back.disabled = begin === 0;
+    next.disabled = end === state.order.length;
+  }
+  fill();
+  place.replaceChildren(
+    make("div", {class: "pages"}, back, next, position, download),
+    make("div", {class: "scroll file", tabindex: "0", role: "region", "aria-label": "Predictions of the file"},
+      make("table", {id: "predicted"}, make("thead", {}, head), body)));
+}
+
+function line(table, row, numeric) {
+  const smiles = row[table.smiles];
+  const picture = row[table.error] ? "" : moleculePicture(smiles, `Structure of ${smiles}`);
+  return make("tr", {}, make("td", {}, picture),
+    ...row.map((cell, c) => make("td", {class: kindOf(table, numeric, c)}, cell)));
+}
+
+function kindOf(table, numeric, column) {
+  if (column === table.error) return "error";
+  if (column === table.smiles) return "smiles";
+  return numeric[column] ? "right" : null;
+}
+
+/** Save the table as a CSV file, in the order in which it is shown. */
+function save(table, order) {
+  const quoted = (cell) => /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+  const lines = [table.columns, ...order.map((i) => table.rows[i])].map((row) => row.map(quoted).join(","));
+  const content = new Blob([lines.join("\r\n") + "\r\n"], {type: "text/csv"});
+  const link = make("a", {href: URL.createObjectURL(content), download: "predictions.csv"});
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}

@@ -1,0 +1,124 @@
+"""The molecules that a model was trained on, with their measured values."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gattn.molecules.runs.config import RunSettings
+from gattn.molecules.runs.train import read_run_source
+from gattn.training.model_io import RunError, read_json
+from gattn.training.settings import SettingsError, read_toml
+
+__all__ = ["Applicability", "TrainingSet", "read_applicability", "read_training_set"]
+
+INSIDE = 0.95
+"""Share of the test molecules that are within the applicability domain."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSet:
+    """The molecules of the training and validation parts, in the order of the fingerprints.
+
+    Attributes:
+        smiles: n SMILES.
+        values: [n, t] measured labels as the table has them; missing labels are NaN or None.
+        index: [m] int64, the molecule of each column of the fingerprints; -1 for padding.
+        numbers: for each target its measured numbers in ascending order; empty for classes.
+    """
+
+    smiles: list[str]
+    values: np.ndarray
+    index: np.ndarray
+    numbers: list[np.ndarray]
+
+    def percentile(self, target: int, value: float) -> float | None:
+        """Return the percentage of the measured numbers that are at most ``value``.
+
+        None without numbers, as for classes.
+        """
+        numbers = self.numbers[target] if self.numbers else np.zeros(0)
+        if not len(numbers):
+            return None
+        return 100 * float(np.searchsorted(numbers, value, side="right")) / len(numbers)
+
+    def value(self, molecule: int, target: int) -> float | str | None:
+        """Return the measured label of a molecule; None if it was not measured."""
+        label: Any = self.values[molecule, target]
+        if pd.isna(label):
+            return None
+        # Labels are read as float32, of which six digits are those of the table.
+        return float(f"{label:.6g}") if self.numbers else str(label)
+
+
+def read_training_set(folder: Path) -> TrainingSet:
+    """Read the training molecules of a run from its table, which must not have changed.
+
+    Args:
+        folder: the folder of the run.
+
+    Raises:
+        ValueError: the folder holds no settings or parts of a run, or the table is missing, has
+            changed or cannot be read.
+    """
+    try:
+        settings = read_toml(RunSettings, folder / "config.toml")
+        splits = read_json(folder / "splits.json", "train", "val", "sha256", remedy="train again")
+        source = read_run_source(settings)
+    except (OSError, RunError, SettingsError) as error:
+        raise ValueError(str(error)) from error
+    if source.sha256 != splits["sha256"]:
+        raise ValueError(f"{source.name} has changed since the model was trained")
+    parts: list[list[int]] = [splits["train"], splits["val"]]  # pyright: ignore[reportAssignmentType]
+    rows = [row for part in parts for row in part]
+    index: list[int] = []
+    for part in parts:
+        begin = len([i for i in index if i >= 0])
+        index += [*range(begin, begin + len(part)), *[-1] * (-len(part) % 8)]
+    values = np.asarray(source.labels.y)[rows]
+    numbers = []
+    if source.labels.task == "regression":
+        numbers = [np.sort(column[np.isfinite(column)]) for column in values.astype(float).T]
+    smiles = [source.smiles[row].strip() for row in rows]
+    return TrainingSet(smiles, values, np.array(index, np.int64), numbers)
+
+
+@dataclass(frozen=True)
+class Applicability:
+    """The lowest similarity to the training molecules at which the errors were measured.
+
+    Attributes:
+        threshold: Tanimoto similarity that 95 % of the test molecules reach.
+    """
+
+    threshold: float
+
+    def is_inside(self, similarity: float) -> bool:
+        """Whether a molecule is as similar to the training molecules as the test molecules are."""
+        return similarity >= self.threshold
+
+
+def read_applicability(folder: Path) -> Applicability:
+    """Read the applicability domain of a model from the predictions of its test part.
+
+    Args:
+        folder: the folder of the run.
+
+    Raises:
+        ValueError: the folder has no predictions of a test part.
+    """
+    path = folder / "predictions.csv"
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = csv.DictReader(file)
+            similarities = [float(row["similarity"]) for row in rows if row["part"] == "test"]
+    except (OSError, KeyError) as error:
+        raise ValueError(f"{path} is missing or has no column {error}") from error
+    if not similarities:
+        raise ValueError(f"{path} has no molecule of the test part")
+    return Applicability(float(np.quantile(similarities, 1 - INSIDE, method="lower")))

@@ -1,0 +1,50 @@
+"""A client of an application in the test process."""
+
+import asyncio
+from contextlib import contextmanager
+from functools import partial
+
+import httpx
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from gattn.serve.app import Server
+
+ADDRESS = "http://127.0.0.1"
+
+
+class Client:
+    """A client of an application in this process, whose event loop runs in another thread."""
+
+    def __init__(self, portal: BlockingPortal, client: httpx.AsyncClient) -> None:
+        self.portal, self.client = portal, client
+
+    def request(self, method: str, path: str, **options) -> httpx.Response:
+        return self.portal.call(partial(self.client.request, method, path, **options))
+
+    def get(self, path: str, **options) -> httpx.Response:
+        return self.request("GET", path, **options)
+
+    def post(self, path: str, **options) -> httpx.Response:
+        return self.request("POST", path, **options)
+
+    def post_together(self, path: str, bodies: list) -> list[httpx.Response]:
+        """Send JSON bodies at the same time."""
+
+        async def send():
+            return await asyncio.gather(*(self.client.post(path, json=body) for body in bodies))
+
+        return self.portal.call(send)
+
+
+@contextmanager
+def serving(server: Server):
+    """Start an application in this process and yield a client."""
+    gate = server.application()
+    app, transport = gate.app, httpx.ASGITransport(gate)
+    client = httpx.AsyncClient(transport=transport, base_url=ADDRESS, timeout=600)
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(app.router.lifespan_context(app)),
+        portal.wrap_async_context_manager(client),
+    ):
+        yield Client(portal, client)

@@ -1,0 +1,84 @@
+"""Small runs, and servers of them, for the tests of gattn serve."""
+
+import threading
+import time
+from pathlib import Path
+
+import networkx
+import pandas as pd
+import pytest
+import uvicorn
+
+from gattn.serve.app import Server
+from gattn.serve.server import open_runs
+from gattn.serve.settings import ServeSettings
+from tests.cli.commands import run_command
+from tests.cli.molecule_table import GP, NETWORK, TABLE
+from tests.pictures import leave_blank
+from tests.serve.clients import ADDRESS, serving
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of three runs: numbers by a network, classes by a kernel, and a graph of nodes."""
+    folder = tmp_path_factory.mktemp("served")
+    data = folder / "data.csv"
+    data.write_text(TABLE)
+    graph = networkx.planted_partition_graph(2, 20, 0.3, 0.02, seed=0)
+    rows = [{"id": f"n{i}", "size": i % 7 + 9 * (i >= 20), "group": "ab"[i >= 20]} for i in graph]
+    pd.DataFrame(rows).to_csv(folder / "nodes.csv", index=False)
+    pairs = pd.DataFrame([(f"n{a}", f"n{b}") for a, b in graph.edges], columns=["from", "to"])
+    pairs.to_csv(folder / "edges.csv", index=False)
+    commands = {
+        "numbers": ["molecules", data, "--target", "y", *NETWORK],
+        "classes": ["molecules", data, "--target", "kind", *GP],
+        "graph": [
+            "nodes", folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "group",
+            "--epochs", 5, "--width", 8, "--heads", 2,
+        ],
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        leave_blank(patch)
+        for name, (product, *arguments) in commands.items():
+            assert run_command(patch, product, "train", *arguments, "--out", folder / name) == 0
+    return {name: folder / name for name in commands}
+
+
+@pytest.fixture(scope="session")
+def runs(folders):
+    """The loaded runs."""
+    return open_runs(list(folders.values()), ServeSettings())
+
+
+@pytest.fixture(scope="session")
+def client_of(runs):
+    """Return a context manager that starts a server of the runs and yields its client."""
+
+    def start(**settings):
+        return serving(Server(runs, ServeSettings(**{"workers": 1, **settings})))
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def client(client_of):
+    """A client of a server with default settings."""
+    with client_of() as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def address(runs):
+    """Address of a server of all runs that listens on the loopback address."""
+    application = Server(runs, ServeSettings(workers=1)).application()
+    config = uvicorn.Config(application, port=0, log_level="error", ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"{ADDRESS}:{port}"
+    server.should_exit = True
+    thread.join()

@@ -1,0 +1,216 @@
+"""The page of gattn serve in headless Chromium: its functions, widths, themes and requests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+if TYPE_CHECKING:
+    from selenium import webdriver
+
+pytestmark = pytest.mark.slow
+
+AXE = Path(__file__).parent / "assets" / "axe.min.js"
+REQUESTS = "return performance.getEntriesByType('resource').map(entry => entry.name)"
+DROP = """
+const dataTransfer = new DataTransfer();
+dataTransfer.items.add(new File([arguments[0]], "dropped.csv"));
+document.getElementById("drop").dispatchEvent(new DragEvent("drop", {dataTransfer}));
+"""
+CSV = "smiles,id\nCCCO,1\nbad(,2\nCCN,<b onclick=alert(1)>x</b>\nCC,4,5\n"
+
+
+class Page:
+    """The page in a browser, with the actions of a user."""
+
+    def __init__(self, browser: webdriver.Chrome, address: str) -> None:
+        self.browser, self.address = browser, address
+        self.resize(1300)
+        browser.get(address)
+        self.wait("body[data-ready]")
+
+    def resize(self, width: int, *, dark: bool = False) -> None:
+        metrics = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [theme]})
+
+    def find(self, selector: str):
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def all(self, selector: str):
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def until(self, condition, seconds: float = 60):
+        return WebDriverWait(self.browser, seconds, 0.05).until(lambda _: condition())
+
+    def wait(self, selector: str, count: int = 1) -> None:
+        self.until(lambda: len(self.all(selector)) >= count)
+
+    def text_of(self, selector: str) -> str:
+        return self.find(selector).text
+
+    def predict(self, smiles: str) -> None:
+        field = self.find("#smiles")
+        field.clear()
+        field.send_keys(smiles, Keys.ENTER)
+
+    def requests(self) -> list[str]:
+        return self.browser.execute_script(REQUESTS)
+
+    def errors(self) -> list[str]:
+        return [entry["message"] for entry in self.browser.get_log("browser")]
+
+
+@pytest.fixture
+def page(browser, address):
+    """The page, whose use must neither log an error nor send a request elsewhere."""
+    page = Page(browser, address)
+    yield page
+    assert page.errors() == []
+    allowed = (page.address, "data:", "blob:")
+    assert [name for name in page.requests() if not name.startswith(allowed)] == []
+
+
+def test_a_pasted_molecule_is_predicted_by_two_runs_side_by_side(page, client):
+    page.predict("CCCCCO")
+    page.wait("#predictions .card figure img", 2)
+    cards = page.all("#predictions .card")
+    assert [card.find_element(By.TAG_NAME, "h3").text for card in cards] == [
+        "numbers: y", "classes: kind",
+    ]  # fmt: skip
+    assert abs(cards[0].rect["y"] - cards[1].rect["y"]) < 1
+    expected = client.post("/predict", json={"smiles": ["CCCCCO"]}).json()["rows"][0]
+    shown = float(cards[0].find_element(By.CSS_SELECTOR, ".number").text)
+    assert shown == pytest.approx(expected["prediction"], rel=1e-3)
+    assert "numbers predicts y" in page.text_of("#molecule-status")
+    assert len(cards[0].find_elements(By.CSS_SELECTOR, ".nearest li")) == 5
+    assert "applicability domain" in cards[0].text
+    assert "of the measured training values" in cards[0].text
+    loaded = "return [...document.querySelectorAll('.weights img')].every(i => i.naturalWidth > 50)"
+    page.until(lambda: page.browser.execute_script(loaded))
+    page.find("[data-model=classes]").click()
+    page.until(lambda: len(page.all("#predictions .card")) == 1)
+    page.predict("bad(")
+    page.until(lambda: "cannot be read" in page.text_of("#molecule-status"))
+    log = page.errors()
+    assert all("422" in line for line in log)  # Chromium logs the status of an answer
+
+
+def test_a_molecule_is_drawn(page):
+    page.find("#drawing summary").click()
+    page.wait("iframe")
+    browser = page.browser
+    browser.switch_to.frame(page.find("iframe"))
+    page.until(lambda: browser.execute_script("return Boolean(window.structureEditor)"))
+    browser.execute_script("structureEditor.readGenericMolecularInput('CCCO')")
+    files = page.requests()
+    assert files
+    assert all(name.startswith((f"{page.address}/static/", "data:")) for name in files)
+    browser.switch_to.default_content()
+    page.wait("#predictions .card figure img", 2)
+    assert page.find("#smiles").get_attribute("value") in ("CCCO", "OCCC")
+
+
+def test_a_file_with_bad_rows(page, tmp_path):
+    path = tmp_path / "molecules.csv"
+    path.write_text(CSV)
+    page.find("#file").send_keys(str(path))
+    page.wait("#predicted tbody tr", 4)
+    assert page.text_of("#file-status") == "molecules.csv: 4 rows, 2 of them with an error."
+    head = [cell.text for cell in page.all("#predicted thead th")]
+    assert head[:3] == ["structure", "smiles", "id"]
+    assert {"numbers: prediction", "classes: prediction", "error"} <= set(head)
+    assert "<b onclick=alert(1)>x</b>" in page.text_of("#predicted")
+    assert not page.all("#predicted b")
+    column = head.index("numbers: prediction")
+
+    def values():
+        rows = page.all("#predicted tbody tr")
+        return [row.find_elements(By.TAG_NAME, "td")[column].text for row in rows]
+
+    page.all("#predicted thead button")[column - 1].click()
+    up = values()
+    assert page.all("#predicted thead th")[column].get_attribute("aria-sort") == "ascending"
+    page.all("#predicted thead button")[column - 1].click()
+    down = values()
+    assert up[:2] == down[1::-1] == sorted(up[:2], key=float)
+    assert up[2:] == down[2:] == ["", ""]
+    page.browser.execute_script(
+        "window.saved = new Promise(done => { const make = URL.createObjectURL;"
+        "URL.createObjectURL = blob => { blob.text().then(done); return make(blob); }; })"
+    )
+    page.browser.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
+    page.find("#download").click()
+    saved = page.browser.execute_async_script("saved.then(arguments[0])")
+    assert saved.splitlines()[0].startswith("smiles,id,numbers: prediction,")
+    assert len(saved.splitlines()) == 5
+
+
+def test_a_file_is_dropped(page):
+    page.browser.execute_script(DROP, CSV)
+    page.wait("#predicted tbody tr", 4)
+    assert page.text_of("#file-status") == "dropped.csv: 4 rows, 2 of them with an error."
+
+
+def test_a_node_is_looked_up(page):
+    page.find("#node").send_keys("n3", Keys.ENTER)
+    page.wait("#nodes .card img")
+    assert "graph predicts" in page.text_of("#node-status")
+    assert "Attends to" in page.text_of("#nodes .card")
+    page.until(lambda: page.all("#names option"))
+
+
+def test_the_report_of_a_run(page):
+    links = [link.get_attribute("href") for link in page.all(".links a")]
+    assert f"{page.address}/models/numbers/report" in links
+    page.browser.get(f"{page.address}/models/numbers/report")
+    assert "molecules" in page.text_of("body")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1300])
+def test_every_width_and_theme_is_accessible(page, width, dark, tmp_path):
+    path = tmp_path / "molecules.csv"
+    path.write_text(CSV)
+    page.resize(width, dark=dark)
+    page.predict("CCCCCO")
+    page.wait("#predictions .card figure img", 2)
+    page.find("#file").send_keys(str(path))
+    page.wait("#predicted tbody tr", 4)
+    page.find("#node").send_keys("n3", Keys.ENTER)
+    page.wait("#nodes .card img")
+    widths = "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]"
+    used, room = page.browser.execute_script(widths)
+    assert used <= room
+    page.browser.execute_script(AXE.read_text("utf-8"))
+    result = page.browser.execute_async_script(
+        "const done = arguments[0];"
+        "axe.run(document, {iframes: false}).then(done, error => done(String(error)))"
+    )
+    assert isinstance(result, dict), result
+    serious = [
+        (each["id"], each["nodes"][0]["html"][:200])
+        for each in result["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+    assert serious == [], json.dumps(serious, indent=1)
+
+
+def test_the_keyboard_reaches_everything(page):
+    reached = []
+    for _ in range(16):
+        ActionChains(page.browser).send_keys(Keys.TAB).perform()
+        name = "const e = document.activeElement; return e.id || e.textContent.trim()"
+        reached.append(page.browser.execute_script(name))
+    assert reached[0] == "Skip to the content"
+    assert {"smiles", "Predict", "file", "column"} <= set(reached)
