@@ -157,6 +157,7 @@ def _gradients(
 
     The gradient of a point is taken at the inputs multiplied by its factor.
     """
+    inputs = predictor.standardised(inputs)
     batch, sizes = batch_inputs(inputs), [len(one.symbols) for one in atoms]
     networks = [_network(predictor, number, batch, target, atoms, path) for number in
                 range(len(predictor.networks))]  # fmt: skip
@@ -203,10 +204,12 @@ def _kernel(
     kernel = predictor.kernel
     assert kernel is not None
     total = torch.zeros(inputs.descriptors.shape, dtype=torch.float64)
+    extra = inputs.extra_descriptors
     for place, weight in path:
         moved = (place * inputs.descriptors.double()).requires_grad_()
         with torch.enable_grad():
-            total += weight * torch.autograd.grad(kernel.smooth(moved, target).sum(), moved)[0]
+            smooth = kernel.smooth(torch.cat([moved, extra], 1), target)
+            total += weight * torch.autograd.grad(smooth.sum(), moved)[0]
     by_environment = [
         _by_environment(kernel.by_count(counts, target), counts, one)
         for counts, one in zip(inputs.counts, atoms)

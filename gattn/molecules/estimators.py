@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.utils import Tags
 from torch import Tensor
 
 from gattn.molecules.arrays import as_classes, as_numbers, find_classes
-from gattn.molecules.base import MoleculeEstimator
+from gattn.molecules.base import MoleculeEstimator, Rows
 from gattn.molecules.fitted import ClassificationModel, RegressionModel
 from gattn.molecules.predictor import Prediction
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
@@ -25,8 +24,8 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
     """Predict numbers from SMILES, each with a standard deviation and an interval.
 
     It follows scikit-learn's protocol: ``clone``, ``cross_val_score``, ``GridSearchCV`` and
-    ``Pipeline`` take it. X is a list of SMILES, y [n] or [n, t] with NaN where a target was not
-    measured.
+    ``Pipeline`` take it. X is a list of SMILES, or a data frame of SMILES and descriptors (see
+    :meth:`fit`); y is [n] or [n, t] with NaN where a target was not measured.
 
     Args:
         {settings}
@@ -35,6 +34,7 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
         predictor_: the fitted model.
         calibrator_: the calibration of the intervals.
         targets_: the names of the targets, from the columns of y.
+        descriptors_columns_: the names of the descriptor columns.
         bad_: the rows that ``fit`` left out, as their SMILES cannot be parsed.
         history_: the training history of each network.
 
@@ -46,12 +46,12 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
     """
 
     def predict(
-        self, X: Iterable[str], return_std: bool = False
+        self, X: Rows, return_std: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predict the targets.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
             return_std: return the standard deviation of the expected error, too, as
                 scikit-learn's Gaussian processes do.
 
@@ -67,7 +67,7 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
         return (mean, std) if return_std else mean
 
     def predict_interval(
-        self, smiles: Iterable[str], coverage: float = 0.9
+        self, smiles: Rows, coverage: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
         """Predict intervals that contain the true value with a given probability.
 
@@ -75,7 +75,7 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
         of the validation part. See :class:`gattn.training.conformal.IntervalCalibrator`.
 
         Args:
-            smiles: n SMILES.
+            smiles: n SMILES, or a table as in :meth:`fit`.
             coverage: the probability, above 0 and below 1.
 
         Returns:
@@ -91,11 +91,11 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
         lower, upper = self.calibrator_.interval(mean, std, coverage=coverage)
         return self._shaped(lower.numpy()), self._shaped(upper.numpy())
 
-    def score(self, X: Iterable[str], y: Any, sample_weight: np.ndarray | None = None) -> float:
+    def score(self, X: Rows, y: Any, sample_weight: np.ndarray | None = None) -> float:
         """Return R², averaged over targets, on readable molecules whose target was measured.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
             y: [n] or [n, t] labels.
             sample_weight: [n].
 
@@ -129,7 +129,8 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
     """Predict one of two classes from SMILES, for one target or several.
 
     It follows scikit-learn's protocol: ``clone``, ``cross_val_score``, ``GridSearchCV`` and
-    ``Pipeline`` take it. X is a list of SMILES. y [n] or [n, t] holds two classes a target, of
+    ``Pipeline`` take it. X is a list of SMILES, or a data frame
+    of SMILES and descriptors (see :meth:`fit`). y [n] or [n, t] holds two classes a target, of
     numbers or texts, and NaN or None where a label is missing.
 
     Args:
@@ -140,6 +141,7 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
         predictor_: the fitted model.
         calibrator_: the calibration of the sets of classes.
         targets_: the names of the targets, from the columns of y.
+        descriptors_columns_: the names of the descriptor columns.
         bad_: the rows that ``fit`` left out, as their SMILES cannot be parsed.
         history_: the training history of each network.
 
@@ -150,11 +152,11 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
         (1, 2)
     """
 
-    def predict(self, X: Iterable[str]) -> np.ndarray:
+    def predict(self, X: Rows) -> np.ndarray:
         """Predict the more probable class.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
 
         Returns:
             Classes in the shape that y had in ``fit``, [n] or [n, t]. NaN in the rows of SMILES
@@ -171,11 +173,11 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
             columns = [column.astype(object) for column in columns]
         return self._shaped(np.stack(columns, axis=1))
 
-    def predict_proba(self, X: Iterable[str]) -> np.ndarray:
+    def predict_proba(self, X: Rows) -> np.ndarray:
         """Predict probabilities.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
 
         Returns:
             [n, 2] of both classes if y was [n]; [n, t] of each target's second class if y was
@@ -188,13 +190,13 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
         second = self._predict(X)[0].numpy()
         return np.hstack([1 - second, second]) if self.single_target_ else second
 
-    def predict_set(self, smiles: Iterable[str], coverage: float = 0.9) -> np.ndarray:
+    def predict_set(self, smiles: Rows, coverage: float = 0.9) -> np.ndarray:
         """Predict sets of classes that contain the true class with a given probability.
 
         The coverage holds for each class: see :class:`gattn.training.conformal.LabelSetCalibrator`.
 
         Args:
-            smiles: n SMILES.
+            smiles: n SMILES, or a table as in :meth:`fit`.
             coverage: the probability, above 0 and below 1.
 
         Returns:
@@ -209,11 +211,11 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
         second = self._predict(smiles)[0]
         return self._shaped(self.sets_of(second, coverage).numpy())
 
-    def score(self, X: Iterable[str], y: Any, sample_weight: np.ndarray | None = None) -> float:
+    def score(self, X: Rows, y: Any, sample_weight: np.ndarray | None = None) -> float:
         """Return the accuracy, averaged over targets, on readable molecules with a label.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
             y: [n] or [n, t] labels.
             sample_weight: [n].
 

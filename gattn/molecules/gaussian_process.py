@@ -19,7 +19,7 @@ from gattn.training.scaling import moments
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
 
-__all__ = ["GaussianProcess", "count_tanimoto", "draw"]
+__all__ = ["FARTHEST", "GaussianProcess", "count_tanimoto", "draw"]
 
 START = (-2.0, -1.0)
 """Initial logarithms of the noise and of the scale of Tanimoto similarity."""
@@ -115,7 +115,8 @@ class GaussianProcess:
         y(a) = k(a, \text{train}) (K + \sigma^2 I)^{-1} y
 
     T is the Tanimoto similarity of Morgan counts c, and z_g are d_g standardised descriptors: of
-    the whole molecule, and the surfaces of its atoms by kind. The scales, the lengths and the noise
+    the whole molecule, the surfaces of its atoms by kind, and the user's own columns if there are
+    any. The scales, the lengths and the noise
     maximise the posterior density of each target's training values (marginal likelihood with a wide
     normal prior on the logarithms). Each target is fitted to the molecules that have its label.
 
@@ -163,7 +164,7 @@ class GaussianProcess:
         """
         sampled = draw(len(inputs), rows, seed)
         some = inputs[sampled]
-        counts, raw, y = some.counts, some.descriptors.double(), y[sampled].double()
+        counts, raw, y = some.counts, _raw(some), y[sampled].double()
         mean, scale = moments(y)
         center, width = moments(raw)
         z = _standardise(raw, center, width)
@@ -194,7 +195,7 @@ class GaussianProcess:
         if not len(inputs):
             return self
         tensors = self._tensors
-        z = _standardise(inputs.descriptors.double(), tensors["center"], tensors["width"])
+        z = _standardise(_raw(inputs), tensors["center"], tensors["width"])
         scaled = (y.double() - tensors["mean"]) / tensors["scale"]
         more = {"counts": inputs.counts, "descriptors": z, "y": scaled}
         joined = {name: torch.cat([tensors[name], rows]) for name, rows in more.items()}
@@ -271,7 +272,7 @@ class GaussianProcess:
         center, width = self._tensors["center"], self._tensors["width"]
         predictions: list[tuple[Tensor, Tensor]] = []
         for some in in_pieces(inputs, ASKED):
-            counts, z = some.counts, _standardise(some.descriptors.double(), center, width)
+            counts, z = some.counts, _standardise(_raw(some), center, width)
             alike = count_tanimoto(counts, self.counts)
             blocks = zip(counts.split(BLOCK), z.split(BLOCK), alike.split(BLOCK))
             predictions += [self._predict(*block) for block in blocks]
@@ -328,7 +329,7 @@ class GaussianProcess:
         """Return the part of predictions that comes from descriptors, differentiable by them.
 
         Args:
-            descriptors: [k, d], the descriptors of k molecules.
+            descriptors: [k, d], the descriptors of k molecules, then their descriptor columns.
             target: index of the target.
 
         Returns:
@@ -389,9 +390,16 @@ def _self_similarity(counts: Tensor, z: Tensor) -> list[Tensor]:
     return parts
 
 
-def _groups(z: Tensor) -> tuple[Tensor, Tensor]:
-    """Split descriptors [k, d] into those of the whole molecule and those of atom surfaces."""
-    return z[:, :SURFACES], z[:, SURFACES:]
+def _raw(inputs: MoleculeInputs) -> Tensor:
+    """Return the descriptors [k, d] float64: those of the SMILES, then the user's columns."""
+    descriptors, extra = inputs.descriptors.double(), inputs.extra_descriptors
+    return torch.cat([descriptors, extra], 1) if extra.shape[1] else descriptors
+
+
+def _groups(z: Tensor) -> list[Tensor]:
+    """Split descriptors [k, d]: of the whole molecule, of atom surfaces, and the user's columns."""
+    groups = [z[:, :SURFACES], z[:, SURFACES : len(DESCRIPTORS)], z[:, len(DESCRIPTORS) :]]
+    return groups if groups[2].shape[1] else groups[:2]
 
 
 def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:
@@ -456,8 +464,8 @@ def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor,
 
 
 def _search(parts: list[Tensor], y: Tensor, check: Callable[[], None]) -> Tensor:
-    """Return the logarithms of the hyperparameters of maximum posterior density: [8]."""
-    start = torch.tensor(START + 2 * START_OF_GROUP, dtype=torch.float64)
+    """Return the logarithms of the hyperparameters of maximum posterior density: [2 + 3 groups]."""
+    start = torch.tensor(START + len(parts) // 2 * START_OF_GROUP, dtype=torch.float64)
     theta = start.clone().requires_grad_()
     optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")
     rows = y.isfinite().nonzero().flatten()
@@ -489,11 +497,11 @@ def _posterior(
     Args:
         parts: matrices [k, k], the result of :func:`_compare`.
         y: [k], standardised labels without NaN.
-        theta: [8], logarithms of the hyperparameters.
-        start: [8], mean of their prior.
+        theta: [2 + 3 groups], logarithms of the hyperparameters.
+        start: [2 + 3 groups], mean of their prior.
 
     Returns:
-        A scalar and [8], float64.
+        A scalar and [2 + 3 groups], float64.
     """
     scales: list[float] = theta.exp().tolist()
     size = len(START_OF_GROUP)

@@ -67,15 +67,25 @@ class MoleculeBatches:
         """Return the batch of the molecules at these positions, and their targets [g, t]."""
         return batch_inputs(self.inputs[positions]), self.y[positions]
 
+    def make_network(
+        self, settings: MoleculeSettings, seed: int
+    ) -> MoleculeNetwork | AttentiveFPNetwork:
+        """Return a new network for these targets and descriptor columns."""
+        extra = self.inputs.extra_descriptors.shape[1]
+        return make_network(settings, self.y.shape[1], extra=extra, seed=seed)
+
 
 def make_network(
-    settings: MoleculeSettings, targets: int, *, seed: int = 0
+    settings: MoleculeSettings, targets: int, *, extra: int = 0, seed: int = 0
 ) -> MoleculeNetwork | AttentiveFPNetwork:
-    """Return a network with weights drawn from a seed, without using torch's global generator."""
+    """Return a network with weights drawn from a seed, without using torch's global generator.
+
+    ``extra`` is the number of descriptor columns of the user.
+    """
     kind = AttentiveFPNetwork if settings.model == "attentive_fp" else MoleculeNetwork
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return kind(settings, targets)
+        return kind(settings, targets, extra)
 
 
 def fit_members(
@@ -120,7 +130,7 @@ def fit_members(
     networks, histories = [], []
     for member in range(settings.ensemble):
         state, history = states[member]
-        network = make_network(settings, train.y.shape[1], seed=settings.seed + member)
+        network = train.make_network(settings, settings.seed + member)
         network.load_state_dict(state)
         networks.append(network.eval())
         histories.append(history)
@@ -144,7 +154,7 @@ class _MemberTraining:
         from gattn.training.loop import LoopSettings, fit_network
 
         settings, train = self.settings, self.train
-        network = make_network(settings, train.y.shape[1], seed=settings.seed + member)
+        network = train.make_network(settings, settings.seed + member)
         shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
         shared["seed"] = settings.seed + member
         loop = LoopSettings(
@@ -215,8 +225,8 @@ def cross_fit_members(
         losses = losses.where(measured, 0.0).double().sum(2)  # [epochs, m]
         for fold in folds.unique():
             inside = folds == fold
-            if not varied(val.y[~inside]).any():
-                continue  # equal labels cannot rank the epochs; see fit_members
+            if inside.all() or not varied(val.y[~inside]).any():
+                continue  # no labels, or equal ones, cannot rank the epochs; see fit_members
             epoch = int(losses[:, ~inside].sum(1).argmin())
             if epoch != history.chosen:
                 outputs[member, inside] = history.outputs[epoch, inside].double()

@@ -115,6 +115,14 @@ class RunSettings(NumberSettings):
     target: Annotated[
         tuple[str, ...], Meta(description="Column of labels to predict; repeat it for several.")
     ] = ()
+    descriptors_columns: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Column of numbers that the model reads beside the molecule, such as a "
+            "temperature or a pH; repeat it for several. A missing number becomes the mean of the "
+            "training part. Prediction needs the same columns."
+        ),
+    ] = ()
     task: TaskChoice = "auto"
     split: Annotated[
         str,
@@ -171,8 +179,8 @@ class RunSettings(NumberSettings):
             )
         if len(set(self.target)) < len(self.target):
             raise SettingsError(f"each target must be named once; got {', '.join(self.target)}")
-        if self.target and not self.data:
-            raise SettingsError("a target was named, but no DATA to find it in")
+        if (self.target or self.descriptors_columns) and not self.data:
+            raise SettingsError("a column was named, but no DATA to find it in")
         if self.tune:
             self._check_search()
 

@@ -117,7 +117,8 @@ def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[
     """Find molecules with several labels of one target that contradict each other.
 
     Classes contradict each other if they differ, and numbers if they differ by more than
-    :data:`TOLERANCE` standard deviations of the target's labels.
+    :data:`TOLERANCE` standard deviations of the target's labels. Labels at different values of a
+    descriptor column, such as a temperature, do not contradict each other.
 
     Args:
         molecules: the labelled molecules.
@@ -130,8 +131,9 @@ def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[
         target's unit and the ``largest`` difference, that of the example.
     """
     groups: dict[str, list[int]] = {}
-    for i, text in enumerate(molecules.canonical):
-        groups.setdefault(text, []).append(i)
+    descriptors = molecules.inputs.extra_descriptors.tolist()
+    for i, (text, values) in enumerate(zip(molecules.canonical, descriptors)):
+        groups.setdefault(f"{text} {values}", []).append(i)
     repeats = [positions for positions in groups.values() if len(positions) > 1]
     y = molecules.y.numpy()
     counts: dict[str, Any] = {}

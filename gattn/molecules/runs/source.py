@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from sys import intern
 from typing import Literal
 
+import numpy as np
+import pandas as pd
+
 from gattn.data import BadRow, get_dataset, load_molecules
 from gattn.data.tables.csv_table import SEPARATORS, Table, TableRow, as_number, open_table
 from gattn.data.tables.numbers import NumberFormat, classify
+from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.molecules.settings import Task
 from gattn.pipeline.run_folder import file_hash
@@ -37,6 +41,8 @@ class Source:
         parts: the value of each row in the split column; None without such a column.
         bad: rows with a wrong number of cells or with an invalid label. They stay in the lists,
             with an empty SMILES and missing labels, so that row numbers do not change.
+        descriptors: [n, f] float64, the descriptor columns, NaN where a cell is empty; no columns
+            if there are none.
     """
 
     name: str
@@ -47,6 +53,16 @@ class Source:
     lines: Sequence[int]
     parts: list[str] | None
     bad: tuple[BadRow, ...]
+    descriptors: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @property
+    def rows(self) -> list[str] | pd.DataFrame:
+        """What an estimator reads: the n SMILES, or a data frame of SMILES and descriptors."""
+        if not len(self.descriptors.columns):
+            return self.smiles
+        return pd.concat(
+            [pd.Series(self.smiles, name="smiles", dtype=object), self.descriptors], axis=1
+        )
 
 
 def read_source(
@@ -60,6 +76,7 @@ def read_source(
     learnable: bool = True,
     style: NumberFormat | None = None,
     skip_bad: bool = False,
+    descriptors: Sequence[str] = (),
 ) -> Source:
     """Read a CSV file of SMILES and labels.
 
@@ -73,6 +90,8 @@ def read_source(
         learnable: whether a column of one class or of one number is an error.
         style: format of the numbers; None for plain numbers.
         skip_bad: whether to leave out all labels and rows that cannot be read, however many.
+        descriptors: its descriptor columns. A row with a descriptor that is not a number is left
+            out; more than 5 % of such rows are an error.
 
     Returns:
         All rows of the file in order, including the bad ones.
@@ -81,11 +100,13 @@ def read_source(
         FileNotFoundError: the file does not exist.
         ValueError: the file, a column or a label cannot be used.
     """
-    names = [smiles, *targets, *([part_column] if part_column else [])]
+    names = [smiles, *targets, *descriptors, *([part_column] if part_column else [])]
     if len(set(names)) < len(names):
         raise ValueError(f"a column can serve once; got {', '.join(names)}")
     table = open_table(path, names, encoding=encoding)
     places = [table.place(target) for target in targets]
+    columns = DescriptorColumns.of(table, descriptors, style or NumberFormat())
+    values, unread = array("d"), array("q")
     text_place, part_place = table.place(smiles), table.place(part_column or smiles)
     texts: list[str] = []
     cells: list[tuple[str, ...]] = []
@@ -105,11 +126,21 @@ def read_source(
         if not fits and not skip_bad:
             _check_split_number(table, row, places)
             first = first or row
-        faults.append(row.problem)
+        numbers, problem = columns.read(row)
+        values.extend(numbers)
+        if fits and problem:
+            unread.append(len(faults))
+        faults.append(problem)
         lines.append(row.line)
     if not texts:
         raise ValueError(f"{path} has a header and no rows")
-    misfits = sum(map(bool, faults))
+    if len(unread) > max(1, SHARE * len(texts)) and not skip_bad:
+        raise ValueError(
+            f"{path}: {len(unread):,} of {len(texts):,} rows have a descriptor that is not a "
+            f"number, the first in line {lines[unread[0]]}: {faults[unread[0]]}; correct them, or "
+            f"leave the rows out with {SKIP}"
+        )
+    misfits = sum(map(bool, faults)) - len(unread)
     if first is not None and misfits > max(1, SHARE * len(texts)):
         raise ValueError(
             f"{path}: {misfits:,} of {len(texts):,} rows do not fit the header, the first in line "
@@ -133,6 +164,9 @@ def read_source(
         parts=parts,
         bad=tuple(
             BadRow(i, texts[i], problem, lines[i]) for i, problem in enumerate(problems) if problem
+        ),
+        descriptors=pd.DataFrame(
+            np.array(values).reshape(len(texts), len(columns.names)), columns=list(descriptors)
         ),
     )
 

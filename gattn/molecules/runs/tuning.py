@@ -73,7 +73,8 @@ def tune(
 
     def objective(trial: Trial) -> float:
         model = cast(MoleculeEstimator, clone(estimator)).set_params(**_draw(trial))
-        model.targets_, model.single_target_ = estimator.targets_, estimator.single_target_
+        for name in ("targets_", "single_target_", "descriptors_columns_"):
+            setattr(model, name, getattr(estimator, name))
         model.fit_labelled(train, val, groups=groups)
         return measure(model.task, val.y, model.predictor_.validation.mean)[metric]
 
