@@ -9,9 +9,17 @@ import numpy as np
 from pandas import isna
 
 from gattn.data.tables.csv_table import LARGEST
-from gattn.data.tables.numbers import read_numbers
+from gattn.data.tables.numbers import NumberFormat, read_numbers
 
-__all__ = ["as_classes", "as_numbers", "as_table", "as_texts", "column_names", "find_classes"]
+__all__ = [
+    "as_classes",
+    "as_numbers",
+    "as_table",
+    "as_texts",
+    "column_names",
+    "find_bounds",
+    "find_classes",
+]
 
 SIMPLE = {float, int, bool, type(None), np.float64, np.float32, np.int64, np.int32, np.bool_}
 """Types of labels that need no check: their values are always numbers or missing."""
@@ -80,6 +88,30 @@ def as_numbers(table: np.ndarray) -> np.ndarray:
             f"{numbers[row, column]:g}"
         )
     return numbers
+
+
+def find_bounds(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Read limits such as ``">10"`` and ``"<0.5"`` among the labels [n, t].
+
+    Returns:
+        The table with None in place of each limit, and the lower and upper end of every label,
+        [n, t, 2] float64: equal for a number, NaN where nothing was measured.
+
+    Raises:
+        ValueError: as :func:`as_numbers`.
+
+    >>> find_bounds(np.array([[">10"], [3.0]], dtype=object))[1].tolist()
+    [[[10.0, inf]], [[3.0, 3.0]]]
+    """
+    style, exact = NumberFormat(censored="limit"), table.copy()
+    bounds = np.full((*table.shape, 2), np.nan)
+    for place, value in np.ndenumerate(table):
+        if isinstance(value, str) and np.isinf(ends := style.limits(value)).any():
+            bounds[place], exact[place] = ends, None
+    numbers = as_numbers(exact)
+    measured = np.isfinite(numbers)
+    bounds[measured] = numbers[measured, None]
+    return exact, bounds
 
 
 def _fill_numbers(numbers: np.ndarray, values: np.ndarray, column: int) -> None:

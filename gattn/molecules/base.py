@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from torch import Tensor
 
 from gattn.data import MoleculeError, random_split
-from gattn.molecules.arrays import as_table, as_texts, column_names
+from gattn.molecules.arrays import as_table, as_texts, column_names, find_bounds
 from gattn.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import DescribedInputs, MoleculeInputs, ParsedSmiles, featurise
@@ -70,7 +70,8 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
                 column holds SMILES and whose other columns hold descriptors, numbers that the
                 model reads beside the molecule: a temperature, a pH, a computed property. They
                 are standardised on the training part; a missing one (NaN) becomes the mean.
-            y: [n] or [n, t] labels, NaN or None where nothing was measured.
+            y: [n] or [n, t] labels, NaN or None where nothing was measured. With a bounded loss
+                also limits: texts such as ``">10"`` and ``"<0.5"``.
             validation: SMILES and labels that choose the epoch and calibrate the intervals; by
                 default ``validation_fraction`` of the molecules, sampled by ``seed``, with all
                 rows of a molecule in one part.
@@ -93,20 +94,28 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
         return self.fit_labelled(train, val, folder=folder, progress=progress)
 
     def read(
-        self, smiles: Rows, y: Any, *, cache: str | os.PathLike[str] | None = None
+        self,
+        smiles: Rows,
+        y: Any,
+        *,
+        bounds: np.ndarray | None = None,
+        cache: str | os.PathLike[str] | None = None,
     ) -> LabelledMolecules:
         """Parse molecules and record the names and classes of their labels, as :meth:`fit` does.
 
         ``cache`` is a file that stores the parsed molecules; see
-        :func:`gattn.molecules.inputs.featurise`.
+        :func:`gattn.molecules.inputs.featurise`. ``bounds`` [n, t, 2] are the lower and upper ends
+        of the labels for a bounded loss; by default they are read from the texts in y.
         """
         # An invalid parameter raises its error here, before the SMILES are parsed.
         settings_of(MoleculeParameters, self)
         texts, values, self.descriptors_columns_ = _rows(smiles)
         table = as_table(y, len(texts))
         self.targets_, self.single_target_ = column_names(y), np.ndim(y) == 1
+        if bounds is None:
+            table, bounds = self._split_bounds(table)
         self._fit_labels(table)
-        labelled = self._labelled(texts, values, table, cache)
+        labelled = self._labelled(texts, values, table, bounds, cache)
         self.bad_ = labelled.bad
         return labelled
 
@@ -133,6 +142,7 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
                 )
         self.predictor_ = MoleculePredictor.fit(
             train.inputs, train.y, val.inputs, val.y, self.task, self.settings(),
+            bounds=train.bounds,
             groups=val.canonical if groups is None else groups,
             folder=None if folder is None else Path(folder), progress=progress,
             threads=settings_of(MoleculeParameters, self).threads,
@@ -203,20 +213,34 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
         self, smiles: Rows, y: Any, *, cache: str | os.PathLike[str] | None = None
     ) -> LabelledMolecules:
         """Return the valid molecules that have a label, encoded as :meth:`read` recorded it."""
-        return self._labelled(*self._rows(smiles), y, cache)
+        texts, values = self._rows(smiles)
+        table, bounds = self._split_bounds(as_table(y, len(texts)))
+        return self._labelled(texts, values, table, bounds, cache)
+
+    def _split_bounds(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the labels [n, t] without limits, and their ends [n, t, 2] for a bounded loss."""
+        bounded = self.task == "regression" and self.settings().bounded
+        return find_bounds(table) if bounded else (table, None)
 
     def _labelled(
-        self, texts: list[str], values: np.ndarray, y: Any, cache: str | os.PathLike[str] | None
+        self,
+        texts: list[str],
+        values: np.ndarray,
+        table: np.ndarray,
+        bounds: np.ndarray | None,
+        cache: str | os.PathLike[str] | None,
     ) -> LabelledMolecules:
-        labels = torch.from_numpy(self._encode(as_table(y, len(texts))))
+        labels = torch.from_numpy(self._encode(table))
         parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers, cache=cache)
         bad = tuple(bad_rows(texts, parsed))
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "smiles")
         labels = labels[parsed.row_index]
-        index = labels.isfinite().any(1).nonzero().flatten()
+        ends = None if bounds is None else torch.from_numpy(bounds)[parsed.row_index]
+        known = labels.isfinite() if ends is None else ~ends.isnan().any(2)
+        index = known.any(1).nonzero().flatten()
         inputs = _described(parsed.inputs, values, parsed.row_index)
-        readable = LabelledMolecules(inputs, labels, parsed.row_index, parsed.canonical, bad)
+        readable = LabelledMolecules(inputs, labels, parsed.row_index, parsed.canonical, bad, ends)
         return readable if len(index) == len(labels) else readable[index]
 
     def _split(self, data: LabelledMolecules) -> tuple[LabelledMolecules, LabelledMolecules]:
@@ -261,7 +285,7 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
         """Return the mean over targets of a metric on the readable rows with a label."""
         self.check_fitted()
         guess = self._decide(self._predict(smiles)[0])
-        truth = self._encode(as_table(y, len(guess)))
+        truth = self._encode(self._split_bounds(as_table(y, len(guess)))[0])
         weight = np.ones(len(guess)) if sample_weight is None else np.asarray(sample_weight)
         scores = [
             metric(a[mask], b[mask], sample_weight=weight[mask])

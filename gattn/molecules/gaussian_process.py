@@ -19,7 +19,7 @@ from gattn.training.scaling import moments
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
 
-__all__ = ["FARTHEST", "GaussianProcess", "count_tanimoto", "draw"]
+__all__ = ["FARTHEST", "GaussianProcess", "count_tanimoto", "draw", "truncated_mean"]
 
 START = (-2.0, -1.0)
 """Initial logarithms of the noise and of the scale of Tanimoto similarity."""
@@ -146,6 +146,7 @@ class GaussianProcess:
     def fit(
         cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int, variance: bool = True,
         progress: bool = False, check: Callable[[], None] = lambda: None,
+        bounds: Tensor | None = None,
     ) -> GaussianProcess:  # fmt: skip
         """Choose the hyperparameters of every target and solve its kernel equation.
 
@@ -158,6 +159,9 @@ class GaussianProcess:
             progress: whether to show a progress bar over the targets.
             check: called before each evaluation of the density; an error that it raises ends the
                 search.
+            bounds: [k, t, 2] float64, the lower and upper end of labels that are known by limits
+                only and are NaN in y. The model that is fitted to y predicts a normal distribution
+                for each of them, and its mean between the ends becomes the label.
 
         Returns:
             The fitted model.
@@ -174,13 +178,29 @@ class GaussianProcess:
         columns = scaled[searched].unbind(1)
         targets = progress_bar(columns, "Gaussian process", "target", progress=progress)
         theta = torch.stack([_search(parts, target, check) for target in targets])
-        return cls(
+        model = cls(
             {
                 "counts": counts, "descriptors": z, "y": scaled, "theta": theta,
                 "mean": mean, "scale": scale, "center": center, "width": width,
             },
             variance=variance,
         )  # fmt: skip
+        return model if bounds is None else model._with_limits(some, bounds[sampled])
+
+    def _with_limits(self, inputs: MoleculeInputs, bounds: Tensor) -> GaussianProcess:
+        """Add the expected values of labels that lie between two ends; see :meth:`fit`.
+
+        Reference: Johnson et al., "Continuous Univariate Distributions" (1994), section 13.10, for
+        the mean of a truncated normal distribution.
+        """
+        limited = bounds.isinf().any(2)
+        if not limited.any():
+            return self
+        mean, variance = GaussianProcess(self._tensors).predict(inputs)
+        expected = truncated_mean(mean, variance.sqrt(), *bounds.unbind(2))
+        scaled = (expected - self._tensors["mean"]) / self._tensors["scale"]
+        y = torch.where(limited, scaled, self._tensors["y"])
+        return GaussianProcess(self._tensors | {"y": y}, variance=self._variance)
 
     def with_more(self, inputs: MoleculeInputs, y: Tensor) -> GaussianProcess:
         """Add training molecules without changing the hyperparameters and scales.
@@ -352,6 +372,35 @@ class GaussianProcess:
     def _in_units(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         scale = self._tensors["scale"]
         return mean * scale + self._tensors["mean"], variance.clamp(min=0) * scale.square()
+
+
+def truncated_mean(mean: Tensor, std: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    r"""Compute the mean of a normal distribution between two ends.
+
+    .. math::
+        m + s \frac{\varphi(a) - \varphi(b)}{\Phi(b) - \Phi(a)}, \qquad
+        a = \frac{l - m}{s}, \quad b = \frac{u - m}{s}
+
+    Args:
+        mean: m, of any shape, float64.
+        std: s, above 0.
+        lower: l, minus infinity without a lower end.
+        upper: u, infinity without an upper end.
+
+    Returns:
+        The means; the nearer end where the interval has nearly no probability.
+
+    Example:
+        >>> zero, one = torch.zeros(1).double(), torch.ones(1).double()
+        >>> truncated_mean(zero, one, zero, one * torch.inf)
+        tensor([0.7979], dtype=torch.float64)
+    """
+    a, b = (lower - mean) / std, (upper - mean) / std
+    mass = torch.special.ndtr(b) - torch.special.ndtr(a)
+    density = (-0.5 * a.square()).exp() - (-0.5 * b.square()).exp()
+    inside = mean + std * density / (mass * (2 * torch.pi) ** 0.5)
+    nearest = mean.maximum(lower).minimum(upper)
+    return torch.where(mass > 1e-8, inside, nearest).maximum(lower).minimum(upper)
 
 
 def draw(count: int, most: int, seed: int) -> Tensor:

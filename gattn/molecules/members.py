@@ -16,7 +16,13 @@ from gattn.molecules.layers import MoleculeBatch
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import varied
-from gattn.training.losses import class_weights, cross_entropy, squared_error
+from gattn.training.losses import (
+    absolute_error,
+    bounded,
+    class_weights,
+    cross_entropy,
+    squared_error,
+)
 from gattn.training.processes import in_order
 from gattn.training.settings import TrainingSettings
 
@@ -55,17 +61,31 @@ class MoleculeBatches:
     Args:
         inputs: k molecules.
         y: [k, t], scaled to the unit of the network; NaN for missing labels.
+        bounds: [k, t, 2], the lower and upper ends of the labels in the same unit, for a bounded
+            loss; by default both ends are y.
+        bounded: whether the loss reads ends instead of y.
     """
 
-    def __init__(self, inputs: MoleculeInputs, y: Tensor) -> None:
+    def __init__(
+        self,
+        inputs: MoleculeInputs,
+        y: Tensor,
+        bounds: Tensor | None = None,
+        *,
+        bounded: bool = False,
+    ) -> None:
         self.inputs, self.y = inputs, y.float()
+        self.targets = self.y
+        if bounded:
+            ends = self.y[..., None].expand(-1, -1, 2) if bounds is None else bounds.float()
+            self.targets = ends.contiguous()
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor]:
-        """Return the batch of the molecules at these positions, and their targets [g, t]."""
-        return batch_inputs(self.inputs[positions]), self.y[positions]
+        """Return the batch of the molecules at these positions, and their targets or ends."""
+        return batch_inputs(self.inputs[positions]), self.targets[positions]
 
     def make_network(
         self, settings: MoleculeSettings, seed: int
@@ -106,7 +126,7 @@ def fit_members(
         train: training part.
         val: validation part, which chooses the epoch. If no target has two different values in
             it, the last epoch is used: the loss would favour predicting one class for all.
-        task: regression minimises squared errors, classification the cross entropy.
+        task: regression minimises ``settings.loss_function``, classification the cross entropy.
         settings: settings of the networks and their training.
         folder: folder of checkpoints, one folder for each network; training continues from them.
         progress: whether to show a progress bar, for the networks of this process.
@@ -115,7 +135,8 @@ def fit_members(
         The networks with their averaged weights, and their training histories.
     """
     if not len(val) or not varied(val.y).any():
-        val = MoleculeBatches(val.inputs[torch.arange(0)], val.y[:0])
+        none = val.inputs[torch.arange(0)]
+        val = MoleculeBatches(none, val.y[:0], bounded=val.targets.dim() > 2)
     training = _MemberTraining(train, val, task, settings, folder)
     processes = _process_count(settings, len(train))
     if processes == 1:
@@ -221,7 +242,7 @@ def cross_fit_members(
     for member, history in enumerate(histories):
         if history.outputs is None:
             continue
-        losses = torch.stack([loss(each, val.y.nan_to_num(0.0)) for each in history.outputs])
+        losses = torch.stack([loss(each, val.targets.nan_to_num(0.0)) for each in history.outputs])
         losses = losses.where(measured, 0.0).double().sum(2)  # [epochs, m]
         for fold in folds.unique():
             inside = folds == fold
@@ -250,5 +271,6 @@ def predict_members(
 def _loss(task: Task, settings: MoleculeSettings, y: Tensor) -> Loss:
     """Return the function that computes the loss of each prediction [g, t] of a batch."""
     if task == "regression":
-        return squared_error
+        loss = absolute_error if settings.loss_function.endswith("mae") else squared_error
+        return bounded(loss) if settings.bounded else loss
     return cross_entropy(class_weights(y) if settings.class_weight == "balanced" else None)

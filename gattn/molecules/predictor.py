@@ -121,6 +121,7 @@ class MoleculePredictor:
         task: Task,
         settings: MoleculeSettings,
         *,
+        bounds: Tensor | None = None,
         groups: Sequence[str] | None = None,
         folder: Path | None = None,
         progress: bool = False,
@@ -146,6 +147,10 @@ class MoleculePredictor:
             y_val: [m, t] float64.
             task: ``"regression"`` or ``"classification"``.
             settings: settings of the model and its training.
+            bounds: [k, t, 2] float64, the lower and upper ends of the training labels for a bounded
+                loss, with NaN in y where the ends differ. The networks get no loss between the
+                ends; the Gaussian process reads the expected value between them. The validation
+                part counts measured values only.
             groups: the group of each of the m rows; rows of one group are left out together.
                 Rows of the same molecule must belong to one group. If whole scaffolds were held
                 out, the molecules of a scaffold must, too. By default each row is a group.
@@ -172,12 +177,14 @@ class MoleculePredictor:
             train, val = (_with_standard_columns(part, tensors) for part in (train, val))
         history: list[History] = []
         networks: list[MoleculeNetwork | AttentiveFPNetwork] = []
+        is_bounded = task == "regression" and settings.bounded
+        ends = None if bounds is None else (bounds - mean[:, None]) / scale[:, None]
         batches, val_batches = (
-            MoleculeBatches(inputs, (labels - mean) / scale)
-            for inputs, labels in ((train, y), (val, y_val))
+            MoleculeBatches(inputs, (labels - mean) / scale, limits, bounded=is_bounded)
+            for inputs, labels, limits in ((train, y, ends), (val, y_val, None))
         )
         rows, seed = settings.kernel_rows, settings.seed
-        fit_kernel = partial(GaussianProcess.fit, train, y, rows=rows, seed=seed)
+        fit_kernel = partial(GaussianProcess.fit, train, y, rows=rows, seed=seed, bounds=bounds)
         kernel_size = KERNEL_PARTS * min(len(train), rows) ** 2
         kernel: GaussianProcess | None = None
         if settings.model != "gp":

@@ -9,11 +9,19 @@ from msgspec import Meta
 
 from gattn.training.settings import SettingsError, Threads, TrainingSettings, document
 
-__all__ = ["ClassWeight", "ModelName", "MoleculeParameters", "MoleculeSettings", "Task"]
+__all__ = [
+    "ClassWeight",
+    "LossFunction",
+    "ModelName",
+    "MoleculeParameters",
+    "MoleculeSettings",
+    "Task",
+]
 
 Task = Literal["regression", "classification"]
 ModelName = Literal["stacked", "attention", "attentive_fp", "gp"]
 ClassWeight = Literal["none", "balanced"]
+LossFunction = Literal["mse", "mae", "bounded-mse", "bounded-mae"]
 
 
 @document
@@ -82,6 +90,14 @@ class MoleculeSettings(TrainingSettings):
             "network overfits.",
         ),
     ] = 0.0
+    loss_function: Annotated[
+        LossFunction,
+        Meta(
+            description="Loss of regression: mse, the squared error, or mae, the absolute error, "
+            "which outliers change less. bounded-mse and bounded-mae also read censored labels "
+            "such as >10: beyond the limit the loss is 0. Classification ignores it."
+        ),
+    ] = "mse"
     class_weight: Annotated[
         ClassWeight,
         Meta(
@@ -101,6 +117,11 @@ class MoleculeSettings(TrainingSettings):
     max_atoms: Annotated[
         int, Meta(ge=1, description="Reject molecules with more atoms. Raise it for polymers.")
     ] = 1000
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the loss reads censored labels."""
+        return self.loss_function.startswith("bounded")
 
     def check(self) -> None:
         """Check that the heads divide the width."""

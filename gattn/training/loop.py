@@ -72,7 +72,7 @@ def fit_network(
         network: called with a batch's input, returns [g, t]. It ends in eval mode; where training
             fails it is unchanged.
         loss: of outputs and targets [g, t], element by element; it sees 0 where a target is NaN,
-            and its value there is left out.
+            and its value there is left out. Targets [g, t, 2] are two ends of each label.
         train: the training part; at least one item.
         validate: the part that chooses the epoch; if it is empty the last epoch is chosen.
         settings: settings of the training.
@@ -332,7 +332,9 @@ class _Training:
                 output = output.float()
             labelled = ~target.isnan()
             loss = self.loss(output, target.nan_to_num(0.0).to(output.dtype))
-            if loss.shape != target.shape:
+            if target.dim() > output.dim():  # the ends of each label, which are known together
+                labelled = labelled.all(-1)
+            if loss.shape != labelled.shape:
                 raise TrainingError(
                     f"the loss of outputs {(*output.shape,)} and targets {(*target.shape,)} must "
                     f"be one number for each target; it is {(*loss.shape,)}"

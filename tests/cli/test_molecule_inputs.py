@@ -80,3 +80,24 @@ def test_columns_that_are_no_descriptors(gattn, tmp_path, columns, message):
     code, err = gattn("train", data, "--target", "y", "--out", tmp_path / "run", *options, *GP)
     assert code == 2
     assert message in err
+
+
+def test_a_run_on_censored_labels(gattn, tmp_path):
+    data, run = tmp_path / "data.csv", tmp_path / "run"
+    labels = (f"{s},{'>8' if y > 8 else f'{y:.3f}'}\n" for s, _, _, y in ROWS)
+    data.write_text("smiles,y\n" + "".join(labels))
+    code, err = gattn("train", data, "--target", "y", "--out", run, *GP)
+    assert code == 2
+    assert "--loss-function bounded-mse" in err
+    options = ["--loss-function", "bounded-mse", *GP]
+    code, out = gattn("train", data, "--target", "y", "--out", run, *options)
+    assert code == 0, out
+    censored = sum(y > 8 for *_, y in ROWS)
+    assert f"{censored} censored labels read as limits for training" in out
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["labels"]["y"]["censored"] == censored
+    held = tmp_path / "held.csv"
+    held.write_text("smiles,y\nCCCCCCCCCCCCCO,>8\nCCOC,3\nCCOCC,4\n")
+    code, out = gattn("evaluate", run, held)
+    assert code == 0, out
+    assert "2 labelled molecules" in out

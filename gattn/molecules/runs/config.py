@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -181,8 +181,18 @@ class RunSettings(NumberSettings):
             raise SettingsError(f"each target must be named once; got {', '.join(self.target)}")
         if (self.target or self.descriptors_columns) and not self.data:
             raise SettingsError("a column was named, but no DATA to find it in")
+        if self.model.bounded and self.censored != "refuse":
+            raise SettingsError(
+                f"loss_function {self.model.loss_function} reads censored labels as limits; leave "
+                f"out censored {self.censored}"
+            )
         if self.tune:
             self._check_search()
+
+    @property
+    def style(self) -> NumberFormat:
+        """The parser of the numbers of the labels; a bounded loss reads censored ones as limits."""
+        return replace(super().style, censored="limit") if self.model.bounded else super().style
 
     def _check_search(self) -> None:
         """Check that these settings are in the ranges that a search tries."""

@@ -66,6 +66,8 @@ class Labels:
         counts: for each target the numbers of cells that were ``read``, are ``missing``, were
             ``left_out``, or are ``censored`` and were treated as missing.
         notes: sentences about the cells for the report.
+        bounds: [k, t, 2] float64, the lower and the upper end of each label, equal for a measured
+            value and NaN where nothing is known; None unless the number format reads limits.
     """
 
     task: Task
@@ -74,6 +76,7 @@ class Labels:
     lost: tuple[LostLabel, ...] = ()
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    bounds: np.ndarray | None = None
 
 
 class _Column(NamedTuple):
@@ -136,6 +139,7 @@ def read_labels(
             words = _missing_words(column)
             reason = f" ({_joined(words)}: read as missing)" if words else ""
             raise ValueError(f"column {target!r} has no label at all{reason}")
+    bounds: np.ndarray | None = None
     chosen = _common_task(columns, targets, lines, style) if task == "auto" else task
     if chosen == "classification":
         parsed = [
@@ -155,6 +159,13 @@ def read_labels(
         )
         empty = np.isnan(y)
         expected = "a number"
+        if style.censored == "limit":
+            bounds = np.array(
+                [[style.limits(row[i]) for i in range(len(targets))] for row in cells]
+            )
+            bounds = bounds.reshape(len(cells), len(targets), 2)
+            bounds[np.isnan(y) & np.isfinite(bounds).all(2)] = np.nan  # a label that was left out
+            empty = np.isnan(bounds).all(2)
     without = np.asarray(empty.reshape(len(cells), len(targets)).all(axis=1))
     problems = [""] * len(cells)
     lost: list[LostLabel] = []
@@ -177,7 +188,7 @@ def read_labels(
         }
         for target, read in zip(targets, parsed)
     }
-    return Labels(chosen, y, problems, tuple(sorted(lost)), counts, tuple(notes))
+    return Labels(chosen, y, problems, tuple(sorted(lost)), counts, tuple(notes), bounds)
 
 
 def _common_task(
@@ -240,7 +251,9 @@ def _numbers(
     patterns = [pattern for pattern in read.recognised() if pattern.kind != "infinite"]
     if patterns and not skip_bad:
         shown = "; ".join(p.sentence(_at(lines), command_option, "label") for p in patterns)
-        raise ValueError(f"column {target!r}: {shown}. {_advice(patterns, read)}")
+        limits = any(pattern.kind == "censored" for pattern in patterns)
+        loss = "; --loss-function bounded-mse reads censored labels as limits" * limits
+        raise ValueError(f"column {target!r}: {shown}. {_advice(patterns, read)}{loss}")
     infinite = [row for row in unread if classify(column[row]).kind == "infinite"]
     if (beyond := sorted({*infinite, *large.tolist()})) and not skip_bad:
         row = beyond[0]
@@ -280,7 +293,12 @@ def _notes(
     """Yield notes on a column of numbers that may be classes, row numbers, dates or bounds."""
     for doubt in read.doubts:
         yield doubt.sentence(_at(lines), command_option, "label") + "."
-    if read.dropped:
+    if read.dropped and style.censored == "limit":
+        yield (
+            f"{plural(read.dropped, 'censored label')} read as limits for training; metrics and "
+            "intervals use measured values only."
+        )
+    elif read.dropped:
         yield f"{plural(read.dropped, 'censored label')} taken as missing (--censored drop)."
     if style.censored == "bound":
         bounds = sum(bool(classify(cell).relation) for cell in column)

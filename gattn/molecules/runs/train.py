@@ -284,7 +284,7 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
     path = cache / f"{cache_key(source.smiles, estimator.max_atoms)[:32]}.safetensors"
     y = pd.DataFrame(source.labels.y, columns=list(source.targets))
     y = y[source.targets[0]] if len(source.targets) == 1 else y
-    molecules = estimator.read(source.rows, y, cache=path)
+    molecules = estimator.read(source.rows, y, bounds=source.labels.bounds, cache=path)
     bad = {row.row: replace(row, line=source.lines[row.row]) for row in molecules.bad}
     bad |= {row.row: row for row in source.bad}
     return replace(molecules, bad=tuple(bad[row] for row in sorted(bad)))
