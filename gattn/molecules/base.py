@@ -142,7 +142,7 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
                 )
         self.predictor_ = MoleculePredictor.fit(
             train.inputs, train.y, val.inputs, val.y, self.task, self.settings(),
-            bounds=train.bounds,
+            bounds=train.bounds, bounds_val=val.bounds,
             groups=val.canonical if groups is None else groups,
             folder=None if folder is None else Path(folder), progress=progress,
             threads=settings_of(MoleculeParameters, self).threads,
@@ -237,8 +237,8 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
             raise MoleculeError(bad, "smiles")
         labels = labels[parsed.row_index]
         ends = None if bounds is None else torch.from_numpy(bounds)[parsed.row_index]
-        known = labels.isfinite() if ends is None else ~ends.isnan().any(2)
-        index = known.any(1).nonzero().flatten()
+        mask = labels.isfinite() if ends is None else ~ends.isnan().any(2)
+        index = mask.any(1).nonzero().flatten()
         inputs = _described(parsed.inputs, values, parsed.row_index)
         readable = LabelledMolecules(inputs, labels, parsed.row_index, parsed.canonical, bad, ends)
         return readable if len(index) == len(labels) else readable[index]

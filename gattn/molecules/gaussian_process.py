@@ -185,35 +185,36 @@ class GaussianProcess:
             },
             variance=variance,
         )  # fmt: skip
-        return model if bounds is None else model._with_limits(some, bounds[sampled])
+        if bounds is None:
+            return model
+        expected = model._with_expected(some, y, bounds[sampled])
+        return cls(model._tensors | {"y": (expected - mean) / scale}, variance=variance)
 
-    def _with_limits(self, inputs: MoleculeInputs, bounds: Tensor) -> GaussianProcess:
-        """Add the expected values of labels that lie between two ends; see :meth:`fit`.
-
-        Reference: Johnson et al., "Continuous Univariate Distributions" (1994), section 13.10, for
-        the mean of a truncated normal distribution.
-        """
+    def _with_expected(self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor) -> Tensor:
+        """Return y [k, t] with the expected value of each label that lies between two ends."""
         limited = bounds.isinf().any(2)
         if not limited.any():
-            return self
+            return y
         mean, variance = GaussianProcess(self._tensors).predict(inputs)
-        expected = truncated_mean(mean, variance.sqrt(), *bounds.unbind(2))
-        scaled = (expected - self._tensors["mean"]) / self._tensors["scale"]
-        y = torch.where(limited, scaled, self._tensors["y"])
-        return GaussianProcess(self._tensors | {"y": y}, variance=self._variance)
+        return torch.where(limited, truncated_mean(mean, variance.sqrt(), *bounds.unbind(2)), y)
 
-    def with_more(self, inputs: MoleculeInputs, y: Tensor) -> GaussianProcess:
+    def with_more(
+        self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor | None = None
+    ) -> GaussianProcess:
         """Add training molecules without changing the hyperparameters and scales.
 
         Args:
             inputs: k molecules.
             y: [k, t] float64; NaN where a target was not measured.
+            bounds: [k, t, 2] float64, the ends of labels that are known by limits; see :meth:`fit`.
 
         Returns:
             A model of the old and the new training molecules; the new ones are its last k.
         """
         if not len(inputs):
             return self
+        if bounds is not None:
+            y = self._with_expected(inputs, y.double(), bounds)
         tensors = self._tensors
         z = _standardise(_raw(inputs), tensors["center"], tensors["width"])
         scaled = (y.double() - tensors["mean"]) / tensors["scale"]
@@ -389,6 +390,8 @@ def truncated_mean(mean: Tensor, std: Tensor, lower: Tensor, upper: Tensor) -> T
 
     Returns:
         The means; the nearer end where the interval has nearly no probability.
+
+    Reference: Johnson et al., "Continuous Univariate Distributions" (1994), section 13.10.
 
     Example:
         >>> zero, one = torch.zeros(1).double(), torch.ones(1).double()

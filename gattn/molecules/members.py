@@ -238,7 +238,7 @@ def cross_fit_members(
         [K, m, t] float64, in the unit of the training; for classes logits.
     """
     outputs = predict_members(networks, val.inputs, val.y.shape[1])
-    loss, measured = _loss(task, settings, y.float()), val.y.isfinite()
+    loss, measured = _loss(task, settings, y.float()), _measured(val.targets)
     for member, history in enumerate(histories):
         if history.outputs is None:
             continue
@@ -266,6 +266,12 @@ def predict_members(
             batch = batch_inputs(inputs[positions])
             outputs.append(torch.stack([network(batch) for network in networks]).double())
     return torch.cat(outputs, 1)
+
+
+def _measured(targets: Tensor) -> Tensor:
+    """Return [k, t] bool: True where a target [k, t], or both of its ends [k, t, 2], is known."""
+    mask = ~targets.isnan()
+    return mask.all(2) if targets.dim() > 2 else mask
 
 
 def _loss(task: Task, settings: MoleculeSettings, y: Tensor) -> Loss:

@@ -122,6 +122,7 @@ class MoleculePredictor:
         settings: MoleculeSettings,
         *,
         bounds: Tensor | None = None,
+        bounds_val: Tensor | None = None,
         groups: Sequence[str] | None = None,
         folder: Path | None = None,
         progress: bool = False,
@@ -149,8 +150,9 @@ class MoleculePredictor:
             settings: settings of the model and its training.
             bounds: [k, t, 2] float64, the lower and upper ends of the training labels for a bounded
                 loss, with NaN in y where the ends differ. The networks get no loss between the
-                ends; the Gaussian process reads the expected value between them. The validation
-                part counts measured values only.
+                ends; the Gaussian process reads the expected value between them.
+            bounds_val: [m, t, 2] float64, the same of the validation part. They help to choose the
+                epoch; weights and errors are those of measured values.
             groups: the group of each of the m rows; rows of one group are left out together.
                 Rows of the same molecule must belong to one group. If whole scaffolds were held
                 out, the molecules of a scaffold must, too. By default each row is a group.
@@ -178,10 +180,13 @@ class MoleculePredictor:
         history: list[History] = []
         networks: list[MoleculeNetwork | AttentiveFPNetwork] = []
         is_bounded = task == "regression" and settings.bounded
-        ends = None if bounds is None else (bounds - mean[:, None]) / scale[:, None]
+        ends, ends_val = (
+            None if each is None else (each - mean[:, None]) / scale[:, None]
+            for each in (bounds, bounds_val)
+        )
         batches, val_batches = (
             MoleculeBatches(inputs, (labels - mean) / scale, limits, bounded=is_bounded)
-            for inputs, labels, limits in ((train, y, ends), (val, y_val, None))
+            for inputs, labels, limits in ((train, y, ends), (val, y_val, ends_val))
         )
         rows, seed = settings.kernel_rows, settings.seed
         fit_kernel = partial(GaussianProcess.fit, train, y, rows=rows, seed=seed, bounds=bounds)
@@ -210,7 +215,8 @@ class MoleculePredictor:
         kernel_index = torch.arange(0)
         if kernel is not None:
             kernel_index = draw(len(val), max(rows - len(kernel.counts), 0), seed)
-            kernel = kernel.with_more(val[kernel_index], y_val[kernel_index])
+            limits = None if bounds_val is None else bounds_val[kernel_index]
+            kernel = kernel.with_more(val[kernel_index], y_val[kernel_index], limits)
             tensors |= _prefixed("gp.", kernel.state())
         unknown = {"weights": torch.ones(0), "spread": torch.ones(0)}
         predictor = cls(tensors | unknown, task, settings, targets)

@@ -35,9 +35,9 @@ def test_descriptor_columns_from_training_to_explanation(gattn, tmp_path):
     assert rows[3]["prediction"] == rows[4]["prediction"] == ""
     assert "not valid SMILES" in rows[4]["error"]
 
-    held = tmp_path / "held.csv"
-    held.write_text("smiles,T,pH,y\nCCCCCCCCCCCCCO,300,6,13\nCCCCCCCCCCCCCN,290,6,13\n")
-    assert gattn("evaluate", run, held)[0] == 0
+    fresh = tmp_path / "held.csv"
+    fresh.write_text("smiles,T,pH,y\nCCCCCCCCCCCCCO,300,6,13\nCCCCCCCCCCCCCN,290,6,13\n")
+    assert gattn("evaluate", run, fresh)[0] == 0
     why = tmp_path / "why"
     options = ["--method", "masking", "--pictures", 0]
     assert gattn("explain", run, new, "--out", why, *options)[0] == 0
@@ -96,8 +96,8 @@ def test_a_run_on_censored_labels(gattn, tmp_path):
     assert f"{censored} censored labels read as limits for training" in out
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["labels"]["y"]["censored"] == censored
-    held = tmp_path / "held.csv"
-    held.write_text("smiles,y\nCCCCCCCCCCCCCO,>8\nCCOC,3\nCCOCC,4\n")
-    code, out = gattn("evaluate", run, held)
+    fresh = tmp_path / "held.csv"
+    fresh.write_text("smiles,y\nCCCCCCCCCCCCCO,>8\nCCOC,3\nCCOCC,4\n")
+    code, out = gattn("evaluate", run, fresh)
     assert code == 0, out
     assert "2 labelled molecules" in out

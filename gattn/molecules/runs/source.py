@@ -57,7 +57,7 @@ class Source:
 
     @property
     def rows(self) -> list[str] | pd.DataFrame:
-        """What an estimator reads: the n SMILES, or a data frame of SMILES and descriptors."""
+        """The input of an estimator: n SMILES, or a data frame of SMILES and descriptors."""
         if not len(self.descriptors.columns):
             return self.smiles
         return pd.concat(
