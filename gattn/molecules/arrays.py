@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gattn.data.tables.csv_table import LARGEST
-from gattn.data.tables.numbers import read_numbers
+from gattn.data.tables.numbers import NumberFormat, read_numbers
 
 __all__ = [
     "as_classes",
@@ -18,6 +18,7 @@ __all__ = [
     "as_table",
     "as_texts",
     "column_names",
+    "find_bounds",
     "find_classes",
     "is_missing",
 ]
@@ -111,6 +112,30 @@ def as_numbers(table: np.ndarray) -> np.ndarray:
             f"is {numbers[row, column]:g}"
         )
     return numbers
+
+
+def find_bounds(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Read limits such as ``">10"`` and ``"<0.5"`` among the labels [n, t].
+
+    Returns:
+        The table with None in place of each limit, and the lower and upper end of every label,
+        [n, t, 2] float64: equal for a number, NaN where nothing was measured.
+
+    Raises:
+        ValueError: as :func:`as_numbers`.
+
+    >>> find_bounds(np.array([[">10"], [3.0]], dtype=object))[1].tolist()
+    [[[10.0, inf]], [[3.0, 3.0]]]
+    """
+    style, exact = NumberFormat(censored="limit"), table.copy()
+    bounds = np.full((*table.shape, 2), np.nan)
+    for place, value in np.ndenumerate(table):
+        if isinstance(value, str) and np.isinf(ends := style.limits(value)).any():
+            bounds[place], exact[place] = ends, None
+    numbers = as_numbers(exact)
+    measured = np.isfinite(numbers)
+    bounds[measured] = numbers[measured, None]
+    return exact, bounds
 
 
 def _fill_numbers(numbers: np.ndarray, values: np.ndarray, column: int) -> None:

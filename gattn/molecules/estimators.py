@@ -4,7 +4,6 @@ classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags
 
+from gattn.molecules.base import Rows
 from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
 from gattn.training.estimator import SerializableEstimator
 
@@ -33,9 +33,9 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
     intervals.
 
     It has the interface of scikit-learn's estimators, so it works with ``clone``,
-    ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is a list of SMILES, y [n] or [n, t]
-    with NaN where a target was not
-    measured.
+    ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is a list of SMILES, or a
+    data frame of SMILES and descriptors (see :meth:`fit`); y is [n] or [n, t], with NaN where a
+    target was not measured.
 
     Args:
         {settings}
@@ -44,6 +44,7 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
         predictor_: the fitted model.
         calibrator_: the calibration of the intervals.
         targets_: the names of the targets, from the columns of y.
+        descriptors_columns_: the names of the descriptor columns.
         bad_: the rows that ``fit`` did not use, because their SMILES cannot be parsed.
         history_: the training history of each network.
 
@@ -57,12 +58,12 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
     _saved_as = ""
 
     def predict(
-        self, X: Iterable[str], return_std: bool = False
+        self, X: Rows, return_std: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predict the targets of molecules.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
             return_std: return the standard deviation of the expected error, too, as
                 scikit-learn's Gaussian processes do.
 
@@ -78,7 +79,7 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
         return (mean, std) if return_std else mean
 
     def predict_interval(
-        self, smiles: Iterable[str], coverage: float = 0.9
+        self, smiles: Rows, coverage: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
         """Predict intervals that contain the true value with the given probability.
 
@@ -86,7 +87,7 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
         of the validation part. See :class:`gattn.training.conformal.IntervalCalibrator`.
 
         Args:
-            smiles: n SMILES.
+            smiles: n SMILES, or a table as in :meth:`fit`.
             coverage: the probability, above 0 and below 1.
 
         Returns:
@@ -102,11 +103,11 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
         lower, upper = self.calibrator_.interval(mean, std, coverage=coverage)
         return self._shaped(lower.numpy()), self._shaped(upper.numpy())
 
-    def score(self, X: Iterable[str], y: Any, sample_weight: np.ndarray | None = None) -> float:
+    def score(self, X: Rows, y: Any, sample_weight: np.ndarray | None = None) -> float:
         """Return R², averaged over targets, for the molecules with a valid SMILES and a label.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
             y: [n] or [n, t] labels.
             sample_weight: [n].
 
@@ -120,9 +121,9 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
     """Classifier that predicts one of two classes from SMILES, for one or several targets.
 
     It has the interface of scikit-learn's estimators, so it works with ``clone``,
-    ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is a list of SMILES. y [n] or [n, t]
-    contains two classes for each target, as numbers or strings, and NaN or None for a missing
-    label.
+    ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is a list of SMILES, or a
+    data frame of SMILES and descriptors (see :meth:`fit`). y [n] or [n, t] contains two classes for
+    each target, as numbers or strings, and NaN or None for a missing label.
 
     Args:
         {settings}
@@ -132,6 +133,7 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
         predictor_: the fitted model.
         calibrator_: the calibration of the sets of classes.
         targets_: the names of the targets, from the columns of y.
+        descriptors_columns_: the names of the descriptor columns.
         bad_: the rows that ``fit`` did not use, because their SMILES cannot be parsed.
         history_: the training history of each network.
 
@@ -144,11 +146,11 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
 
     _saved_as = ""
 
-    def predict(self, X: Iterable[str]) -> np.ndarray:
+    def predict(self, X: Rows) -> np.ndarray:
         """Predict the more probable class of each molecule.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
 
         Returns:
             Classes in the shape that y had in ``fit``, [n] or [n, t]. NaN in the rows of SMILES
@@ -165,11 +167,11 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
             columns = [column.astype(object) for column in columns]
         return self._shaped(np.stack(columns, axis=1))
 
-    def predict_proba(self, X: Iterable[str]) -> np.ndarray:
+    def predict_proba(self, X: Rows) -> np.ndarray:
         """Predict the probabilities of the classes.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
 
         Returns:
             [n, 2] of both classes if y was [n]; [n, t] of each target's second class if y was
@@ -182,13 +184,13 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
         second = self._predict(X)[0].numpy()
         return np.hstack([1 - second, second]) if self.single_target_ else second
 
-    def predict_set(self, smiles: Iterable[str], coverage: float = 0.9) -> np.ndarray:
+    def predict_set(self, smiles: Rows, coverage: float = 0.9) -> np.ndarray:
         """Predict sets of classes that contain the true class with the given probability.
 
         The coverage holds for each class: see :class:`gattn.training.conformal.LabelSetCalibrator`.
 
         Args:
-            smiles: n SMILES.
+            smiles: n SMILES, or a table as in :meth:`fit`.
             coverage: the probability, above 0 and below 1.
 
         Returns:
@@ -203,12 +205,12 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
         second = self._predict(smiles)[0]
         return self._shaped(self.sets_of(second, coverage).numpy())
 
-    def score(self, X: Iterable[str], y: Any, sample_weight: np.ndarray | None = None) -> float:
+    def score(self, X: Rows, y: Any, sample_weight: np.ndarray | None = None) -> float:
         """Return the accuracy, averaged over targets, for the molecules with a valid SMILES and a
         label.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
             y: [n] or [n, t] labels.
             sample_weight: [n].
 

@@ -75,7 +75,7 @@ def fit_network(
         network: network that returns [g, t] for the input of a batch. It is in eval mode at the
             end; if training fails, it is unchanged.
         loss: element-wise function of outputs and targets [g, t]. Targets that are NaN are replaced
-            by 0, and their losses are ignored.
+            by 0, and their losses are ignored. Targets [g, t, 2] are the two ends of each label.
         train: the training part; at least one item.
         validate: the validation part, by which the epoch is chosen; if it is empty, the last epoch
             is chosen.
@@ -325,7 +325,9 @@ class _Training:
                 output = output.float()
             labelled = ~target.isnan()
             loss = self.loss(output, target.nan_to_num(0.0).to(output.dtype))
-            if loss.shape != target.shape:
+            if target.dim() > output.dim():  # the ends of each label, which are known together
+                labelled = labelled.all(-1)
+            if loss.shape != labelled.shape:
                 raise TrainingError(
                     f"the loss of outputs {(*output.shape,)} and targets {(*target.shape,)} must "
                     f"be one number for each target; it is {(*loss.shape,)}"

@@ -95,8 +95,9 @@ def evaluate_table(
     source = read_source(
         str(path), column, targets or estimator.targets_, estimator.task,
         encoding=encoding, learnable=False, style=style, skip_bad=skip_bad,
+        descriptors=estimator.descriptors_columns_,
     )  # fmt: skip
-    molecules = estimator.labelled(source.smiles, source.labels.y)
+    molecules = estimator.labelled(source.rows, source.labels.y)
     new = ~torch.isin(smiles_hashes(molecules.canonical), estimator.seen_)
     repeats = training_overlap(molecules, new, source)
     log(_summary(source, molecules, repeats))

@@ -286,6 +286,7 @@ def read_run_source(settings: RunSettings) -> Source:
     return read_source(
         settings.data, settings.smiles, settings.target, settings.task, part_column,
         encoding=settings.encoding, style=settings.style, skip_bad=settings.skip_bad_labels,
+        descriptors=settings.descriptors_columns,
     )  # fmt: skip
 
 
@@ -295,7 +296,9 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
     """
     path = cache / f"{cache_key(source.smiles, estimator.max_atoms)[:32]}.safetensors"
     y = source.labels.y[:, 0] if len(source.targets) == 1 else source.labels.y
-    molecules = estimator.read(source.smiles, y, targets=source.targets, cache=path)
+    molecules = estimator.read(
+        source.rows, y, targets=source.targets, bounds=source.labels.bounds, cache=path
+    )
     bad = {row.row: replace(row, line=source.lines[row.row]) for row in molecules.bad}
     bad |= {row.row: row for row in source.bad}
     return replace(molecules, bad=tuple(bad[row] for row in sorted(bad)))
