@@ -124,14 +124,14 @@ def _numbers(column: np.ndarray, name: str) -> np.ndarray:
     for row in np.flatnonzero(~is_missing(column)):
         if isinstance(column[row], str) or not hasattr(column[row], "__float__"):
             raise ValueError(
-                f"descriptor {name} must hold numbers, or NaN where one is missing; row {row} is "
+                f"descriptor {name} must contain numbers, or NaN if missing; row {row} is "
                 f"{column[row]!r}"
             )
         values[row] = float(column[row])
     beyond = np.flatnonzero(np.abs(values) > LARGEST)
     if len(beyond):
         raise ValueError(
-            f"descriptor {name} must hold finite numbers that float32 holds; row {beyond[0]} is "
+            f"descriptor {name} must be finite and representable in float32; row {beyond[0]} is "
             f"{values[beyond[0]]:g}"
         )
     return values

@@ -66,7 +66,7 @@ def test_prediction_needs_the_columns(gattn, tmp_path, text, message):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (["smiles"], "a column can serve once; got smiles, y, smiles"),
+        (["smiles"], "a column can be used only once; got smiles, y, smiles"),
         (["q"], "no column 'q'"),
         (["kind"], "80 of 80 rows have a descriptor that is not a number, the first in line 2"),
     ],

@@ -118,7 +118,7 @@ def test_losses_without_censored_labels(loss):
 
 
 def test_censored_labels_need_a_bounded_loss():
-    with pytest.raises(ValueError, match="y must hold numbers"):
+    with pytest.raises(ValueError, match="y must contain numbers"):
         MoleculeRegressor(**TINY).fit(SMILES, CENSORED)
     with pytest.raises(ValueError, match="bounded-mse reads censored labels as limits; leave"):
         override(None, {"loss_function": "bounded-mse", "censored": "drop"})

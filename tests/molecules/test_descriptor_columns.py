@@ -74,8 +74,8 @@ def test_saved_models_need_the_same_columns(gp, tmp_path):
     for rows, message in (
         (SMILES, "needs the descriptor columns heat, pH after .*; got SMILES alone"),
         (TABLE[["smiles", "pH", "heat"]], "in this order; got pH, heat"),
-        (TABLE.assign(heat="warm"), "heat must hold numbers.*row 0 is 'warm'"),
-        (TABLE.assign(heat=np.inf), "heat must hold finite numbers.*row 0 is inf"),
+        (TABLE.assign(heat="warm"), "heat must contain numbers.*row 0 is 'warm'"),
+        (TABLE.assign(heat=np.inf), "heat must be finite.*row 0 is inf"),
     ):
         with pytest.raises(ValueError, match=message):
             loaded.predict(rows)
@@ -168,7 +168,7 @@ def test_cells_of_a_table(tmp_path):
     assert np.isnan(columns.values(rows[1])).all()
     assert [row.problem for row in rows] == [
         "", "", "T must be a finite number or empty; it is 'warm'",
-        "T must be a finite number or empty; it is '1e999'", "2 cells where the header has 3",
+        "T must be a finite number or empty; it is '1e999'", "2 cells but the header has 3",
     ]  # fmt: skip
     assert columns.read(TableRow(1, ["C", ">5", "7"]))[1]
     nothing = DescriptorColumns.of(table, [], NumberFormat())

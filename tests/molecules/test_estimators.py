@@ -154,7 +154,7 @@ def test_texts_come_in_many_forms(regressor, form):
     ("texts", "message"),
     [
         ("CCO", "single string 'CCO'"),
-        (np.array([["C", "C"]]), "x1 must hold numbers.*row 0 is 'C'"),
+        (np.array([["C", "C"]]), "x1 must contain numbers.*row 0 is 'C'"),
     ],
 )
 def test_what_are_no_texts(regressor, texts, message):
