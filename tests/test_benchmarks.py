@@ -381,6 +381,7 @@ COMMANDS = [
     "molecules.attributions",
     "molecules.chemprop",
     "molecules.featurise",
+    "molecules.inputs",
     "molecules.large",
     "molecules.predict",
     "molecules.search",
@@ -423,3 +424,15 @@ def test_forms_of_stereochemistry_are_compared(tmp_path, capsys):
     assert plain["measured"] == 2
     assert plain["pairs"] == pytest.approx(2)
     assert both["pairs"] < 1
+
+
+def test_inputs_are_measured_with_and_without(capsys):
+    pytest.importorskip("rdkit")
+    from benchmarks.molecules import inputs
+
+    inputs.main(["descriptors", "--molecules", "60", "--epochs", "1", "--seeds", "1"])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "descriptors"
+    assert [line.strip().split(":")[0] for line in printed[1:]] == [
+        "SMILES alone", "with the column T", "the true function",
+    ]  # fmt: skip

@@ -12,6 +12,7 @@
 | forward_mode_active  | forward-mode differentiation is detected by tangents alone               |
 | dispatch_mode_active | False: a graph of fake tensors may be cached                             |
 | uncompiled           | functions from torch.compile are compiled again                          |
+| uncompiled_optimizers| the first optimizer imports torch's compiler, which takes seconds         |
 | memory_uses          | rows of edges are read into new memory for each chunk                    |
 | onednn_linear        | torch's own products, which are slower on AMD processors                 |
 | flash_attention      | None, and its derivative computes the forward again                      |
@@ -24,7 +25,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -125,6 +127,25 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     for name in ("_torchdynamo_orig_callable", "_orig_mod"):
         function = getattr(function, name, function)
     return function
+
+
+@contextlib.contextmanager
+def uncompiled_optimizers() -> Iterator[None]:
+    """Create optimizers of torch.optim without importing torch's compiler.
+
+    Their constructor calls a method that the compiler must leave out. Its first call imports the
+    compiler to mark it. If nothing has imported the compiler, nothing compiles this call.
+    """
+    method = getattr(torch.optim.Optimizer.add_param_group, "__wrapped__", None)
+    mark = "__dynamo_disable"
+    if method is None or hasattr(method, mark) or "torch._dynamo" in sys.modules:
+        yield
+        return
+    setattr(method, mark, method)
+    try:
+        yield
+    finally:
+        delattr(method, mark)
 
 
 def map_one_by_one(operator: Callable[..., Any], args: tuple[Any, ...]) -> Any:

@@ -8,17 +8,42 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from pandas import isna
 
 from gattn.data.tables.csv_table import LARGEST
-from gattn.data.tables.numbers import read_numbers
+from gattn.data.tables.numbers import NumberFormat, read_numbers
 
-__all__ = ["as_classes", "as_numbers", "as_table", "as_texts", "column_names", "find_classes"]
+__all__ = [
+    "as_classes",
+    "as_numbers",
+    "as_table",
+    "as_texts",
+    "column_names",
+    "find_bounds",
+    "find_classes",
+    "is_missing",
+]
 
 SIMPLE = {float, int, bool, type(None), np.float64, np.float32, np.int64, np.int32, np.bool_}
 """Types of labels that are always numbers or missing values, so that they need no check."""
 NO_NUMBERS = (bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
 """Types that are not accepted as labels, although NumPy can convert them to numbers."""
+
+
+def is_missing(values: np.ndarray) -> np.ndarray:
+    """Return where an array has None, NaN or pandas' marks of missing values: bool, same shape.
+
+    Pandas is imported only for types of other libraries, because its import takes a second.
+
+    >>> is_missing(np.array([1.5, None, "C", float("nan")], dtype=object)).tolist()
+    [False, True, False, True]
+    """
+    flat = values.ravel().tolist()
+    if set(map(type, flat)) <= SIMPLE | {str}:
+        missing = [value is None or value != value for value in flat]
+        return np.array(missing, dtype=bool).reshape(values.shape)
+    from pandas import isna
+
+    return isna(values)
 
 
 def as_texts(smiles: Iterable[object]) -> list[str]:
@@ -66,7 +91,7 @@ def as_table(y: Any, rows: int) -> np.ndarray:
     if len(table) != rows:
         raise ValueError(f"y must have {rows} rows, one for each molecule; got {len(table)}")
     table = (table if table.ndim == 2 else table[:, None]).copy()
-    table[isna(table)] = None  # pandas.NA cannot be compared with a class, so it becomes None
+    table[is_missing(table)] = None  # pandas.NA cannot be compared with a class, so it becomes None
     return table
 
 
@@ -89,16 +114,40 @@ def as_numbers(table: np.ndarray) -> np.ndarray:
     return numbers
 
 
+def find_bounds(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Read limits such as ``">10"`` and ``"<0.5"`` among the labels [n, t].
+
+    Returns:
+        The table with None in place of each limit, and the lower and upper end of every label,
+        [n, t, 2] float64: equal for a number, NaN where nothing was measured.
+
+    Raises:
+        ValueError: as :func:`as_numbers`.
+
+    >>> find_bounds(np.array([[">10"], [3.0]], dtype=object))[1].tolist()
+    [[[10.0, inf]], [[3.0, 3.0]]]
+    """
+    style, exact = NumberFormat(censored="limit"), table.copy()
+    bounds = np.full((*table.shape, 2), np.nan)
+    for place, value in np.ndenumerate(table):
+        if isinstance(value, str) and np.isinf(ends := style.limits(value)).any():
+            bounds[place], exact[place] = ends, None
+    numbers = as_numbers(exact)
+    measured = np.isfinite(numbers)
+    bounds[measured] = numbers[measured, None]
+    return exact, bounds
+
+
 def _fill_numbers(numbers: np.ndarray, values: np.ndarray, column: int) -> None:
     """Write the labels of one column to an array of numbers; strings are parsed like CSV cells."""
     if set(map(type, values)) <= SIMPLE:
-        numbers[:] = np.where(isna(values), np.nan, values).astype(np.float64)
+        numbers[:] = np.where(is_missing(values), np.nan, values).astype(np.float64)
         return
     texts: list[int] = []
-    for row, value in enumerate(values):
+    for row, (value, missing) in enumerate(zip(values, is_missing(values))):
         if isinstance(value, str):
             texts.append(row)
-        elif not isna(value):
+        elif not missing:
             if isinstance(value, NO_NUMBERS) or not hasattr(value, "__float__"):
                 _refuse(row, column, value)
             numbers[row] = float(value)  # pyright: ignore[reportArgumentType]
@@ -134,7 +183,7 @@ def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
     """
     classes = []
     for name, column in zip(names, table.T):
-        kinds = set(column[~isna(column)].tolist())
+        kinds = set(column[~is_missing(column)].tolist())
         if len(kinds) != 2:
             shown = ", ".join(map(repr, list(kinds)[:5])) + ", ..." * (len(kinds) > 5)
             raise ValueError(f"{name} must have two classes; it has {len(kinds)}: {shown}")
@@ -156,7 +205,7 @@ def as_classes(
     y = np.full(table.shape, np.nan)
     for i, (first, second) in enumerate(kinds.tolist() for kinds in classes):
         y[table[:, i] == first, i], y[table[:, i] == second, i] = 0, 1
-        strange = np.isnan(y[:, i]) & ~isna(table[:, i])
+        strange = np.isnan(y[:, i]) & ~is_missing(table[:, i])
         if strange.any():
             label = table[strange, i][0]
             raise ValueError(f"{names[i]} must be {first!r} or {second!r}; it is {label!r}")

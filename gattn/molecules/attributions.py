@@ -159,6 +159,7 @@ def _gradients(
 
     For each point, the gradient is computed at the inputs multiplied by the point's factor.
     """
+    inputs = predictor.standardised(inputs)
     batch, sizes = batch_inputs(inputs), [len(one.symbols) for one in atoms]
     networks = [_network(predictor, number, batch, target, atoms, path) for number in
                 range(len(predictor.networks))]  # fmt: skip
@@ -205,10 +206,12 @@ def _kernel(
     kernel = predictor.kernel
     assert kernel is not None
     total = torch.zeros(inputs.descriptors.shape, dtype=torch.float64)
+    extra = inputs.extra_descriptors
     for place, weight in path:
         moved = (place * inputs.descriptors.double()).requires_grad_()
         with torch.enable_grad():
-            total += weight * torch.autograd.grad(kernel.smooth(moved, target).sum(), moved)[0]
+            smooth = kernel.smooth(torch.cat([moved, extra], 1), target)
+            total += weight * torch.autograd.grad(smooth.sum(), moved)[0]
     by_environment = [
         _by_environment(kernel.by_count(counts, target), counts, one)
         for counts, one in zip(inputs.counts, atoms)

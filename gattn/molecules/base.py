@@ -1,22 +1,27 @@
-"""Base class of the regressor and the classifier for molecules."""
+"""Base class of the regressor and the classifier for molecules.
+
+This module does not import scikit-learn; :mod:`gattn.molecules.estimators` adds its interface.
+"""
 
 from __future__ import annotations
 
+import copy
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
-from sklearn.utils import Tags
 from torch import Tensor
 
 from gattn.data import MoleculeError, random_split
-from gattn.molecules.arrays import as_table, as_texts, column_names
+from gattn.molecules.arrays import as_table, as_texts, column_names, find_bounds
+from gattn.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.molecules.fitted import MoleculeModel
-from gattn.molecules.inputs import ParsedSmiles, featurise
+from gattn.molecules.inputs import DescribedInputs, MoleculeInputs, ParsedSmiles, featurise
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.rows import (
     LabelledMolecules,
@@ -27,15 +32,16 @@ from gattn.molecules.rows import (
     warn_of_overlap,
 )
 from gattn.molecules.settings import MoleculeParameters, MoleculeSettings
-from gattn.training.estimator import SerializableEstimator
 from gattn.training.settings import settings_of
 
 if TYPE_CHECKING:
     from gattn.molecules.explain import Explanation
 
-__all__ = ["MoleculeEstimator"]
+__all__ = ["MoleculeEstimator", "Rows"]
 
 Self = TypeVar("Self", bound="MoleculeEstimator")
+Rows: TypeAlias = Any
+"""n SMILES, or a data frame or an array [n, 1 + f] of SMILES and descriptors."""
 
 
 if TYPE_CHECKING:  # type checkers derive the constructor's signature from the settings
@@ -44,26 +50,30 @@ else:
     Parameters = object
 
 
-class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
+class MoleculeEstimator(MoleculeModel, ABC, Parameters):
     """Base class of the estimators for molecules; see :class:`MoleculeParameters`."""
 
-    _saved_as = ""
     _parameters = MoleculeParameters
 
     def fit(
         self: Self,
-        smiles: Iterable[str],
+        smiles: Rows,
         y: Any,
         *,
-        validation: tuple[Iterable[str], Any] | None = None,
+        validation: tuple[Rows, Any] | None = None,
         folder: str | os.PathLike[str] | None = None,
         progress: bool = False,
     ) -> Self:
         """Train the model on molecules and their labels.
 
         Args:
-            smiles: n SMILES: a list, a tuple, an array or a Series.
-            y: [n] or [n, t] labels; NaN or None for a missing label.
+            smiles: n SMILES: a list, a tuple, an array or a Series. Or a data frame whose first
+                column contains SMILES and whose other columns contain descriptors, which are
+                numbers that the model reads in addition to the molecule, for example a temperature,
+                a pH or a computed property. They are standardised on the training part; a missing
+                value (NaN) is replaced by the mean.
+            y: [n] or [n, t] labels; NaN or None for a missing label. With a bounded loss, labels
+                can also be limits, which are strings such as ``">10"`` and ``"<0.5"``.
             validation: validation molecules as SMILES and labels, which are used to choose the
                 epoch and to calibrate the intervals; by default ``validation_fraction`` of the
                 molecules, sampled by ``seed``, with all
@@ -87,21 +97,32 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
         return self.fit_labelled(train, val, folder=folder, progress=progress)
 
     def read(
-        self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
+        self,
+        smiles: Rows,
+        y: Any,
+        *,
+        targets: Sequence[str] | None = None,
+        bounds: np.ndarray | None = None,
+        cache: str | os.PathLike[str] | None = None,
     ) -> LabelledMolecules:
         """Parse molecules, and store the names and classes of their labels for
         :meth:`fit_labelled`.
 
-        ``cache`` is a file that stores the parsed molecules; see
+        ``targets`` are the names of the targets, by default those of the columns of y. ``bounds``
+        [n, t, 2] are the lower and upper ends of the labels for a bounded loss; by default they are
+        read from the strings in y. ``cache`` is a file that stores the parsed molecules; see
         :func:`gattn.molecules.inputs.featurise`.
         """
         # An invalid parameter raises an error before the SMILES are parsed, which may take long.
         settings_of(MoleculeParameters, self)
-        texts = as_texts(smiles)
+        texts, values, self.descriptors_columns_ = _rows(smiles)
         table = as_table(y, len(texts))
-        self.targets_, self.single_target_ = column_names(y), np.ndim(y) == 1
+        self.targets_ = column_names(y) if targets is None else list(targets)
+        self.single_target_ = np.ndim(y) == 1
+        if bounds is None:
+            table, bounds = self._split_bounds(table)
         self._fit_labels(table)
-        labelled = self.labelled(texts, table, cache=cache)
+        labelled = self._labelled(texts, values, table, bounds, cache)
         self.bad_ = labelled.bad
         return labelled
 
@@ -128,6 +149,7 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
                 )
         self.predictor_ = MoleculePredictor.fit(
             train.inputs, train.y, val.inputs, val.y, self.task, self.settings(),
+            bounds=train.bounds, bounds_val=val.bounds,
             groups=val.canonical if groups is None else groups,
             folder=None if folder is None else Path(folder), progress=progress,
             threads=settings_of(MoleculeParameters, self).threads,
@@ -140,12 +162,21 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
         """Return the settings of the estimator as an object of :class:`MoleculeSettings`."""
         return settings_of(MoleculeSettings, self)
 
-    def embed(self, smiles: Iterable[str]) -> np.ndarray:
+    def replace(self: Self, **parameters: Any) -> Self:
+        """Return a copy with other values of some parameters and the same names of columns."""
+        model = copy.copy(self)
+        for name, value in parameters.items():
+            setattr(model, name, value)
+        return model
+
+    def embed(self, smiles: Rows) -> np.ndarray:
         """Return the hidden vectors of molecules, from which the networks compute their
         predictions.
 
+        They describe the molecule alone: descriptor columns are ignored.
+
         Args:
-            smiles: n SMILES.
+            smiles: n SMILES, or a table as in :meth:`fit`.
 
         Returns:
             [n, K d] float32: the d features of each of the ensemble's K networks, concatenated; NaN
@@ -155,18 +186,19 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
             ValueError: the model has no network.
             NotFittedError: the estimator was not fitted.
         """
-        texts = as_texts(smiles)
+        texts, _, _ = _rows(smiles)
         pieces = ((piece, (piece.result,)) for piece in self.embeddings(texts))
         (vectors,) = _joined(texts, pieces)
         return vectors.float().numpy()
 
     def explain(
-        self, smiles: Iterable[str], *, method: str | None = None, target: int | str = 0
+        self, smiles: Rows, *, method: str | None = None, target: int | str = 0
     ) -> list[Explanation | None]:
         """Explain predictions by weights of the atoms, and measure how faithful the weights are.
 
         Args:
-            smiles: n SMILES.
+            smiles: n SMILES, or a table as in :meth:`fit`. The weights of atoms hold for the
+                descriptors of the row.
             method: one of :data:`gattn.molecules.attributions.METHODS`; by default the one
                 that agrees best with exact attributions of logP and TPSA.
             target: index or name of the target.
@@ -184,26 +216,46 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
         from gattn.molecules.explain import explain
 
         index = self.place_of(target) if isinstance(target, str) else target
-        texts = as_texts(smiles)
+        texts, values = self._rows(smiles)
         parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers)
+        inputs = _described(parsed.inputs, values, parsed.row_index)
         warn_of(bad_rows(texts, parsed))
         method = DEFAULT_METHOD if method is None else method
-        explanations = iter(explain(self.predictor_, parsed.inputs, method, target=index))
+        explanations = iter(explain(self.predictor_, inputs, method, target=index))
         return [None if error else next(explanations) for error in parsed.errors]
 
     def labelled(
-        self, smiles: Iterable[str], y: Any, *, cache: str | os.PathLike[str] | None = None
+        self, smiles: Rows, y: Any, *, cache: str | os.PathLike[str] | None = None
     ) -> LabelledMolecules:
         """Return the valid molecules that have a label, with labels encoded as by :meth:`read`."""
-        texts = as_texts(smiles)
-        labels = torch.from_numpy(self._encode(as_table(y, len(texts))))
+        texts, values = self._rows(smiles)
+        table, bounds = self._split_bounds(as_table(y, len(texts)))
+        return self._labelled(texts, values, table, bounds, cache)
+
+    def _split_bounds(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the labels [n, t] without limits, and their ends [n, t, 2] for a bounded loss."""
+        bounded = self.task == "regression" and self.settings().bounded
+        return find_bounds(table) if bounded else (table, None)
+
+    def _labelled(
+        self,
+        texts: list[str],
+        values: np.ndarray,
+        table: np.ndarray,
+        bounds: np.ndarray | None,
+        cache: str | os.PathLike[str] | None,
+    ) -> LabelledMolecules:
+        labels = torch.from_numpy(self._encode(table))
         parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers, cache=cache)
         bad = tuple(bad_rows(texts, parsed))
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "smiles")
         labels = labels[parsed.row_index]
-        index = labels.isfinite().any(1).nonzero().flatten()
-        readable = LabelledMolecules(parsed.inputs, labels, parsed.row_index, parsed.canonical, bad)
+        ends = None if bounds is None else torch.from_numpy(bounds)[parsed.row_index]
+        mask = labels.isfinite() if ends is None else ~ends.isnan().any(2)
+        index = mask.any(1).nonzero().flatten()
+        inputs = _described(parsed.inputs, values, parsed.row_index)
+        readable = LabelledMolecules(inputs, labels, parsed.row_index, parsed.canonical, bad, ends)
         return readable if len(index) == len(labels) else readable[index]
 
     def _split(self, data: LabelledMolecules) -> tuple[LabelledMolecules, LabelledMolecules]:
@@ -215,25 +267,43 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
         split = random_split(len(data), seed=self.seed, fractions=fractions, groups=data.canonical)
         return data[split.train], data[torch.cat([split.val, split.test])]
 
-    def _predict(self, smiles: Iterable[str]) -> tuple[Tensor, Tensor]:
+    def _rows(self, table: Rows) -> tuple[list[str], np.ndarray]:
+        """Return the SMILES and the descriptors [n, f] of the rows of a table or a list.
+
+        Raises:
+            ValueError: the descriptor columns are not those of the training.
+        """
+        texts, values, names = _rows(table)
+        if len(texts) or names:
+            check_columns(self.descriptors_columns_, names)
+        return texts, values
+
+    def _predict(self, smiles: Rows) -> tuple[Tensor, Tensor]:
         """Return means and standard deviations [n, t]; NaN for a SMILES that cannot be parsed."""
-        texts = as_texts(smiles)
-        pieces = ((p, (p.result.mean, p.result.std)) for p in self.predictions(texts))
+        self.check_fitted()
+        texts, values = self._rows(smiles)
+        if self.descriptors_columns_:
+            predicted = self.predictions(
+                list(zip(texts, values.tolist())), smiles=itemgetter(0), descriptors=itemgetter(1)
+            )
+        else:
+            predicted = self.predictions(texts)
+        pieces = ((p, (p.result.mean, p.result.std)) for p in predicted)
         mean, std = _joined(texts, pieces)
         return mean, std
 
     def _score(
         self,
         metric: Callable[..., float],
-        smiles: Iterable[str],
+        smiles: Rows,
         y: Any,
         sample_weight: np.ndarray | None,
     ) -> float:
         """Return the mean of a metric over targets, for the valid SMILES with a label."""
         self.check_fitted()
-        texts = as_texts(smiles)
-        truth, guess = self._encode(as_table(y, len(texts))), self._decide(self._predict(texts)[0])
-        weight = np.ones(len(texts)) if sample_weight is None else np.asarray(sample_weight)
+        guess = self._decide(self._predict(smiles)[0])
+        truth = self._encode(self._split_bounds(as_table(y, len(guess)))[0])
+        weight = np.ones(len(guess)) if sample_weight is None else np.asarray(sample_weight)
         scores = [
             metric(a[mask], b[mask], sample_weight=weight[mask])
             for a, b in zip(truth.T, guess.T)
@@ -246,12 +316,6 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
         else all.
         """
         return values[:, 0] if self.single_target_ else values
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array = True, False
-        tags.target_tags.multi_output = True
-        return tags
 
     @abstractmethod
     def _fit_labels(self, table: np.ndarray) -> None:
@@ -273,7 +337,24 @@ class MoleculeEstimator(SerializableEstimator, MoleculeModel, Parameters):
         return {"seen": self.seen_}
 
     def _extra_state(self) -> dict[str, Any]:
-        return {"targets": list(self.targets_), "single_target": self.single_target_}
+        return {
+            "targets": list(self.targets_),
+            "single_target": self.single_target_,
+            "descriptors_columns": list(self.descriptors_columns_),
+        }
+
+
+def _rows(table: Rows) -> tuple[list[str], np.ndarray, list[str]]:
+    """Return the SMILES, the descriptors [n, f] and the names of the columns of a table."""
+    smiles, values, names = split_descriptors(table)
+    return as_texts(smiles), values, names
+
+
+def _described(inputs: MoleculeInputs, values: np.ndarray, rows: Tensor) -> MoleculeInputs:
+    """Add the descriptors [n, f] of n rows to the molecules that were read from ``rows``."""
+    if not values.shape[1]:
+        return inputs
+    return DescribedInputs(inputs, torch.from_numpy(values)[rows])
 
 
 def _joined(

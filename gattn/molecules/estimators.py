@@ -4,33 +4,38 @@ classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags
-from torch import Tensor
 
-from gattn.molecules.arrays import as_classes, as_numbers, find_classes
-from gattn.molecules.base import MoleculeEstimator
-from gattn.molecules.fitted import ClassificationModel, RegressionModel
-from gattn.molecules.predictor import Prediction
-from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
+from gattn.molecules.base import Rows
+from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
+from gattn.training.estimator import SerializableEstimator
 
 __all__ = ["MoleculeClassifier", "MoleculeRegressor"]
 
 
-class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
+class _Estimator(SerializableEstimator):
+    """Methods that scikit-learn requires of the estimators for molecules."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
     """Regressor that predicts numbers from SMILES, with standard deviations and prediction
     intervals.
 
     It has the interface of scikit-learn's estimators, so it works with ``clone``,
-    ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is a list of SMILES, y [n] or [n, t]
-    with NaN where a target was not
-    measured.
+    ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is a list of SMILES, or a
+    data frame of SMILES and descriptors (see :meth:`fit`); y is [n] or [n, t], with NaN where a
+    target was not measured.
 
     Args:
         {settings}
@@ -39,6 +44,7 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
         predictor_: the fitted model.
         calibrator_: the calibration of the intervals.
         targets_: the names of the targets, from the columns of y.
+        descriptors_columns_: the names of the descriptor columns.
         bad_: the rows that ``fit`` did not use, because their SMILES cannot be parsed.
         history_: the training history of each network.
 
@@ -49,13 +55,15 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
         (2,)
     """
 
+    _saved_as = ""
+
     def predict(
-        self, X: Iterable[str], return_std: bool = False
+        self, X: Rows, return_std: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Predict the targets of molecules.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
             return_std: return the standard deviation of the expected error, too, as
                 scikit-learn's Gaussian processes do.
 
@@ -71,7 +79,7 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
         return (mean, std) if return_std else mean
 
     def predict_interval(
-        self, smiles: Iterable[str], coverage: float = 0.9
+        self, smiles: Rows, coverage: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
         """Predict intervals that contain the true value with the given probability.
 
@@ -79,7 +87,7 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
         of the validation part. See :class:`gattn.training.conformal.IntervalCalibrator`.
 
         Args:
-            smiles: n SMILES.
+            smiles: n SMILES, or a table as in :meth:`fit`.
             coverage: the probability, above 0 and below 1.
 
         Returns:
@@ -95,11 +103,11 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
         lower, upper = self.calibrator_.interval(mean, std, coverage=coverage)
         return self._shaped(lower.numpy()), self._shaped(upper.numpy())
 
-    def score(self, X: Iterable[str], y: Any, sample_weight: np.ndarray | None = None) -> float:
+    def score(self, X: Rows, y: Any, sample_weight: np.ndarray | None = None) -> float:
         """Return R², averaged over targets, for the molecules with a valid SMILES and a label.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
             y: [n] or [n, t] labels.
             sample_weight: [n].
 
@@ -108,34 +116,14 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator, RegressionModel):
         """
         return self._score(r2_score, X, y, sample_weight)
 
-    def _fit_labels(self, table: np.ndarray) -> None:
-        for name, column in zip(self.targets_, as_numbers(table).T):
-            labels = column[np.isfinite(column)]
-            if len(labels) > 1 and labels.min() == labels.max():
-                raise ValueError(
-                    f"{name} must have different numbers; every label is {labels[0]:g}"
-                )
 
-    def _encode(self, table: np.ndarray) -> np.ndarray:
-        return as_numbers(table)
-
-    def _decide(self, mean: Tensor) -> np.ndarray:
-        return mean.numpy()
-
-    def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
-        self.calibrator_ = IntervalCalibrator.fit(y, prediction.mean, prediction.std)
-
-    def _labels_state(self) -> dict[str, Any]:
-        return {"calibration": self.calibrator_.state()}
-
-
-class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel):
+class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
     """Classifier that predicts one of two classes from SMILES, for one or several targets.
 
     It has the interface of scikit-learn's estimators, so it works with ``clone``,
-    ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is a list of SMILES. y [n] or [n, t]
-    contains two classes for each target, as numbers or strings, and NaN or None for a missing
-    label.
+    ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is a list of SMILES, or a
+    data frame of SMILES and descriptors (see :meth:`fit`). y [n] or [n, t] contains two classes for
+    each target, as numbers or strings, and NaN or None for a missing label.
 
     Args:
         {settings}
@@ -145,6 +133,7 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
         predictor_: the fitted model.
         calibrator_: the calibration of the sets of classes.
         targets_: the names of the targets, from the columns of y.
+        descriptors_columns_: the names of the descriptor columns.
         bad_: the rows that ``fit`` did not use, because their SMILES cannot be parsed.
         history_: the training history of each network.
 
@@ -155,11 +144,13 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
         (1, 2)
     """
 
-    def predict(self, X: Iterable[str]) -> np.ndarray:
+    _saved_as = ""
+
+    def predict(self, X: Rows) -> np.ndarray:
         """Predict the more probable class of each molecule.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
 
         Returns:
             Classes in the shape that y had in ``fit``, [n] or [n, t]. NaN in the rows of SMILES
@@ -176,11 +167,11 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
             columns = [column.astype(object) for column in columns]
         return self._shaped(np.stack(columns, axis=1))
 
-    def predict_proba(self, X: Iterable[str]) -> np.ndarray:
+    def predict_proba(self, X: Rows) -> np.ndarray:
         """Predict the probabilities of the classes.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
 
         Returns:
             [n, 2] of both classes if y was [n]; [n, t] of each target's second class if y was
@@ -193,13 +184,13 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
         second = self._predict(X)[0].numpy()
         return np.hstack([1 - second, second]) if self.single_target_ else second
 
-    def predict_set(self, smiles: Iterable[str], coverage: float = 0.9) -> np.ndarray:
+    def predict_set(self, smiles: Rows, coverage: float = 0.9) -> np.ndarray:
         """Predict sets of classes that contain the true class with the given probability.
 
         The coverage holds for each class: see :class:`gattn.training.conformal.LabelSetCalibrator`.
 
         Args:
-            smiles: n SMILES.
+            smiles: n SMILES, or a table as in :meth:`fit`.
             coverage: the probability, above 0 and below 1.
 
         Returns:
@@ -214,12 +205,12 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
         second = self._predict(smiles)[0]
         return self._shaped(self.sets_of(second, coverage).numpy())
 
-    def score(self, X: Iterable[str], y: Any, sample_weight: np.ndarray | None = None) -> float:
+    def score(self, X: Rows, y: Any, sample_weight: np.ndarray | None = None) -> float:
         """Return the accuracy, averaged over targets, for the molecules with a valid SMILES and a
         label.
 
         Args:
-            X: n SMILES.
+            X: n SMILES, or a table as in :meth:`fit`.
             y: [n] or [n, t] labels.
             sample_weight: [n].
 
@@ -233,25 +224,6 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator, ClassificationModel
         tags.classifier_tags.multi_class = False  # pyright: ignore[reportOptionalMemberAccess]
         tags.classifier_tags.multi_label = True  # pyright: ignore[reportOptionalMemberAccess]
         return tags
-
-    def _fit_labels(self, table: np.ndarray) -> None:
-        classes = find_classes(table, self.targets_)
-        self.classes_ = classes[0] if self.single_target_ else classes
-
-    def _encode(self, table: np.ndarray) -> np.ndarray:
-        return as_classes(table, self.classes_by_target, self.targets_)
-
-    def _decide(self, mean: Tensor) -> np.ndarray:
-        """Return 1 if the second class is more probable, otherwise 0; NaN is returned unchanged."""
-        return torch.where(mean.isnan(), mean, (mean > 0.5).to(mean.dtype)).numpy()
-
-    def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
-        both = torch.stack([1 - prediction.mean, prediction.mean], dim=2)
-        self.calibrator_ = LabelSetCalibrator.fit(y, both)
-
-    def _labels_state(self) -> dict[str, Any]:
-        classes = [kinds.tolist() for kinds in self.classes_by_target]
-        return {"classes": classes, "calibration": self.calibrator_.state()}
 
 
 def _labels(kinds: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from gattn.molecules.attributions import DEFAULT_METHOD, Attribution, attribute
+from gattn.molecules.inputs import DescribedInputs
 from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
 from gattn.molecules.members import PREDICTION_BATCH
 from gattn.molecules.predictor import batch_elements
@@ -71,6 +72,8 @@ class Explanation:
         spread: [n], the standard deviation of the weights over the ensemble's networks; NaN for
             fewer than two networks.
         faithfulness: effect of deleting the top atoms.
+        descriptors: [f] float64, the contribution of each descriptor column of the user: the
+            prediction minus the prediction with the column's mean over the training part.
     """
 
     smiles: str
@@ -84,6 +87,7 @@ class Explanation:
     parts: dict[str, Tensor]
     spread: Tensor
     faithfulness: Faithfulness
+    descriptors: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
 
 
 def explain(
@@ -114,16 +118,32 @@ def explain(
         # Predict each distinct mask once, so that equal masks get bitwise equal predictions.
         distinct = [mask.unique(dim=0, return_inverse=True) for mask in masks]
         predicted = predict_masked(predictor, inputs, [mask for mask, _ in distinct], target, atoms)
+        contributions = _descriptors(predictor, inputs, target)
     return [
         Explanation(
             smiles=smiles, symbols=one.symbols, atoms=one.places, method=method, target=target,
             prediction=float(masked.mean[places[0]]), std=float(masked.std[places[0]]),
             weights=weighed.weights, parts=weighed.parts, spread=_spread(weighed),
-            faithfulness=_faithfulness(top, masked.mean[places]),
+            faithfulness=_faithfulness(top, masked.mean[places]), descriptors=contribution,
         )
-        for smiles, one, weighed, top, masked, (_, places) in
-        zip(inputs.molecules.smiles, atoms, results, tops, predicted, distinct)
+        for smiles, one, weighed, top, masked, (_, places), contribution in
+        zip(inputs.molecules.smiles, atoms, results, tops, predicted, distinct, contributions)
     ]  # fmt: skip
+
+
+def _descriptors(predictor: MoleculePredictor, inputs: MoleculeInputs, target: int) -> Tensor:
+    """Return the contribution of each descriptor column to the k predictions: [k, f] float64."""
+    extra = inputs.extra_descriptors
+    contributions = torch.zeros_like(extra)
+    if not extra.shape[1]:
+        return contributions
+    mean = predictor.predict(inputs).mean[:, target]
+    for column in range(extra.shape[1]):
+        changed = extra.clone()
+        changed[:, column] = torch.nan  # the model replaces a missing value by the mean
+        without = predictor.predict(DescribedInputs(inputs, changed)).mean[:, target]
+        contributions[:, column] = mean - without
+    return contributions
 
 
 def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:

@@ -40,7 +40,7 @@ class WrittenExplanations:
 def write_explanations(
     folder: Path, rows: Sequence[int],
     explained: Mapping[str, Sequence[Explanation]], *, name: str = "prediction",
-    titles: Sequence[str] | None = None, pictures: int = PICTURES,
+    titles: Sequence[str] | None = None, pictures: int = PICTURES, columns: Sequence[str] = (),
 ) -> WrittenExplanations:  # fmt: skip
     """Write the weights of atoms to CSV tables, and draw them as pictures of molecules.
 
@@ -49,7 +49,9 @@ def write_explanations(
     ``<method>_spread``, empty for a single network. ``molecules.csv`` has one line for each
     molecule and method: the prediction, and the drops that measure how faithful the weights are.
     ``row<row>-<method>.svg`` and ``.png`` are the pictures. All methods in the target's unit are
-    drawn on one scale; attention has no unit and a separate scale.
+    drawn on one scale; attention has no unit and a separate scale. If the model reads descriptor
+    columns, ``descriptors.csv`` has one line for each molecule and column: its contribution, the
+    change of the prediction from the column's mean over the training part to its value.
 
     Args:
         folder: created if it is missing; files of these names are replaced.
@@ -59,6 +61,7 @@ def write_explanations(
         titles: names of the k molecules, written above their pictures. By default, and for an
             empty name, the picture shows the SMILES.
         pictures: number of molecules to draw, from the first; the tables contain all.
+        columns: names of the descriptor columns of the model.
 
     Returns:
         The files.
@@ -79,6 +82,8 @@ def write_explanations(
     atoms, molecules = folder / "atoms.csv", folder / "molecules.csv"
     _write(atoms, _atom_lines(rows, explained))
     _write(molecules, _molecule_lines(rows, explained))
+    if columns:
+        _write(folder / "descriptors.csv", _descriptor_lines(rows, explained, columns))
     drawn: list[Path] = []
     not_drawn: set[int] = set()
     for method, explanations in explained.items():
@@ -165,6 +170,16 @@ def _molecule_lines(
             predicted = with_precision(one.prediction, one.std, digits=9, error_digits=4)
             numbers = predicted, _number(one.std), atoms, *map(_number, drops)
             yield [row, one.smiles, one.method, *numbers]
+
+
+def _descriptor_lines(
+    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]], columns: Sequence[str]
+) -> Iterator[Sequence[object]]:
+    yield ["row", "descriptor", "contribution"]
+    first = next(iter(explained.values()), ())  # contributions do not depend on the method
+    for row, one in zip(rows, first):
+        for name, contribution in zip(columns, one.descriptors.tolist()):
+            yield [row, name, _number(contribution)]
 
 
 def _number(value: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gattn.data.molecules.features import FEATURISER
-from gattn.molecules.inputs import MoleculeInputs, Piece, featurise, make_pieces
+from gattn.molecules.inputs import Piece, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.settings import MoleculeParameters, Task
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
@@ -20,7 +20,6 @@ from gattn.training.model_io import RunError
 
 __all__ = ["ClassificationModel", "MoleculeModel", "RegressionModel"]
 
-T = TypeVar("T")
 Item = TypeVar("Item")
 
 
@@ -32,12 +31,15 @@ class MoleculeModel(FittedModel):
         single_target_: True if the labels had no dimension of targets.
         max_atoms: molecules with more atoms are errors.
         workers: number of processes that parse SMILES.
+        descriptors_columns_: the names of the descriptor columns that the model reads beside the
+            molecule.
     """
 
     item: ClassVar[str] = "molecules"
     predictor_: MoleculePredictor
     targets_: list[str]
     single_target_: bool
+    descriptors_columns_: list[str]
     max_atoms: int
     workers: int
     _parameters = MoleculeParameters
@@ -55,7 +57,11 @@ class MoleculeModel(FittedModel):
             )
 
     def predictions(
-        self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
+        self,
+        items: Iterable[Item],
+        *,
+        smiles: Callable[[Item], str] | None = None,
+        descriptors: Callable[[Item], Sequence[float]] | None = None,
     ) -> Iterator[Piece[Item, Prediction]]:
         """Predict molecules in pieces, in the order of the input and with bounded memory.
 
@@ -63,19 +69,35 @@ class MoleculeModel(FittedModel):
             items: SMILES, or objects that contain one, such as rows of a table; a generator is
                 consumed lazily.
             smiles: function that returns the SMILES of an item; by default the items are SMILES.
+            descriptors: function that returns the values of ``descriptors_columns_`` of an item,
+                NaN for a missing one; required if the model was trained with such columns.
 
         Yields:
             Consecutive items, with the predictions for those whose SMILES are valid.
+
+        Raises:
+            ValueError: ``descriptors`` is missing, or the model reads no descriptor columns.
         """
         self.check_fitted()
-        return self._pieces(self.predictor_.predict, items, smiles)
+        columns = self.descriptors_columns_
+        if bool(columns) != (descriptors is not None):
+            needed = f"the descriptor columns {', '.join(columns)}" if columns else "SMILES alone"
+            passed = "no descriptors" if descriptors is None else "descriptors"
+            raise ValueError(f"this model reads {needed}; got {passed}")
+        return make_pieces(
+            self.predictor_.predict, items, smiles=smiles, descriptors=descriptors,
+            columns=len(columns), max_atoms=self.max_atoms, workers=self.workers,
+        )  # fmt: skip
 
     def embeddings(
         self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
     ) -> Iterator[Piece[Item, Tensor]]:
         """Yield the embeddings [k, K d] of valid molecules, in pieces like :meth:`predictions`."""
         self.check_fitted()
-        return self._pieces(self.predictor_.embed, items, smiles)
+        return make_pieces(
+            self.predictor_.embed, items, smiles=smiles, max_atoms=self.max_atoms,
+            workers=self.workers,
+        )  # fmt: skip
 
     @property
     def embedding_size(self) -> int:
@@ -94,16 +116,8 @@ class MoleculeModel(FittedModel):
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
         self.targets_, self.single_target_ = list(card["targets"]), card["single_target"]
         self.seen_ = tensors["seen"]
-
-    def _pieces(
-        self,
-        make: Callable[[MoleculeInputs], T],
-        items: Iterable[Item],
-        smiles: Callable[[Item], str] | None,
-    ) -> Iterator[Piece[Item, T]]:
-        return make_pieces(
-            make, items, smiles=smiles, max_atoms=self.max_atoms, workers=self.workers
-        )
+        # Models that were saved before descriptor columns existed have none.
+        self.descriptors_columns_ = list(card.get("descriptors_columns", ()))
 
 
 class RegressionModel(MoleculeModel):

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gattn.compat.torch import uncompiled_optimizers
 from gattn.data.molecules.descriptors import DESCRIPTORS
 from gattn.molecules.inputs import in_pieces
 from gattn.training.progress import progress_bar
@@ -19,7 +20,7 @@ from gattn.training.scaling import moments
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
 
-__all__ = ["GaussianProcess", "count_tanimoto", "draw"]
+__all__ = ["FARTHEST", "GaussianProcess", "count_tanimoto", "draw", "truncated_mean"]
 
 START = (-2.0, -1.0)
 """Initial logarithms of the noise and of the weight of the Tanimoto similarity."""
@@ -121,7 +122,8 @@ class GaussianProcess:
         y(a) = k(a, \text{train}) (K + \sigma^2 I)^{-1} y
 
     T is the Tanimoto similarity of Morgan counts c, and z_g are d_g standardised descriptors: of
-    the whole molecule, and the surfaces of its atoms by kind. The scales, the lengths and the noise
+    the whole molecule, the surfaces of its atoms by kind, and the user's own columns if there are
+    any. The scales, the lengths and the noise
     maximise the posterior density of each target's training values (marginal likelihood with a wide
     normal prior on the logarithms). Each target is fitted to the molecules that have its label.
 
@@ -153,6 +155,7 @@ class GaussianProcess:
     def fit(
         cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int, variance: bool = True,
         progress: bool = False, check: Callable[[], None] = lambda: None,
+        bounds: Tensor | None = None,
     ) -> GaussianProcess:  # fmt: skip
         """Fit the model: choose the hyperparameters of each target, and solve its kernel equation.
 
@@ -165,13 +168,16 @@ class GaussianProcess:
             progress: whether to show a progress bar over the targets.
             check: called before each evaluation of the density; an error that it raises ends the
                 search.
+            bounds: [k, t, 2] float64, the lower and upper end of labels that are known by limits
+                only and are NaN in y. The model that is fitted to y predicts a normal distribution
+                for each of them, and its mean between the ends becomes the label.
 
         Returns:
             The fitted model.
         """
         sampled = draw(len(inputs), rows, seed)
         some = inputs[sampled]
-        counts, raw, y = some.counts, some.descriptors.double(), y[sampled].double()
+        counts, raw, y = some.counts, _raw(some), y[sampled].double()
         mean, scale = moments(y)
         center, width = moments(raw)
         z = _standardise(raw, center, width)
@@ -181,28 +187,45 @@ class GaussianProcess:
         columns = scaled[searched].unbind(1)
         targets = progress_bar(columns, "Gaussian process", "target", progress=progress)
         theta = torch.stack([_search(parts, target, check) for target in targets])
-        return cls(
+        model = cls(
             {
                 "counts": counts, "descriptors": z, "y": scaled, "theta": theta,
                 "mean": mean, "scale": scale, "center": center, "width": width,
             },
             variance=variance,
         )  # fmt: skip
+        if bounds is None:
+            return model
+        expected = model._with_expected(some, y, bounds[sampled])
+        return cls(model._tensors | {"y": (expected - mean) / scale}, variance=variance)
 
-    def with_more(self, inputs: MoleculeInputs, y: Tensor) -> GaussianProcess:
+    def _with_expected(self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor) -> Tensor:
+        """Return y [k, t] with the expected value of each label that lies between two ends."""
+        limited = bounds.isinf().any(2)
+        if not limited.any():
+            return y
+        mean, variance = GaussianProcess(self._tensors).predict(inputs)
+        return torch.where(limited, truncated_mean(mean, variance.sqrt(), *bounds.unbind(2)), y)
+
+    def with_more(
+        self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor | None = None
+    ) -> GaussianProcess:
         """Return a model with more training molecules and the same hyperparameters and scales.
 
         Args:
             inputs: k molecules.
             y: [k, t] float64; NaN where a target was not measured.
+            bounds: [k, t, 2] float64, the ends of labels that are known by limits; see :meth:`fit`.
 
         Returns:
             A model of the old and the new training molecules; the new ones are its last k.
         """
         if not len(inputs):
             return self
+        if bounds is not None:
+            y = self._with_expected(inputs, y.double(), bounds)
         tensors = self._tensors
-        z = _standardise(inputs.descriptors.double(), tensors["center"], tensors["width"])
+        z = _standardise(_raw(inputs), tensors["center"], tensors["width"])
         scaled = (y.double() - tensors["mean"]) / tensors["scale"]
         more = {"counts": inputs.counts, "descriptors": z, "y": scaled}
         joined = {name: torch.cat([tensors[name], rows]) for name, rows in more.items()}
@@ -280,7 +303,7 @@ class GaussianProcess:
         center, width = self._tensors["center"], self._tensors["width"]
         predictions: list[tuple[Tensor, Tensor]] = []
         for some in in_pieces(inputs, ASKED):
-            counts, z = some.counts, _standardise(some.descriptors.double(), center, width)
+            counts, z = some.counts, _standardise(_raw(some), center, width)
             alike = count_tanimoto(counts, self.counts)
             blocks = zip(counts.split(BLOCK), z.split(BLOCK), alike.split(BLOCK))
             predictions += [self._predict(*block) for block in blocks]
@@ -339,7 +362,7 @@ class GaussianProcess:
         of them.
 
         Args:
-            descriptors: [k, d], the descriptors of k molecules.
+            descriptors: [k, d], the descriptors of k molecules, then their descriptor columns.
             target: index of the target.
 
         Returns:
@@ -362,6 +385,37 @@ class GaussianProcess:
     def _in_units(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         scale = self._tensors["scale"]
         return mean * scale + self._tensors["mean"], variance.clamp(min=0) * scale.square()
+
+
+def truncated_mean(mean: Tensor, std: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    r"""Compute the mean of a normal distribution between two ends.
+
+    .. math::
+        m + s \frac{\varphi(a) - \varphi(b)}{\Phi(b) - \Phi(a)}, \qquad
+        a = \frac{l - m}{s}, \quad b = \frac{u - m}{s}
+
+    Args:
+        mean: m, of any shape, float64.
+        std: s, above 0.
+        lower: l, minus infinity without a lower end.
+        upper: u, infinity without an upper end.
+
+    Returns:
+        The means; the nearer end where the interval has nearly no probability.
+
+    Reference: Johnson et al., "Continuous Univariate Distributions" (1994), section 13.10.
+
+    Example:
+        >>> zero, one = torch.zeros(1).double(), torch.ones(1).double()
+        >>> truncated_mean(zero, one, zero, one * torch.inf)
+        tensor([0.7979], dtype=torch.float64)
+    """
+    a, b = (lower - mean) / std, (upper - mean) / std
+    mass = torch.special.ndtr(b) - torch.special.ndtr(a)
+    density = (-0.5 * a.square()).exp() - (-0.5 * b.square()).exp()
+    inside = mean + std * density / (mass * (2 * torch.pi) ** 0.5)
+    nearest = mean.maximum(lower).minimum(upper)
+    return torch.where(mass > 1e-8, inside, nearest).maximum(lower).minimum(upper)
 
 
 def draw(count: int, most: int, seed: int) -> Tensor:
@@ -400,9 +454,18 @@ def _self_similarity(counts: Tensor, z: Tensor) -> list[Tensor]:
     return parts
 
 
-def _groups(z: Tensor) -> tuple[Tensor, Tensor]:
-    """Split descriptors [k, d] into descriptors of whole molecules and of atom surface areas."""
-    return z[:, :SURFACES], z[:, SURFACES:]
+def _raw(inputs: MoleculeInputs) -> Tensor:
+    """Return the descriptors [k, d] float64: those of the SMILES, then the user's columns."""
+    descriptors, extra = inputs.descriptors.double(), inputs.extra_descriptors
+    return torch.cat([descriptors, extra], 1) if extra.shape[1] else descriptors
+
+
+def _groups(z: Tensor) -> list[Tensor]:
+    """Split descriptors [k, d] into those of whole molecules, of atom surface areas, and of the
+    user's columns.
+    """
+    groups = [z[:, :SURFACES], z[:, SURFACES : len(DESCRIPTORS)], z[:, len(DESCRIPTORS) :]]
+    return groups if groups[2].shape[1] else groups[:2]
 
 
 def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:
@@ -468,10 +531,11 @@ def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor,
 
 
 def _search(parts: list[Tensor], y: Tensor, check: Callable[[], None]) -> Tensor:
-    """Find the logarithms of the hyperparameters, [8], with the highest posterior density."""
-    start = torch.tensor(START + 2 * START_OF_GROUP, dtype=torch.float64)
+    """Find the logarithms of the hyperparameters with the highest density: [2 + 3 groups]."""
+    start = torch.tensor(START + len(parts) // 2 * START_OF_GROUP, dtype=torch.float64)
     theta = start.clone().requires_grad_()
-    optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")
+    with uncompiled_optimizers():
+        optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")
     rows = y.isfinite().nonzero().flatten()
     if len(rows) < len(y):
         parts, y = [part[rows][:, rows] for part in parts], y[rows]
@@ -502,11 +566,11 @@ def _posterior(
     Args:
         parts: matrices [k, k], the result of :func:`_compare`.
         y: [k], standardised labels without NaN.
-        theta: [8], logarithms of the hyperparameters.
-        start: [8], mean of their prior.
+        theta: [2 + 3 groups], logarithms of the hyperparameters.
+        start: [2 + 3 groups], mean of their prior.
 
     Returns:
-        A scalar and [8], float64.
+        A scalar and [2 + 3 groups], float64.
     """
     scales: list[float] = theta.exp().tolist()
     size = len(START_OF_GROUP)

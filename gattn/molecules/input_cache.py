@@ -242,6 +242,11 @@ class PackedView:
         """Descriptors, [k, len(DESCRIPTORS)] float32, which are copied at each access."""
         return torch.from_numpy(self.arrays["descriptors"][self.index])
 
+    @property
+    def extra_descriptors(self) -> Tensor:
+        """Descriptor columns of the user: [k, 0], none."""
+        return torch.empty(len(self), 0, dtype=torch.float64)
+
 
 def decode_texts(arrays: Arrays, name: str, index: np.ndarray | None = None) -> list[str]:
     """Return the strings in one of the packed arrays: all of them, or those at ``index``."""

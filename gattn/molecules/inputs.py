@@ -29,6 +29,7 @@ from gattn.molecules.input_cache import (
 from gattn.training.processes import in_order
 
 __all__ = [
+    "DescribedInputs",
     "ExpandedInputs",
     "FeaturizedSmiles",
     "MoleculeInputs",
@@ -42,6 +43,7 @@ __all__ = [
 
 T = TypeVar("T")
 Item = TypeVar("Item")
+Row = TypeVar("Row")
 Result = TypeVar("Result")
 Inputs = TypeVar("Inputs", bound="MoleculeInputs")
 
@@ -70,6 +72,11 @@ class MoleculeInputs(Protocol):
         """Descriptors, finite and not scaled: [k, len(DESCRIPTORS)] float32."""
         ...
 
+    @property
+    def extra_descriptors(self) -> Tensor:
+        """Descriptor columns of the user, not scaled: [k, f] float64, NaN where missing."""
+        ...
+
     def __len__(self) -> int: ...
 
     def __getitem__(self: Inputs, positions: Positions) -> Inputs: ...
@@ -83,6 +90,11 @@ class ExpandedInputs:
     counts: Tensor
     descriptors: Tensor
 
+    @property
+    def extra_descriptors(self) -> Tensor:
+        """Descriptor columns of the user: [k, 0], none."""
+        return torch.empty(len(self), 0, dtype=torch.float64)
+
     def __len__(self) -> int:
         return len(self.molecules)
 
@@ -90,6 +102,42 @@ class ExpandedInputs:
         """Return copies of the molecules at these positions (slice, list, tensor or mask)."""
         index = torch.atleast_1d(indices_of(positions, len(self)))
         return ExpandedInputs(self.molecules[index], self.counts[index], self.descriptors[index])
+
+
+@dataclass(frozen=True, eq=False)
+class DescribedInputs:
+    """Model inputs of k molecules, with descriptor columns of the user.
+
+    Attributes:
+        base: the inputs that are computed from the SMILES.
+        extra_descriptors: [k, f] float64, NaN where a value is missing.
+    """
+
+    base: MoleculeInputs
+    extra_descriptors: Tensor
+
+    @property
+    def molecules(self) -> Molecules:
+        """Graphs of the k molecules."""
+        return self.base.molecules
+
+    @property
+    def counts(self) -> Tensor:
+        """Counts of Morgan environments: [k, 2048] uint8."""
+        return self.base.counts
+
+    @property
+    def descriptors(self) -> Tensor:
+        """Descriptors that are computed from the SMILES: [k, len(DESCRIPTORS)] float32."""
+        return self.base.descriptors
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getitem__(self, positions: Positions) -> DescribedInputs:
+        """Return the molecules at these positions (slice, list, tensor or mask)."""
+        index = torch.atleast_1d(indices_of(positions, len(self)))
+        return DescribedInputs(self.base[index], self.extra_descriptors[index])
 
 
 def in_pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:
@@ -236,6 +284,8 @@ def make_pieces(
     items: Iterable[Item],
     *,
     smiles: Callable[[Item], str] | None = None,
+    descriptors: Callable[[Item], Sequence[float]] | None = None,
+    columns: int = 0,
     chunk: int = PIECE,
     max_atoms: int = MAX_ATOMS,
     workers: int = 2,
@@ -247,6 +297,9 @@ def make_pieces(
             process once.
         items: consumed lazily; they stay in this process.
         smiles: function that returns the SMILES of an item; by default the items are SMILES.
+        descriptors: function that returns the values of an item's descriptor columns, NaN where
+            one is missing; None if there are no such columns.
+        columns: number of descriptor columns.
         chunk: number of items in a piece.
         max_atoms: larger molecules are errors.
         workers: number of processes; see :func:`featurise`.
@@ -263,8 +316,15 @@ def make_pieces(
     >>> [(piece.items, piece.result) for piece in make_pieces(len, ["C", "CC", "("], chunk=2)]
     [(['C', 'CC'], 2), (['('], 0)]
     """
-    work = partial(_make, make=make, max_atoms=max_atoms)
-    pieces = _share(work, items, smiles, chunk, max_atoms, workers)
+    get = cast("Callable[[Item], str]", smiles or (lambda item: item))
+    if descriptors is None:
+        work = partial(_make, make=make, max_atoms=max_atoms)
+        pieces = _share(work, items, get, chunk, max_atoms, workers)
+    else:
+        described = partial(_make_described, make=make, max_atoms=max_atoms, columns=columns)
+        pieces = _share(
+            described, items, lambda item: (get(item), descriptors(item)), chunk, max_atoms, workers
+        )
     return (
         Piece(parsed.row_index, parsed.errors, some, result) for some, (parsed, result) in pieces
     )
@@ -277,21 +337,35 @@ def _make(
     return ParsedSmiles(piece.row_index, piece.errors), make(piece.inputs)
 
 
+def _make_described(
+    rows: list[tuple[str, Sequence[float]]], *, make: Callable[[MoleculeInputs], T],
+    max_atoms: int, columns: int,
+) -> tuple[ParsedSmiles, T]:  # fmt: skip
+    smiles = [text for text, _ in rows]
+    piece = _expand(read_packed(smiles, max_atoms=max_atoms, canonical=False))
+    values = torch.tensor([list(numbers) for _, numbers in rows], dtype=torch.float64)
+    selected = values.reshape(len(rows), columns)[piece.row_index]
+    result = make(DescribedInputs(piece.inputs, selected))
+    return ParsedSmiles(piece.row_index, piece.errors), result
+
+
 def _read_pieces(
     smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, canonical: bool
 ) -> Iterator[PackedInputs]:
     """Yield the packed inputs of every ``chunk`` SMILES, in order."""
     read = partial(read_packed, max_atoms=max_atoms, canonical=canonical)
-    return (packed for _, packed in _share(read, smiles, None, chunk, max_atoms, workers))
+    pieces = _share(read, smiles, lambda text: text, chunk, max_atoms, workers)
+    return (packed for _, packed in pieces)
 
 
 def _share(
-    work: Callable[[list[str]], Result],
-    items: Iterable[Item], smiles: Callable[[Item], str] | None,
+    work: Callable[[list[Row]], Result], items: Iterable[Item], get: Callable[[Item], Row],
     chunk: int, max_atoms: int, workers: int,
 ) -> Iterator[tuple[list[Item], Result]]:  # fmt: skip
-    """Yield the items in chunks of ``chunk`` items, each with the result of ``work`` for its
-    SMILES.
+    """Yield the items in chunks of ``chunk`` items, each with the result of ``work``.
+
+    ``get`` returns the value of an item that ``work`` reads: its SMILES, and its descriptors if it
+    has any.
 
     Many items are distributed to several processes. If there are no items, one empty piece is
     yielded, whose result has the usual number of dimensions.
@@ -306,7 +380,6 @@ def _share(
     pieces = iter(lambda: list(itertools.islice(remaining, chunk)), [])
     first = list(itertools.islice(pieces, -(-FEW // chunk) if workers > 1 else 1)) or [[]]
     several = workers > 1 and sum(map(len, first)) >= FEW
-    get = cast("Callable[[Item], str]", smiles or (lambda item: item))
     tasks = ((piece, list(map(get, piece))) for piece in itertools.chain(first, pieces))
     if several:
         return in_order(work, tasks, workers)

@@ -43,6 +43,7 @@ class MoleculeBatch:
         batch: [n] int64, the molecule of each atom.
         ptr: [g + 1] int64, the index of each molecule's first atom.
         descriptors: [g, len(DESCRIPTORS)] float32.
+        extra_descriptors: [g, f] float32, standardised descriptor columns of the user.
     """
 
     x: Tensor
@@ -51,6 +52,7 @@ class MoleculeBatch:
     batch: Tensor
     ptr: Tensor
     descriptors: Tensor
+    extra_descriptors: Tensor
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> MoleculeBatch:
         """Return a batch with the results of a function for each of its tensors."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from gattn.data.tables.csv_table import OnBadBytes, Table, open_table
+from gattn.data.tables.numbers import NumberFormat
+from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
 from gattn.training.model_io import Json, read_model
 
@@ -23,24 +25,28 @@ class OpenedRun(NamedTuple):
         model: the model.
         table: the open file, before its first row.
         smiles: the name of its column of SMILES.
+        descriptors: its descriptor columns; none if the model has none or they are not read.
     """
 
     model: MoleculeModel
     table: Table
     smiles: str
+    descriptors: DescriptorColumns
 
 
 def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, dict[str, Json]]:
     """Load the regressor or the classifier that is stored in a folder, and its model card.
 
+    It is an estimator without scikit-learn's interface.
+
     Raises:
         RunError: a file is missing, truncated or changed, or contains another kind of model.
     """
-    from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+    from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
 
     tensors, card = read_model(folder)
-    is_classifier = card.get("estimator") == MoleculeClassifier.__name__
-    kind = MoleculeClassifier if is_classifier else MoleculeRegressor
+    is_classifier = card.get("estimator") == "MoleculeClassifier"
+    kind = ClassificationEstimator if is_classifier else RegressionEstimator
     return kind.from_state(folder, tensors, card), card
 
 
@@ -65,6 +71,7 @@ def open_run(
     workers: int = 1,
     threads: int = 0,
     on_bad_bytes: OnBadBytes = "strict",
+    molecule_alone: bool = False,
 ) -> OpenedRun:
     """Load the model in a folder, without scikit-learn, and open a CSV file of molecules.
 
@@ -77,15 +84,19 @@ def open_run(
         workers: number of processes that parse SMILES.
         threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         on_bad_bytes: see :class:`gattn.data.Table`.
+        molecule_alone: read no descriptor columns, even if the model was trained with some.
 
     Raises:
         RunError: the folder does not contain a readable model.
         FileNotFoundError: the file ``path`` does not exist.
-        ValueError: the file cannot be read, or the column is missing or appears twice.
+        ValueError: the file cannot be read, or the column of SMILES or of a descriptor is
+            missing or appears twice.
     """
     model, card = load_model(folder)
     model.workers = workers
     model.predictor_.threads = threads
     column = smiles or str(card.get("smiles", "smiles"))
-    table = open_table(path, [column], encoding=encoding, on_bad_bytes=on_bad_bytes)
-    return OpenedRun(model, table, column)
+    names = [] if molecule_alone else model.descriptors_columns_
+    table = open_table(path, [column, *names], encoding=encoding, on_bad_bytes=on_bad_bytes)
+    style = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
+    return OpenedRun(model, table, column, DescriptorColumns.of(table, names, style))

@@ -14,7 +14,7 @@ from gattn.data.molecules.fingerprints import COUNTS, atom_codes, morgan_counter
 from gattn.data.molecules.plain import plain, written_places
 from gattn.data.molecules.smiles import parse_any_size
 from gattn.data.molecules.stereo import configurations
-from gattn.molecules.inputs import ExpandedInputs, MoleculeInputs
+from gattn.molecules.inputs import DescribedInputs, ExpandedInputs, MoleculeInputs
 from gattn.molecules.shares import descriptor_shares
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ def masked_inputs(
 
     A masked atom sends no messages and is left out of the readout. The other atoms keep their
     features, such as the number of bonds before masking: only the masked atom is unknown.
-    Fingerprints lose every environment that contains the atom, and descriptors its share.
+    Fingerprints lose every environment that contains the atom, and descriptors its share. The
+    descriptor columns of the user do not change.
 
     Args:
         inputs: k molecules.
@@ -132,11 +133,14 @@ def masked_inputs(
     counts = [_counts_without(atoms[place].environments, mask) for place, mask in masks]
     lost = [mask.double() @ atoms[place].shares for place, mask in masks]
     width = copies.descriptors.shape[1]
-    return ExpandedInputs(
+    masked_copies = ExpandedInputs(
         _without(copies.molecules, masked),
         torch.cat([torch.zeros(0, COUNTS, dtype=torch.uint8), *counts]),
         (copies.descriptors - torch.cat([torch.zeros(0, width).double(), *lost])).float(),
     )
+    if not copies.extra_descriptors.shape[1]:
+        return masked_copies
+    return DescribedInputs(masked_copies, copies.extra_descriptors)
 
 
 def predict_masked(

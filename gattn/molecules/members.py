@@ -16,7 +16,13 @@ from gattn.molecules.layers import MoleculeBatch
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import varied
-from gattn.training.losses import class_weights, cross_entropy, squared_error
+from gattn.training.losses import (
+    absolute_error,
+    bounded,
+    class_weights,
+    cross_entropy,
+    squared_error,
+)
 from gattn.training.processes import in_order
 from gattn.training.settings import TrainingSettings
 
@@ -57,27 +63,51 @@ class MoleculeBatches:
     Args:
         inputs: k molecules.
         y: [k, t], scaled to the unit of the network; NaN for missing labels.
+        bounds: [k, t, 2], the lower and upper ends of the labels in the same unit, for a bounded
+            loss; by default both ends are y.
+        bounded: whether the loss reads ends instead of y.
     """
 
-    def __init__(self, inputs: MoleculeInputs, y: Tensor) -> None:
+    def __init__(
+        self,
+        inputs: MoleculeInputs,
+        y: Tensor,
+        bounds: Tensor | None = None,
+        *,
+        bounded: bool = False,
+    ) -> None:
         self.inputs, self.y = inputs, y.float()
+        self.targets = self.y
+        if bounded:
+            ends = self.y[..., None].expand(-1, -1, 2) if bounds is None else bounds.float()
+            self.targets = ends.contiguous()
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor]:
-        """Return the batch of the molecules at these positions, and their targets [g, t]."""
-        return batch_inputs(self.inputs[positions]), self.y[positions]
+        """Return the batch of the molecules at these positions, and their targets or ends."""
+        return batch_inputs(self.inputs[positions]), self.targets[positions]
+
+    def make_network(
+        self, settings: MoleculeSettings, seed: int
+    ) -> MoleculeNetwork | AttentiveFPNetwork:
+        """Return a new network for these targets and descriptor columns."""
+        extra = self.inputs.extra_descriptors.shape[1]
+        return make_network(settings, self.y.shape[1], extra=extra, seed=seed)
 
 
 def make_network(
-    settings: MoleculeSettings, targets: int, *, seed: int = 0
+    settings: MoleculeSettings, targets: int, *, extra: int = 0, seed: int = 0
 ) -> MoleculeNetwork | AttentiveFPNetwork:
-    """Create a network with weights drawn from a seed, without using torch's global generator."""
+    """Create a network with weights drawn from a seed, without using torch's global generator.
+
+    ``extra`` is the number of descriptor columns of the user.
+    """
     kind = AttentiveFPNetwork if settings.model == "attentive_fp" else MoleculeNetwork
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return kind(settings, targets)
+        return kind(settings, targets, extra)
 
 
 def fit_members(
@@ -99,7 +129,7 @@ def fit_members(
         val: validation part, which is used to choose the epoch. If no target has two different
             values in it, the last epoch is used, because the loss would prefer a constant
             prediction.
-        task: regression minimises squared errors, classification the cross entropy.
+        task: regression minimises ``settings.loss_function``, classification the cross entropy.
         settings: settings of the networks and their training.
         folder: folder of checkpoints, one folder for each network; training continues from them.
         progress: whether to show a progress bar, for the networks of this process.
@@ -108,7 +138,8 @@ def fit_members(
         The networks with their averaged weights, and their training histories.
     """
     if not len(val) or not varied(val.y).any():
-        val = MoleculeBatches(val.inputs[torch.arange(0)], val.y[:0])
+        none = val.inputs[torch.arange(0)]
+        val = MoleculeBatches(none, val.y[:0], bounded=val.targets.dim() > 2)
     training = _MemberTraining(train, val, task, settings, folder)
     processes = _process_count(settings, len(train))
     if processes == 1:
@@ -124,7 +155,7 @@ def fit_members(
     networks, histories = [], []
     for member in range(settings.ensemble):
         state, history = states[member]
-        network = make_network(settings, train.y.shape[1], seed=settings.seed + member)
+        network = train.make_network(settings, settings.seed + member)
         network.load_state_dict(state)
         networks.append(network.eval())
         histories.append(history)
@@ -148,7 +179,7 @@ class _MemberTraining:
         from gattn.training.loop import LoopSettings, fit_network
 
         settings, train = self.settings, self.train
-        network = make_network(settings, train.y.shape[1], seed=settings.seed + member)
+        network = train.make_network(settings, settings.seed + member)
         shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
         shared["seed"] = settings.seed + member
         loop = LoopSettings(
@@ -214,16 +245,16 @@ def cross_fit_members(
         [K, m, t] float64, in the unit of the training; for classes logits.
     """
     outputs = predict_members(networks, val.inputs, val.y.shape[1])
-    loss, measured = _loss(task, settings, y.float()), val.y.isfinite()
+    loss, measured = _loss(task, settings, y.float()), _measured(val.targets)
     for member, history in enumerate(histories):
         if history.outputs is None:
             continue
-        losses = torch.stack([loss(each, val.y.nan_to_num(0.0)) for each in history.outputs])
+        losses = torch.stack([loss(each, val.targets.nan_to_num(0.0)) for each in history.outputs])
         losses = losses.where(measured, 0.0).double().sum(2)  # shape [epochs, m] for m molecules
         for fold in folds.unique():
             inside = folds == fold
-            if not varied(val.y[~inside]).any():
-                # If all labels outside of this fold are equal, they cannot rank the epochs, as
+            if inside.all() or not varied(val.y[~inside]).any():
+                # No labels, or only equal labels, outside of this fold cannot rank the epochs, as
                 # fit_members explains.
                 continue
             epoch = int(losses[:, ~inside].sum(1).argmin())
@@ -248,8 +279,15 @@ def predict_members(
     return torch.cat(outputs, 1)
 
 
+def _measured(targets: Tensor) -> Tensor:
+    """Return [k, t] bool: True where a target [k, t], or both of its ends [k, t, 2], is known."""
+    mask = ~targets.isnan()
+    return mask.all(2) if targets.dim() > 2 else mask
+
+
 def _loss(task: Task, settings: MoleculeSettings, y: Tensor) -> Loss:
     """Return the function that computes the loss of predictions [g, t] for a batch."""
     if task == "regression":
-        return squared_error
+        loss = absolute_error if settings.loss_function.endswith("mae") else squared_error
+        return bounded(loss) if settings.bounded else loss
     return cross_entropy(class_weights(y) if settings.class_weight == "balanced" else None)

@@ -48,6 +48,7 @@ def batch_inputs(inputs: MoleculeInputs) -> MoleculeBatch:
         batch=torch.arange(len(atoms)).repeat_interleave(atoms),
         ptr=arrays.ptr.clone(),
         descriptors=inputs.descriptors,
+        extra_descriptors=inputs.extra_descriptors.float(),
     )
 
 
@@ -57,14 +58,17 @@ class MoleculeNetwork(nn.Module):
     .. math::
         x \leftarrow x + \mathrm{ELU}(\mathrm{GATConv}(\mathrm{LayerNorm}(x)))
         \text{ for every layer}, \qquad
-        y = \mathrm{MLP}\Bigl(\mathrm{attend}(x) \,\Vert\, \tfrac{1}{10} \sum_j W x_j\Bigr)
+        y = \mathrm{MLP}\Bigl(\mathrm{attend}(x) \,\Vert\, \tfrac{1}{10} \sum_j W x_j
+        \,\Vert\, d\Bigr)
 
     The learned queries of ``attend`` compute weighted means of the atoms. The sum of the atoms is
-    added because means do not depend on the number of atoms.
+    added because means do not depend on the number of atoms. d are the f
+    descriptor columns of the user.
 
     Args:
         settings: ``width``, ``layers``, ``heads`` and ``dropout`` are read.
         targets: number t of targets.
+        extra: number f of descriptor columns.
 
     Shapes:
         - **input:** a batch of g molecules from :func:`batch_inputs` or
@@ -82,8 +86,9 @@ class MoleculeNetwork(nn.Module):
         torch.Size([2, 2])
     """
 
-    def __init__(self, settings: MoleculeSettings, targets: int) -> None:
+    def __init__(self, settings: MoleculeSettings, targets: int, extra: int = 0) -> None:
         super().__init__()
+        self.extra = extra
         width, heads = settings.width, settings.heads
         self.dropout = nn.Dropout(settings.dropout)
         self.atoms = nn.Linear(len(ATOM_FEATURES), width)
@@ -95,7 +100,7 @@ class MoleculeNetwork(nn.Module):
         self.attend = QueryReadout(width, QUERIES, QUERIES)
         self.project = nn.Linear(width, width)
         self.head = nn.Sequential(
-            nn.Linear((QUERIES + 1) * width, width), nn.ReLU(), nn.Linear(width, targets)
+            nn.Linear((QUERIES + 1) * width + extra, width), nn.ReLU(), nn.Linear(width, targets)
         )
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
@@ -107,10 +112,12 @@ class MoleculeNetwork(nn.Module):
         Returns:
             [g, t], one row for each molecule.
         """
-        return self.head(self.dropout(self.embed(batch)))
+        vector = self.dropout(self.embed(batch))
+        return self.head(torch.cat([vector, batch.extra_descriptors], 1) if self.extra else vector)
 
     def embed(self, batch: MoleculeBatch) -> Tensor:
-        """Compute the hidden vector of every molecule, from which the targets are predicted.
+        """Compute the hidden vector of every molecule, from which, together with d, the targets
+        are predicted.
 
         Args:
             batch: see Shapes.
@@ -154,6 +161,8 @@ class AttentiveFPNetwork(nn.Module):
     Args:
         settings: ``width``, ``layers`` and ``dropout`` are read.
         targets: number t of targets.
+        extra: number f of descriptor columns of the user. With them the head, a linear map
+            otherwise, has a hidden layer, so that the effect of a column depends on the molecule.
 
     Reference:
         :class:`gattn.models.AttentiveFP`.
@@ -165,24 +174,27 @@ class AttentiveFPNetwork(nn.Module):
         torch.Size([2, 2])
     """
 
-    def __init__(self, settings: MoleculeSettings, targets: int) -> None:
+    def __init__(self, settings: MoleculeSettings, targets: int, extra: int = 0) -> None:
         # PyTorch Geometric takes seconds to import, so it is imported only for this model.
         from gattn.models import AttentiveFP
 
         super().__init__()
+        self.extra = extra
         atoms, bonds, width = len(ATOM_FEATURES), len(BOND_FEATURES), settings.width
         self.model = AttentiveFP(
             atoms, width, width, bonds, settings.layers, TIMESTEPS, settings.dropout
         )
-        self.head = nn.Linear(width, targets)
+        self.head: nn.Module = nn.Linear(width, targets)
+        if extra:
+            hidden = nn.Linear(width + extra, width)
+            self.head = nn.Sequential(hidden, nn.ReLU(), nn.Linear(width, targets))
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
         """Predict the targets of every molecule in a batch: [g, t]."""
-        return self.head(self.embed(batch))
+        vector = self.embed(batch)
+        return self.head(torch.cat([vector, batch.extra_descriptors], 1) if self.extra else vector)
 
     def embed(self, batch: MoleculeBatch) -> Tensor:
-        """Compute the hidden vector of every molecule, [g, width], which the last linear layer
-        reads.
-        """
+        """Compute the hidden vector of every molecule, [g, width], which ``head`` reads."""
         graphs = len(batch.ptr) - 1
         return self.model(batch.x, batch.edge_index, batch.edge_attr, batch.batch, graphs)

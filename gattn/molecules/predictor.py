@@ -15,8 +15,8 @@ from torch import Tensor
 from gattn.data.molecules.features import FEATURISER
 from gattn.data.splits import number_groups
 from gattn.molecules.folds import assign_folds
-from gattn.molecules.gaussian_process import GaussianProcess, draw
-from gattn.molecules.inputs import in_pieces
+from gattn.molecules.gaussian_process import FARTHEST, GaussianProcess, draw
+from gattn.molecules.inputs import DescribedInputs, in_pieces
 from gattn.molecules.members import (
     PREDICTION_BATCH,
     MoleculeBatches,
@@ -84,6 +84,7 @@ class MoleculePredictor:
         weights: the weight of each part in the mean, by the part's name.
         kernel: the Gaussian process; None if the model has none.
         threads: number of threads inside an operator of a prediction; 0 to choose it by the size.
+        extra: number of descriptor columns of the user.
     """
 
     threads = 0
@@ -96,8 +97,13 @@ class MoleculePredictor:
         self.history: list[History] = []
         self.validation = _nothing(targets)
         self._tensors = {name: tensors[name] for name in _OWN}
+        self._tensors |= {name: tensors[name] for name in _EXTRA if name in tensors}
+        self.extra = len(tensors.get("extra_mean", ()))
         self.networks = [
-            _loaded(make_network(settings, targets), _under(f"networks.{member}.", tensors))
+            _loaded(
+                make_network(settings, targets, extra=self.extra),
+                _under(f"networks.{member}.", tensors),
+            )
             for member in range(settings.ensemble if settings.model != "gp" else 0)
         ]
         self._nearest = NearestMolecules(tensors["bits"])
@@ -115,6 +121,8 @@ class MoleculePredictor:
         task: Task,
         settings: MoleculeSettings,
         *,
+        bounds: Tensor | None = None,
+        bounds_val: Tensor | None = None,
         groups: Sequence[str] | None = None,
         folder: Path | None = None,
         progress: bool = False,
@@ -133,13 +141,19 @@ class MoleculePredictor:
         hyperparameters at the same time on another core.
 
         Args:
-            train: k molecules.
+            train: k molecules. Their descriptor columns, if they have any, are standardised by
+                the mean and the standard deviation of this part.
             y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes.
             val: m molecules for choosing the networks' epoch, fitting the components' weights and
                 calibrating the errors.
             y_val: [m, t] float64.
             task: ``"regression"`` or ``"classification"``.
             settings: settings of the model and its training.
+            bounds: [k, t, 2] float64, the lower and upper ends of the training labels for a bounded
+                loss, with NaN in y where the ends differ. The networks get no loss between the
+                ends; the Gaussian process reads the expected value between them.
+            bounds_val: [m, t, 2] float64, the same of the validation part. They help to choose the
+                epoch; weights and errors are those of measured values.
             groups: the group of each of the m rows; rows of one group are left out together.
                 Rows of the same molecule must belong to one group. If whole scaffolds were held
                 out, the molecules of a scaffold must, too. By default each row is a group.
@@ -161,14 +175,22 @@ class MoleculePredictor:
             raise ValueError("y must have a label for every target; a target has no label")
         mean, scale = _scaling(y, task)
         tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train)}
+        if train.extra_descriptors.shape[1]:
+            tensors |= dict(zip(_EXTRA, moments(train.extra_descriptors)))
+            train, val = (_with_standard_columns(part, tensors) for part in (train, val))
         history: list[History] = []
         networks: list[MoleculeNetwork | AttentiveFPNetwork] = []
+        is_bounded = task == "regression" and settings.bounded
+        ends, ends_val = (
+            None if each is None else (each - mean[:, None]) / scale[:, None]
+            for each in (bounds, bounds_val)
+        )
         batches, val_batches = (
-            MoleculeBatches(inputs, (labels - mean) / scale)
-            for inputs, labels in ((train, y), (val, y_val))
+            MoleculeBatches(inputs, (labels - mean) / scale, limits, bounded=is_bounded)
+            for inputs, labels, limits in ((train, y, ends), (val, y_val, ends_val))
         )
         rows, seed = settings.kernel_rows, settings.seed
-        fit_kernel = partial(GaussianProcess.fit, train, y, rows=rows, seed=seed)
+        fit_kernel = partial(GaussianProcess.fit, train, y, rows=rows, seed=seed, bounds=bounds)
         kernel_size = KERNEL_PARTS * min(len(train), rows) ** 2
         kernel: GaussianProcess | None = None
         if settings.model != "gp":
@@ -194,7 +216,8 @@ class MoleculePredictor:
         kernel_index = torch.arange(0)
         if kernel is not None:
             kernel_index = draw(len(val), max(rows - len(kernel.counts), 0), seed)
-            kernel = kernel.with_more(val[kernel_index], y_val[kernel_index])
+            limits = None if bounds_val is None else bounds_val[kernel_index]
+            kernel = kernel.with_more(val[kernel_index], y_val[kernel_index], limits)
             tensors |= _prefixed("gp.", kernel.state())
         unknown = {"weights": torch.ones(0), "spread": torch.ones(0)}
         predictor = cls(tensors | unknown, task, settings, targets)
@@ -307,6 +330,7 @@ class MoleculePredictor:
         Returns:
             Means, expected errors, and their components; empty tensors for no molecules.
         """
+        inputs = self.standardised(inputs)
         elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
             parts, members, variance = self._ask(inputs)
@@ -318,6 +342,22 @@ class MoleculePredictor:
             else:
                 std = _disagreement(stacked, members)
             return Prediction(mean, std, parts, members, self._similarity(inputs))
+
+    def standardised(self, inputs: MoleculeInputs) -> MoleculeInputs:
+        """Return the inputs with descriptor columns in the unit in which the model reads them.
+
+        A column has the mean 0 and the standard deviation 1 in the training part. A missing value
+        becomes 0, the mean. Values beyond 6 standard deviations are clipped.
+
+        Raises:
+            ValueError: the model was trained with another number of columns.
+        """
+        count = inputs.extra_descriptors.shape[1]
+        if count != self.extra:
+            raise ValueError(
+                f"the model was trained with {self.extra} descriptor columns; got {count}"
+            )
+        return _with_standard_columns(inputs, self._tensors) if count else inputs
 
     def _similarity(self, inputs: MoleculeInputs) -> Tensor:
         """Return the similarity of each molecule to the most similar training molecule: [k]."""
@@ -459,6 +499,8 @@ def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
 
 
 _OWN = ("mean", "scale", "bits", "weights", "spread")
+_EXTRA = ("extra_mean", "extra_scale")
+"""Names of the mean and the standard deviation of each descriptor column of the user."""
 
 
 def _disagreement(parts: Tensor, members: Tensor) -> Tensor:
@@ -472,6 +514,13 @@ def _disagreement(parts: Tensor, members: Tensor) -> Tensor:
 def _check(inputs: MoleculeInputs, y: Tensor, name: str) -> None:
     if y.dim() != 2 or len(y) != len(inputs) or not len(y):
         raise ValueError(f"{name} must be ({len(inputs)}, t), one or more; got {(*y.shape,)}")
+
+
+def _with_standard_columns(inputs: MoleculeInputs, tensors: dict[str, Tensor]) -> MoleculeInputs:
+    """Return the inputs with standardised descriptor columns; see ``standardised``."""
+    mean, scale = (tensors[name] for name in _EXTRA)
+    columns = ((inputs.extra_descriptors - mean) / scale).clamp(-FARTHEST, FARTHEST)
+    return DescribedInputs(inputs, columns.nan_to_num(0.0))
 
 
 def _bits(inputs: MoleculeInputs) -> Tensor:

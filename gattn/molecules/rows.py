@@ -40,6 +40,8 @@ class LabelledMolecules:
         rows: [k] int64, the row of each molecule in the table.
         canonical: k texts, equal for equal molecules (:func:`gattn.data.molecule_identities`).
         bad: the rows that could not be parsed.
+        bounds: [k, t, 2] float64, the lower and the upper end of each label for a bounded loss,
+            equal for a measured value; NaN where nothing is known. None for another loss.
     """
 
     inputs: MoleculeInputs
@@ -47,14 +49,21 @@ class LabelledMolecules:
     rows: Tensor
     canonical: list[str]
     bad: tuple[BadRow, ...] = ()
+    bounds: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.canonical)
 
     def __getitem__(self, positions: Tensor) -> LabelledMolecules:
         chosen = [self.canonical[i] for i in positions.tolist()]
+        bounds = None if self.bounds is None else self.bounds[positions]
         return LabelledMolecules(
-            self.inputs[positions], self.y[positions], self.rows[positions], chosen, self.bad
+            self.inputs[positions],
+            self.y[positions],
+            self.rows[positions],
+            chosen,
+            self.bad,
+            bounds,
         )
 
 

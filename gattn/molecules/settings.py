@@ -9,11 +9,19 @@ from msgspec import Meta
 
 from gattn.training.settings import SettingsError, Threads, TrainingSettings, document
 
-__all__ = ["ClassWeight", "ModelName", "MoleculeParameters", "MoleculeSettings", "Task"]
+__all__ = [
+    "ClassWeight",
+    "LossFunction",
+    "ModelName",
+    "MoleculeParameters",
+    "MoleculeSettings",
+    "Task",
+]
 
 Task = Literal["regression", "classification"]
 ModelName = Literal["stacked", "attention", "attentive_fp", "gp"]
 ClassWeight = Literal["none", "balanced"]
+LossFunction = Literal["mse", "mae", "bounded-mse", "bounded-mae"]
 
 
 @document
@@ -88,6 +96,14 @@ class MoleculeSettings(TrainingSettings):
             "it if the network overfits.",
         ),
     ] = 0.0
+    loss_function: Annotated[
+        LossFunction,
+        Meta(
+            description="Loss of regression: mse, the squared error, or mae, the absolute error, "
+            "which outliers change less. bounded-mse and bounded-mae also read censored labels "
+            "such as >10: beyond the limit the loss is 0. Classification ignores it."
+        ),
+    ] = "mse"
     class_weight: Annotated[
         ClassWeight,
         Meta(
@@ -113,6 +129,11 @@ class MoleculeSettings(TrainingSettings):
             "rejected with an error. Raise it for polymers.",
         ),
     ] = 1000
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the loss reads censored labels."""
+        return self.loss_function.startswith("bounded")
 
     def check(self) -> None:
         """Check that ``heads`` divides ``width``."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from gattn.compat.torch import uncompiled_optimizers
+
 __all__ = ["combine", "fit_spread", "fit_weights", "predicted_std", "varied"]
 
 EQUAL_ROWS = 20.0
@@ -132,10 +134,11 @@ def _fit_one(sources: Tensor, error: Tensor) -> Tensor:
     share = sources.mean(1).clamp(min=1e-12)
     start = (1 / len(sources) / share).log()
     logs = start.clone().requires_grad_()
-    optimizer = torch.optim.LBFGS([logs], max_iter=STEPS, line_search_fn="strong_wolfe")
+    with uncompiled_optimizers():
+        optimizer = torch.optim.LBFGS([logs], max_iter=STEPS, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
-        optimizer.zero_grad()
+        logs.grad = None
         variance = logs.exp() @ sources
         value = 0.5 * (variance.log() + squares / variance).sum()
         value = value + 0.5 * (logs - start).square().sum()

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from gattn.data import Split
 from gattn.pipeline.run_folder import AnyRunSettings
-from gattn.training.estimator import SerializableEstimator
+from gattn.training.fitted import FittedModel
 from gattn.training.model_io import Json
 from gattn.training.report import Figure, ReportContent
 
@@ -48,7 +48,7 @@ class TrainedRun:
         metrics: content of ``metrics.json``.
     """
 
-    estimator: SerializableEstimator
+    estimator: FittedModel
     split: Split
     metrics: dict[str, Any]
 

@@ -24,6 +24,7 @@ from gattn.serve.training_set import (
     read_applicability,
     read_training_set,
 )
+from gattn.training.model_io import RunError
 
 __all__ = [
     "METHODS", "ExplainedMolecule", "PredictedRow", "ServedMolecules", "as_values", "draw_plain",
@@ -128,9 +129,14 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
         threads: number of threads inside one operator; 0 to choose it by the size.
 
     Raises:
-        RunError: the folder holds no model that can be read.
+        RunError: the folder holds no model that can be read, or the model reads descriptor columns.
     """
     model, card = load_model(folder)
+    if model.descriptors_columns_:
+        raise RunError(
+            f"{folder} cannot be served, because its model reads the descriptor columns "
+            f"{', '.join(model.descriptors_columns_)}; use gattn molecules predict"
+        )
     model.workers, model.max_atoms = 1, min(model.max_atoms, max_atoms)
     model.predictor_.threads = threads
     notes = []

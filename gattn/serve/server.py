@@ -35,7 +35,7 @@ def open_runs(folders: Sequence[Path], settings: ServeSettings) -> list[AnyRun]:
         settings: settings of the server.
 
     Raises:
-        RunError: a folder holds no model that can be read.
+        RunError: a folder holds no model that can be served.
     """
     runs: list[AnyRun] = []
     for folder in folders:
@@ -60,7 +60,7 @@ def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -
         log: called with each line that the user should read.
 
     Raises:
-        RunError: a folder holds no model that can be read.
+        RunError: a folder holds no model that can be served.
         OSError: the address cannot be used.
     """
     with _listen(settings) as listening:

@@ -1,16 +1,17 @@
-"""Base class of trained models, which can be loaded without importing scikit-learn."""
+"""Base class of models, which are trained, saved and loaded without importing scikit-learn."""
 
 from __future__ import annotations
 
 import inspect
 import os
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
+import numpy as np
 from torch import Tensor
 
-from gattn.training.model_io import RunError, read_model
+from gattn.training.model_io import Json, RunError, read_model, write_model
 from gattn.training.settings import fill_docstring
 from gattn.training.types import History
 
@@ -38,12 +39,12 @@ class Predictor(Protocol):
 
 
 class FittedModel:
-    """Base class of trained models, with the parameters of their estimator.
+    """Base class of models, with the parameters of their estimator.
 
-    Commands that only predict load a direct subclass of this class, because importing scikit-learn
-    takes longer than a prediction. Estimators are subclasses that also have scikit-learn's
-    interface. ``__init__`` has the fields of the dataclass ``_parameters`` as arguments and stores
-    them unchanged, as scikit-learn requires; ``fit`` checks them.
+    Commands use direct subclasses of this class, because importing scikit-learn takes longer than a
+    prediction, and as long as a short training. Estimators are subclasses that also have
+    scikit-learn's interface. ``__init__`` has the fields of the dataclass ``_parameters`` as
+    arguments and stores them unchanged, as scikit-learn requires; ``fit`` checks them.
 
     Attributes:
         task: the type of the labels.
@@ -120,12 +121,59 @@ class FittedModel:
         """Create the predictor from the result of its method ``state``."""
         return cls._predictor_kind.from_state(tensors, state)
 
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a folder, as safetensors and JSON files.
+
+        Args:
+            folder: the folder, which is created if it does not exist.
+
+        Raises:
+            NotFittedError: the model was not fitted.
+            OSError: the folder cannot be written; a model in it is left unchanged.
+        """
+        write_model(folder, *self.state())
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the tensors of a fitted model, and a dictionary of all other values ("card").
+
+        Raises:
+            NotFittedError: the model was not fitted.
+        """
+        self.check_fitted()
+        tensors, predictor = self.predictor_.state()
+        names = sorted(inspect.signature(self._parameters).parameters)
+        return tensors | self._extra_tensors(), {
+            "estimator": self._saved_as or type(self).__name__,
+            "task": self.task,
+            "parameters": {name: _plain(getattr(self, name)) for name in names},
+            **self._extra_state(),
+            "labels": self._labels_state(),
+            "predictor": predictor,
+        }
+
+    @property
+    def history_(self) -> list[History]:
+        """Training history of each network, with a record of every epoch."""
+        return self.predictor_.history
+
     def check_fitted(self) -> None:
         """Raise scikit-learn's NotFittedError if the model is not fitted."""
         if "predictor_" not in vars(self):
             from sklearn.utils.validation import check_is_fitted
 
             check_is_fitted(self, "predictor_")
+
+    def _labels_state(self) -> dict[str, Any]:
+        """Return the classes and the calibration as JSON values."""
+        raise NotImplementedError
+
+    def _extra_tensors(self) -> dict[str, Tensor]:
+        """Return additional tensors to save that are not part of the predictor."""
+        return {}
+
+    def _extra_state(self) -> dict[str, Json]:
+        """Return additional JSON values to save that are not part of the predictor."""
+        return {}
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
         """Restore the classes of the labels and the calibration from JSON values."""
@@ -137,6 +185,15 @@ class FittedModel:
 
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
         """Restore additional values that are not part of the predictor."""
+
+
+def _plain(value: object) -> Any:
+    """Convert a parameter to JSON values: NumPy scalars to Python numbers, sequences to lists."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    return value
 
 
 def _initializer(parameters: type) -> Callable[..., None]:

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from gattn.distributed import sum_gradients
 from gattn.training.checkpoint import load_checkpoint, save_checkpoint
 from gattn.training.losses import check_finite
+from gattn.training.optimizer import AdamW, OneCycle
 from gattn.training.progress import progress_bar
 from gattn.training.types import (
     Batches,
@@ -45,6 +45,8 @@ __all__ = [
 ]
 
 CHECKPOINT = "checkpoint.pt"
+STATE = "state 2"
+"""Version of the content of a checkpoint."""
 
 
 def fit_network(
@@ -73,7 +75,7 @@ def fit_network(
         network: network that returns [g, t] for the input of a batch. It is in eval mode at the
             end; if training fails, it is unchanged.
         loss: element-wise function of outputs and targets [g, t]. Targets that are NaN are replaced
-            by 0, and their losses are ignored.
+            by 0, and their losses are ignored. Targets [g, t, 2] are the two ends of each label.
         train: the training part; at least one item.
         validate: the validation part, by which the epoch is chosen; if it is empty, the last epoch
             is chosen.
@@ -171,24 +173,15 @@ class _Training:
         self.network = copy.deepcopy(network).train().to(processes.device)
         if settings.precision == "64":
             self.network.double()
-        average = get_ema_multi_avg_fn(settings.average)
-        self.average = AveragedModel(self.network, multi_avg_fn=average)
-        self.average.requires_grad_(False).eval()
-        self.parameters: list[Tensor] = list(self.network.parameters())
-        self.averaged: list[Tensor] = list(self.average.module.parameters())
-        self.buffers = list(zip(self.average.module.buffers(), self.network.buffers()))
-        self.optimizer = torch.optim.AdamW(
-            self.parameters,
-            settings.learning_rate,
-            weight_decay=settings.weight_decay,
-            fused=settings.precision in ("32", "64"),
-        )
+        self.average = copy.deepcopy(self.network).requires_grad_(False).eval()
         self.steps_per_epoch = math.ceil(len(train) / settings.batch_size)
-        steps, warmup = settings.epochs * self.steps_per_epoch, settings.warmup
-        if warmup * steps == 1:  # OneCycleLR divides by zero if its warm-up has exactly one step
-            warmup = math.nextafter(warmup, 1.0)
-        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimizer, settings.learning_rate, steps, pct_start=warmup
+        steps = settings.epochs * self.steps_per_epoch
+        self.optimizer = AdamW(
+            self.network,
+            self.average,
+            OneCycle(settings.learning_rate, steps, settings.warmup),
+            weight_decay=settings.weight_decay,
+            decay=settings.average,
         )
         scaled = settings.precision == "16-mixed"
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=scaled)
@@ -242,7 +235,7 @@ class _Training:
             setattr(self, name, checkpoint[name])
 
     def _stateful(self) -> dict[str, Any]:
-        names = "network", "average", "optimizer", "schedule", "scaler"
+        names = "network", "average", "optimizer", "scaler"
         return {name: getattr(self, name) for name in names}
 
     def run_epoch(self, epoch: int, update_bar: Any) -> None:
@@ -258,14 +251,14 @@ class _Training:
         validation = self._validate(epoch) if len(self.validate) else math.nan
         if math.isnan(validation) or validation < self.lowest:
             self.lowest, self.best_epoch = validation, epoch
-            state = self.average.module.state_dict()
+            state = self.average.state_dict()
             self.best = {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
         self.records.append(
             EpochRecord(
                 epoch=epoch,
                 train_loss=self._mean(sums, "training", epoch),
                 validation_loss=validation,
-                learning_rate=float(self.optimizer.param_groups[0]["lr"]),
+                learning_rate=self.optimizer.learning_rate,
                 seconds=time.perf_counter() - started,
             )
         )
@@ -279,31 +272,16 @@ class _Training:
         self.optimizer.zero_grad()
         self.scaler.scale(mean).backward()
         if self.processes.size > 1:
-            sum_gradients(self.parameters)
+            sum_gradients(self.optimizer.parameters)
+        # GradScaler reads the vectors of the optimizer like those of torch's optimizers.
+        optimizer: Any = self.optimizer
         if self.settings.gradient_clip:
-            self.scaler.unscale_(self.optimizer)
-            nn.utils.clip_grad_norm_(self.parameters, self.settings.gradient_clip)
-        self.scaler.step(self.optimizer)
+            self.scaler.unscale_(optimizer)
+            self.optimizer.clip(self.settings.gradient_clip)
+        self.scaler.step(optimizer)
         self.scaler.update()
-        self.schedule.step()
-        self._update_average()
+        self.optimizer.update_average()
         return torch.stack([total.detach().double(), count.double()])
-
-    @torch.no_grad()
-    def _update_average(self) -> None:
-        """Update the averaged weights like ``AveragedModel.update_parameters``, but in less time.
-
-        That method iterates over all modules, which takes as long as a layer of a small network.
-        """
-        average = self.average
-        if average.n_averaged == 0:
-            average.update_parameters(self.network)
-            return
-        assert average.multi_avg_fn is not None
-        average.multi_avg_fn(self.averaged, self.parameters, average.n_averaged)
-        for averaged, current in self.buffers:
-            averaged.copy_(current)
-        average.n_averaged += 1
 
     @torch.no_grad()
     def _validate(self, epoch: int) -> float:
@@ -347,7 +325,9 @@ class _Training:
                 output = output.float()
             labelled = ~target.isnan()
             loss = self.loss(output, target.nan_to_num(0.0).to(output.dtype))
-            if loss.shape != target.shape:
+            if target.dim() > output.dim():  # the ends of each label, which are known together
+                labelled = labelled.all(-1)
+            if loss.shape != labelled.shape:
                 raise TrainingError(
                     f"the loss of outputs {(*output.shape,)} and targets {(*target.shape,)} must "
                     f"be one number for each target; it is {(*loss.shape,)}"
@@ -422,7 +402,8 @@ def _fingerprint(
 ) -> str:
     """Return a hash of the values that must be equal to resume a training."""
     settings = dataclasses.replace(settings, devices=1)
-    digest = hashlib.sha256(repr((settings, len(train), len(validate))).encode())
+    facts = STATE, settings, len(train), len(validate)
+    digest = hashlib.sha256(repr(facts).encode())
     for name, value in network.state_dict().items():
         digest.update(name.encode())
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())

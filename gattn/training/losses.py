@@ -10,7 +10,14 @@ from torch import Tensor
 
 from gattn.training.types import Loss, TrainingError
 
-__all__ = ["check_finite", "class_weights", "cross_entropy", "squared_error"]
+__all__ = [
+    "absolute_error",
+    "bounded",
+    "check_finite",
+    "class_weights",
+    "cross_entropy",
+    "squared_error",
+]
 
 
 def check_finite(loss: float, part: str, epoch: int, learning_rate: float) -> None:
@@ -37,6 +44,40 @@ def squared_error(output: Tensor, target: Tensor) -> Tensor:
         tensor([[4.]])
     """
     return F.mse_loss(output, target, reduction="none")
+
+
+def absolute_error(output: Tensor, target: Tensor) -> Tensor:
+    """Compute |output - target|, for regression: [g, t]."""
+    return F.l1_loss(output, target, reduction="none")
+
+
+def bounded(loss: Loss) -> Loss:
+    r"""Return a loss that is 0 for every output between the two ends of a label.
+
+    .. math:: L = \mathrm{loss}(z, \min(\max(z, l), u))
+
+    Args:
+        loss: element-wise loss of outputs and targets [g, t].
+
+    Returns:
+        A function of outputs z [g, t] and ends [g, t, 2], the lower l and the upper u, with
+        element-wise results [g, t]. Equal ends are a measured value.
+
+    Reference:
+        Tobin, "Estimation of relationships for limited dependent variables" (Econometrica 1958),
+        for labels of this kind.
+
+    Example:
+        >>> ends = torch.tensor([[[10.0, torch.inf], [3.0, 3.0]]])
+        >>> bounded(squared_error)(torch.tensor([[12.0, 5.0]]), ends)
+        tensor([[0., 4.]])
+    """
+
+    def of_ends(output: Tensor, ends: Tensor) -> Tensor:
+        lower, upper = ends.unbind(-1)
+        return loss(output, output.detach().maximum(lower).minimum(upper))
+
+    return of_ends
 
 
 def cross_entropy(weights: Tensor | None = None) -> Loss:

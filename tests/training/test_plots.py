@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from PIL import Image
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gattn.draw import figure
 from gattn.draw.theme import DARK, LIGHT
@@ -155,6 +155,21 @@ def test_the_area_under_the_mean_is_the_mean_area(axes: list[Axes]) -> None:
     (mean,) = [line for line in axes[0].lines if "mean" in str(line.get_label())]
     area = np.mean([average_precision_score(classes[:, i], chances[:, i]) for i in range(3)])
     assert np.isclose(np.mean(mean.get_ydata()), area, atol=0.005)
+
+
+@pytest.mark.parametrize("count", [2, 7, 300])
+def test_areas_are_those_of_scikit_learn(count: int, axes: list[Axes]) -> None:
+    generator = np.random.default_rng(count)
+    classes = generator.integers(0, 2, count).astype(float)
+    classes[:2] = 0, 1
+    chances = generator.random(count).round(1)  # some of them are equal
+    for draw, name, area in (
+        (plots.roc, "ROC-AUC", roc_auc_score(classes, chances)),
+        (plots.precision_recall, "average precision", average_precision_score(classes, chances)),
+    ):
+        axes.clear()
+        draw(classes, chances).png()
+        assert axes[0].get_title(loc="left") == f"{name} {style.number(float(area))}"
 
 
 @pytest.mark.parametrize("draw", [plots.coverage, plots.reliability])

@@ -13,7 +13,7 @@ import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -57,6 +57,10 @@ READINGS: tuple[Separators, ...] = (
 )
 """All supported pairs of a decimal sign and a thousands separator; the most common pair is first.
 """
+
+LOWER_LIMITS = frozenset((">", ">=", "=>", ">>", "≥", "≥=", "≫", "≫=", ">>=", "≳", "≳="))
+UPPER_LIMITS = frozenset(("<", "<=", "=<", "<<", "≤", "≤=", "≪", "≪=", "<<=", "≲", "≲="))
+"""Relations of a cell that gives a lower, or an upper, limit of the true value."""
 
 DIGITS = rf"[+-]?[0-9.,'’{SPACES}]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?"
 """Regular expression for digits with any separators; :func:`_matches` checks the separators."""
@@ -254,6 +258,8 @@ class NumberFormat:
             space), ``"'"``, or none.
         censored: treatment of ``">10"``, ``"<0.5"`` and ``"~3"``: ``"refuse"`` does not parse
             them, ``"drop"`` treats them as missing, ``"bound"`` returns the number as the value.
+            ``"limit"`` treats ``">10"`` and ``"<0.5"`` as missing, but :meth:`limits` returns
+            them, and returns 3 for ``"~3"``.
         uncertainty: treatment of ``"3.2 ± 0.1"``: ``"refuse"`` does not parse it, ``"drop"``
             returns 3.2.
         unit: the unit that may follow a number, for example ``"nM"`` or ``"%"``. The number is not
@@ -269,7 +275,7 @@ class NumberFormat:
 
     decimal: str = "."
     thousands: str = ""
-    censored: Literal["refuse", "drop", "bound"] = "refuse"
+    censored: Literal["refuse", "drop", "bound", "limit"] = "refuse"
     uncertainty: Literal["refuse", "drop"] = "refuse"
     unit: str = ""
 
@@ -277,7 +283,7 @@ class NumberFormat:
         choices = {
             "decimal": (".", ","),
             "thousands": tuple(GROUPS),
-            "censored": ("refuse", "drop", "bound"),
+            "censored": ("refuse", "drop", "bound", "limit"),
             "uncertainty": ("refuse", "drop"),
         }
         for name, values in choices.items():
@@ -311,6 +317,30 @@ class NumberFormat:
         10.0
         """
         return _parse(cell, classify(cell), self)
+
+    def limits(self, cell: str) -> tuple[float, float]:
+        """Return the range that a cell leaves for the true value.
+
+        Args:
+            cell: the text of the cell.
+
+        Returns:
+            The lower and the upper end: of ``">10"`` 10 and infinity, of ``"<10"`` minus infinity
+            and 10, of a plain number twice that number, and NaN twice for a cell that is missing
+            or cannot be parsed.
+
+        >>> number = NumberFormat(censored="limit")
+        >>> number.limits(">10"), number.limits("<= 0.5"), number.limits("3")
+        ((10.0, inf), (-inf, 0.5), (3.0, 3.0))
+        """
+        parts = classify(cell)
+        value = _parse(cell, parts, replace(self, censored="bound"))
+        if value is None or not math.isfinite(value):
+            return math.nan, math.nan
+        return (
+            -math.inf if parts.relation in UPPER_LIMITS else value,
+            math.inf if parts.relation in LOWER_LIMITS else value,
+        )
 
 
 def is_missing(cell: str) -> bool:
@@ -505,7 +535,11 @@ def _parse(text: str, cell: Cell, style: NumberFormat) -> float | None:
         return math.nan
     if (cell.spread and style.uncertainty == "refuse") or not _is_unit(cell, style):
         return None
-    return _value(cell.body, (style.decimal, style.thousands))
+    value = _value(cell.body, (style.decimal, style.thousands))
+    is_limit = cell.relation in LOWER_LIMITS or cell.relation in UPPER_LIMITS
+    if style.censored == "limit" and is_limit and value is not None:
+        return math.nan
+    return value
 
 
 def _is_unit(cell: Cell, style: NumberFormat) -> bool:

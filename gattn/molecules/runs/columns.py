@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from gattn.molecules.arrays import is_missing
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
 from gattn.molecules.predictor import Prediction
 from gattn.pipeline.text import with_precision
@@ -80,15 +81,15 @@ def prediction_table(
         predictions: predictions for each part.
         coverage: coverage of the intervals.
     """
-    from pandas import isna
-
     targets = estimator.targets_
     measured = ["measured"] if len(targets) == 1 else [f"{target}_measured" for target in targets]
     yield ["row", "smiles", "part", *measured, *prediction_columns(estimator)]
     for part, molecules in parts.items():
         cells = prediction_cells(estimator, predictions[part], coverage)
         for row, predicted in zip(molecules.rows.tolist(), cells):
-            labels = ["" if isna(label) else label for label in source.labels.y[row]]
+            labels = source.labels.y[row]
+            missing = is_missing(labels)
+            labels = ["" if blank else label for label, blank in zip(labels, missing)]
             yield [row, source.smiles[row].strip(), part, *labels, *predicted]
 
 

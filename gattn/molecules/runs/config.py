@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -127,6 +127,14 @@ class RunSettings(NumberSettings):
             "option to predict several columns."
         ),
     ] = ()
+    descriptors_columns: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Column of numbers that the model reads beside the molecule, such as a "
+            "temperature or a pH; repeat it for several. A missing number becomes the mean of the "
+            "training part. Prediction needs the same columns."
+        ),
+    ] = ()
     task: TaskChoice = "auto"
     split: Annotated[
         str,
@@ -193,10 +201,21 @@ class RunSettings(NumberSettings):
             )
         if len(set(self.target)) < len(self.target):
             raise SettingsError(f"each target must be listed once; got {', '.join(self.target)}")
-        if self.target and not self.data:
-            raise SettingsError("--target was set without DATA, the table that has the target")
+        if (self.target or self.descriptors_columns) and not self.data:
+            option = "--target" if self.target else "--descriptors-columns"
+            raise SettingsError(f"{option} was set without DATA, the table that has the column")
+        if self.model.bounded and self.censored != "refuse":
+            raise SettingsError(
+                f"loss_function {self.model.loss_function} reads censored labels as limits; leave "
+                f"out censored {self.censored}"
+            )
         if self.tune:
             self._check_search()
+
+    @property
+    def style(self) -> NumberFormat:
+        """The parser of the numbers of the labels; a bounded loss reads censored ones as limits."""
+        return replace(super().style, censored="limit") if self.model.bounded else super().style
 
     def _check_search(self) -> None:
         """Check that these settings are within the ranges of the search."""

@@ -61,9 +61,10 @@ def embed_table(
     writers = {".npy": _ArrayWriter, ".parquet": _ParquetWriter}
     if out.suffix not in writers:
         raise ValueError(f"{out} must end in .parquet or .npy")
-    estimator, table, column = open_run(
-        run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads
-    )
+    estimator, table, column, _ = open_run(
+        run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
+        molecule_alone=True,
+    )  # fmt: skip
     rows = bad = 0
     count, size, writer_of = table.count(), estimator.embedding_size, writers[out.suffix]
     position = table.place(column)

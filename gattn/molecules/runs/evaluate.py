@@ -83,7 +83,8 @@ def evaluate_table(
         ValueError: the file, a column or a label cannot be used; no molecule remains.
     """
     estimator, card = load_estimator(run)
-    estimator.set_params(on_error="skip", workers=workers, threads=threads)
+    estimator = estimator.replace(on_error="skip", workers=workers, threads=threads)
+    estimator.predictor_.threads = threads
     column = smiles or str(card.get("smiles", "smiles"))
     style = NumberFormat(**{**cast("dict[str, Any]", card.get("numbers", {})), **(numbers or {})})
     if targets is not None and len(targets) != len(estimator.targets_):
@@ -94,8 +95,9 @@ def evaluate_table(
     source = read_source(
         str(path), column, targets or estimator.targets_, estimator.task,
         encoding=encoding, learnable=False, style=style, skip_bad=skip_bad,
+        descriptors=estimator.descriptors_columns_,
     )  # fmt: skip
-    molecules = estimator.labelled(source.smiles, source.labels.y)
+    molecules = estimator.labelled(source.rows, source.labels.y)
     new = ~torch.isin(smiles_hashes(molecules.canonical), estimator.seen_)
     repeats = training_overlap(molecules, new, source)
     log(_summary(source, molecules, repeats))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from gattn.data.tables.csv_table import Table, TableRow
 from gattn.files import new_folder, write_rows
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.explain import explain
 from gattn.molecules.explanations import PICTURES, write_explanations
 from gattn.molecules.fitted import MoleculeModel
-from gattn.molecules.inputs import featurise
+from gattn.molecules.inputs import DescribedInputs, MoleculeInputs, featurise
 from gattn.molecules.loading import open_run
 from gattn.molecules.network import MoleculeNetwork
 from gattn.molecules.runs.predict import Counts, row_smiles
@@ -63,25 +65,29 @@ def explain_table(
     """
     if pictures < 0:
         raise ValueError(f"pictures must be at least 0; got {pictures}")
-    estimator, table, column = open_run(
+    estimator, table, column, descriptors = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads
     )
     target_index = estimator.place_of(target)
-    rows = list(table.rows())
+    rows = list(descriptors.checked(table.rows()))
     texts = list(map(row_smiles(table, column), rows))
     parsed = featurise(texts, max_atoms=estimator.max_atoms, workers=workers)
     if not len(parsed.inputs):
         raise ValueError(f"{path} has no molecules that can be read")
+    inputs: MoleculeInputs = parsed.inputs
+    if descriptors.names:
+        values = torch.tensor([descriptors.values(row) for row in rows], dtype=torch.float64)
+        inputs = DescribedInputs(inputs, values[parsed.row_index])
     errors = [row.problem or error for row, error in zip(rows, parsed.errors)]
     explained = {
-        method: explain(estimator.predictor_, parsed.inputs, method, target=target_index)
+        method: explain(estimator.predictor_, inputs, method, target=target_index)
         for method in dict.fromkeys(methods or _methods(estimator))
     }
     indices, name = parsed.row_index.tolist(), estimator.targets_[target_index]
     with new_folder(out) as folder:
         written = write_explanations(
             folder, indices, explained, name=name, titles=_titles(table, rows, indices),
-            pictures=pictures,
+            pictures=pictures, columns=descriptors.names,
         )  # fmt: skip
         bad = [[i, texts[i], error] for i, error in enumerate(errors) if error]
         write_rows(folder / "errors.csv", [["row", "smiles", "error"], *bad])

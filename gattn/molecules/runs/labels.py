@@ -67,6 +67,8 @@ class Labels:
         counts: for each target the numbers of cells that were ``read``, are ``missing``, were
             ``left_out``, or are ``censored`` and were treated as missing.
         notes: sentences about the cells for the report.
+        bounds: [k, t, 2] float64, the lower and the upper end of each label, equal for a measured
+            value and NaN where nothing is known; None unless the number format reads limits.
     """
 
     task: Task
@@ -75,6 +77,7 @@ class Labels:
     lost: tuple[LostLabel, ...] = ()
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    bounds: np.ndarray | None = None
 
 
 class _Column(NamedTuple):
@@ -137,6 +140,7 @@ def read_labels(
             words = _missing_words(column)
             reason = f" ({_joined(words)}: read as missing values)" if words else ""
             raise ValueError(f"column {target!r} has no label at all{reason}")
+    bounds: np.ndarray | None = None
     chosen = _common_task(columns, targets, lines, style) if task == "auto" else task
     if chosen == "classification":
         parsed = [
@@ -156,6 +160,13 @@ def read_labels(
         )
         empty = np.isnan(y)
         expected = "a number"
+        if style.censored == "limit":
+            bounds = np.array(
+                [[style.limits(row[i]) for i in range(len(targets))] for row in cells]
+            )
+            bounds = bounds.reshape(len(cells), len(targets), 2)
+            bounds[np.isnan(y) & np.isfinite(bounds).all(2)] = np.nan  # a label that was left out
+            empty = np.isnan(bounds).all(2)
     without = np.asarray(empty.reshape(len(cells), len(targets)).all(axis=1))
     problems = [""] * len(cells)
     lost: list[LostLabel] = []
@@ -178,7 +189,7 @@ def read_labels(
         }
         for target, read in zip(targets, parsed)
     }
-    return Labels(chosen, y, problems, tuple(sorted(lost)), counts, tuple(notes))
+    return Labels(chosen, y, problems, tuple(sorted(lost)), counts, tuple(notes), bounds)
 
 
 def _common_task(
@@ -241,7 +252,9 @@ def _numbers(
     patterns = [pattern for pattern in read.recognised() if pattern.kind != "infinite"]
     if patterns and not skip_bad:
         shown = "; ".join(p.sentence(_at(lines), command_option, "label") for p in patterns)
-        raise ValueError(f"column {target!r}: {shown}. {_advice(patterns, read)}")
+        limits = any(pattern.kind == "censored" for pattern in patterns)
+        loss = "; --loss-function bounded-mse reads censored labels as limits" * limits
+        raise ValueError(f"column {target!r}: {shown}. {_advice(patterns, read)}{loss}")
     infinite = [row for row in unread if classify(column[row]).kind == "infinite"]
     if (beyond := sorted({*infinite, *large.tolist()})) and not skip_bad:
         row = beyond[0]
@@ -283,7 +296,12 @@ def _notes(
     """
     for doubt in read.doubts:
         yield doubt.sentence(_at(lines), command_option, "label") + "."
-    if read.dropped:
+    if read.dropped and style.censored == "limit":
+        yield (
+            f"{plural(read.dropped, 'censored label')} read as limits for training; metrics and "
+            "intervals use measured values only."
+        )
+    elif read.dropped:
         yield f"{plural(read.dropped, 'censored label')} treated as missing (--censored drop)."
     if style.censored == "bound":
         bounds = sum(bool(classify(cell).relation) for cell in column)

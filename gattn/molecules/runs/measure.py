@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.baselines import BASELINE_ROWS, baseline_predictions
-from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.molecules.fitted import ClassificationModel, RegressionModel
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.settings import MoleculeSettings, Task
@@ -86,7 +86,7 @@ def label_notes(estimator: MoleculeEstimator, parts: Mapping[str, Tensor]) -> li
 
 
 def _count(estimator: MoleculeEstimator, target: int, y: Tensor) -> int | dict[str, int]:
-    if not isinstance(estimator, MoleculeClassifier):
+    if not isinstance(estimator, ClassificationModel):
         return int(y.isfinite().sum())
     kinds = estimator.classes_by_target[target].tolist()
     return {str(kind): int((y == i).sum()) for i, kind in enumerate(kinds)}
@@ -122,7 +122,7 @@ def undefined(
         if all its metrics are defined for all targets.
     """
     targets, classes = list(map(str, estimator.targets_)), []
-    if isinstance(estimator, MoleculeClassifier):
+    if isinstance(estimator, ClassificationModel):
         classes = [kinds.tolist() for kinds in estimator.classes_by_target]
     reasons = {
         part: undefined_metrics(y, estimator.task, targets, classes) for part, y in parts.items()
@@ -148,7 +148,7 @@ def ridge_rows(rows: int, settings: MoleculeSettings) -> dict[str, int]:
     return {whose: min(limit, rows) for whose, limit in most.items()}
 
 
-def label_sets(estimator: MoleculeClassifier, predicted: Prediction, coverage: float) -> Tensor:
+def label_sets(estimator: ClassificationModel, predicted: Prediction, coverage: float) -> Tensor:
     """Return the set of possible classes of each molecule and target, [k, t, 2] bool."""
     return estimator.sets_of(predicted.mean, coverage)
 
@@ -168,11 +168,11 @@ def measure_intervals(
         The result of :func:`gattn.pipeline.measure.interval_metrics`, or of ``set_metrics`` for
         classes.
     """
-    if isinstance(estimator, MoleculeRegressor):
+    if isinstance(estimator, RegressionModel):
         mean, std = predicted.mean, predicted.std
         ends = estimator.calibrator_.interval(mean, std, coverage=coverage)
         return interval_metrics(y, *ends, coverage)
-    if isinstance(estimator, MoleculeClassifier):
+    if isinstance(estimator, ClassificationModel):
         sets = label_sets(estimator, predicted, coverage)
         always = estimator.calibrator_.in_every_set(coverage)
         return set_metrics(y, sets, coverage, in_every_set=always)

@@ -119,7 +119,8 @@ def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[
     """Find the molecules whose labels of one target contradict each other.
 
     Classes contradict each other if they differ, and numbers if they differ by more than
-    :data:`TOLERANCE` standard deviations of the target's labels.
+    :data:`TOLERANCE` standard deviations of the target's labels. Labels at different values of a
+    descriptor column, such as a temperature, do not contradict each other.
 
     Args:
         molecules: the labelled molecules.
@@ -132,8 +133,9 @@ def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[
         target's unit and the ``largest`` difference, which is the difference of the example.
     """
     groups: dict[str, list[int]] = {}
-    for i, text in enumerate(molecules.canonical):
-        groups.setdefault(text, []).append(i)
+    descriptors = molecules.inputs.extra_descriptors.tolist()
+    for i, (text, values) in enumerate(zip(molecules.canonical, descriptors)):
+        groups.setdefault(f"{text} {values}", []).append(i)
     repeats = [positions for positions in groups.values() if len(positions) > 1]
     y = molecules.y.numpy()
     counts: dict[str, Any] = {}

@@ -70,14 +70,18 @@ def predict_table(
             the name of an output column.
     """
     check_fraction("coverage", coverage)
-    estimator, table, column = open_run(
+    estimator, table, column, descriptors = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
         on_bad_bytes="surrogateescape",
     )  # fmt: skip
     columns = prediction_columns(estimator)
     rows = bad = 0
     with new_file(out) as temporary, table.writer(temporary, [*columns, ERROR]) as writer:
-        for piece in estimator.predictions(table.rows(), smiles=row_smiles(table, column)):
+        pieces = estimator.predictions(
+            descriptors.checked(table.rows()), smiles=row_smiles(table, column),
+            descriptors=descriptors.values if descriptors.names else None,
+        )  # fmt: skip
+        for piece in pieces:
             predicted = prediction_cells(estimator, piece.result, coverage)
             cells = dict(zip(piece.row_index.tolist(), predicted))
             for i, (row, error) in enumerate(row_errors(piece)):
@@ -91,8 +95,8 @@ def predict_table(
 def row_smiles(table: Table, column: str) -> Callable[[TableRow], str]:
     """Return a function that reads the SMILES of a table row.
 
-    The function returns "" for a row whose number of cells differs from the header's, because its
-    cells may be in wrong columns.
+    The function returns "" for a row with a problem, such as a number of cells that differs from
+    the header's, because its cells may be in wrong columns.
     """
     position = table.place(column)
     return lambda row: "" if row.problem else row.cells[position]

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from gattn.draw import draw_molecule, shared_scale
 from gattn.molecules.attributions import DEFAULT_METHOD, attribute
-from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.molecules.fitted import ClassificationModel, RegressionModel
 from gattn.molecules.predictor import Prediction, batch_elements
 from gattn.molecules.rows import LabelledMolecules
 from gattn.pipeline.product import Report
@@ -36,6 +37,8 @@ from gattn.training.threads import limited_threads
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
+    from gattn.molecules.inputs import MoleculeInputs
+    from gattn.molecules.predictor import MoleculePredictor
     from gattn.molecules.runs.train import MoleculeRun
 
 __all__ = ["evaluation_figures", "molecule_report", "run_facts"]
@@ -116,7 +119,7 @@ def _words(estimator: MoleculeEstimator) -> Words:
 
 def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
     """Return the name of class 1 for each target in which it has another name than 1."""
-    if not isinstance(estimator, MoleculeClassifier):
+    if not isinstance(estimator, ClassificationModel):
         return {}
     names = {t: str(kinds[1]) for t, kinds in zip(estimator.targets_, estimator.classes_by_target)}
     return {t: name for t, name in names.items() if name not in ("1", "True")}
@@ -136,7 +139,7 @@ def reliability(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> Reliability:
     """Measure the calibration of intervals, or of probabilities, on labelled molecules."""
-    if isinstance(estimator, MoleculeRegressor):
+    if isinstance(estimator, RegressionModel):
         mean, std = predicted.mean, predicted.std
         return interval_reliability(molecules.y, mean, std, estimator.calibrator_)
     return probability_reliability(molecules.y, predicted.mean)
@@ -158,12 +161,7 @@ def _worst_molecules(
         target with the largest error.
     """
     rows, targets = _worst_rows(molecules, predicted)
-    predictor = estimator.predictor_
-    with limited_threads(batch_elements(1, predictor.settings), predictor.threads):
-        weights = [
-            attribute(predictor, molecules.inputs[row : row + 1], target=target)[0].weights
-            for row, target in zip(rows, targets)
-        ]
+    weights = _weights(estimator.predictor_, molecules.inputs, rows, targets)
     scale = shared_scale(weights)
     style: dict[str, Any] = {
         "scale": scale, "size": SIZE, "label": f"contribution by {METHOD}"
@@ -186,6 +184,19 @@ def _worst_molecules(
         "validation parts.",
     )
     return Section("Predicted worst", text, figures=figures, gallery=True)
+
+
+def _weights(
+    predictor: MoleculePredictor, inputs: MoleculeInputs, rows: list[int], targets: list[int]
+) -> list[Tensor]:
+    """Return the atoms' contributions to the prediction of one target for each of some rows."""
+    weights: dict[int, Tensor] = {}
+    with limited_threads(batch_elements(len(rows), predictor.settings), predictor.threads):
+        for target in sorted(set(targets)):
+            some = [row for row, one in zip(rows, targets) if one == target]
+            attributions = attribute(predictor, inputs[some], target=target)
+            weights |= {row: each.weights for row, each in zip(some, attributions)}
+    return [weights[row] for row in rows]
 
 
 def _worst_rows(molecules: LabelledMolecules, predicted: Prediction) -> tuple[list[int], list[int]]:
@@ -216,7 +227,7 @@ def _caption(
         float(values[row, target]) for values in (molecules.y, predicted.mean, predicted.std)
     )
     lines = [estimator.targets_[target]] if len(estimator.targets_) > 1 else []
-    if isinstance(estimator, MoleculeClassifier):
+    if isinstance(estimator, ClassificationModel):
         label, probability = estimator.classes_by_target[target][int(y)], mean if y else 1 - mean
         lines += [f"measured {label}", f"its probability {number(probability)}"]
     else:

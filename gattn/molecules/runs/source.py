@@ -8,14 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from gattn.data import BadRow, get_dataset, load_molecules
 from gattn.data.tables.csv_table import SEPARATORS, Table, TableRow, as_number, open_table
 from gattn.data.tables.numbers import NumberFormat, classify
+from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.molecules.settings import Task
 from gattn.pipeline.run_folder import file_hash
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Source", "built_in", "read_source"]
 
@@ -37,6 +43,9 @@ class Source:
         parts: the value of each row in the split column; None without such a column.
         bad: rows with a wrong number of cells or with an invalid label. They stay in the lists,
             with an empty SMILES and missing labels, so that row numbers do not change.
+        descriptors: names of the f descriptor columns.
+        descriptor_values: [n, f] float64, the cells of these columns, NaN for an empty cell; None
+            if there are no such columns.
     """
 
     name: str
@@ -47,6 +56,19 @@ class Source:
     lines: Sequence[int]
     parts: list[str] | None
     bad: tuple[BadRow, ...]
+    descriptors: tuple[str, ...] = ()
+    descriptor_values: np.ndarray | None = None
+
+    @property
+    def rows(self) -> list[str] | pd.DataFrame:
+        """The input of an estimator: n SMILES, or a data frame of SMILES and descriptors."""
+        if self.descriptor_values is None:
+            return self.smiles
+        import pandas as pd  # takes a second, and a table without descriptors does not need it
+
+        columns = pd.DataFrame(self.descriptor_values, columns=list(self.descriptors))
+        smiles = pd.Series(self.smiles, name="smiles", dtype=object)
+        return pd.concat([smiles, columns], axis=1)
 
 
 def read_source(
@@ -60,6 +82,7 @@ def read_source(
     learnable: bool = True,
     style: NumberFormat | None = None,
     skip_bad: bool = False,
+    descriptors: Sequence[str] = (),
 ) -> Source:
     """Read a CSV file of SMILES and labels.
 
@@ -75,6 +98,8 @@ def read_source(
         style: format of the numbers; None for plain numbers.
         skip_bad: whether to leave out all labels and rows that cannot be read, regardless of their
             number.
+        descriptors: its descriptor columns. A row with a descriptor that is not a number is left
+            out; more than 5 % of such rows are an error.
 
     Returns:
         All rows of the file in order, including the bad ones.
@@ -83,11 +108,13 @@ def read_source(
         FileNotFoundError: the file does not exist.
         ValueError: the file, a column or a label cannot be used.
     """
-    names = [smiles, *targets, *([part_column] if part_column else [])]
+    names = [smiles, *targets, *descriptors, *([part_column] if part_column else [])]
     if len(set(names)) < len(names):
         raise ValueError(f"a column can be used only once; got {', '.join(names)}")
     table = open_table(path, names, encoding=encoding)
     places = [table.place(target) for target in targets]
+    columns = DescriptorColumns.of(table, descriptors, style or NumberFormat())
+    values, unread = array("d"), array("q")
     text_place, part_place = table.place(smiles), table.place(part_column or smiles)
     texts: list[str] = []
     cells: list[tuple[str, ...]] = []
@@ -108,11 +135,21 @@ def read_source(
         if not fits and not skip_bad:
             _check_split_number(table, row, places)
             first = first or row
-        faults.append(row.problem)
+        numbers, problem = columns.read(row)
+        values.extend(numbers)
+        if fits and problem:
+            unread.append(len(faults))
+        faults.append(problem)
         lines.append(row.line)
     if not texts:
         raise ValueError(f"{path} has a header but no rows")
-    misfits = sum(map(bool, faults))
+    if len(unread) > max(1, SHARE * len(texts)) and not skip_bad:
+        raise ValueError(
+            f"{path}: {len(unread):,} of {len(texts):,} rows have a descriptor that is not a "
+            f"number, the first in line {lines[unread[0]]}: {faults[unread[0]]}; correct them, or "
+            f"leave the rows out with {SKIP}"
+        )
+    misfits = sum(map(bool, faults)) - len(unread)
     if first is not None and misfits > max(1, SHARE * len(texts)):
         raise ValueError(
             f"{path}: {misfits:,} of {len(texts):,} rows have a wrong number of cells; the "
@@ -137,6 +174,10 @@ def read_source(
         parts=parts,
         bad=tuple(
             BadRow(i, texts[i], problem, lines[i]) for i, problem in enumerate(problems) if problem
+        ),
+        descriptors=columns.names,
+        descriptor_values=(
+            np.array(values).reshape(len(texts), len(columns.names)) if columns.names else None
         ),
     )
 

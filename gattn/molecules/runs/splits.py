@@ -8,7 +8,7 @@ from gattn.data import Split, random_split, scaffold_split, split_by_names
 from gattn.data.molecules.scaffolds import murcko_scaffold
 from gattn.data.splits import read_positions, split_from_positions
 from gattn.molecules.base import MoleculeEstimator
-from gattn.molecules.estimators import MoleculeClassifier
+from gattn.molecules.fitted import ClassificationModel
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.source import Source
 from gattn.pipeline.measure import PARTS
@@ -108,7 +108,7 @@ def check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
         values = column[column.isfinite()].unique()
         if len(values) < 2:
             content = "one value only" if len(values) else "no label"
-            if len(values) and isinstance(estimator, MoleculeClassifier):
+            if len(values) and isinstance(estimator, ClassificationModel):
                 kinds = estimator.classes_by_target[i].tolist()
                 content = f"only class {kinds[int(values)]!r} and no label of class "
                 content += repr(kinds[1 - int(values)])

@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import torch
 
 from gattn.data import Split
 from gattn.data.tables.csv_table import open_table
 from gattn.molecules.base import MoleculeEstimator
-from gattn.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.input_cache import cache_key
+from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.columns import prediction_table
@@ -145,7 +144,8 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         """Read the table and parse its SMILES."""
         settings = self.settings
         source = read_run_source(settings)
-        kind = MoleculeRegressor if source.labels.task == "regression" else MoleculeClassifier
+        is_regression = source.labels.task == "regression"
+        kind = RegressionEstimator if is_regression else ClassificationEstimator
         estimator = kind(
             **asdict(settings.model), on_error="skip", workers=settings.workers,
             threads=settings.threads,
@@ -190,7 +190,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
             from gattn.molecules.runs.tuning import tune
 
             best = tune(estimator, train, val, settings.tune, self.out, self.log, groups=groups)
-            estimator.set_params(**best)
+            estimator = estimator.replace(**best)
         return estimator.fit_labelled(
             train, val, groups=groups, folder=self.out / CHECKPOINTS, progress=self.progress
         )
@@ -286,6 +286,7 @@ def read_run_source(settings: RunSettings) -> Source:
     return read_source(
         settings.data, settings.smiles, settings.target, settings.task, part_column,
         encoding=settings.encoding, style=settings.style, skip_bad=settings.skip_bad_labels,
+        descriptors=settings.descriptors_columns,
     )  # fmt: skip
 
 
@@ -294,9 +295,10 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
     ``bad``.
     """
     path = cache / f"{cache_key(source.smiles, estimator.max_atoms)[:32]}.safetensors"
-    y = pd.DataFrame(source.labels.y, columns=list(source.targets))
-    y = y[source.targets[0]] if len(source.targets) == 1 else y
-    molecules = estimator.read(source.smiles, y, cache=path)
+    y = source.labels.y[:, 0] if len(source.targets) == 1 else source.labels.y
+    molecules = estimator.read(
+        source.rows, y, targets=source.targets, bounds=source.labels.bounds, cache=path
+    )
     bad = {row.row: replace(row, line=source.lines[row.row]) for row in molecules.bad}
     bad |= {row.row: row for row in source.bad}
     return replace(molecules, bad=tuple(bad[row] for row in sorted(bad)))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-
-from sklearn.base import clone
+from typing import TYPE_CHECKING, Any
 
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.rows import LabelledMolecules
@@ -72,8 +70,7 @@ def tune(
         )
 
     def objective(trial: Trial) -> float:
-        model = cast(MoleculeEstimator, clone(estimator)).set_params(**_draw(trial))
-        model.targets_, model.single_target_ = estimator.targets_, estimator.single_target_
+        model = estimator.replace(**_draw(trial))
         model.fit_labelled(train, val, groups=groups)
         return measure(model.task, val.y, model.predictor_.validation.mean)[metric]
 

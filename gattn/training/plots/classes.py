@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -48,7 +47,7 @@ class _Kind(NamedTuple):
     labels.
     """
 
-    curve: Callable[[ModuleType, Column, Column], _Curve]
+    curve: Callable[[Column, Column], _Curve]
     x: str
     y: str
     area: str
@@ -74,15 +73,16 @@ def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = 
 
     Raises:
         ValueError: the shapes differ, or y contains values other than 0, 1 and NaN.
-        ImportError: scikit-learn is not installed.
 
     >>> roc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).png()[:4]
     b'\\x89PNG'
     """
 
-    def curve(metrics: ModuleType, classes: Column, p: Column) -> _Curve:
-        x, up, _ = metrics.roc_curve(classes, p)
-        return _Curve(x, up, float(metrics.roc_auc_score(classes, p)), float(classes.mean()))
+    def curve(classes: Column, p: Column) -> _Curve:
+        true, false = _positives(classes, p)
+        x, up = false / false[-1], true / true[-1]
+        area = float(((up[1:] + up[:-1]) * np.diff(x)).sum() / 2)
+        return _Curve(x, up, area, float(classes.mean()))
 
     def guessing(axes: Axes, theme: Theme, curves: Sequence[_Curve]) -> None:
         diagonal(axes, theme)
@@ -113,10 +113,13 @@ def precision_recall(
     b'\\x89PNG'
     """
 
-    def curve(metrics: ModuleType, classes: Column, p: Column) -> _Curve:
-        precision, recall, _ = metrics.precision_recall_curve(classes, p)
-        area = float(metrics.average_precision_score(classes, p))
-        return _Curve(recall[::-1], precision[::-1], area, float(classes.mean()))
+    def curve(classes: Column, p: Column) -> _Curve:
+        true, false = _positives(classes, p)
+        recall = true / true[-1]
+        # No prediction is positive at first; the precision is 1 by definition.
+        precision = np.append(1.0, true[1:] / (true + false)[1:])
+        area = float((np.diff(recall) * precision[1:]).sum())
+        return _Curve(recall, precision, area, float(classes.mean()))
 
     def guessing(axes: Axes, theme: Theme, curves: Sequence[_Curve]) -> None:
         share = float(np.mean([one.positive for one in curves]))
@@ -127,13 +130,9 @@ def precision_recall(
 
 
 def _plot(kind: _Kind, y: ArrayLike, probability: ArrayLike, name: str, several: str) -> Plot:
-    try:
-        from sklearn import metrics
-    except ImportError:
-        raise ImportError('these plots need scikit-learn: pip install "gattn[molecules]"') from None
     columns = _columns(y, probability)
     both = [pair for pair in columns if len(np.unique(pair[0])) == 2]
-    curves = [kind.curve(metrics, *pair) for pair in both]
+    curves = [kind.curve(*pair) for pair in both]
     lines = [title(name)] if name else []
     if curves:
         mean = float(np.mean([curve.area for curve in curves]))
@@ -153,6 +152,22 @@ def _plot(kind: _Kind, y: ArrayLike, probability: ArrayLike, name: str, several:
         _lines(axes, curves, theme, f"mean of {len(curves)} {several}", steps=kind.steps)
 
     return Plot(draw)
+
+
+def _positives(classes: Column, p: Column) -> tuple[Column, Column]:
+    """Count true and false positives at each threshold, from none to all predictions positive.
+
+    Args:
+        classes: [k], 0 or 1.
+        p: [k], probabilities of class 1; equal ones share a threshold.
+
+    Returns:
+        Two float64 arrays [u + 1] for u different probabilities, which start with 0.
+    """
+    order = np.argsort(-p, kind="stable")
+    last = np.append(np.flatnonzero(np.diff(p[order])), len(p) - 1)
+    true = np.append(0.0, classes[order].cumsum()[last])
+    return true, np.append(0, last + 1) - true
 
 
 def _columns(y: ArrayLike, probability: ArrayLike) -> list[list[Column]]:

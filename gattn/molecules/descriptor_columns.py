@@ -1,0 +1,137 @@
+"""Descriptor columns of a table: measured or computed numbers beside the SMILES of a row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gattn.data.tables.csv_table import LARGEST, Table, TableRow
+from gattn.data.tables.numbers import NumberFormat
+from gattn.molecules.arrays import is_missing
+
+__all__ = ["DescriptorColumns", "check_columns", "split_descriptors"]
+
+
+@dataclass(frozen=True)
+class DescriptorColumns:
+    """The descriptor columns of an open table.
+
+    Attributes:
+        names: the names of the f columns.
+        places: the index of each column in the header.
+        style: the format of their numbers.
+    """
+
+    names: tuple[str, ...]
+    places: tuple[int, ...]
+    style: NumberFormat
+
+    @classmethod
+    def of(cls, table: Table, names: Sequence[str], style: NumberFormat) -> DescriptorColumns:
+        """Return the columns of a table with these names.
+
+        The decimal sign and the thousands separator are those of ``style``. Its other settings
+        concern labels.
+        """
+        numbers = NumberFormat(decimal=style.decimal, thousands=style.thousands)
+        return cls(tuple(names), tuple(map(table.place, names)), numbers)
+
+    def read(self, row: TableRow) -> tuple[list[float], str]:
+        """Parse the f numbers of a row.
+
+        Returns:
+            The numbers, NaN for a missing one, and the problem of the row: a wrong number of cells,
+            a cell that is not a finite number, or "" if there is none. With a problem all numbers
+            are NaN.
+        """
+        values = []
+        for name, place in zip(self.names, self.places):
+            value = self.style.parse(row.cells[place].strip())
+            if row.problem or value is None or abs(value) > LARGEST:
+                reason = f"{name} must be a finite number or empty; it is {row.cells[place]!r}"
+                return [math.nan] * len(self.names), row.problem or reason
+            values.append(value)
+        return values, row.problem
+
+    def values(self, row: TableRow) -> list[float]:
+        """Return the f numbers of a row, NaN for a missing one."""
+        return self.read(row)[0]
+
+    def checked(self, rows: Iterable[TableRow]) -> Iterator[TableRow]:
+        """Yield the rows, with a ``problem`` where a cell is not a descriptor."""
+        if not self.names:
+            yield from rows
+            return
+        for row in rows:
+            yield row._replace(problem=self.read(row)[1])
+
+
+def split_descriptors(table: Any) -> tuple[Any, np.ndarray, list[str]]:
+    """Split a table whose first column holds SMILES and whose other columns hold descriptors.
+
+    Args:
+        table: a data frame or an array [n, 1 + f] with f above 0; or n SMILES alone.
+
+    Returns:
+        The SMILES, the descriptors [n, f] float64 with NaN for missing values, and their names: a
+        data frame's columns, ``x1, x2, ...`` for an array; empty for SMILES alone.
+
+    Raises:
+        ValueError: a descriptor is not a number or not finite.
+
+    Example:
+        >>> smiles, values, names = split_descriptors(np.array([["CCO", 298.0], ["C", None]]))
+        >>> list(smiles), values.tolist(), names
+        (['CCO', 'C'], [[298.0], [nan]], ['x1'])
+    """
+    shape = getattr(table, "shape", ())
+    if len(shape) != 2 or shape[1] < 2:
+        return table, np.empty((0, 0)), []
+    columns = getattr(table, "columns", None)
+    names = [f"x{i}" for i in range(shape[1])] if columns is None else list(map(str, columns))
+    cells = np.asarray(table, dtype=object)
+    values = np.empty((shape[0], shape[1] - 1))
+    for i, name in enumerate(names[1:]):
+        values[:, i] = _numbers(cells[:, i + 1], name)
+    return cells[:, 0], values, names[1:]
+
+
+def check_columns(expected: Sequence[str], names: Sequence[str]) -> None:
+    """Raise an error if the names of descriptor columns differ from those of the training.
+
+    Raises:
+        ValueError: ``names`` are not the ``expected`` names, in the same order.
+    """
+    if list(expected) == list(names):
+        return
+    if expected:
+        raise ValueError(
+            f"this model needs the descriptor columns {', '.join(expected)} after the column of "
+            f"SMILES, in this order; got {', '.join(names) or 'SMILES alone'}"
+        )
+    raise ValueError(
+        f"this model was trained on SMILES alone; got the descriptor columns {', '.join(names)}"
+    )
+
+
+def _numbers(column: np.ndarray, name: str) -> np.ndarray:
+    """Return a column of objects as float64, NaN for None and pandas' missing values."""
+    values = np.full(len(column), np.nan)
+    for row in np.flatnonzero(~is_missing(column)):
+        if isinstance(column[row], str) or not hasattr(column[row], "__float__"):
+            raise ValueError(
+                f"descriptor {name} must contain numbers, or NaN if missing; row {row} is "
+                f"{column[row]!r}"
+            )
+        values[row] = float(column[row])
+    beyond = np.flatnonzero(np.abs(values) > LARGEST)
+    if len(beyond):
+        raise ValueError(
+            f"descriptor {name} must be finite and representable in float32; row {beyond[0]} is "
+            f"{values[beyond[0]]:g}"
+        )
+    return values

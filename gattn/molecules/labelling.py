@@ -1,0 +1,64 @@
+"""Estimators for molecules that the commands train, without the interface of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.molecules.arrays import as_classes, as_numbers, find_classes
+from gattn.molecules.base import MoleculeEstimator
+from gattn.molecules.fitted import ClassificationModel, RegressionModel
+from gattn.molecules.predictor import Prediction
+from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
+
+__all__ = ["ClassificationEstimator", "RegressionEstimator"]
+
+
+class RegressionEstimator(MoleculeEstimator, RegressionModel):
+    """A :class:`gattn.molecules.MoleculeRegressor` without scikit-learn's interface."""
+
+    def _fit_labels(self, table: np.ndarray) -> None:
+        for name, column in zip(self.targets_, as_numbers(table).T):
+            labels = column[np.isfinite(column)]
+            if len(labels) > 1 and labels.min() == labels.max():
+                raise ValueError(
+                    f"{name} must have different numbers; every label is {labels[0]:g}"
+                )
+
+    def _encode(self, table: np.ndarray) -> np.ndarray:
+        return as_numbers(table)
+
+    def _decide(self, mean: Tensor) -> np.ndarray:
+        return mean.numpy()
+
+    def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
+        self.calibrator_ = IntervalCalibrator.fit(y, prediction.mean, prediction.std)
+
+    def _labels_state(self) -> dict[str, Any]:
+        return {"calibration": self.calibrator_.state()}
+
+
+class ClassificationEstimator(MoleculeEstimator, ClassificationModel):
+    """A :class:`gattn.molecules.MoleculeClassifier` without scikit-learn's interface."""
+
+    def _fit_labels(self, table: np.ndarray) -> None:
+        classes = find_classes(table, self.targets_)
+        self.classes_ = classes[0] if self.single_target_ else classes
+
+    def _encode(self, table: np.ndarray) -> np.ndarray:
+        return as_classes(table, self.classes_by_target, self.targets_)
+
+    def _decide(self, mean: Tensor) -> np.ndarray:
+        """Return 1 if the second class is more probable, otherwise 0; NaN is returned unchanged."""
+        return torch.where(mean.isnan(), mean, (mean > 0.5).to(mean.dtype)).numpy()
+
+    def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
+        both = torch.stack([1 - prediction.mean, prediction.mean], dim=2)
+        self.calibrator_ = LabelSetCalibrator.fit(y, both)
+
+    def _labels_state(self) -> dict[str, Any]:
+        classes = [kinds.tolist() for kinds in self.classes_by_target]
+        return {"classes": classes, "calibration": self.calibrator_.state()}
