@@ -17,6 +17,10 @@ class Inputs:
     counts: Tensor
     descriptors: Tensor
 
+    @property
+    def extra_descriptors(self) -> Tensor:
+        return torch.empty(len(self), 0, dtype=torch.float64)
+
     def __len__(self) -> int:
         return len(self.counts)
 
