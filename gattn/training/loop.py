@@ -19,7 +19,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from gattn.distributed import sum_gradients
 from gattn.training.checkpoint import load_checkpoint, save_checkpoint
 from gattn.training.losses import check_finite
 from gattn.training.optimizer import AdamW, OneCycle
@@ -272,7 +271,8 @@ class _Training:
         self.optimizer.zero_grad()
         self.scaler.scale(mean).backward()
         if self.processes.size > 1:
-            sum_gradients(self.optimizer.parameters)
+            for gradient in self.optimizer.gradients:
+                dist.all_reduce(gradient)
         # GradScaler reads the vectors of the optimizer like those of torch's optimizers.
         optimizer: Any = self.optimizer
         if self.settings.gradient_clip:

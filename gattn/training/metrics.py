@@ -156,7 +156,7 @@ def undefined_metrics(
 
     Example:
         >>> undefined_metrics(torch.tensor([0.5, 0.5]), "regression")
-        {'r2': 'undefined: all 2 labels are 0.5, and two different ones are needed'}
+        {'r2': 'undefined: all 2 labels are 0.5, and two different labels are needed'}
         >>> y = torch.tensor([[0.1, 0.5], [0.2, float("nan")]])
         >>> undefined_metrics(y, "regression", ["a", "b"])
         {'r2': "a mean over 1 of 2 targets, undefined for 'b' (it has one label)"}

@@ -133,7 +133,7 @@ def test_size_is_checked(size):
 
 
 def test_size_must_match_the_input():
-    with pytest.raises(ValueError, match=r"size must be \(3, 2\), that of edges"):
+    with pytest.raises(ValueError, match=r"size must be \(3, 2\), the size of the edges; got"):
         Graph(torch.zeros(2, 3).to_sparse(), 3)
     graph = Graph(torch.tensor([[0], [1]]), 3)
     for make in (Graph, as_graph):

@@ -28,7 +28,7 @@ def facts_of(train=(), val=(), test=(), task: Task = "regression", targets=("y",
     y = np.array([[np.nan if v is None else v for v in row] for row in labels], float)
     raw = np.array(labels, object) if task == "classification" else y
     labelled = LabelledMolecules(
-        featurise([]).inputs, torch.from_numpy(y), torch.arange(len(rows)),
+        featurise(smiles).inputs, torch.from_numpy(y), torch.arange(len(rows)),
         molecule_identities(smiles),
     )  # fmt: skip
     source = Source(

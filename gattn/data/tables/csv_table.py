@@ -180,7 +180,7 @@ def open_table(
     >>> for row in open_table(path, ["smiles", "logS"]).rows():
     ...     print(row)
     TableRow(line=2, cells=['CCO', '1.1'], problem='')
-    TableRow(line=4, cells=['CCC', ''], problem='1 cell where the header has 2')
+    TableRow(line=4, cells=['CCC', ''], problem='1 cell but the header has 2')
     """
     path = Path(path)
     if path.is_dir():

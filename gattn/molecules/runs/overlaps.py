@@ -134,7 +134,7 @@ def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[
     """
     groups: dict[str, list[int]] = {}
     descriptors = molecules.inputs.extra_descriptors.tolist()
-    for i, (text, values) in enumerate(zip(molecules.canonical, descriptors)):
+    for i, (text, values) in enumerate(zip(molecules.canonical, descriptors, strict=True)):
         groups.setdefault(f"{text} {values}", []).append(i)
     repeats = [positions for positions in groups.values() if len(positions) > 1]
     y = molecules.y.numpy()

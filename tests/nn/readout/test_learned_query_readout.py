@@ -283,7 +283,7 @@ def test_bad_input_gets_one_clear_error():
         readout(x, index[:4], dim_size=6)
     with pytest.raises(TypeError, match=r"int32 or int64; got torch.float32"):
         readout(x, index.float(), dim_size=6)
-    with pytest.raises(ValueError, match=r"ptr must ascend from 0 to 11"):
+    with pytest.raises(ValueError, match=r"ptr must rise from 0 to 11"):
         readout(x, ptr=torch.tensor([0, 5, 3, 11]))
     with pytest.raises(ValueError, match=r"x must have shape \(n, d\)"):
         readout(x.unsqueeze(0), index, dim_size=6)

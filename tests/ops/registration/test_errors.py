@@ -64,7 +64,7 @@ def test_mixed_dtypes(operator, random_graph):
     for name in list(operator.shapes)[1:]:
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         inputs[name] = inputs[name].float()
-        with pytest.raises(TypeError, match=rf"{name} must be torch.float64 as .*; got torch.fl"):
+        with pytest.raises(TypeError, match=rf"{name} must be torch.float64 like .*; got torch.fl"):
             operator(inputs, random_graph)
 
 
