@@ -322,7 +322,8 @@ def test_another_commit_that_computes_something_else_is_not_timed(
 
 
 ABOVE = (
-    "cli", "data", "training", "molecules", "nodes", "models", "sampling", "distributed", "pipeline",
+    "cli", "data", "training", "molecules", "nodes", "models", "sampling", "distributed",
+    "pipeline",
 )  # fmt: skip
 
 

@@ -121,6 +121,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
             left += notes
             graph = graph.with_notes(*notes.values())
         time = self.time
+        if time is not None and time == (self.label if label is None else label):
+            raise ValueError(f"time and label must be different columns; got {time!r} for both")
         if time in graph.table.columns and time not in (self.features or ()):
             left.append(time)
             graph = graph.with_notes(f"Column {time!r} of the nodes holds times: it is no feature.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -97,3 +97,30 @@ class EdgeInputs:
     weights: NDArray[np.float32] | None
     groups: Sequence[tuple[NDArray[np.int64], int]]
     arc_features: Any
+
+    def select(self, edges: NDArray[np.bool_], arcs: NDArray[np.bool_]) -> EdgeInputs:
+        """Return the inputs of a part of the edges.
+
+        Args:
+            edges: [e] mask of the edges of ``edge_index``.
+            arcs: [k] mask of the graph's ``arcs``.
+        """
+        old = self.structure
+        structure = replace(
+            old,
+            arc_rows=old.arc_rows[arcs],
+            edge_rows=old.edge_rows[edges],
+            against=None if old.against is None else old.against[edges],
+            ages=None if old.ages is None else old.ages[edges],
+            open=None if old.open is None else old.open[:, arcs],
+        )
+        mask = torch.from_numpy(edges)
+        return replace(
+            self,
+            structure=structure,
+            features=None if self.features is None else self.features[mask],
+            bias=None if self.bias is None else self.bias[mask],
+            weights=None if self.weights is None else self.weights[arcs],
+            groups=[(part[arcs], count) for part, count in self.groups],
+            arc_features=None if self.arc_features is None else self.arc_features[arcs],
+        )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph, GraphError
@@ -104,7 +105,7 @@ def explain_node(
     neighbours = [
         influence(
             graph.names[other], attention.get(other, float("nan")),
-            _without_edges(predictor, graph, place, [other]),
+            _without_edges(graph, place, [other]),
         )
         for other in others[:most]
     ]  # fmt: skip
@@ -112,7 +113,7 @@ def explain_node(
         influence(name, float("nan"), _without_value(graph, place, name))
         for name in _attributes(predictor, graph)
     ]
-    isolated = predictor.predict_edited(_without_edges(predictor, graph, place, others), graph)
+    isolated = predictor.predict_edited(_without_edges(graph, place, others), graph)
     return NodeExplanation(
         place, output, prediction, attention.get(place, float("nan")), _sorted(neighbours),
         _sorted(attributes), len(others), float(isolated[place, output]),
@@ -144,23 +145,23 @@ def _attention(predictor: AnyPredictor, graph: AttributedGraph, place: int) -> d
     return sums
 
 
-def _without_edges(
-    predictor: AnyPredictor, graph: AttributedGraph, place: int, others: Sequence[int]
-) -> AttributedGraph:
-    """Return the graph without the edges between a node and other nodes."""
+def _without_edges(graph: AttributedGraph, place: int, others: Sequence[int]) -> AttributedGraph:
+    """Return the graph without the edges between a node and other nodes.
+
+    The inputs of the other edges, and the times of the nodes, do not change.
+    """
     removed = torch.tensor(others, dtype=torch.int64)
 
-    def mask(ends: Tensor) -> Tensor:
+    def keep(ends: Tensor) -> NDArray[np.bool_]:
         source, destination = ends
         pair = (source == place) & torch.isin(destination, removed)
-        return ~(pair | (destination == place) & torch.isin(source, removed))
+        return (~(pair | (destination == place) & torch.isin(source, removed))).numpy()
 
-    raw, table = graph.without_edge_inputs(), graph.edge_table
-    if table is not None:
-        table = table.select(mask(table.pairs).numpy())
-    arcs, edges = (ends[:, mask(ends)] for ends in (raw.arcs, raw.edge_index))
-    edited = replace(raw, arcs=arcs, edge_index=edges, edge_table=table)
-    return edited if graph.edge_inputs is None else predictor.encoder.attach_edges(edited)
+    arcs, edges = keep(graph.arcs), keep(graph.edge_index)
+    inputs = None if graph.edge_inputs is None else graph.edge_inputs.select(edges, arcs)
+    return replace(
+        graph, arcs=graph.arcs[:, arcs], edge_index=graph.edge_index[:, edges], edge_inputs=inputs
+    )
 
 
 def _without_value(graph: AttributedGraph, place: int, name: str) -> AttributedGraph:

@@ -110,7 +110,11 @@ class FeatureEncoder:
 
         Raises:
             GraphError: the graph lacks an attribute or features ``x`` that the encoder reads.
+            RuntimeError: the encoder reads columns of edges, and the graph was not passed through
+                :meth:`attach_edges`, so that a model would ignore them.
         """
+        if self.edges is not None and graph.edge_inputs is None:
+            raise RuntimeError("pass the graph through attach_edges before its features are read")
         if self.source == "structure":
             return _structure(graph, self.walk_steps)
         if self.source == "x":

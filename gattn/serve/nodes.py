@@ -16,9 +16,13 @@ from gattn.draw import draw_network
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.estimators import NodeClassifier
-from gattn.nodes.files import read_graph_file
 from gattn.nodes.runs.config import NodeRunSettings
-from gattn.nodes.runs.predict import load_estimator, prediction_cells, prediction_columns
+from gattn.nodes.runs.predict import (
+    load_estimator,
+    prediction_cells,
+    prediction_columns,
+    read_graph,
+)
 from gattn.nodes.runs.splits import data_hash
 from gattn.serve.errors import RequestError
 from gattn.training.model_io import RunError, read_json
@@ -178,16 +182,16 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
     splits = read_json(folder / "splits.json", "sha256", remedy="train the model again")
     if data_hash(settings) != splits["sha256"]:
         raise RunError(f"{settings.data} has changed since {folder} was trained: train it again")
-    graph = read_graph_file(
-        settings.data, settings.nodes or None, directed=estimator.directed,
-        encoding=settings.encoding, decimal=settings.decimal, thousands=settings.thousands,
-        missing=settings.missing,
+    notes: list[str] = []
+    graph = read_graph(
+        estimator, settings.data, settings.nodes or None, settings.encoding, settings.decimal,
+        settings.thousands, settings.missing, notes.append,
     )  # fmt: skip
     predicted = estimator.predictor_.predict(graph)
     rows = [_plain(row) for row in prediction_cells(estimator, predicted, coverage)]
     attention = [_sorted(*layer) for layer in estimator.predictor_.attention(graph)]
     columns = prediction_columns(estimator)
-    return ServedNodes(name, folder, estimator, graph, columns, rows, attention, graph.notes)
+    return ServedNodes(name, folder, estimator, graph, columns, rows, attention, tuple(notes))
 
 
 def _plain(row: Any) -> list[Any]:

@@ -63,6 +63,18 @@ def test_prediction_needs_the_columns(gattn, tmp_path, text, message):
     assert message in err
 
 
+@pytest.mark.parametrize(("cell", "reason"), [("", "is empty"), ("5", "has a single value")])
+def test_a_column_without_effect_is_noted(gattn, tmp_path, cell, reason):
+    header, *lines = TABLE.splitlines()
+    data = tmp_path / "data.csv"
+    data.write_text("\n".join([f"{header},D", *(f"{line},{cell}" for line in lines)]))
+    options = ["--target", "y", "--descriptors-columns", "D", "--out", tmp_path / "run", *GP]
+    code, output = gattn("train", data, *options)
+    assert code == 0, output
+    words = " ".join(output.split())
+    assert f"Descriptor column 'D' {reason} in the training part: it has no effect." in words
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

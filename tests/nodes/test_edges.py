@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from gattn.nodes import NodeClassifier
+from gattn.nodes import NodeClassifier, NodeRegressor
 from gattn.nodes.attributed import GraphError
 from gattn.nodes.batched_gat import BatchedGAT
 from gattn.nodes.edges import EdgeColumns, EdgeEncoder, read_edge_columns
@@ -254,6 +254,25 @@ def test_a_node_has_the_time_of_its_first_edge():
     assert np.isnan(times[3])
     with pytest.raises(GraphError, match="neither the nodes nor the edges have a column 'when'"):
         node_times(graph, "when")
+
+
+def test_the_label_is_no_time():
+    edges = pd.DataFrame({"source": [0, 1, 2], "target": [1, 2, 3]})
+    nodes = pd.DataFrame({"id": range(4), "year": [1.0, 2.0, 3.0, 4.0]})
+    with pytest.raises(ValueError, match="must be different columns; got 'year' for both"):
+        NodeRegressor(label="year", time="year").fit((edges, nodes))
+
+
+def test_a_model_does_not_ignore_the_columns_of_edges():
+    """A graph whose edge columns were not attached is refused."""
+    pairs = np.random.default_rng(0).integers(0, 20, (60, 2))
+    edges = pd.DataFrame(pairs, columns=["source", "target"])
+    edges["w"] = 1.0 + np.arange(60) % 3
+    nodes = pd.DataFrame({"id": range(20), "size": np.arange(20.0), "y": np.arange(20.0)})
+    model = NodeRegressor(label="y", edge_weight="w", epochs=2, width=8, heads=2)
+    model.fit((edges, nodes))
+    with pytest.raises(RuntimeError, match="attach_edges"):
+        model.predictor_.predict(model.graph_.without_edge_inputs())
 
 
 @pytest.mark.parametrize(

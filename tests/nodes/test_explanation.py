@@ -1,6 +1,7 @@
 """Explanation of a node: predictions without each neighbour and each attribute."""
 
 import math
+from dataclasses import replace
 
 import networkx
 import numpy as np
@@ -115,3 +116,29 @@ def test_the_columns_of_edges_are_read_again(model):
         assert (~remaining).sum() == 1
         expected = classifier.predict_proba((edges[remaining], nodes))[node, explanation.output]
         assert np.isclose(explanation.neighbours[0].without, expected, rtol=1e-5)
+
+
+def test_without_any_edge_the_node_keeps_its_time():
+    """The time of a node is that of its first edge, also if this edge is removed."""
+    draw = np.random.default_rng(1)
+    edges = pd.DataFrame(draw.integers(0, 40, (300, 2)), columns=["source", "target"])
+    edges["day"] = draw.integers(1, 20, 300)
+    nodes = pd.DataFrame({"id": range(40), "size": draw.normal(size=40)})
+    nodes["kind"] = np.where(nodes["size"] > 0, "high", "low")
+    classifier = NodeClassifier(label="kind", time="day", model="gat", **NETWORK)
+    classifier.fit((edges, nodes))
+    graph, predictor = classifier.graph_, classifier.predictor_
+    node = int(graph.edge_index[1, 0])
+    explanation = explain_node(predictor, graph, graph.names[node], most=1)
+    alone = (graph.edge_index == node).any(0)
+    inputs = graph.edge_inputs
+    assert inputs is not None
+    arcs = (graph.arcs == node).any(0).numpy()
+    rest = replace(
+        graph, edge_index=graph.edge_index[:, ~alone], arcs=graph.arcs[:, ~arcs],
+        edge_inputs=inputs.select(~alone.numpy(), ~arcs),
+    )  # fmt: skip
+    assert rest.edge_inputs is not None
+    assert rest.edge_inputs.features is not None
+    assert len(rest.edge_inputs.features) == rest.edge_index.shape[1] > 0
+    assert explanation.isolated == float(predictor.predict(rest)[node, explanation.output])

@@ -28,13 +28,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     rows = [{"id": f"n{i}", "size": i % 7 + 9 * (i >= 20), "group": "ab"[i >= 20]} for i in graph]
     pd.DataFrame(rows).to_csv(folder / "nodes.csv", index=False)
     pairs = pd.DataFrame([(f"n{a}", f"n{b}") for a, b in graph.edges], columns=["from", "to"])
+    pairs["weight"] = [1 + i % 3 for i in range(len(pairs))]
     pairs.to_csv(folder / "edges.csv", index=False)
     commands = {
         "numbers": ["molecules", data, "--target", "y", *NETWORK],
         "classes": ["molecules", data, "--target", "kind", *GP],
         "graph": [
             "nodes", folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "group",
-            "--epochs", 5, "--width", 8, "--heads", 2,
+            "--edge-weight", "weight", "--epochs", 5, "--width", 8, "--heads", 2,
         ],
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:

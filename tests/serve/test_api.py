@@ -187,6 +187,13 @@ def test_a_node(client, runs):
     graph = runs[2]
     answer = client.post("/node", json={"name": "n3"}).json()
     assert answer["values"]["predicted"] in ("a", "b")
+    with (graph.folder / "predictions.csv").open(newline="") as file:
+        rows = {row["node"]: row for row in csv.DictReader(file)}
+    for name, cells in zip(graph.graph.names, graph.rows, strict=True):
+        assert str(cells[0]) == rows[name]["predicted"]
+        for column, cell in zip(graph.columns, cells, strict=True):
+            if column.startswith("probability"):
+                assert float(cell) == pytest.approx(float(rows[name][column]), abs=1e-5)
     edges, weights = graph.estimator.attention(graph.graph)[0]
     into = edges[1] == 3
     assert answer["degree"] == len(set(edges[0][into].tolist()))

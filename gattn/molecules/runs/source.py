@@ -59,6 +59,24 @@ class Source:
     descriptors: tuple[str, ...] = ()
     descriptor_values: np.ndarray | None = None
 
+    def descriptor_notes(self, train: np.ndarray) -> list[str]:
+        """Return a note for each descriptor column that has no effect on the model.
+
+        Args:
+            train: rows of the training part.
+        """
+        if self.descriptor_values is None:
+            return []
+        notes = []
+        for name, values in zip(self.descriptors, self.descriptor_values[train].T):
+            different = len(np.unique(values[~np.isnan(values)]))
+            if different < 2:
+                kind = "is empty" if different == 0 else "has a single value"
+                notes.append(
+                    f"Descriptor column {name!r} {kind} in the training part: it has no effect."
+                )
+        return notes
+
     @property
     def rows(self) -> list[str] | pd.DataFrame:
         """The input of an estimator: n SMILES, or a data frame of SMILES and descriptors."""

@@ -163,7 +163,8 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         split, notes = choose_parts(self.settings.split, molecules, source, model.seed)
         check_train(estimator, molecules.y[split.train])
         duplicates = duplicate_facts(split, molecules, source, estimator.task)
-        notes = [*notes, *duplicate_notes(duplicates)]
+        train_rows = molecules.rows[split.train].numpy()
+        notes = [*notes, *duplicate_notes(duplicates), *source.descriptor_notes(train_rows)]
         rows = len(split.train) + len(split.val)
         names = {
             "baseline": "kernel ridge of the baseline",

@@ -16,6 +16,7 @@ from gattn.nodes.base import NodeEstimator
 from gattn.nodes.edges import merged_edges_note
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.files import read_graph_file
+from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.pipeline.product import Log, no_log
 from gattn.training.checks import check_fraction
 from gattn.training.model_io import read_model
@@ -157,6 +158,13 @@ def read_graph(
     edge_notes = merged_edges_note(attached, encoder.edges)
     for note in (*graph.notes, *edge_notes, *encoder.unknown(graph)):
         log(note)
+    if isinstance(estimator.predictor_, StackedPredictor) and not estimator.predictor_.knows(
+        attached
+    ):
+        log(
+            "The nodes, their order or the edges are not those of the training: the parts of the "
+            "model that read labels are not used."
+        )
     return attached
 
 
