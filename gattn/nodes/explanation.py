@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph, GraphError
@@ -152,15 +151,18 @@ def _without_edges(graph: AttributedGraph, place: int, others: Sequence[int]) ->
     """
     removed = torch.tensor(others, dtype=torch.int64)
 
-    def keep(ends: Tensor) -> NDArray[np.bool_]:
+    def keep(ends: Tensor) -> Tensor:
         source, destination = ends
         pair = (source == place) & torch.isin(destination, removed)
-        return (~(pair | (destination == place) & torch.isin(source, removed))).numpy()
+        return ~(pair | (destination == place) & torch.isin(source, removed))
 
     arcs, edges = keep(graph.arcs), keep(graph.edge_index)
-    inputs = None if graph.edge_inputs is None else graph.edge_inputs.select(edges, arcs)
+    inputs = graph.edge_inputs
     return replace(
-        graph, arcs=graph.arcs[:, arcs], edge_index=graph.edge_index[:, edges], edge_inputs=inputs
+        graph,
+        arcs=graph.arcs[:, arcs],
+        edge_index=graph.edge_index[:, edges],
+        edge_inputs=None if inputs is None else inputs.select(edges.numpy(), arcs.numpy()),
     )
 
 

@@ -391,3 +391,24 @@ def test_prediction_without_training_needs_two_labels(tmp_path):
     with pytest.raises(GraphError, match="at least"):
         predict_at_once(settings, tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("label", ["kind", "size"])
+def test_the_order_of_nodes_and_edges_does_not_matter(label):
+    """A shuffled table of the training network is predicted with the labels, node by node."""
+    draw = np.random.default_rng(0)
+    pairs = pd.DataFrame(draw.integers(0, 80, (300, 2)), columns=["source", "target"])
+    nodes = pd.DataFrame({"id": [f"n{i}" for i in range(80)], "size": draw.normal(size=80)})
+    pairs = "n" + pairs.astype(str)
+    nodes["kind"] = np.where(nodes["size"] + draw.normal(size=80) > 0, "high", "low")
+    nodes["other"] = draw.normal(size=80)
+    estimator = NodeClassifier if label == "kind" else NodeRegressor
+    model = estimator(label=label, features=["other"], epochs=5, width=8, heads=2)
+    model.fit((pairs, nodes))
+    assert set(model.predictor_.weights) > set(model.predictor_.other_weights)
+    order = draw.permutation(80)
+    shuffled = pairs.sample(frac=1, random_state=0), nodes.iloc[order]
+    predict = model.predict_proba if label == "kind" else model.predict
+    np.testing.assert_allclose(predict(shuffled), predict()[order], rtol=1e-4, atol=1e-6)
+    missing = pairs.iloc[20:], nodes
+    assert not model.predictor_.knows(model.read(missing))

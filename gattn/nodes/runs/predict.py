@@ -162,7 +162,7 @@ def read_graph(
         attached
     ):
         log(
-            "The nodes, their order or the edges are not those of the training: the parts of the "
+            "The nodes or the edges are not those of the training: the parts of the "
             "model that read labels are not used."
         )
     return attached

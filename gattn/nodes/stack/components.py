@@ -136,6 +136,15 @@ class Components:
         )
         return components, predictions | components._rest(blocks)
 
+    def with_train(self, train: NDArray) -> Components:
+        """Return the models for a graph in which the nodes with labels have the positions [k]
+        ``train``.
+        """
+        return Components(
+            self.linear, self.closed_form, self.perceptrons, self.reduction, train, self.labels,
+            self.seed, is_class=self.is_class,
+        )  # fmt: skip
+
     def predict(
         self, x: Tensor, neighbours: Neighbours, *, with_labels: bool
     ) -> dict[str, NDArray[np.float64]]:

@@ -68,6 +68,7 @@ class StackedPredictor:
         weights: Mapping[str, float],
         other_weights: Mapping[str, float],
         fingerprint: str,
+        train_ranks: NDArray[np.int64],
     ) -> None:
         self.settings, self.network, self._components = settings, network, components
         self.task: NodeTask = network.task
@@ -75,7 +76,7 @@ class StackedPredictor:
         self.weights, self.other_weights = dict(weights), dict(other_weights)
         self.validation = torch.zeros(0, self.outputs, dtype=torch.float64)
         self.validation_loss = float("nan")
-        self._fingerprint = fingerprint
+        self._fingerprint, self._train_ranks = fingerprint, train_ranks
         self._last: tuple[AttributedGraph, dict[str, NDArray[np.float64]]] | None = None
 
     @classmethod
@@ -132,7 +133,13 @@ class StackedPredictor:
             label_free = {name: parts[name] for name in (*LABEL_FREE, NETWORK)}
             other_weights = _weights(label_free, truth, is_class=is_class)
             stack = cls(
-                stack_settings, network, components, weights, other_weights, _fingerprint(graph)
+                stack_settings,
+                network,
+                components,
+                weights,
+                other_weights,
+                _fingerprint(graph),
+                np.argsort(_name_order(graph))[components.train],
             )
             stack._last = graph, outputs
             seed = stack_settings.seed
@@ -195,7 +202,10 @@ class StackedPredictor:
         self, graph: AttributedGraph, *, with_labels: bool
     ) -> dict[str, Tensor]:
         neighbours = Neighbours.of(graph)
-        predicted = self._components.predict(
+        components = self._components
+        if with_labels:  # the training nodes may have other positions in this graph
+            components = components.with_train(_name_order(graph)[self._train_ranks])
+        predicted = components.predict(
             self.encoder.features(graph), neighbours, with_labels=with_labels
         )
         mean, std = self.network.mean, self.network.std
@@ -203,7 +213,9 @@ class StackedPredictor:
         return outputs | {NETWORK: self.network.predict(graph)}
 
     def knows(self, graph: AttributedGraph) -> bool:
-        """Return True if a graph has the same nodes and edges as the graph of :meth:`fit`."""
+        """Return True if a graph has the same nodes and edges as the graph of :meth:`fit`, in any
+        order.
+        """
         return _fingerprint(graph) == self._fingerprint
 
     def embed(self, graph: AttributedGraph) -> Tensor:
@@ -226,6 +238,7 @@ class StackedPredictor:
         """Return the tensors and JSON values from which :meth:`from_state` restores the model."""
         tensors, network = self.network.state()
         arrays, components = self._components.state()
+        arrays["train_ranks"] = torch.from_numpy(self._train_ranks)
         return tensors | {PREFIX + name: tensor for name, tensor in arrays.items()}, {
             **network, "settings": to_table(self.settings), "network": network["settings"],
             "components": components, "weights": self.weights,
@@ -248,7 +261,8 @@ class StackedPredictor:
         }
         components = Components.from_state(arrays, state["components"])
         weights = state["weights"], state["other_weights"]
-        return cls(settings, network, components, *weights, state["fingerprint"])
+        ranks = arrays["train_ranks"].numpy()
+        return cls(settings, network, components, *weights, state["fingerprint"], ranks)
 
 
 def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSettings:
@@ -268,9 +282,18 @@ def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSetti
 
 
 def _fingerprint(graph: AttributedGraph) -> str:
-    """Return the SHA-256 hash of the names of a graph's nodes and of its edges."""
-    names = "\0".join(map(str, graph.names)).encode()
-    return hashlib.sha256(names + graph.edge_index.numpy().tobytes()).hexdigest()
+    """Return the SHA-256 hash of the names of a graph's nodes and of its edges, in any order."""
+    order = _name_order(graph)
+    names = "\0".join(str(graph.names[i]) for i in order).encode()
+    source, destination = np.argsort(order)[graph.edge_index.numpy()]
+    edges = np.sort(source * len(graph) + destination)
+    return hashlib.sha256(names + edges.tobytes()).hexdigest()
+
+
+def _name_order(graph: AttributedGraph) -> NDArray[np.int64]:
+    """Return the indices [n] of the nodes in the order of their names."""
+    names = list(map(str, graph.names))
+    return np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
 
 
 def _weights(parts: Mapping[str, NDArray], y: NDArray, *, is_class: bool) -> dict[str, float]:
