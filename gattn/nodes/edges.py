@@ -193,8 +193,8 @@ class EdgeEncoder:
         keys = edges.table[list(dict.fromkeys(names))].copy()
         code = keys.groupby(list(keys), dropna=False, sort=False).ngroup() if len(names) else 0
         frame = pd.DataFrame({"source": source, "destination": destination, "code": code})
-        rows = edges.select(np.asarray(~frame.duplicated()))
-        codes = frame["code"].to_numpy()[np.asarray(~frame.duplicated())]
+        is_first = np.asarray(~frame.duplicated())
+        rows, codes = edges.select(is_first), frame["code"].to_numpy()[is_first]
         source, destination = rows.pairs.numpy()
         place = np.arange(len(rows))
         if rows.two_way:
@@ -258,9 +258,9 @@ class EdgeEncoder:
             groups.append((types, len(self.types)))
         place = {column.name: place for place, column in enumerate(self.columns)}
         for name, cuts in self.cuts:
-            parts = np.searchsorted(cuts, _numbers(blocks[place[name]]), side="right")
-            missing = np.isnan(_numbers(blocks[place[name]]))
-            groups.append((np.where(missing, -1, parts), len(cuts) + 1))
+            numbers = _numbers(blocks[place[name]])
+            parts = np.searchsorted(cuts, numbers, side="right")
+            groups.append((np.where(np.isnan(numbers), -1, parts), len(cuts) + 1))
         narrow = [_narrow(block, NARROW, PROJECTED) for block in blocks]
         columns = [np.asarray(block.todense())[edge_rows] for block in narrow]
         if structure.ages is not None:

@@ -242,7 +242,8 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
             f" The picture shows {len(drawn):,} of {len(run.y):,} nodes, around the node of "
             "highest degree."
         )
-    if len(edges[0]) > edge_limit(len(drawn)):
+    shown = torch.isin(edges, torch.from_numpy(drawn)).all(0) & (edges[0] != edges[1])
+    if int(shown.sum()) > edge_limit(len(drawn)):
         caption += " Only the edges with most attention are drawn."
     labels = [str(name) for name in run.encoded.graph.names]
     draw = partial(
