@@ -110,7 +110,7 @@ def _counts(degree: Tensor, draw: Draw) -> Tensor:
 
 
 def _positions(degree: Tensor, offsets: Tensor, row: Tensor, draw: Draw) -> Tensor:
-    """Draw edges, and return the index of each drawn edge among all edges of its destination: [e]."""
+    """Draw edges, and return the index of each among all edges of its destination: [e]."""
     edge = torch.arange(row.numel())
     position = edge - offsets[row]
     if draw.num_neighbors < 0:

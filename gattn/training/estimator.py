@@ -20,7 +20,7 @@ class SerializableEstimator(BaseEstimator, FittedModel, ABC):
     """
 
     def set_params(self: Self, **params: Any) -> Self:
-        """Set parameters of the estimator; the parameter ``threads`` also changes the fitted model."""
+        """Set parameters of the estimator; ``threads`` also changes the fitted model."""
         super().set_params(**params)
         if hasattr(self, "predictor_"):
             self.predictor_.threads = self.get_params()["threads"]

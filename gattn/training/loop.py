@@ -210,7 +210,7 @@ class _Training:
         }
 
     def save(self, path: Path) -> None:
-        """Write the checkpoint in the first process; the other processes wait until it is written."""
+        """Write the checkpoint in the first process; the others wait until it is written."""
         if self.processes.rank == 0:
             save_checkpoint(path, self.state(), check=not self.saved)
             self.saved = True
