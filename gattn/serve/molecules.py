@@ -70,7 +70,7 @@ class ExplainedMolecule:
 
 @dataclass(frozen=True, eq=False)
 class ServedMolecules:
-    """A run with its model and training molecules.
+    """Run of ``gattn molecules train`` with its model and its training molecules.
 
     Attributes:
         name: name of the run on this server.
@@ -96,14 +96,17 @@ class ServedMolecules:
         return prediction_columns(self.model)
 
     def target_columns(self, target: int) -> dict[str, int]:
-        """Return the columns of one target without its name, and their positions."""
-        count = (len(self.columns) - 1) // len(self.model.targets_)  # the last is the similarity
+        """Return the names of the columns of one target, without the target's name, and their
+        positions.
+        """
+        # The last column is the similarity, which all targets share.
+        count = (len(self.columns) - 1) // len(self.model.targets_)
         names = self.columns[target * count : (target + 1) * count]
         prefix = f"{self.model.targets_[target]}_" if len(self.model.targets_) > 1 else ""
         return {name.removeprefix(prefix): target * count + i for i, name in enumerate(names)}
 
     def neighbours(self, nearest: list[tuple[int, float]], target: int) -> list[dict[str, Any]]:
-        """Return the nearest training molecules with their measured value of a target."""
+        """Return the nearest training molecules with their measured values of a target."""
         if self.training is None:
             return []
         rows = []
@@ -156,7 +159,7 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
 
 
 def predict_rows(model: MoleculeModel, smiles: list[str], coverage: float) -> list[PredictedRow]:
-    """Predict SMILES as the command ``gattn molecules predict`` does.
+    """Predict SMILES in the same way as the command ``gattn molecules predict``.
 
     Args:
         model: the model.
@@ -178,7 +181,7 @@ def predict_rows(model: MoleculeModel, smiles: list[str], coverage: float) -> li
 def explain_molecule(
     model: MoleculeModel, smiles: str, method: str, target: int, coverage: float
 ) -> ExplainedMolecule:
-    """Predict one SMILES and weigh its atoms.
+    """Predict the molecule of one SMILES, and compute the weights of its atoms.
 
     Args:
         model: the model.
@@ -216,7 +219,7 @@ def explain_molecule(
 
 
 def first_explanation(model: MoleculeModel) -> None:
-    """Explain methane, so that later calls in this process do not wait for imports."""
+    """Explain methane, so that later calls in this process need not import modules."""
     explain_molecule(model, "C", "", 0, 0.9)
 
 
@@ -233,7 +236,7 @@ def draw_plain(smiles: str, dark: bool) -> bytes:
 
 
 def as_values(model: MoleculeModel, cells: list[str]) -> dict[str, float | str | None]:
-    """Convert the cells of a prediction to JSON values: numbers, texts of classes, or None.
+    """Convert the cells of a prediction to JSON values: numbers, names of classes, or None.
 
     JSON has no infinity: the end of an interval without a bound is None.
     """
