@@ -119,9 +119,9 @@ class NodeSettings(Settings):
         Meta(
             ge=0,
             lt=1,
-            description="Probability that a hidden feature or an attention weight is set to zero "
-            "during training. The model gat also sets projected features to zero. Lower it "
-            "if the training part is large.",
+            description="Probability that a hidden feature or an attention weight is set to "
+            "zero during training. The model gat also applies this dropout to projected "
+            "features. Lower it if the training part is large.",
         ),
     ] = 0.6
     seed: Seed = 0

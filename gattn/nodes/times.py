@@ -188,5 +188,7 @@ def time_split(
 
 
 def _nearest(shares: NDArray, share: float, low: int, high: int) -> int:
-    """Return i in low + 1, ..., high with the cumulative share ``shares[i - 1]`` near ``share``."""
+    """Return the i in low + 1, ..., high for which the cumulative share ``shares[i - 1]`` is
+    nearest to ``share``.
+    """
     return low + 1 + int(np.abs(shares[low:high] - share).argmin())

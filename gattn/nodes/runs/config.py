@@ -78,52 +78,57 @@ class NodeRunSettings(Settings):
     split: Annotated[
         str,
         Meta(
-            description="Rule that divides the labelled nodes into training, validation and test "
-            "parts. With public, they are the parts that the data set defines. With random, they "
-            "contain 60 %, 20 % and 20 % of each class. With random-per-class, 20 nodes of each "
-            "class are used for training, 30 for validation and all others for testing. With "
-            "column:NAME, the parts (train, val or test) are read from the attribute NAME. With "
-            "time, the oldest 60 % are used for training and the newest 20 % for testing, by "
-            "--time. The value auto means time with --time, public if the data set defines parts, "
-            "and random otherwise."
+            description="Rule that divides the labelled nodes into training, validation and "
+            "test parts. With public, they are the parts that the data set defines. With "
+            "random, they contain 60 %, 20 % and 20 % of each class. With random-per-class, "
+            "20 nodes of each class are used for training, 30 for validation and all others "
+            "for testing. With column:NAME, the parts (train, val or test) are read from the "
+            "attribute NAME. With time, the oldest 60 % of the nodes are used for training "
+            "and the newest 20 % for testing; this needs the option --time. With auto, the "
+            "rule is time if --time is set, public if the data set defines parts, and "
+            "otherwise random."
         ),
     ] = "auto"
     directed: Annotated[
         bool | None,
         Meta(
-            description="Send messages only in the direction of the edges. Otherwise messages are "
-            "sent in both directions.",
+            description="Send messages only in the direction of the edges. Without this "
+            "option, messages are sent in both directions.",
             extra={"default": "both directions", "flag": "--directed/--undirected"},
         ),
     ] = None
     edge_features: Annotated[
         tuple[str, ...],
         Meta(
-            description="Column of the edges to read as a feature of attention and, as a mean over "
-            "a node's edges, of the other models. Repeat it for several; an empty name reads none.",
+            description="Name of a column of the edges to use as a feature. Attention reads "
+            "the features of each edge, and the other models read their means over the edges "
+            "of a node. Repeat the option to use several columns. An empty name means that no "
+            "column is used.",
             extra={"default": "all that are not the weight, the type or the time"},
         ),
     ] = ()
     edge_weight: Annotated[
         str,
         Meta(
-            description="Column of the edges with weights, at least 0. Attention and means over "
-            "neighbours are proportional to them."
+            description="Name of the column of the edges that contains their weights, which "
+            "must be at least 0. Attention and means over neighbours are proportional to the "
+            "weights."
         ),
     ] = ""
     edge_type: Annotated[
         str,
         Meta(
-            description="Column of the edges with types. Each type has means over its neighbours; "
-            "set it if types differ in what they say about a node."
+            description="Name of the column of the edges that contains their types. The means "
+            "over neighbours are computed separately for each type. Set it if edges of "
+            "different types have a different meaning."
         ),
     ] = ""
     time: Annotated[
         str,
         Meta(
-            description="Column of the nodes or the edges with times: numbers, or dates such as "
-            "2024-01-31. The test part is newer than the training part, and no node depends on a "
-            "newer node or edge."
+            description="Name of the column of the nodes or edges that contains their times: "
+            "numbers, or dates such as 2024-01-31. The test part is newer than the training "
+            "part, and the prediction of a node does not depend on newer nodes or edges."
         ),
     ] = ""
     encoding: Annotated[
@@ -161,8 +166,8 @@ class NodeRunSettings(Settings):
         Meta(
             ge=1,
             description="Number of trainings with different initial weights. If the split is "
-            "random, it is also drawn again after every few trainings. Raise the number to "
-            "report means and their spread.",
+            "random, a new split is drawn after every few trainings. Raise the number to "
+            "report the mean and the variation of the results.",
         ),
     ] = 1
     coverage: Coverage = 0.9
