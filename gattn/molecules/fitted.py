@@ -116,7 +116,7 @@ class MoleculeModel(FittedModel):
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
         self.targets_, self.single_target_ = list(card["targets"]), card["single_target"]
         self.seen_ = tensors["seen"]
-        # Models that were saved before descriptor columns existed have none.
+        # Models of earlier versions of gattn have no descriptor columns.
         self.descriptors_columns_ = list(card.get("descriptors_columns", ()))
 
 

@@ -144,7 +144,9 @@ class GaussianProcess:
 
     @functools.cached_property
     def _factors(self) -> list[_Factor]:
-        """Solution of the kernel equation for each target, computed at the first prediction."""
+        """Solution of the kernel equation for each target, which is computed at the first
+        prediction.
+        """
         parts = _compare(self.counts, self._z, self.counts, self._z)
         factors = (
             _factor(parts, theta, y) for theta, y in zip(self._theta, self._tensors["y"].unbind(1))
@@ -200,7 +202,9 @@ class GaussianProcess:
         return cls(model._tensors | {"y": (expected - mean) / scale}, variance=variance)
 
     def _with_expected(self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor) -> Tensor:
-        """Return y [k, t] with the expected value of each label that lies between two ends."""
+        """Return the labels y [k, t], in which each censored label is replaced by its expected
+        value.
+        """
         limited = bounds.isinf().any(2)
         if not limited.any():
             return y
@@ -210,7 +214,8 @@ class GaussianProcess:
     def with_more(
         self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor | None = None
     ) -> GaussianProcess:
-        """Return a model with more training molecules and the same hyperparameters and scales.
+        """Return a model with additional training molecules and the same hyperparameters and
+        scales.
 
         Args:
             inputs: k molecules.

@@ -254,8 +254,8 @@ def cross_fit_members(
         for fold in folds.unique():
             inside = folds == fold
             if inside.all() or not varied(val.y[~inside]).any():
-                # No labels, or only equal labels, outside of this fold cannot rank the epochs, as
-                # fit_members explains.
+                # If all labels outside of this fold are equal or missing, they cannot rank the
+                # epochs, as fit_members explains.
                 continue
             epoch = int(losses[:, ~inside].sum(1).argmin())
             if epoch != history.chosen:
@@ -280,7 +280,9 @@ def predict_members(
 
 
 def _measured(targets: Tensor) -> Tensor:
-    """Return [k, t] bool: True where a target [k, t], or both of its ends [k, t, 2], is known."""
+    """Return a mask [k, t] that is True where a target [k, t], or both of its ends [k, t, 2], is
+    known.
+    """
     mask = ~targets.isnan()
     return mask.all(2) if targets.dim() > 2 else mask
 

@@ -39,7 +39,7 @@ SEARCH: dict[str, tuple[float, ...]] = {
 class NumberSettings(Settings):
     """Settings of the notation of numbers in the label columns."""
 
-    panel: ClassVar[str] = "How the numbers of the labels are written"
+    panel: ClassVar[str] = "Notation of the numbers in the labels"
 
     decimal: Annotated[
         Literal[".", ","],
@@ -58,9 +58,10 @@ class NumberSettings(Settings):
     censored: Annotated[
         Literal["refuse", "drop", "bound"],
         Meta(
-            description="Treatment of labels that are only a limit, such as >10 (censored "
-            "labels). With refuse, the command stops with an error. With drop, such labels are "
-            "treated as missing. With bound, the number, here 10, is used as the label."
+            description="Treatment of censored labels, of which only a limit is known, such "
+            "as >10. With refuse, the command stops with an error. With drop, such labels are "
+            "treated as missing. With bound, the number after the sign, here 10, is used as "
+            "the label."
         ),
     ] = "refuse"
     uncertainty: Annotated[
@@ -130,9 +131,10 @@ class RunSettings(NumberSettings):
     descriptors_columns: Annotated[
         tuple[str, ...],
         Meta(
-            description="Column of numbers that the model reads beside the molecule, such as a "
-            "temperature or a pH; repeat it for several. A missing number becomes the mean of the "
-            "training part. Prediction needs the same columns."
+            description="Name of a column of numbers that the model reads in addition to the "
+            "SMILES, such as a temperature or a pH. Repeat the option to read several "
+            "columns. A missing number is replaced by the mean of the training part. Tables "
+            "for prediction must contain the same columns."
         ),
     ] = ()
     task: TaskChoice = "auto"
@@ -140,10 +142,11 @@ class RunSettings(NumberSettings):
         str,
         Meta(
             description="Rule that divides the molecules into training, validation and test "
-            "parts. With random, molecules are assigned at random. With scaffold, all molecules "
-            "with the same scaffold are in the same part, which is a harder test. With "
-            "column:NAME, the parts (train, val or test) are read from the column NAME. With "
-            "FILE.json, the parts of another run are read from its file splits.json."
+            "parts. With random, molecules are assigned at random. With scaffold, all "
+            "molecules with the same scaffold are in the same part, which makes the test "
+            "harder. With column:NAME, the parts (train, val or test) are read from the "
+            "column NAME. With FILE.json, the parts are read from the file splits.json of "
+            "another run."
         ),
     ] = "random"
     encoding: Annotated[
@@ -157,8 +160,8 @@ class RunSettings(NumberSettings):
     skip_bad_labels: Annotated[
         bool,
         Meta(
-            description="Leave out every label that cannot be read. Without this option, many "
-            "such labels are an error."
+            description="Leave out every label that cannot be read. Without this option, the "
+            "command stops with an error if there are many such labels."
         ),
     ] = False
     coverage: Coverage = 0.9
@@ -214,11 +217,15 @@ class RunSettings(NumberSettings):
 
     @property
     def style(self) -> NumberFormat:
-        """The parser of the numbers of the labels; a bounded loss reads censored ones as limits."""
+        """Parser of the numbers in the label columns; with a bounded loss, it reads censored
+        labels as limits.
+        """
         return replace(super().style, censored="limit") if self.model.bounded else super().style
 
     def _check_search(self) -> None:
-        """Check that these settings are within the ranges of the search."""
+        """Check that the initial values of the searched settings are within the ranges of the
+        search.
+        """
         for name, values in SEARCH.items():
             value = getattr(self.model, name)
             if name == "width" and value not in values:
