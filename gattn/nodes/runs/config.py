@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
 
@@ -20,6 +20,9 @@ from gattn.training.settings import (
     read_toml,
     updated,
 )
+
+if TYPE_CHECKING:
+    from gattn.nodes.files import GraphReading
 
 __all__ = ["NodeRunSettings", "edge_features", "override"]
 
@@ -176,6 +179,16 @@ class NodeRunSettings(Settings):
     ] = 2
     threads: Threads = 0
     model: NodeSettings = field(default_factory=NodeSettings)
+
+    @property
+    def reading(self) -> GraphReading:
+        """Rules for reading the files of the graph."""
+        from gattn.nodes.files import GraphReading
+
+        return GraphReading(
+            nodes=self.nodes, encoding=self.encoding, decimal=self.decimal,
+            thousands=self.thousands, missing=self.missing,
+        )  # fmt: skip
 
     def check(self) -> None:
         """Check the name of the split, the decimal sign and the thousands separator."""
