@@ -28,7 +28,7 @@ from benchmarks.tools import lines
 
 def main(arguments: Sequence[str]) -> int:
     """Compare the selected cases. The exit code is 0 if all of them agree."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     cases = with_one_side()
     names = matching(cases, options.pattern)
     commit = checkout.git("rev-parse", "--short", options.commit)

@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--record", action="store_true", help=f"append to {RESULTS.name}")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     if unknown := set(options.cases) - CASES.keys():
         parser.error(f"no case {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
     torch.set_num_threads(1)

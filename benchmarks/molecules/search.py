@@ -79,7 +79,7 @@ VARIANTS = {
 
 def main(arguments: list[str]) -> None:
     """Train every variant on every data set and split, and print a table."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     if options.page:
         return _write(PAGE, record.every(options.output))
     if options.table is None:

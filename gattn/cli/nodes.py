@@ -118,7 +118,8 @@ def predict(
     from gattn.nodes.runs.predict import predict_graph
 
     run, graph = paths
-    say(f"{out}: {plural(predict_graph(run, graph, out, log=say, **settings), 'node')}")
+    count = predict_graph(run, graph, out, log=say, **_with_reading(settings))
+    say(f"{out}: {plural(count, 'node')}")
 
 
 @app.command()
@@ -143,7 +144,7 @@ def explain(
     """Explain the prediction of one node by its neighbours and its attributes."""
     from gattn.nodes.runs.explain import explain_graph_node
 
-    explain_graph_node(run, graph, node, out, most=most, log=say, **settings)
+    explain_graph_node(run, graph, node, out, most=most, log=say, **_with_reading(settings))
     say(f"{out}: neighbours.csv, attributes.csv and network.png")
 
 
@@ -161,4 +162,14 @@ def embed(
     """Write the hidden vectors of the nodes, which are the input of the network's last layer."""
     from gattn.nodes.runs.predict import embed_graph
 
-    say(f"{out}: {plural(embed_graph(run, graph, out, log=say, **settings), 'node')}")
+    count = embed_graph(run, graph, out, log=say, **_with_reading(settings))
+    say(f"{out}: {plural(count, 'node')}")
+
+
+def _with_reading(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings with those for reading the graph as one object."""
+    from gattn.nodes.files import GraphReading
+
+    rules = {name: settings[name] for name in READING if name in settings}
+    others = {name: value for name, value in settings.items() if name not in READING}
+    return {**others, "reading": GraphReading(**rules)}

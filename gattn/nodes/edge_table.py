@@ -26,6 +26,7 @@ class EdgeTable:
         two_way: True if the edges have no direction, so that each row holds for both.
         lines: line of each edge in its file, from 1; empty if the edges were not read from a file.
         unreadable: for each attribute that cannot be read, and so is not in ``table``, the reason.
+        ends: names of the two columns that hold the names of nodes; empty if there are none.
     """
 
     pairs: Tensor
@@ -33,6 +34,7 @@ class EdgeTable:
     two_way: bool = False
     lines: Sequence[int] = ()
     unreadable: Mapping[Hashable, str] = field(default_factory=dict)
+    ends: Sequence[Hashable] = ()
 
     def __len__(self) -> int:
         return self.pairs.shape[1]
@@ -43,7 +45,7 @@ class EdgeTable:
         places = np.arange(len(self))[rows]
         table = self.table.iloc[places].reset_index(drop=True)
         pairs = self.pairs[:, torch.from_numpy(places)]
-        return EdgeTable(pairs, table, self.two_way, lines, self.unreadable)
+        return EdgeTable(pairs, table, self.two_way, lines, self.unreadable, self.ends)
 
     def where(self, names: Sequence[Hashable], row: int) -> str:
         """Return the position of an edge in words: ``"at edge 'a' - 'b' (line 2)"``."""

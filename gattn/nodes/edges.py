@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ from gattn.nodes.attributed import AttributedGraph, GraphError, Where, doubled_n
 from gattn.nodes.columns import Column, learn_columns
 from gattn.nodes.edge_table import EdgeInputs, EdgeStructure, EdgeTable
 from gattn.nodes.times import are_dates, as_times, edge_times, node_times
-from gattn.nodes.values import as_numbers, as_texts, is_missing
+from gattn.nodes.values import as_numbers, as_texts, is_empty, is_missing
 
 __all__ = ["ALL_COLUMNS", "EdgeColumns", "EdgeEncoder", "merged_edges_note", "read_edge_columns"]
 
@@ -39,6 +40,8 @@ WIDE, REDUCED = 512, 128
 """A column with more than ``WIDE`` features is projected to ``REDUCED`` for means over edges."""
 COLUMN = re.compile(r"^(Column|attribute) (['\"]).*?\2")
 """Regular expression for the name of a column at the beginning of a note or an error message."""
+LARGEST = 1e30
+"""Maximum weight of an edge, so that sums of weights are finite in float32."""
 NUMBERING = ("id", "edge_id", "edgeid", "index", "level_0")
 """Names of columns that are treated as row numbers if they contain a different whole number for
 each edge.
@@ -89,6 +92,7 @@ class EdgeEncoder:
         type: column of types; None for none.
         types: the types with features of their own.
         rare: the other types.
+        has_untyped: True if edges without a type occurred in training.
         cuts: for each column of numbers that divides the edges, its name and its standardised
             quartiles.
         time: column of times of the nodes or the edges; None for none.
@@ -105,6 +109,7 @@ class EdgeEncoder:
     type: str | None = None
     types: tuple[str, ...] = ()
     rare: tuple[str, ...] = ()
+    has_untyped: bool = False
     cuts: tuple[tuple[str, tuple[float, ...]], ...] = ()
     time: str | None = None
     has_edge_times: bool = False
@@ -165,7 +170,8 @@ class EdgeEncoder:
             if column.name in table.columns
         ]
         if self.types and self.type in table.columns:
-            column = Column(str(self.type), "category", categories=(*self.types, *self.rare))
+            types = (*self.types, *self.rare)
+            column = Column(str(self.type), "category", gaps=self.has_untyped, categories=types)
             notes.append(column.unknown(table[self.type], "edges"))
         return [_edge_note(note) for note in notes if note]
 
@@ -190,6 +196,8 @@ class EdgeEncoder:
         if self.weight is None:
             return edges
         weights = _weights(edges.table[self.weight], lambda row: edges.where(graph.names, row))
+        if not (weights > 0).any():
+            raise GraphError(_all_zero(self.weight))
         return edges.select(weights > 0) if (weights == 0).any() else edges
 
     def _structure(self, graph: AttributedGraph) -> tuple[Tensor, Tensor, EdgeStructure]:
@@ -315,6 +323,7 @@ def read_edge_columns(
     if graph.edge_table is None and chosen in (ALL_COLUMNS, EdgeColumns(features=())):
         return graph, None, []
     edges = _edge_table(graph)
+    _check_different(chosen)
 
     def where(row: int) -> str:
         return edges.where(graph.names, row)
@@ -335,15 +344,18 @@ def read_edge_columns(
         scale, spread, weight_notes = _learn_weights(edges, chosen.weight, where)
         notes += weight_notes
     types, rare = (), ()
+    has_untyped = False
     if chosen.type is not None:
         types, rare, type_notes = _learn_types(edges, chosen.type)
+        has_untyped = bool(is_empty(edges.table[chosen.type]).any())
         notes += type_notes
     if not columns and (chosen.weight, chosen.type, chosen.time) == (None, None, None):
         return graph, None, [*notes, *merged_edges_note(graph, None)]
     cuts = _learn_cuts(columns, table, where)
     encoder = EdgeEncoder(
-        tuple(columns), dates, chosen.weight, scale, spread, chosen.type, types, rare, cuts,
-        chosen.time, chosen.time is not None and edge_times(graph, chosen.time) is not None,
+        tuple(columns), dates, chosen.weight, scale, spread, chosen.type, types, rare,
+        has_untyped, cuts, chosen.time,
+        chosen.time is not None and edge_times(graph, chosen.time) is not None,
     )  # fmt: skip
     arcs, messages, structure = encoder._structure(graph)
     ages = structure.ages
@@ -400,8 +412,12 @@ def _column(edges: EdgeTable, name: str, why: str = "") -> pd.Series:
     """Return a column of the edges, or raise an error that lists the existing columns."""
     if name in edges.unreadable:
         raise GraphError(f"column {name!r} of the edges: {edges.unreadable[name]}")
+    if name in edges.ends:
+        raise GraphError(
+            f"column {name!r} of the edges holds the names of nodes{why}; it must be another column"
+        )
     if name not in edges.table.columns:
-        columns = ", ".join(map(repr, edges.table.columns[:20])) or "none"
+        columns = ", ".join(map(repr, edges.table.columns[:20])) or "only the names of nodes"
         raise GraphError(f"the edges have no column {name!r}{why}; they have {columns}")
     return edges.table[name]
 
@@ -442,6 +458,16 @@ def _special(chosen: EdgeColumns) -> list[str]:
     return [name for name in (chosen.weight, chosen.type, chosen.time) if name is not None]
 
 
+def _check_different(chosen: EdgeColumns) -> None:
+    """Raise an error if one column is chosen for two of the weight, the type and the time."""
+    options = {"edge_weight": chosen.weight, "edge_type": chosen.type, "time": chosen.time}
+    for first, second in combinations(options, 2):
+        if options[first] is not None and options[first] == options[second]:
+            raise GraphError(
+                f"{first} and {second} must be different columns; got {options[first]!r} for both"
+            )
+
+
 def _numbers_edges(name: Hashable, values: pd.Series) -> bool:
     if str(name).strip().lower() not in NUMBERING or not len(values):
         return False
@@ -471,11 +497,12 @@ def _weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
         (np.isnan(weights), "must be numbers"),
         (np.isinf(weights), "must be finite"),
         (weights < 0, "must not be negative"),
+        (weights > LARGEST, f"must be at most {LARGEST:g}"),
     )
     for is_bad, requirement in faults:
         if is_bad.any():
             row = int(is_bad.argmax())
-            value = "an empty cell" if missing[row] else repr(values.iloc[row])
+            value = "an empty cell" if is_empty(values)[row] else repr(values.iloc[row])
             others = f" ({int(is_bad.sum()):,} edges)" * (int(is_bad.sum()) > 1)
             raise GraphError(f"{title} {requirement}; got {value} {where(row)}{others}")
     return weights
@@ -488,7 +515,7 @@ def _learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, fl
     weights = _weights(_column(edges, name), where)
     positive = weights[weights > 0]
     if not len(positive):
-        raise GraphError(f"weights of edges (column {name!r}) must not all be 0")
+        raise GraphError(_all_zero(name))
     notes = []
     if zeros := len(weights) - len(positive):
         notes.append(f"Column {name!r} of the edges: {zeros:,} edges of weight 0 are removed.")
@@ -496,6 +523,10 @@ def _learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, fl
         notes.append(f"Column {name!r} of the edges is constant: the weights have no effect.")
         return float(positive[0]), 1.0, notes
     return float(positive.mean()), float(np.log(positive).std()), notes
+
+
+def _all_zero(name: str) -> str:
+    return f"weights of edges (column {name!r}) must not all be 0"
 
 
 def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:

@@ -183,13 +183,17 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
     estimator = load_estimator(folder).set_params(threads=threads)
     settings = read_toml(NodeRunSettings, folder / "config.toml")
     splits = read_json(folder / "splits.json", "sha256", remedy="train the model again")
-    if data_hash(settings) != splits["sha256"]:
+    try:
+        digest = data_hash(settings)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{folder} was trained on {error.filename}, which does not exist: move it back, or "
+            "start the server in the folder in which the model was trained"
+        ) from None
+    if digest != splits["sha256"]:
         raise RunError(f"{settings.data} has changed since {folder} was trained: train it again")
     notes: list[str] = []
-    graph = read_graph(
-        estimator, settings.data, settings.nodes or None, settings.encoding, settings.decimal,
-        settings.thousands, settings.missing, notes.append,
-    )  # fmt: skip
+    graph = read_graph(estimator, settings.data, settings.reading, notes.append)
     predicted = estimator.predictor_.predict(graph)
     rows = [_plain(row) for row in prediction_cells(estimator, predicted, coverage)]
     attention = [_sorted(*layer) for layer in estimator.predictor_.attention(graph)]

@@ -15,7 +15,7 @@ from gattn.nodes.batched_gat import BatchedGAT
 from gattn.nodes.edges import EdgeColumns, EdgeEncoder, read_edge_columns
 from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.fields import FieldInput, edge_terms, receptive_field, whole_graph
-from gattn.nodes.files import read_graph_file
+from gattn.nodes.files import GraphReading, read_graph_file
 from gattn.nodes.network import make_network
 from gattn.nodes.reading import read_graph
 from gattn.nodes.runs.at_once import predict_at_once
@@ -283,6 +283,11 @@ def test_a_model_does_not_ignore_the_columns_of_edges():
         ("a,b,1,x\nb,c,lots,x\n", {"weight": "w"}, "must be numbers; got 'lots' at edge 'b' - 'c'"),
         ("a,b,1,x\nb,c,inf,x\n", {"weight": "w"}, "must be finite; got 'inf'"),
         ("a,b,0,x\nb,c,0,x\n", {"weight": "w"}, "must not all be 0"),
+        ("a,b,1,x\nb,c,NaN,x\n", {"weight": "w"}, "must be given for every edge; got 'NaN' at"),
+        ("a,b,1,x\nb,c,1e300,x\n", {"weight": "w"}, r"must be at most 1e\+30; got '1e300' at"),
+        (DOUBLED, {"weight": "source"}, "column 'source' of the edges holds the names of nodes"),
+        (DOUBLED, {"weight": "w", "type": "w"}, "edge_weight and edge_type must be different"),
+        (DOUBLED, {"time": "w", "type": "w"}, "edge_type and time must be different columns"),
         (DOUBLED, {"weight": "v"}, "the edges have no column 'v'; they have 'w', 'kind'"),
         (DOUBLED, {"type": "v"}, "the edges have no column 'v'; they have 'w', 'kind'"),
         (DOUBLED, {"features": ("v",)}, "the edges have no column 'v'; they have 'w', 'kind'"),
@@ -335,6 +340,10 @@ def test_new_categories_are_counted_and_a_missing_column_is_an_error():
     assert "Column 'kind' of the edges has values that did not occur in training" in note
     assert "'z': 1 of 2 edges have no feature" in note
     assert encoder.attach(other).edge_inputs.features.shape[1] == encoder.width
+    (note,) = encoder.unknown(_graph("a,b,1,\nb,c,2,x\n"))
+    assert "Column 'kind' of the edges is empty for 1 of 2 edges, but was not empty" in note
+    with pytest.raises(GraphError, match=r"weights of edges \(column 'w'\) must not all be 0"):
+        encoder.attach(_graph("a,b,0,x\nb,c,0,x\n"))
     for missing in ("w", "kind"):
         rest = "kind" if missing == "w" else "w"
         with pytest.raises(GraphError, match=f"no column '{missing}', which the model reads"):
@@ -380,7 +389,8 @@ def test_a_run_stores_the_columns_of_edges_and_predicts_with_them(tmp_path):
     assert any("Columns of the edges that are used: 'words' (" in line for line in lines)
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "Columns of the edges" in page
-    count = predict_graph(tmp_path / "run", data, tmp_path / "out.csv", nodes=table)
+    reading = GraphReading(nodes=table)
+    count = predict_graph(tmp_path / "run", data, tmp_path / "out.csv", reading=reading)
     assert count == len(nodes)
     predicted = pd.read_csv(tmp_path / "out.csv").set_index("node")
     trained = pd.read_csv(tmp_path / "run" / "predictions.csv").set_index("node")
@@ -388,10 +398,16 @@ def test_a_run_stores_the_columns_of_edges_and_predicts_with_them(tmp_path):
     np.testing.assert_allclose(predicted[name], trained[name], atol=1e-5)
     edges.drop(columns="kind").to_csv(data, index=False)
     with pytest.raises(GraphError, match="no column 'kind', which the model reads; they have 'str"):
-        predict_graph(tmp_path / "run", data, tmp_path / "none.csv", nodes=table)
+        predict_graph(tmp_path / "run", data, tmp_path / "none.csv", reading=reading)
     edges.assign(kind="other").to_csv(data, index=False)
     notes = []
-    predict_graph(tmp_path / "run", data, tmp_path / "new.csv", nodes=table, log=notes.append)
+    predict_graph(
+        tmp_path / "run",
+        data,
+        tmp_path / "new.csv",
+        reading=reading,
+        log=notes.append,
+    )
     assert any("'kind' of the edges has values that did not occur" in note for note in notes)
 
 

@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
+from gattn.nodes.graph_settings import (
+    Decimal,
+    EdgeFeatureOptions,
+    EdgeType,
+    EdgeWeight,
+    Encoding,
+    FeatureOptions,
+    GraphSource,
+    MissingTexts,
+    NodeNames,
+    NodeTable,
+    Thousands,
+)
 from gattn.nodes.settings import PRESETS, NodeSettings
 from gattn.training.settings import (
     Coverage,
@@ -20,6 +33,9 @@ from gattn.training.settings import (
     read_toml,
     updated,
 )
+
+if TYPE_CHECKING:
+    from gattn.nodes.files import GraphReading
 
 __all__ = ["NodeRunSettings", "edge_features", "override"]
 
@@ -39,41 +55,14 @@ class NodeRunSettings(Settings):
         ValueError: a value out of its range; the message names the setting.
     """
 
-    data: Annotated[
-        str,
-        Meta(
-            description="Graph to read: the name of a data set (cora, citeseer or pubmed) or a "
-            "file (GraphML, GML, GEXF, or a list or table of edges).",
-            extra={"default": "none, it is required"},
-        ),
-    ] = field(kw_only=False)
-    nodes: Annotated[
-        str,
-        Meta(
-            description="Table with one row of attributes for each node. Use it if the graph is "
-            "a list or table of edges, which contains no attributes of nodes."
-        ),
-    ] = ""
+    data: GraphSource = field(kw_only=False)
+    nodes: NodeTable = ""
     label: Annotated[
         str,
         Meta(description="Name of the node attribute to predict.", extra={"default": "y or label"}),
     ] = ""
-    features: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Name of a node attribute to use as a feature. Repeat the option to use "
-            "several attributes.",
-            extra={"default": "all other attributes"},
-        ),
-    ] = ()
-    names: Annotated[
-        bool,
-        Meta(
-            description="Use the words in the names of the nodes as features, for example in a "
-            "network of software packages. Leave it off if the names contain the label.",
-            extra={"flag": "--names/--no-names"},
-        ),
-    ] = False
+    features: FeatureOptions = ()
+    names: NodeNames = False
     task: TaskChoice = "auto"
     split: Annotated[
         str,
@@ -97,32 +86,9 @@ class NodeRunSettings(Settings):
             extra={"default": "both directions", "flag": "--directed/--undirected"},
         ),
     ] = None
-    edge_features: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Name of a column of the edges to use as a feature. Attention reads "
-            "the features of each edge, and the other models read their means over the edges "
-            "of a node. Repeat the option to use several columns. An empty name means that no "
-            "column is used.",
-            extra={"default": "all that are not the weight, the type or the time"},
-        ),
-    ] = ()
-    edge_weight: Annotated[
-        str,
-        Meta(
-            description="Name of the column of the edges that contains their weights, which "
-            "must be at least 0. Attention and means over neighbours are proportional to the "
-            "weights."
-        ),
-    ] = ""
-    edge_type: Annotated[
-        str,
-        Meta(
-            description="Name of the column of the edges that contains their types. The means "
-            "over neighbours are computed separately for each type. Set it if edges of "
-            "different types have a different meaning."
-        ),
-    ] = ""
+    edge_features: EdgeFeatureOptions = ()
+    edge_weight: EdgeWeight = ""
+    edge_type: EdgeType = ""
     time: Annotated[
         str,
         Meta(
@@ -131,36 +97,10 @@ class NodeRunSettings(Settings):
             "part, and the prediction of a node does not depend on newer nodes or edges."
         ),
     ] = ""
-    encoding: Annotated[
-        str | None,
-        Meta(
-            description="Text encoding of the files, for example latin-1. Set it if the files "
-            "are not UTF-8.",
-            extra={"default": "the encoding of the byte order mark, else UTF-8"},
-        ),
-    ] = None
-    decimal: Annotated[
-        Literal[".", ","] | None,
-        Meta(
-            description="Decimal sign of the numbers in tables: a point or a comma.",
-            extra={"default": "a point; a comma if semicolons separate the cells"},
-        ),
-    ] = None
-    thousands: Annotated[
-        Literal["", ",", ".", " ", "'"],
-        Meta(
-            description="Character between groups of three digits in tables, for example the "
-            "comma in 1,008."
-        ),
-    ] = ""
-    missing: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Text that marks a missing value, for example NA. Repeat the option for "
-            "several texts.",
-            extra={"default": "empty cells; in columns of numbers also NA and similar texts"},
-        ),
-    ] = ()
+    encoding: Encoding = None
+    decimal: Decimal = None
+    thousands: Thousands = ""
+    missing: MissingTexts = ()
     runs: Annotated[
         int,
         Meta(
@@ -181,6 +121,16 @@ class NodeRunSettings(Settings):
     ] = 2
     threads: Threads = 0
     model: NodeSettings = field(default_factory=NodeSettings)
+
+    @property
+    def reading(self) -> GraphReading:
+        """Rules for reading the files of the graph."""
+        from gattn.nodes.files import GraphReading
+
+        return GraphReading(
+            nodes=self.nodes, encoding=self.encoding, decimal=self.decimal,
+            thousands=self.thousands, missing=self.missing,
+        )  # fmt: skip
 
     def check(self) -> None:
         """Check the name of the split, the decimal sign and the thousands separator."""
