@@ -52,21 +52,42 @@ def _apart(kind: str, tokens: int, options: argparse.Namespace) -> dict[str, Any
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.band", description=main.__doc__)
-    parser.add_argument("--width", type=int, default=32, help="width of the band on each side")
     parser.add_argument(
-        "--largest", type=int, default=band.TOKENS[-1], help="maximum number of tokens"
+        "--width",
+        type=int,
+        default=32,
+        help="width of the band on each side of a token (default: %(default)s)",
     )
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--largest",
+        type=int,
+        default=band.TOKENS[-1],
+        help="maximum number of tokens (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=torch.get_num_threads(),
+        help="number of threads of each operator (default: %(default)s)",
+    )
     parser.add_argument(
         "--gigabytes",
         type=float,
         default=16.0,
-        help="limit of the address space of a process in GB",
+        help="maximum size of the address space of each process, in GB (default: %(default)s)",
     )
     parser.add_argument(
-        "--seconds", type=float, default=300.0, help="time limit of a process in seconds"
+        "--seconds",
+        type=float,
+        default=300.0,
+        help="maximum run time of each process, in seconds (default: %(default)s)",
     )
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "band.jsonl")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "band.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

@@ -203,14 +203,43 @@ def _line(entry: record.Record) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.distributed")
-    parser.add_argument("--nodes", type=int, default=200_000)
-    parser.add_argument("--degree", type=int, default=16)
-    parser.add_argument("--features", type=int, default=64)
     parser.add_argument(
-        "--steps", type=int, default=5, help="number of steps, of which the median is reported"
+        "--nodes",
+        type=int,
+        default=200_000,
+        help="number of nodes of the graph (default: %(default)s)",
     )
-    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "distributed.jsonl")
+    parser.add_argument(
+        "--degree",
+        type=int,
+        default=16,
+        help="number of incoming edges of each node (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--features",
+        type=int,
+        default=64,
+        help="number of features of each node (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=5,
+        help="number of training steps; the result is their median time (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        nargs="+",
+        default=[1, 2, 4],
+        help="numbers of processes to measure (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "distributed.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     return parser
 

@@ -83,9 +83,21 @@ def first_output(python: Path, home: Path, *options: str) -> dict[str, Any]:
 def main(arguments: Sequence[str]) -> None:
     """Install each wheel, run a layer, and print bytes and seconds."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.install", description=main.__doc__)
-    parser.add_argument("wheel", type=Path, nargs="+")
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "install.jsonl")
-    parser.add_argument("--into", type=Path, metavar="PYTHON")
+    parser.add_argument(
+        "wheel", type=Path, nargs="+", help="wheels of gattn to install and measure"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "install.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
+    parser.add_argument(
+        "--into",
+        type=Path,
+        metavar="PYTHON",
+        help="Python of an environment with PyTorch, instead of a fresh one",
+    )
     options = parser.parse_args(arguments)
     machine = record.environment("benchmarks.install", [Path(one).name for one in arguments])
     for wheel in options.wheel:

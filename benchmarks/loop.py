@@ -36,10 +36,23 @@ def main(arguments: Sequence[str]) -> None:
     """Time both loops, and print the share that the training loop adds to a step."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loop", description=main.__doc__)
     parser.add_argument(
-        "--epochs", type=int, default=6, help="number of steps; the first is not timed"
+        "--epochs",
+        type=int,
+        default=6,
+        help="number of epochs; the first one is not timed (default: %(default)s)",
     )
-    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "loop.jsonl")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=5,
+        help="number of measurements of each loop (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "loop.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     settings = LoopSettings(epochs=options.epochs)

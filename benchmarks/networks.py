@@ -32,17 +32,37 @@ from benchmarks.data.networks import NETWORKS, READING, ignore_edge_columns, mak
 def main(arguments: Sequence[str]) -> None:
     """Measure the accuracy on some networks."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.networks", description=main.__doc__)
-    parser.add_argument("networks", nargs="+", choices=tuple(NETWORKS))
-    parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--split", default="random", help="as of gattn nodes train")
-    parser.add_argument("--model", default="stacked", help="as of gattn nodes train")
-    parser.add_argument("--options", nargs="*", default=[], help="further options of the command")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "networks.jsonl")
+    parser.add_argument(
+        "networks", nargs="+", choices=tuple(NETWORKS), help="names of the networks to train on"
+    )
+    parser.add_argument(
+        "--splits", type=int, default=5, help="number of random splits (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--split",
+        default="random",
+        help="kind of split, like the option --split of gattn nodes train (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--model",
+        default="stacked",
+        help="model to train, like the option --model of gattn nodes train (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--options", nargs="*", default=[], help="additional options of gattn nodes train"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "networks.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     parser.add_argument(
         "--edges",
         choices=("read", "ignore", "both"),
         default="read",
-        help="read the columns and the direction of edges; ignore reads both directions alike",
+        help="read the columns and directions of the edges, ignore both, or measure both "
+        "cases (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
     environment = record.environment("benchmarks.networks", arguments)

@@ -36,15 +36,40 @@ CLASSES, WORDS, OWN = 10, 20_000, 400
 def main(arguments: Sequence[str]) -> None:
     """Create the data, train on it, and print time and memory."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.nodes", description=main.__doc__)
-    parser.add_argument("data", choices=("text", "cora", "citeseer", "pubmed"))
-    parser.add_argument("--nodes", type=int, default=60_000, help="size of the synthetic network")
-    parser.add_argument("--runs", type=int, default=1)
     parser.add_argument(
-        "--layers", choices=("gattn", "pyg"), help="sides to measure (default: gattn)"
+        "data",
+        choices=("text", "cora", "citeseer", "pubmed"),
+        help="data set to train on; text is a generated network of texts",
     )
-    parser.add_argument("--stack", type=int, help="networks trained together")
-    parser.add_argument("--options", nargs="*", default=[], help="further options of the command")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "nodes.jsonl")
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        default=60_000,
+        help="number of nodes of the generated network (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=1,
+        help="number of trainings with different seeds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--layers", choices=("gattn", "pyg"), help="library whose layers are used (default: gattn)"
+    )
+    parser.add_argument(
+        "--stack",
+        type=int,
+        help="number of networks that are trained together; by default chosen by the size",
+    )
+    parser.add_argument(
+        "--options", nargs="*", default=[], help="additional options of gattn nodes train"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "nodes.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

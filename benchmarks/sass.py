@@ -22,8 +22,14 @@ from benchmarks.tools import sass
 def main(arguments: Sequence[str]) -> None:
     """Count every shape class, or write the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sass", description=main.__doc__)
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "sass_sm90.jsonl")
-    parser.add_argument("--table", action="store_true", help="write the table of docs/gpu.md")
+    parser.add_argument(
+        "--out", type=Path, default=record.RESULTS / "sass_sm90.jsonl", help="file with the results"
+    )
+    parser.add_argument(
+        "--table",
+        action="store_true",
+        help="write the recorded results into the table of docs/gpu.md, without compiling",
+    )
     options = parser.parse_args(arguments)
     if options.table:
         tables.write(PAGE, "machine code", sass.table(record.every(options.out)))

@@ -40,11 +40,33 @@ def main(arguments: Sequence[str]) -> None:
     """Start a server, send requests, and print rates, times and memory."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
     parser.add_argument("run", type=Path, help="folder of a trained model of molecules")
-    parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rows", type=int, default=16, help="rows of a request")
-    parser.add_argument("--workers", type=int, default=2, help="processes that predict")
-    parser.add_argument("--record", action="store_true", help="append the result to the records")
+    parser.add_argument(
+        "--clients",
+        type=int,
+        default=32,
+        help="number of clients that send requests at the same time (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=60.0,
+        help="duration of the measurement, in seconds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=16,
+        help="number of molecules in each request (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=2,
+        help="number of processes of the server that predict (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="append the result to the recorded results"
+    )
     options = parser.parse_args(arguments)
     smiles = _molecules(options.run)
     with _server(options.run, options.workers) as (process, port):

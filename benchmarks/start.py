@@ -103,10 +103,26 @@ class Side(NamedTuple):
 def main(arguments: Sequence[str]) -> None:
     """Measure all starts, print a table, and store the times."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.start", description=main.__doc__)
-    parser.add_argument("--rounds", type=int, default=7, help="starts of each kind")
-    parser.add_argument("--other", type=Path, help="another tree, with gattn in its .venv")
-    parser.add_argument("--no-bytecode", action="store_true", help="compile at every start")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "start.jsonl")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=7,
+        help="number of measured starts of each command (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--other", type=Path, help="folder of another checkout, with gattn installed in its .venv"
+    )
+    parser.add_argument(
+        "--no-bytecode",
+        action="store_true",
+        help="let Python compile the modules at every start, without cached bytecode",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "start.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         sides = [_side("this", ROOT, sys.executable, Path(folder), not options.no_bytecode)]

@@ -105,17 +105,36 @@ def train(args: argparse.Namespace, processes: Processes) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
-    parser.add_argument("--nodes", type=int, default=4000, help="number of nodes of the ring")
-    parser.add_argument("--degree", type=int, default=8, help="outgoing edges of a node")
     parser.add_argument(
-        "--epochs", type=int, default=50, help="number of epochs, including those of the checkpoint"
+        "--nodes",
+        type=int,
+        default=4000,
+        help="number of nodes of the graph, which is a ring",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of graph, model and dropout")
+    parser.add_argument(
+        "--degree", type=int, default=8, help="number of outgoing edges of each node"
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=50,
+        help="number of epochs, including the epochs before the checkpoint",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the graph, the initial weights and dropout"
+    )
     kinds = ["contiguous", "metis"]
     parser.add_argument(
-        "--partition", choices=kinds, default=kinds[0], help="partition of the nodes"
+        "--partition",
+        choices=kinds,
+        default=kinds[0],
+        help="method that partitions the nodes across processes",
     )
-    parser.add_argument("--checkpoint", type=Path, help="checkpoint to resume from and to write")
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        help="file of the checkpoint, which is read if it exists and written after training",
+    )
     args = parser.parse_args()
     with init_processes() as processes:
         result = train(args, processes)

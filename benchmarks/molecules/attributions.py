@@ -156,16 +156,53 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.attributions", description=main.__doc__
     )
-    parser.add_argument("--data", nargs="+", choices=DATA, default=DATA)
-    parser.add_argument("--model", nargs="+", choices=(*MODELS, "gp"), default=MODELS)
-    parser.add_argument("--epochs", type=int, default=default.epochs)
-    parser.add_argument("--ensemble", type=int, default=default.ensemble)
-    parser.add_argument("--seed", type=int, default=default.seed, help="seed of the networks")
     parser.add_argument(
-        "--molecules", type=int, default=1000, help="maximum number of test molecules"
+        "--data",
+        nargs="+",
+        choices=DATA,
+        default=DATA,
+        help="data sets to train on; by default all",
     )
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--out", type=Path, help="file that gets a JSON line for each model")
+    parser.add_argument(
+        "--model",
+        nargs="+",
+        choices=(*MODELS, "gp"),
+        default=MODELS,
+        help="models to train; by default all",
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=default.epochs,
+        help="number of training epochs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--ensemble",
+        type=int,
+        default=default.ensemble,
+        help="number of networks whose predictions are averaged (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=default.seed,
+        help="seed of the initial weights of the networks (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--molecules",
+        type=int,
+        default=1000,
+        help="maximum number of test molecules (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=torch.get_num_threads(),
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="file to which the results are appended, one JSON object per line"
+    )
     return parser
 
 

@@ -209,21 +209,54 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.chemprop", description=main.__doc__
     )
-    parser.add_argument("environment", type=Path, nargs="?", help="environment with Chemprop")
-    parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*parts.DATASETS])
-    parser.add_argument("--splits", nargs="+", choices=SPLITS, default=[*SPLITS])
     parser.add_argument(
-        "--sides", nargs="+", choices=[*_SIDES], help="commands to run; by default all"
+        "environment",
+        type=Path,
+        nargs="?",
+        help="folder of the environment in which Chemprop is installed",
     )
     parser.add_argument(
-        "--other", type=lambda text: Path(text).resolve(), help="another build of gattn"
+        "--datasets",
+        nargs="+",
+        choices=parts.DATASETS,
+        default=[*parts.DATASETS],
+        help="data sets to train on; by default all",
     )
-    parser.add_argument("--options", nargs=argparse.REMAINDER, default=[], help="for gattn: last")
-    parser.add_argument("--table", action="store_true", help="print what was measured before")
     parser.add_argument(
-        "--page", action="store_true", help="write the table into the documentation"
+        "--splits",
+        nargs="+",
+        choices=SPLITS,
+        default=[*SPLITS],
+        help="splits to train on; by default all",
     )
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "molecules-chemprop.jsonl")
+    parser.add_argument(
+        "--sides", nargs="+", choices=[*_SIDES], help="libraries to measure; by default all"
+    )
+    parser.add_argument(
+        "--other",
+        type=lambda text: Path(text).resolve(),
+        help="folder of another build of gattn, which is also measured",
+    )
+    parser.add_argument(
+        "--options",
+        nargs=argparse.REMAINDER,
+        default=[],
+        help="options of gattn molecules train; must be the last argument",
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="print the recorded results without measuring"
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="write the recorded results into the documentation, without measuring",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "molecules-chemprop.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

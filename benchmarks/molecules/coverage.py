@@ -123,20 +123,59 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.coverage", description=main.__doc__
     )
-    parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*DATASETS])
-    parser.add_argument("--csv", help="table to use instead of the data sets")
-    parser.add_argument("--smiles", default="smiles", help="the SMILES column of --csv")
-    parser.add_argument("--target", default="y", help="the label column of --csv")
-    parser.add_argument("--seeds", type=int, default=20, help="number of splits")
-    parser.add_argument("--first", type=int, default=0, help="seed of the first split")
     parser.add_argument(
-        "--settings", nargs="*", default=[], help="setting of the regressor as NAME=VALUE"
+        "--datasets",
+        nargs="+",
+        choices=parts.DATASETS,
+        default=[*DATASETS],
+        help="data sets to train on; by default all",
     )
-    parser.add_argument("--label", default="now", help="name of this version in the table")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--table", action="store_true", help="print earlier measurements only")
-    parser.add_argument("--page", action="store_true", help="write the table into the page")
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "coverage.jsonl")
+    parser.add_argument("--csv", help="CSV file to train on instead of the data sets")
+    parser.add_argument(
+        "--smiles",
+        default="smiles",
+        help="name of the column of SMILES in --csv (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--target", default="y", help="name of the column of labels in --csv (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=20, help="number of random splits (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--first", type=int, default=0, help="seed of the first split (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--settings",
+        nargs="*",
+        default=[],
+        help="settings of the regressor, each as NAME=VALUE",
+    )
+    parser.add_argument(
+        "--label",
+        default="now",
+        help="name of this version of gattn in the table (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="print the recorded results without measuring"
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="write the recorded results into the documentation, without measuring",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "coverage.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

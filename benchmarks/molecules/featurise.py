@@ -45,12 +45,32 @@ def main(arguments: Sequence[str]) -> None:
         prog="python -m benchmarks.molecules.featurise", description=main.__doc__
     )
     parser.add_argument(
-        "--side", choices=SIDES, default="gattn", help="library that makes the inputs"
+        "--side",
+        choices=SIDES,
+        default="gattn",
+        help="library that computes the features (default: %(default)s)",
     )
-    parser.add_argument("--molecules", type=int, default=40_000, help="number of SMILES to read")
-    parser.add_argument("--workers", type=int, default=2, help="processes that read")
-    parser.add_argument("--canonical", action="store_true", help="also write canonical SMILES")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "featurise.jsonl")
+    parser.add_argument(
+        "--molecules",
+        type=int,
+        default=40_000,
+        help="number of SMILES to parse (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=2,
+        help="number of processes that parse SMILES (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--canonical", action="store_true", help="also compute the canonical SMILES"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "featurise.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     start, used = time.perf_counter(), processor_seconds()
     rows, bad, atoms = SIDES[options.side](spoilt_texts(options.molecules), options)

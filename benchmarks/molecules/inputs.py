@@ -106,9 +106,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         prog="python -m benchmarks.molecules.inputs", description=main.__doc__
     )
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"{', '.join(CASES)}; default all")
-    parser.add_argument("--molecules", type=int, default=400)
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument(
+        "--molecules", type=int, default=400, help="number of molecules (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--epochs", type=int, default=20, help="number of training epochs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=2,
+        help="number of seeds; the results are means over the seeds (default: %(default)s)",
+    )
     parser.add_argument("--record", action="store_true", help=f"append to {RESULTS.name}")
     options = parser.parse_intermixed_args(arguments)
     if unknown := set(options.cases) - CASES.keys():

@@ -37,10 +37,27 @@ INTERVAL = 0.05
 def main(arguments: Sequence[str]) -> None:
     """Make a table and train on it, and print the rows a second and the peaks of memory."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
-    parser.add_argument("--rows", type=int, default=20_000, help="rows of the table")
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=2, help="processes that read SMILES")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "molecules-large.jsonl")
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=20_000,
+        help="number of rows of the table (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--epochs", type=int, default=1, help="number of training epochs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=2,
+        help="number of processes that parse SMILES (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "molecules-large.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         entry = _measure(options.rows, Path(folder), options.epochs, options.workers)

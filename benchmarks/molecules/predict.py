@@ -42,12 +42,29 @@ DIGITS = 1e-4
 def main(arguments: Sequence[str]) -> None:
     """Predict a file of many rows, and print the rate and the peaks of memory."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
-    parser.add_argument("--rows", type=int, default=100_000, help="rows of the file")
-    parser.add_argument("--workers", type=int, default=2, help="processes that predict")
     parser.add_argument(
-        "--run", type=Path, help="folder of a trained regressor (default: train one on ESOL)"
+        "--rows",
+        type=int,
+        default=100_000,
+        help="number of rows of the table (default: %(default)s)",
     )
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "predict.jsonl")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=2,
+        help="number of processes that predict (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--run",
+        type=Path,
+        help="folder of a trained regressor; by default, a regressor is trained on ESOL",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "predict.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         if options.run is None:

@@ -259,18 +259,50 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.molecules.search", description=main.__doc__
     )
     names = [*VARIANTS, *_OTHERS]
-    parser.add_argument("variants", nargs="*", default=names, metavar="VARIANT")
-    parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*parts.DATASETS])
     parser.add_argument(
-        "--splits", nargs="+", choices=[*parts.SPLITS, *parts.OTHER_SPLITS], default=[*parts.SPLITS]
+        "variants",
+        nargs="*",
+        default=names,
+        metavar="VARIANT",
+        help="names of the variants to train; by default all",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the model")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--table", choices=["val", "test"], help="print what was measured before")
     parser.add_argument(
-        "--page", action="store_true", help="write the tables into the documentation"
+        "--datasets",
+        nargs="+",
+        choices=parts.DATASETS,
+        default=[*parts.DATASETS],
+        help="data sets to train on; by default all",
     )
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "molecules-search.jsonl")
+    parser.add_argument(
+        "--splits",
+        nargs="+",
+        choices=[*parts.SPLITS, *parts.OTHER_SPLITS],
+        default=[*parts.SPLITS],
+        help="splits to train on; by default all",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the model (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=torch.get_num_threads(),
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--table", choices=["val", "test"], help="print the recorded results without measuring"
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="write the recorded results into the documentation, without measuring",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "molecules-search.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

@@ -202,18 +202,48 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("csv", type=Path, help="a table with stereoisomers")
-    parser.add_argument("--smiles", default="smiles", help="its column of SMILES")
-    parser.add_argument("--target", required=True, help="its column of measured numbers")
-    parser.add_argument("--log", action="store_true", help="take the logarithm of the numbers")
+    parser.add_argument("csv", type=Path, help="CSV file of molecules that contains stereoisomers")
     parser.add_argument(
-        "--rows", type=int, default=10**9, help="approximate maximum number of molecules"
+        "--smiles", default="smiles", help="name of the column of SMILES (default: %(default)s)"
     )
-    parser.add_argument("--models", nargs="+", default=["gp", "attention"])
-    parser.add_argument("--epochs", type=int, default=30, help="epochs of the network")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="seeds, one split each")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="append the runs to this file")
+    parser.add_argument("--target", required=True, help="name of the column of measured numbers")
+    parser.add_argument(
+        "--log", action="store_true", help="predict the logarithm of the measured numbers"
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=10**9,
+        help="approximate maximum number of molecules (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        default=["gp", "attention"],
+        help="models to train (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=30,
+        help="number of epochs for which the network is trained (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        nargs="+",
+        default=[0],
+        help="seeds of the splits; each seed gives one split (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="file to which the results are appended, one JSON object per line"
+    )
     return parser
 
 

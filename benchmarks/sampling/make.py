@@ -28,9 +28,16 @@ _PIECE = 1 << 20
 def main(arguments: Sequence[str]) -> None:
     """Write the files, and print what the graph is."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sampling.make")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("folder", type=Path, help="folder to which the graph is written")
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="size of the graph, as a fraction of the size of ogbn-products (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the random graph (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
     nodes, pairs = max(2, int(NODES * options.scale)), int(PAIRS * options.scale)
     options.folder.mkdir(parents=True, exist_ok=True)

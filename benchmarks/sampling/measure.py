@@ -28,14 +28,32 @@ _PACKAGES = ("torch", "torch_geometric", "torch_sparse", "pyg_lib", "dgl")
 def main(arguments: Sequence[str]) -> None:
     """Measure the sides that are named, one after the other."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sampling.measure")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("sides", nargs="+", choices=sorted(SIDES))
+    parser.add_argument("folder", type=Path, help="folder that benchmarks.sampling.make wrote")
     parser.add_argument(
-        "--features", action="store_true", help="also load the features of the nodes"
+        "sides", nargs="+", choices=sorted(SIDES), help="libraries whose loaders are measured"
     )
-    parser.add_argument("--workers", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument(
+        "--features", action="store_true", help="also read the features of the sampled nodes"
+    )
+    parser.add_argument(
+        "--workers",
+        nargs="+",
+        type=int,
+        default=[0, 1, 2],
+        help="numbers of worker processes or threads of the loader (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=2,
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=10.0,
+        help="time in seconds for which each loader is measured (default: %(default)s)",
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     for name in options.sides:

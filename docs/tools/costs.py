@@ -176,9 +176,15 @@ def picture(measured: dict[str, list[dict[str, float | str]]], path: Path) -> No
 def main(arguments: list[str] | None = None) -> None:
     """Measure, write the tables and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--largest", type=int, default=LARGE[-1], help="largest n")
-    parser.add_argument("--seconds", type=float, default=0.5, help="seconds per measurement")
-    parser.add_argument("--guide", type=Path, default=GUIDE, help="folder of the pages")
+    parser.add_argument(
+        "--largest", type=int, default=LARGE[-1], help="maximum number of nodes of a graph"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=0.5, help="time in seconds for which each case is repeated"
+    )
+    parser.add_argument(
+        "--guide", type=Path, default=GUIDE, help="folder of the pages that are written"
+    )
     options = parser.parse_args(arguments)
     measured = {
         family.name: rows_of(family, options.largest, options.seconds) for family in FAMILIES
