@@ -22,7 +22,9 @@ PAGE = Path(__file__).parents[1] / "docs" / "gpu.md"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compile all shape classes or a few. The exit code is 1 if a kernel spills."""
+    """Compile all or some shape classes, and return the exit code 1 if a kernel spills
+    registers.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.aot", description=main.__doc__)
     parser.add_argument("--quick", action="store_true", help="compile only three shape classes")
     parser.add_argument(

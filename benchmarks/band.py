@@ -1,4 +1,4 @@
-"""Measure band attention beside dense attention with the band as its mask.
+"""Comparison of band attention with dense attention that uses the band as a mask.
 
     python -m benchmarks.band
 
@@ -20,7 +20,7 @@ from benchmarks.suites import band
 
 
 def main(arguments: list[str]) -> None:
-    """Measure every size up to the largest. Dense attention stops after its first failure."""
+    """Measure every size up to the largest; dense attention stops after its first failure."""
     options = _parser().parse_args(arguments)
     torch.set_num_threads(options.threads)
     rows, stopped = [], None
@@ -40,7 +40,9 @@ def main(arguments: list[str]) -> None:
 
 
 def _apart(kind: str, tokens: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Measure in a process with limited memory and time. Returns the reason if it was stopped."""
+    """Run a measurement in a process with limited memory and time; return the reason if it was
+    stopped.
+    """
     try:
         return isolate.call(
             band.measure, kind, tokens, options.width,

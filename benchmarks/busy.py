@@ -1,4 +1,4 @@
-"""Measure the commands alone, two at a time, and on cores that other programs use.
+"""Measurement of the commands alone, two at the same time, and on cores that other programs use.
 
     python -m benchmarks.busy                            # this tree
     python -m benchmarks.busy --other FOLDER             # in turns with another build
@@ -35,14 +35,14 @@ PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "threads.md"
 ALONE, PAIR, BUSY = "alone", "two at a time", "beside loops"
 LOADS = (ALONE, PAIR, BUSY)
 ROWS = 900
-"""Molecules of the training table."""
+"""Number of molecules in the training table."""
 SIZE = {"nodes": 7_778, "edges": 28_874, "words": 4_593}
-"""Size of the network of texts."""
+"""Size of the generated network of texts."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of gattn.
+    """Command of gattn that is measured.
 
     Attributes:
         words: returns its words; it writes to the path that it gets.

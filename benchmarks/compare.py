@@ -1,4 +1,4 @@
-"""Measure gattn of this tree beside gattn of another commit, in turns.
+"""Comparison of gattn in this working tree with gattn of another commit, in alternating runs.
 
     python -m benchmarks.compare main~3                              # every case
     python -m benchmarks.compare main~3 'esol-64/*' --seconds 4      # some, for longer
@@ -27,7 +27,7 @@ from benchmarks.tools import lines
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare the selected cases. The exit code is 0 if all of them agree."""
+    """Compare the selected cases, and return the exit code 0 if all results agree."""
     options = _parser().parse_intermixed_args(arguments)
     cases = with_one_side()
     names = matching(cases, options.pattern)

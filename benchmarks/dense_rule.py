@@ -1,4 +1,5 @@
-"""Measure where torch's dense attention beats the operator on edges.
+"""Measurement of the block size from which torch's dense attention is faster than the operator on
+edges.
 
     python -m benchmarks.dense_rule
 
@@ -19,7 +20,7 @@ from benchmarks.tools import dense_rule
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Time dense and edge attention on every kind of graph."""
+    """Measure dense attention and attention on edges for every kind of graph."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.dense_rule", description=main.__doc__
     )

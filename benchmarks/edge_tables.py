@@ -1,4 +1,4 @@
-"""Measure tables of edges as they are read, laid out and sampled: seconds and memory.
+"""Measurement of the seconds and memory for reading, sorting and sampling a table of edges.
 
     python -m benchmarks.edge_tables          # 10 million edges as CSV and as Parquet
 
@@ -20,7 +20,7 @@ from benchmarks.tools.edge_tables import steps, write
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write both tables, measure them, and print a line for each step."""
+    """Write both tables, measure all steps, and print a line for each step."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.edge_tables")
     parser.description = main.__doc__
     parser.add_argument(

@@ -1,4 +1,5 @@
-"""Measure a step of training on a whole graph of ogbn-products' size, and what PyG would need.
+"""Measurement of a training step on a graph with the size of ogbn-products, and an estimate for
+PyG.
 
     python -m benchmarks.sampling.make FOLDER        # the graph, once: 1.7 GB
     python -m benchmarks.full_graph FOLDER           # minutes, and 12 GB of memory
@@ -30,7 +31,7 @@ from benchmarks.sampling import make
 from benchmarks.tools.full_graph import line, step
 
 SMALL = 0.0125, 0.025
-"""Scales of PyG's graphs."""
+"""Scales of the small graphs on which PyG is measured."""
 GIB = 2**30
 
 

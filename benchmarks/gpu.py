@@ -1,4 +1,4 @@
-"""Check and benchmark the Triton kernels on a CUDA device, beside their peers, in one command.
+"""Check and benchmark of the Triton kernels on a CUDA device, compared with their peers.
 
     python -m benchmarks.gpu                     # everything; about an hour
     python -m benchmarks.gpu --quick             # two shapes, three graphs
@@ -35,7 +35,7 @@ FEW = ("arxiv", "products/16", "molecules-1024")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure the selected graphs. The exit code is 0 if all checks passed."""
+    """Measure the selected graphs, and return the exit code 0 if all checks passed."""
     options = parse(arguments)
     if options.dry_run and os.environ.get("TRITON_INTERPRET") != "1":
         # Triton reads this variable at import, so the command starts itself again with it.

@@ -1,4 +1,4 @@
-"""Measure what a wheel costs its user: bytes, and seconds from ``pip install`` to a first output.
+"""Measurement of the size of a wheel, and of the seconds from ``pip install`` to the first output.
 
     GATTN_ISAS=all python -m pip wheel . --no-deps --wheel-dir dist
     python -m benchmarks.install dist/gattn-*.whl
@@ -33,7 +33,7 @@ INSTALLED = Path(__file__).parents[1] / ".ci" / "installed.py"
 
 
 def run(*command: str | Path, **environment: str) -> str:
-    """Run a command and return its output. Raises an error with the output if it fails."""
+    """Run a command and return its output; raise an error with the output if the command fails."""
     inherited = {k: v for k, v in os.environ.items() if k not in ("GATTN_BACKEND", "PYTHONPATH")}
     done = subprocess.run(
         [str(part) for part in command],

@@ -38,7 +38,7 @@ TABLES: dict[tuple[str, str, str], Callable[[Path], str]] = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fill the marked places of the guide from the newest records."""
+    """Fill the marked sections of the guide from the newest records."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.large_report")
     parser.description = main.__doc__
     parser.add_argument(

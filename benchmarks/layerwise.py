@@ -1,4 +1,4 @@
-"""Measure the memory of inference layer by layer, beside that of the model at once.
+"""Measurement of the memory of layer-by-layer inference, compared with the whole model at once.
 
     python -m benchmarks.sampling.make FOLDER        # the graph, once
     python -m benchmarks.layerwise FOLDER
@@ -34,7 +34,7 @@ FEATURES, CLASSES = 100, 47
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure both ways, compare their results, and print the peaks."""
+    """Measure both kinds of inference, compare their results, and print the peak memory."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.layerwise")
     parser.description = main.__doc__
     parser.add_argument("folder", type=Path, help="folder that benchmarks.sampling.make wrote")
@@ -99,7 +99,7 @@ def _once(model: GAT, folder: Path, graph: gattn.Graph) -> Tensor:
 
 
 def _measure(run: Callable[[], Tensor]) -> dict[str, Any]:
-    """Peak bytes, seconds and the result of one run."""
+    """Return the peak memory, the seconds and the result of one run."""
     start = time.perf_counter()
     with memory.peak() as peak:
         out = run()

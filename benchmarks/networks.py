@@ -1,4 +1,5 @@
-"""Train models of nodes on networks over several splits, beside their components and baselines.
+"""Measurement of node models on several networks and splits, compared with components and
+baselines.
 
     python -m benchmarks.networks cora sympy blocks-0.8 noise --splits 5
     python -m benchmarks.networks debian --options=--names
@@ -80,7 +81,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def measure(name: str, options: argparse.Namespace, edges: str) -> dict[str, Any]:
-    """Train on each split of a network: means and standard errors of accuracies, and times."""
+    """Train on each split of a network, and return means and standard errors of the accuracy,
+    and times.
+    """
     scores: dict[str, list[float]] = {}
     began, used = time.perf_counter(), _processor_seconds()
     with tempfile.TemporaryDirectory() as folder:

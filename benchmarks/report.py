@@ -20,7 +20,7 @@ ROWS, TABLES = "benchmark rows", "benchmark table"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fill the pages' marked places from the newest records."""
+    """Fill the marked sections of the pages from the newest records."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
     parser.add_argument(
         "--results",

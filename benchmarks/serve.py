@@ -1,4 +1,4 @@
-"""Measure a server of a trained model on the loopback address.
+"""Measurement of a server of a trained model on the loopback address.
 
     python -m benchmarks.serve RUN                           # 32 clients, 60 seconds
     python -m benchmarks.serve RUN --seconds 10 --clients 8
@@ -137,7 +137,7 @@ def _load(
         while time.monotonic() < end:
             body = json.dumps({"smiles": list(islice(source, rows))})
             status, needed, _ = _post(connection, "/predict", body)
-            statuses[status] += 1  # one bytecode of a dict under the interpreter's lock
+            statuses[status] += 1  # the interpreter's lock makes this single bytecode atomic
             times.append(needed)
 
     threads = [threading.Thread(target=send, args=(client,)) for client in range(clients)]

@@ -25,7 +25,7 @@ CLASSES, WIDTH = 4, 16
 
 
 class GAT(nn.Module):
-    """Two layers, the same as in one process."""
+    """Model with two layers, which is the same as in one process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,9 @@ def ring(nodes: int, degree: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def part(args: argparse.Namespace, processes: Processes) -> tuple[DistributedGraph, Tensor, Tensor]:
-    """The edges into the nodes of this process, their features and classes."""
+    """Return the edges into the nodes of this process, with the features and classes of these
+    nodes.
+    """
     edge_index, x, y = ring(args.nodes, args.degree, args.seed)
     if args.partition == "metis":
         partition = Partition.metis(edge_index, args.nodes, processes.size)

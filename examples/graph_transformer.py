@@ -62,7 +62,7 @@ class Model(nn.Module):
         h = h + self.vectors.encode(batch.laplacian_eigenvector_pe)
         options = {"edge_attr": batch.edge_attr}
         if hasattr(self, "kind"):
-            # The graph contains expander edges and bonds, but only bonds have features.
+            # The graph contains edges of an expander and bonds, but only bonds have features.
             bonds = (batch.expander_type == 0).nonzero().squeeze(1)
             far = self.kind(batch.expander_type).index_add(0, bonds, self.bond(batch.edge_attr))
             options |= {"attn_index": batch.expander_index, "attn_attr": far}

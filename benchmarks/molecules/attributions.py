@@ -1,4 +1,5 @@
-"""Attributions beside exact truth: Crippen's logP and the polar surface are sums over atoms.
+"""Comparison of attributions with exact contributions of atoms to Crippen's logP and the polar
+surface area.
 
     python -m benchmarks.molecules.attributions                        # both data sets and models
     python -m benchmarks.molecules.attributions --data esol --epochs 5 # a trial run
@@ -44,7 +45,9 @@ TRUTHS = ("logp", "tpsa")
 
 
 def contributions(molecule: Mol, truth: str) -> dict[str, np.ndarray]:
-    """RDKit's exact contributions of the heavy atoms: [n] with and without hydrogens' own."""
+    """Compute RDKit's exact contributions [n] of the heavy atoms, with and without those of
+    hydrogens.
+    """
     from rdkit import Chem
     from rdkit.Chem import rdMolDescriptors as rd
 
@@ -60,7 +63,9 @@ def contributions(molecule: Mol, truth: str) -> dict[str, np.ndarray]:
 
 
 def compare(smiles: Sequence[str], weights: Sequence[Tensor], truth: str) -> dict[str, float]:
-    """Mean correlation with each truth over the molecules that have one, and how many do not."""
+    """Return the mean correlation with each exact contribution, and the number of molecules
+    without one.
+    """
     from rdkit import Chem
 
     correlations: dict[str, list[float]] = {}
@@ -82,7 +87,9 @@ def _correlation(atoms: np.ndarray, values: np.ndarray) -> float:
 
 
 def measure(data: str, truth: str, settings: MoleculeSettings, limit: int) -> record.Record:
-    """Train on the logP or the surface, and compare every method on the test part."""
+    """Train models on logP or the surface area, and compare the weights of all methods on the
+    test part.
+    """
     from rdkit import Chem
 
     molecules = load_molecules(data, root(), on_error="skip", download=False)
@@ -121,7 +128,9 @@ def _total(molecule: Mol, truth: str) -> float:
 
 
 def table(entries: Sequence[record.Record]) -> str:
-    """One line a model, data set and truth, one column a method; the last line is the mean."""
+    """Return a table with a row for each model, data set and property, a column for each method,
+    and the means.
+    """
     lines = ["| model | data | truth | RMSE | " + " | ".join(METHODS) + " |", "|---" * 8 + "|"]
     for one in entries:
         numbers = " | ".join(f"{one['methods'][method]['exact']:.3f}" for method in METHODS)
@@ -133,7 +142,7 @@ def table(entries: Sequence[record.Record]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Train, compare, print the table, and record the runs if a file is named."""
+    """Train the models, compare the methods, print the table, and append the results to a file."""
     options = _parser().parse_args(arguments)
     environment, entries = record.environment("benchmarks.molecules.attributions", arguments), []
     torch.set_num_threads(options.threads)

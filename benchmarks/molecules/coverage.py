@@ -1,4 +1,4 @@
-"""Measure how often intervals contain the truth, and how wide they are, over many random splits.
+"""Measurement of the coverage and the width of intervals over many random splits.
 
     python -m benchmarks.molecules.coverage                               # ESOL and FreeSolv
     python -m benchmarks.molecules.coverage --datasets freesolv --seeds 20 --settings model=gp
@@ -36,7 +36,7 @@ PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_model.md"
 
 
 def main(arguments: list[str]) -> None:
-    """Train one model a seed and data set, and print the means over seeds."""
+    """Train a model for each seed and data set, and print the means over the seeds."""
     options = _parser().parse_args(arguments)
     if options.page:
         return tables.write(PAGE, "coverage", table(record.every(options.output)))
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _sources(options: argparse.Namespace) -> list[tuple[str, list[str], list[float]]]:
-    """Name, SMILES and labels of every data set."""
+    """Yield the name, the SMILES and the labels of every data set."""
     if options.csv is not None:
         opened = open_table(options.csv, [options.smiles, options.target])
         places = [opened.place(name) for name in (options.smiles, options.target)]
@@ -72,7 +72,7 @@ def _sources(options: argparse.Namespace) -> list[tuple[str, list[str], list[flo
 def _measure(
     regressor: MoleculeRegressor, molecules: LabelledMolecules, seed: int
 ) -> record.Record:
-    """Coverage, mean width and RMSE on the test part of the seed's split."""
+    """Return the coverage, the mean width and the RMSE on the test part of a seed's split."""
     split = random_split(len(molecules), seed=seed, groups=molecules.canonical)
     train, val, test = (molecules[part] for part in (split.train, split.val, split.test))
     begin = time.perf_counter()
@@ -94,7 +94,7 @@ def _measure(
 
 
 def table(rows: Sequence[record.Record]) -> str:
-    """The mean over seeds for every label, data set and setting."""
+    """Return a table of the means over seeds for each label, data set and setting."""
     groups: dict[tuple[str, str, str], dict[int, record.Record]] = {}
     for row in rows:
         settings = ", ".join(f"{k}={v}" for k, v in row["settings"].items()) or "default"

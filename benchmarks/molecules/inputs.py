@@ -1,4 +1,4 @@
-"""Errors of models of molecules with and without an input beside the SMILES and labels.
+"""Measurement of the errors of molecule models with and without additional inputs.
 
     python -m benchmarks.molecules.inputs                # every case, a few minutes on one core
     python -m benchmarks.molecules.inputs descriptors --molecules 300 --epochs 10  # a trial run
@@ -38,7 +38,7 @@ Model = Callable[..., MoleculeRegressor]
 
 
 def descriptors(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return test RMSE with and without a column of temperatures, and of the known truth."""
+    """Return the test RMSE with and without a column of temperatures, and of the true function."""
     from rdkit.Chem import Crippen, MolFromSmiles, rdMolDescriptors
 
     smiles = load_molecules("chembl2321810").smiles[:count]
@@ -59,7 +59,7 @@ def descriptors(model: Model, count: int, seed: int) -> dict[str, float]:
 
 
 def bounded(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return test RMSE of four treatments of labels that are known by a limit only."""
+    """Return the test RMSE of four treatments of censored labels."""
     molecules = load_molecules("chembl2321810")[:count]
     smiles, y = molecules.smiles, molecules.y[:, 0].double().numpy()
     train, test = _parts(smiles, seed)

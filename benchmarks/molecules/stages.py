@@ -1,4 +1,5 @@
-"""Measure the processor time of each stage of ``gattn molecules train`` at its defaults.
+"""Measurement of the processor time of each stage of ``gattn molecules train`` with default
+settings.
 
     python -m benchmarks.molecules.stages                    # each data set, below GATTN_DATA
     python -m benchmarks.molecules.stages --datasets esol
@@ -93,7 +94,9 @@ def _stages(path: str, out: str) -> dict[str, float]:
 
 
 def table(entries: list[record.Record]) -> str:
-    """Return the processor seconds of each stage, a row for each data set."""
+    """Return a table of the processor time of each stage in seconds, with a row for each data
+    set.
+    """
     rows = [
         [row["dataset"], *(f"{row['cpu'][stage]:.1f}" for stage in STAGES),
          f"{sum(row['cpu'].values()):.1f}"]

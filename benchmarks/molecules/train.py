@@ -1,4 +1,4 @@
-"""Measure a whole training of the default model: how long it takes, and in how much memory.
+"""Measurement of the time and memory of a whole training of the default model.
 
     python -m benchmarks.molecules.train --data hiv      # 41,127 molecules
     python -m benchmarks.molecules.train --data tox21    # 12 targets with gaps
@@ -29,7 +29,7 @@ MODULE = "benchmarks.molecules.train"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Train on a data set, and print the rows a second and the peaks of memory."""
+    """Train on a data set, and print the rows per second and the peak memory."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
     parser.add_argument(
         "--data",

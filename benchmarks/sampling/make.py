@@ -1,4 +1,4 @@
-"""Make the graph that is sampled, in a folder of three NumPy files.
+"""Generation of the graph for sampling, which is written to a folder as three NumPy files.
 
     python -m benchmarks.sampling.make FOLDER [--scale 0.1]
 
@@ -26,7 +26,7 @@ _PIECE = 1 << 20
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the files, and print what the graph is."""
+    """Write the files, and print the size of the graph."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sampling.make")
     parser.add_argument("folder", type=Path, help="folder to which the graph is written")
     parser.add_argument(
@@ -60,7 +60,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _edges(nodes: int, pairs: int, shift: float, generator: np.random.Generator) -> torch.Tensor:
-    """Both directions of pairs of different nodes, [2, 2 pairs] int32."""
+    """Draw pairs of different nodes, and return both directions of each pair, [2, 2 pairs]
+    int32.
+    """
     mass = np.cumsum((np.arange(nodes) + shift) ** -0.65)
     shuffled = generator.permutation(nodes).astype(np.int32)
     edges = np.empty((2, 2 * pairs), dtype=np.int32)

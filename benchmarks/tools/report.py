@@ -1,4 +1,4 @@
-"""The measured tables of the README and the documentation, from what the runs recorded."""
+"""Tables of the README and the documentation, written from the recorded measurements."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ CHOSEN = {
     "esol-512/SetTransformerReadout": "`SetTransformerReadout`, the same batch",
     "cora/epoch": "an epoch of the GAT paper's model on Cora",
 }
-"""Cases in the README."""
+"""Names of the cases in the README."""
 
 
 def report(records: dict[str, Record]) -> str:
-    """The page of measured tables, from the newest full-size record of each case."""
+    """Return the page of tables from the newest full-size record of each case."""
     full = full_size(records)
     parts = [METHOD]
     for group, title in TITLES.items():
@@ -99,7 +99,8 @@ def full_size(records: dict[str, Record]) -> dict[str, Record]:
 
 
 def comparison_table(records: Iterable[Record]) -> str:
-    """One row for each case with a peer: forward + backward, the ratio, peak memory.
+    """Return a table with one row for each case: forward + backward, the ratio to the peer, peak
+    memory.
 
     Empty where no record has a peer.
     """
@@ -110,7 +111,7 @@ def comparison_table(records: Iterable[Record]) -> str:
 
 
 def _row(record: Record, title: str = "") -> list[str]:
-    """Empty where the record has no peer."""
+    """Return the cells of a row; cells without a record are empty."""
     times = record.get("seconds", {}).get("training", {})
     others = [side for side in times if side != "gattn"]
     if "gattn" not in times or not others:
@@ -126,7 +127,7 @@ def _row(record: Record, title: str = "") -> list[str]:
 
 
 def growth_table(record: Record) -> str:
-    """Time and memory over the number of edges."""
+    """Return a table of the time and memory for each number of edges."""
     rows = [
         [row["operator"], f"{row['edges']:,}", seconds(row["seconds"]),
          f"{1e9 * row['seconds'] / row['edges']:.1f}", size(row["peak_bytes"]),

@@ -47,7 +47,7 @@ SMALL = (256, 1_024, 4_096, 16_384)
 
 
 def random_graph(size: int) -> gattn.Graph:
-    """Random graph with eight edges per node: four drawn and their reverses."""
+    """Create a random graph with eight edges per node: four random edges and their reverses."""
     source, destination = torch.randint(0, size, (2, 4 * size))
     both = torch.stack([torch.cat([source, destination]), torch.cat([destination, source])])
     return gattn.Graph(both, size)
@@ -67,7 +67,7 @@ FAMILIES = (
 
 
 def path_length(graph: gattn.Graph, starts_at_a_corner: bool) -> str:
-    """Longest of the shortest paths between connected nodes: the diameter.
+    """Return the diameter: the longest of the shortest paths between connected nodes.
 
     By a search from every node up to a few thousand, or from a corner where node 0 is one; else
     from the node farthest from the first one, which gives a lower bound.
@@ -91,7 +91,7 @@ def path_length(graph: gattn.Graph, starts_at_a_corner: bool) -> str:
 
 
 def measure(graph: gattn.Graph, seconds: float) -> tuple[float, float]:
-    """Time a forward, and a forward with backward, for some seconds each."""
+    """Measure a forward pass, and a forward pass with backward, for some seconds each."""
     query = torch.randn(graph.num_dst, HEADS, CHANNELS)
     key, value = torch.randn(2, graph.num_src, HEADS, CHANNELS).unbind()
     leaves = {"query": query, "key": key, "value": value}
@@ -158,7 +158,7 @@ def note() -> str:
 
 
 def picture(measured: dict[str, list[dict[str, float | str]]], path: Path) -> None:
-    """Forward and backward against n, both on logarithmic scales."""
+    """Draw the times of forward and backward against n, with logarithmic axes."""
     figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
     for name, rows in measured.items():
         sizes = [float(row["n"]) for row in rows]
