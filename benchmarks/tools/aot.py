@@ -257,7 +257,7 @@ def table(records: Iterable[Record]) -> str:
         for name, entries in sorted(kernels.items())
     ]  # fmt: skip
     first = next(iter(kernels.values()))[0]
-    caption = f"For {first['target']}, Triton {first['triton']}."
+    caption = f"The kernels were compiled for {first['target']} by Triton {first['triton']}."
     return f"{caption}\n\n{tables.markdown(head, rows, text=len(head))}"
 
 

@@ -25,7 +25,10 @@ def training(records: dict[str, Record]) -> str:
         rows.append([name, seconds(ours["seconds"]), _gib(ours["peak_bytes"]), pyg])
         if entry["pyg"]:
             small = [f"{_gib(p['peak_bytes'])} at {p['edges']:,} edges" for p in entry["pyg"]]
-            lines.append(f"PyG's {pyg} lie on the line through {' and '.join(small)}.")
+            lines.append(
+                f"The {pyg} for PyG are an estimate: a straight line through the measured memory "
+                f"of two smaller graphs ({' and '.join(small)})."
+            )
     head = ["a step of training", "time", "peak memory", "PyG, float32"]
     return "\n\n".join([markdown(head, rows), *lines])
 

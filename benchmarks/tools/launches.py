@@ -90,9 +90,9 @@ def table(records: list[Record]) -> str:
     """Return a Markdown table of the host time and the launches of every operator."""
     environment = records[0]["environment"]
     caption = (
-        f"{environment['cpu']}, torch {environment['versions']['torch']}, "
-        f"Triton {environment['triton']}: {MOLECULES} molecules, {HEADS} heads of {CHANNELS} "
-        "channels, fp32."
+        f"The times were measured on {environment['cpu']} with torch "
+        f"{environment['versions']['torch']} and Triton {environment['triton']}, for a batch of "
+        f"{MOLECULES} molecules and {HEADS} heads of {CHANNELS} channels in fp32."
     )
     head = ["operator", "path", "forward", "launches", "forward + backward", "launches"]
     rows = []

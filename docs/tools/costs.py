@@ -149,8 +149,9 @@ def note() -> str:
     machine = record.environment("docs.tools.costs", [])
     backend = machine["backend"].removeprefix("available (").removesuffix(")")
     return (
-        f"{HEADS} heads of {CHANNELS} channels, fp32, {machine['threads']} threads of "
-        f"{machine['cpu']}, torch {machine['versions']['torch']}, {backend}; medians. "
+        f"The times are medians for {HEADS} heads of {CHANNELS} channels in fp32, measured on "
+        f"{machine['threads']} threads of {machine['cpu']} with torch "
+        f"{machine['versions']['torch']} and the kernels {backend}. "
         "The column Operations is the number of multiplications and additions of the two matrix "
         "products of a forward pass. "
         "The command `python -m docs.tools.costs` generates this table."
