@@ -93,7 +93,8 @@ def layerwise_inference(
             last = number == len(layers) - 1
             file = None if folder is None or last else Path(folder, str(number))
             x = _run(layer, x, graph, edge_attr, batch_edges, file, out if last else None)
-    assert isinstance(x, Tensor)  # a model has at least one layer, so x is a tensor here
+    # A model has at least one layer, so x is a tensor here.
+    assert isinstance(x, Tensor)
     return x
 
 
@@ -127,7 +128,8 @@ def _run(
                 f"out must be {rows.dtype} of shape {shape}; got {target.dtype}, {(*target.shape,)}"
             )
         target[start:stop] = rows
-    assert target is not None  # the loop runs at least once, so target is a tensor here
+    # The loop runs at least once, so target is a tensor here.
+    assert target is not None
     return target
 
 

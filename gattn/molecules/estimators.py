@@ -163,7 +163,8 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
         second = self._decide(self._predict(X)[0])
         columns = [_labels(pair, column) for pair, column in zip(self.classes_by_target, second.T)]
         kinds = {column.dtype.kind for column in columns}
-        if "U" in kinds and len(kinds) > 1:  # np.stack would convert numbers to strings
+        # np.stack is not used, because it would convert numbers to strings.
+        if "U" in kinds and len(kinds) > 1:
             columns = [column.astype(object) for column in columns]
         return self._shaped(np.stack(columns, axis=1))
 

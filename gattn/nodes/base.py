@@ -84,7 +84,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
             GraphError: the graph, an attribute or the labels cannot be trained on.
             ValueError: a parameter is out of its range.
         """
-        self.settings()  # this call raises an error for invalid parameters before the graph is read
+        # This call raises an error for invalid parameters before the graph is read.
+        self.settings()
         self.checked_threads()
         read = read_graph(graph, directed=self.directed)
         values, notes = self._read_labels(read, y)

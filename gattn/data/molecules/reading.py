@@ -194,7 +194,8 @@ def load_molecules(
     record = get_dataset(name)
     if record.kind != "molecules":
         raise ValueError(f"{record.name!r} contains no molecules; load it with load_citation")
-    need_rdkit()  # raises before a download, which would be useless without RDKit
+    # This call raises an error before the download, which would be useless without RDKit.
+    need_rdkit()
     paths = list(raw_files(record, root, download=download, verify=verify).values())
     if record.package:
 

@@ -22,7 +22,7 @@
 
 namespace gattn::GATTN_ISA {
 
-constexpr i64 block = 32;  // edges per block
+constexpr i64 block = 32;  // number of edges per block
 
 // Multiply each of the `count` numbers in `to` by the number at the same position in `from`.
 template <class A>
@@ -49,7 +49,7 @@ template <class T, class I> struct EdgeRows {
 
   Walk<I> walk;
   Table<const T> from;
-  T* gradient;  // null if no gradient is written
+  T* gradient;  // null pointer if no gradient is written
   i64 width;
 
   Buffer<T> rows;
@@ -142,7 +142,7 @@ template <class T, class I> struct EdgeTerms {
   Mask<A> mask;
 
   Buffer<A> factor, product;
-  const A* block_factors = nullptr;  // the factors of the current block of edges
+  const A* block_factors = nullptr;  // dropout factors times weights of the current block of edges
 
   bool has_factors() const { return mask || weight; }
   void prepare() {

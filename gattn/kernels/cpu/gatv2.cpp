@@ -278,7 +278,7 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
   const A *row_max, *row_sum;
   T *grad_query, *grad_edge_attr;
   EdgeValues<A> edge_values;
-  std::uint8_t* signs;  // null if the activation is tanh
+  std::uint8_t* signs;  // null pointer if the activation is tanh
   EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, delta, shift, inverse, grad_attr, transposed;
@@ -428,7 +428,7 @@ template <class T, class I, int C> struct GATv2BackwardBySource {
   Table<const T> grad_out;
   i64 value_channels;
   EdgeValues<A> edge_values;
-  const std::uint8_t* signs;  // null if the activation is tanh: then z is computed again
+  const std::uint8_t* signs;  // null pointer if the activation is tanh, which needs z itself
   T *grad_key, *grad_value;   // grad_value is null if value is key: dv is then added to dk
 
   i64 c() const { return score.c(); }

@@ -253,7 +253,8 @@ def _count(index: Tensor) -> int:
 def _row_segments(index: Tensor, ptr: Tensor | None, rows: int) -> Tensor:
     """Return the segment of each row, [n], from ptr or, if ptr is None, from index."""
     if ptr is None:
-        as_tensor = getattr(index, "as_tensor", None)  # only PyG's class Index has this method
+        # Only PyG's class Index has this method.
+        as_tensor = getattr(index, "as_tensor", None)
         return index if as_tensor is None else as_tensor()
     return owners(ptr, rows)
 

@@ -135,7 +135,8 @@ def _adjacency(
         values = np.ones(int(some.sum()), np.float32) if weights is None else weights[some]
         one: Matrix = sp.csr_matrix((values, (rows[some], columns[some])), (nodes, nodes))
         if weights is None:
-            one.data[:] = 1  # SciPy sums repeated edges, but each edge must count once
+            # SciPy sums repeated edges, but each edge must count once.
+            one.data[:] = 1
         else:
             one.eliminate_zeros()
         return one
