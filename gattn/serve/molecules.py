@@ -16,7 +16,7 @@ from gattn.molecules.explanations import label_of
 from gattn.molecules.fitted import MoleculeModel, RegressionModel
 from gattn.molecules.inputs import featurise
 from gattn.molecules.loading import load_model
-from gattn.molecules.runs.columns import prediction_cells, prediction_columns
+from gattn.molecules.runs.columns import prediction_cells, prediction_columns, target_columns
 from gattn.serve.errors import RequestError
 from gattn.serve.training_set import (
     Applicability,
@@ -97,10 +97,9 @@ class ServedMolecules:
 
     def target_columns(self, target: int) -> dict[str, int]:
         """Return the columns of one target without its name, and their positions."""
-        count = (len(self.columns) - 1) // len(self.model.targets_)  # the last is the similarity
-        names = self.columns[target * count : (target + 1) * count]
-        prefix = f"{self.model.targets_[target]}_" if len(self.model.targets_) > 1 else ""
-        return {name.removeprefix(prefix): target * count + i for i, name in enumerate(names)}
+        columns = target_columns(self.model)
+        first = sum(map(len, columns[:target]))
+        return {name: first + i for i, name in enumerate(columns[target])}
 
     def neighbours(self, nearest: list[tuple[int, float]], target: int) -> list[dict[str, Any]]:
         """Return the nearest training molecules with their measured value of a target."""
@@ -195,8 +194,12 @@ def explain_molecule(
         raise RequestError(422, f"the molecule cannot be read: {row.error}")
     inputs = featurise([smiles], max_atoms=model.max_atoms).inputs
     method = method or DEFAULT_METHOD
+    output = target
+    if model.class_counts:  # the probability of the predicted class is explained
+        columns = target_columns(model)
+        output = model.output_of(target, row.cells[sum(map(len, columns[:target]))])
     try:
-        explanation = explain(model.predictor_, inputs, method, target=target)[0]
+        explanation = explain(model.predictor_, inputs, method, target=output)[0]
     except ValueError as error:
         raise RequestError(422, str(error)) from error
     similarities = model.predictor_.train_similarities(inputs)[0]
@@ -239,8 +242,9 @@ def as_values(model: MoleculeModel, cells: list[str]) -> dict[str, float | str |
     """
     values: dict[str, float | str | None] = {}
     classes = not isinstance(model, RegressionModel)
-    for name, cell in zip(prediction_columns(model), cells):
-        is_text = classes and name.rpartition("_")[2] in ("prediction", "set")
+    short = [name for names in target_columns(model) for name in names]
+    for name, bare, cell in zip(prediction_columns(model), [*short, ""], cells):
+        is_text = classes and bare in ("prediction", "set")
         if is_text or not cell:
             values[name] = cell or None
         else:
