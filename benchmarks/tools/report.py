@@ -79,7 +79,8 @@ def chosen(records: dict[str, Record]) -> str:
     machines = dict.fromkeys(_machine(full[name]) for name in CHOSEN if name in full)
     return (
         f"{table}\n\nThe times are those of forward + backward, on "
-        f"{' and '.join(machines)}. The peak memory does not include the inputs. [All cases and methods](docs/benchmarks.md)."
+        f"{' and '.join(machines)}. The peak memory does not include the inputs. "
+        "[All cases and methods](docs/benchmarks.md)."
     )
 
 
