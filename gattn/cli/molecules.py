@@ -118,6 +118,14 @@ def explain(
             "predicts several targets."
         ),
     ] = None,
+    label: Annotated[
+        str | None,
+        Option(
+            "--class",
+            help="Class whose probability is explained. It is required if the model predicts "
+            "more than two classes.",
+        ),
+    ] = None,
     pictures: Annotated[
         int,
         Option(
@@ -131,7 +139,9 @@ def explain(
     """Draw the weight of every atom, and measure how reliable the weights are."""
     from gattn.molecules.runs.explain import explain_table
 
-    options = {"methods": method or (), "target": target, "pictures": pictures}
+    options = {
+        "methods": method or (), "target": target, "label": label, "pictures": pictures,
+    }  # fmt: skip
     counts = explain_table(run, table, out, log=say, **options, **settings)
     _show_counts(counts, table, out)
 

@@ -18,7 +18,7 @@ __all__ = [
     "Task",
 ]
 
-Task = Literal["regression", "classification"]
+Task = Literal["regression", "classification", "multiclass"]
 ModelName = Literal["stacked", "attention", "attentive_fp", "gp"]
 ClassWeight = Literal["none", "balanced"]
 LossFunction = Literal["mse", "mae", "bounded-mse", "bounded-mae"]
@@ -113,6 +113,15 @@ class MoleculeSettings(TrainingSettings):
             "target; use this value if one class is rare. The setting has no effect in regression."
         ),
     ] = "none"
+    task_weights: Annotated[
+        tuple[float, ...],
+        Meta(
+            description="Weight of each target in the loss, in the order of the targets, with the "
+            "mean 1 after scaling. Raise the weight of the target that matters most. The networks "
+            "and the weights of the parts use them.",
+            extra={"default": "equal weights"},
+        ),
+    ] = ()
     kernel_rows: Annotated[
         int,
         Meta(
@@ -137,8 +146,11 @@ class MoleculeSettings(TrainingSettings):
         return self.loss_function.startswith("bounded")
 
     def check(self) -> None:
-        """Check that ``heads`` divides ``width``."""
+        """Check that ``heads`` divides ``width``, and that the weights are positive."""
         super().check()
+        if not all(0 < weight < float("inf") for weight in self.task_weights):
+            shown = ", ".join(map(str, self.task_weights))
+            raise SettingsError(f"task_weights must be above 0 and finite; got {shown}")
         if self.width % self.heads:
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
 

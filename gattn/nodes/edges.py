@@ -21,7 +21,7 @@ from torch import Tensor
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, doubled_note
 from gattn.nodes.columns import Column, learn_columns
 from gattn.nodes.edge_table import EdgeInputs, EdgeStructure, EdgeTable
-from gattn.nodes.times import are_dates, as_times, edge_times, node_times
+from gattn.nodes.times import are_dates, as_times, edge_times, prediction_times
 from gattn.nodes.values import as_numbers, as_texts, is_empty, is_missing
 
 __all__ = ["ALL_COLUMNS", "EdgeColumns", "EdgeEncoder", "merged_edges_note", "read_edge_columns"]
@@ -60,12 +60,15 @@ class EdgeColumns:
         weight: column of weights; None for none.
         type: column of types; None for none.
         time: column of times, of the nodes or of the edges; None for none.
+        cutoffs: ends of the training and the validation part of a split by the times of edges,
+            which :func:`gattn.nodes.times.time_cutoffs` returns; empty without such a split.
     """
 
     features: tuple[str, ...] | None = None
     weight: str | None = None
     type: str | None = None
     time: str | None = None
+    cutoffs: tuple[float, ...] = ()
 
 
 ALL_COLUMNS = EdgeColumns()
@@ -80,8 +83,11 @@ class EdgeEncoder:
     logarithm is added to the scores of attention, so that attention is proportional to the weight,
     and it weights the means over neighbours.
 
-    With times, messages pass from node j to node i only if neither the time of j nor that of the
-    edge is later than the time of i. So a node depends on nothing that is newer than the node.
+    With times, each node has a time of prediction, and messages pass from node j to node i only if
+    neither the time of j nor that of the edge is later than the time of prediction of i. If the
+    nodes have times, these are the times of prediction. If only the edges have times, a node is
+    predicted at the end of the part of the split in which its first edge lies: see
+    :func:`gattn.nodes.times.prediction_times`.
 
     Attributes:
         columns: encoders of the features.
@@ -97,6 +103,7 @@ class EdgeEncoder:
             quartiles.
         time: column of times of the nodes or the edges; None for none.
         has_edge_times: True if the edges have the column ``time``.
+        cutoffs: ends of the parts of a split by the times of edges; empty without one.
         age: mean and standard deviation of the ages of edges, if there are times.
         has_direction: True if the direction of the edges in the data is a feature.
     """
@@ -113,6 +120,7 @@ class EdgeEncoder:
     cuts: tuple[tuple[str, tuple[float, ...]], ...] = ()
     time: str | None = None
     has_edge_times: bool = False
+    cutoffs: tuple[float, ...] = ()
     age: tuple[float, float] = (0.0, 1.0)
     has_direction: bool = False
 
@@ -182,7 +190,8 @@ class EdgeEncoder:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> EdgeEncoder:
         """Restore an encoder from the result of :meth:`state`."""
-        lists = {name: tuple(state[name]) for name in ("dates", "types", "rare", "age")}
+        names = "dates", "types", "rare", "cutoffs", "age"
+        lists = {name: tuple(state[name]) for name in names if name in state}
         lists["cuts"] = tuple((name, tuple(values)) for name, values in state["cuts"])
         columns = tuple(map(Column.from_state, state["columns"]))
         return cls(**{**state, **lists, "columns": columns})
@@ -237,7 +246,7 @@ class EdgeEncoder:
             against = against[order]
         open_arcs = ages = None
         if self.time is not None:
-            times, at = node_times(graph, self.time), None
+            times, at = prediction_times(graph, self.time, self.cutoffs), None
             if self.has_edge_times:
                 at = edge_times(replace(graph, edge_table=rows), self.time)
             is_open, gap = _ages(times, at, messages, message_place)
@@ -355,7 +364,7 @@ def read_edge_columns(
     encoder = EdgeEncoder(
         tuple(columns), dates, chosen.weight, scale, spread, chosen.type, types, rare,
         has_untyped, cuts, chosen.time,
-        chosen.time is not None and edge_times(graph, chosen.time) is not None,
+        chosen.time is not None and edge_times(graph, chosen.time) is not None, chosen.cutoffs,
     )  # fmt: skip
     arcs, messages, structure = encoder._structure(graph)
     ages = structure.ages
@@ -369,7 +378,7 @@ def read_edge_columns(
         used, all_edges = attached.edge_index.shape[1], 2 * structure.open.shape[1]
         notes.append(
             f"Messages never come from the future: {used:,} of {all_edges:,} directions of edges "
-            f"lead to a node that is not older, by column {chosen.time!r}."
+            f"lead to a node that is predicted later, by column {chosen.time!r}."
         )
     return attached, encoder, notes
 
@@ -618,11 +627,10 @@ def _narrow(block: Matrix, limit: int, size: int) -> Matrix:
 def _ages(
     times: NDArray, at: NDArray | None, pairs: NDArray, rows: NDArray
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Return a mask of the edges whose destination is not older than the source, and the ages of
-    the edges.
+    """Return which edges lead to a node that is predicted later, and the ages of the edges.
 
     Args:
-        times: [n] times of the nodes.
+        times: [n] times at which the nodes are predicted.
         at: times of the rows of the edges; None if edges have the times of their sources.
         pairs: [2, e] edges.
         rows: [e] row of each edge.

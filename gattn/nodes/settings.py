@@ -169,8 +169,8 @@ class NodeParameters(NodeSettings):
         str | None,
         Meta(
             description="Column of the nodes or the edges with times: numbers, or dates such as "
-            "2024-01-31. The validation part is newer than the training part, and no node depends "
-            "on a newer node or edge."
+            "2024-01-31. The validation part is newer than the training part. A node depends on "
+            "nothing newer than its own time or, if only the edges have times, than its part."
         ),
     ] = None
     validation_fraction: Annotated[

@@ -16,7 +16,7 @@ from gattn.molecules.explanations import label_of
 from gattn.molecules.fitted import MoleculeModel, RegressionModel
 from gattn.molecules.inputs import featurise
 from gattn.molecules.loading import load_model
-from gattn.molecules.runs.columns import prediction_cells, prediction_columns
+from gattn.molecules.runs.columns import prediction_cells, prediction_columns, target_columns
 from gattn.serve.errors import RequestError
 from gattn.serve.training_set import (
     Applicability,
@@ -99,11 +99,9 @@ class ServedMolecules:
         """Return the names of the columns of one target, without the target's name, and their
         positions.
         """
-        # The last column is the similarity, which all targets share.
-        count = (len(self.columns) - 1) // len(self.model.targets_)
-        names = self.columns[target * count : (target + 1) * count]
-        prefix = f"{self.model.targets_[target]}_" if len(self.model.targets_) > 1 else ""
-        return {name.removeprefix(prefix): target * count + i for i, name in enumerate(names)}
+        columns = target_columns(self.model)
+        first = sum(map(len, columns[:target]))
+        return {name: first + i for i, name in enumerate(columns[target])}
 
     def neighbours(self, nearest: list[tuple[int, float]], target: int) -> list[dict[str, Any]]:
         """Return the nearest training molecules with their measured values of a target."""
@@ -198,8 +196,12 @@ def explain_molecule(
         raise RequestError(422, f"the molecule cannot be read: {row.error}")
     inputs = featurise([smiles], max_atoms=model.max_atoms).inputs
     method = method or DEFAULT_METHOD
+    output = target
+    if model.class_counts:  # the probability of the predicted class is explained
+        columns = target_columns(model)
+        output = model.output_of(target, row.cells[sum(map(len, columns[:target]))])
     try:
-        explanation = explain(model.predictor_, inputs, method, target=target)[0]
+        explanation = explain(model.predictor_, inputs, method, target=output)[0]
     except ValueError as error:
         raise RequestError(422, str(error)) from error
     similarities = model.predictor_.train_similarities(inputs)[0]
@@ -242,8 +244,9 @@ def as_values(model: MoleculeModel, cells: list[str]) -> dict[str, float | str |
     """
     values: dict[str, float | str | None] = {}
     classes = not isinstance(model, RegressionModel)
-    for name, cell in zip(prediction_columns(model), cells):
-        is_text = classes and name.rpartition("_")[2] in ("prediction", "set")
+    short = [name for names in target_columns(model) for name in names]
+    for name, bare, cell in zip(prediction_columns(model), [*short, ""], cells):
+        is_text = classes and bare in ("prediction", "set")
         if is_text or not cell:
             values[name] = cell or None
         else:

@@ -60,7 +60,7 @@ class ModelDescription(BaseModel):
 
     name: str
     kind: Literal["molecules", "nodes"]
-    task: Literal["regression", "classification"]
+    task: Literal["regression", "classification", "multiclass"]
     targets: list[str]
     units: Annotated[list[str], Field(description="Unit of each target; an empty text if unknown.")]
     columns: Annotated[list[str], Field(description="Columns of a prediction.")]

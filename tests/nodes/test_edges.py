@@ -24,7 +24,6 @@ from gattn.nodes.runs.predict import predict_graph
 from gattn.nodes.runs.train import train_run
 from gattn.nodes.settings import NodeSettings
 from gattn.nodes.stack.propagation import Neighbours
-from gattn.nodes.times import node_times, time_split
 from gattn.training.settings import SettingsError
 
 DOUBLED = "a,b,1,x\na,b,1,x\na,b,3,y\nb,c,2,x\n"
@@ -189,26 +188,6 @@ def test_a_receptive_field_and_batched_networks_read_the_same_edges():
         torch.testing.assert_close(batched, single, atol=1e-5, rtol=1e-4)
 
 
-def test_messages_never_come_from_the_future():
-    nodes = pd.DataFrame({"id": list("abcd"), "year": ["2001", "2002", "2002", "2000"]})
-    graph, encoder, notes = read_edge_columns(
-        _graph("a,b,1,x\nb,c,3,x\nd,b,4,y\n", nodes=nodes), EdgeColumns(time="year")
-    )
-    assert set(_pairs(graph)) == {("a", "b"), ("b", "c"), ("c", "b"), ("d", "b")}
-    assert any("4 of 6 directions of edges" in note for note in notes)
-    means = Neighbours.of(graph).means.toarray()
-    assert means[0].sum() == means[3].sum() == 0
-    assert encoder is not None
-    assert encoder.has_edge_times is False
-    # An edge of a later year than a node is not read by that node.
-    rows = "a,b,2001\nb,c,2003\nd,b,2001\n"
-    later = _graph(rows, "source,target,year", nodes=nodes)
-    later, encoder, _ = read_edge_columns(later, EdgeColumns(time="year"))
-    assert set(_pairs(later)) == {("a", "b"), ("d", "b")}
-    assert encoder is not None
-    assert encoder.has_edge_times
-
-
 @pytest.mark.parametrize("model", ["stacked", "gatv2"])
 def test_a_prediction_does_not_depend_on_what_is_newer(model):
     edges, nodes = _network(80)
@@ -229,31 +208,6 @@ def test_a_prediction_does_not_depend_on_what_is_newer(model):
     ]
     for name in ("columns", "neighbours", "gat"):
         np.testing.assert_allclose(parts[0][name][old], parts[1][name][old], rtol=1e-4, atol=1e-6)
-
-
-def test_a_split_by_time_keeps_equal_times_together():
-    y = torch.zeros(10)
-    y[9] = torch.nan
-    times = np.array([3, 3, 3, 3, 3, 4, 4, 5, 6, 7.0])
-    split, (note,) = time_split(y, times, (0.6, 0.2, 0.2), "year")
-    assert [part.tolist() for part in (split.train, split.val, split.test)] == [
-        [0, 1, 2, 3, 4], [5, 6], [7, 8],
-    ]  # fmt: skip
-    assert "Split by column 'year': 5 oldest nodes" in note
-    two, _ = time_split(y, times, (0.8, 0.2, 0.0), "year")
-    assert (len(two.train), len(two.val), len(two.test)) == (7, 2, 0)
-    with pytest.raises(GraphError, match=r"needs 3 different times of labelled nodes; .* has 2"):
-        time_split(y, times % 2, (0.6, 0.2, 0.2), "year")
-
-
-def test_a_node_has_the_time_of_its_first_edge():
-    rows = "a,b,2020-01-03\nb,c,2020-01-02\n"
-    graph = _graph(rows, "source,target,day", nodes=pd.DataFrame({"id": list("abcd")}))
-    times = node_times(graph, "day")
-    assert (times - times[1]).tolist()[:3] == [1, 0, 0]
-    assert np.isnan(times[3])
-    with pytest.raises(GraphError, match="neither the nodes nor the edges have a column 'when'"):
-        node_times(graph, "when")
 
 
 def test_the_label_is_no_time():

@@ -14,7 +14,6 @@ from gattn.training.settings import (
     Coverage,
     Settings,
     SettingsError,
-    TaskChoice,
     Threads,
     document,
     read_toml,
@@ -137,7 +136,24 @@ class RunSettings(NumberSettings):
             "for prediction must contain the same columns."
         ),
     ] = ()
-    task: TaskChoice = "auto"
+    weight_column: Annotated[
+        str,
+        Meta(
+            description="Column of weights above 0. A row of weight 2 counts as much as two equal "
+            "rows in the training, and a weight below 1 fits uncertain values. The errors of the "
+            "report are not weighted.",
+            extra={"default": "equal weights"},
+        ),
+    ] = ""
+    task: Annotated[
+        Literal["auto", "regression", "classification", "multiclass"],
+        Meta(
+            description="Type of the labels: regression for numbers, classification for two "
+            "classes, multiclass for more. With auto, 0 and 1 or two texts are two classes, and "
+            "three to twenty texts that each occur at least twice are several classes; other "
+            "labels, also whole numbers such as 0, 1 and 2, are numbers."
+        ),
+    ] = "auto"
     split: Annotated[
         str,
         Meta(
@@ -204,8 +220,13 @@ class RunSettings(NumberSettings):
             )
         if len(set(self.target)) < len(self.target):
             raise SettingsError(f"each target must be listed once; got {', '.join(self.target)}")
-        if (self.target or self.descriptors_columns) and not self.data:
-            option = "--target" if self.target else "--descriptors-columns"
+        columns = {
+            "--target": self.target,
+            "--descriptors-columns": self.descriptors_columns,
+            "--weight-column": self.weight_column,
+        }
+        if not self.data and any(columns.values()):
+            option = next(name for name, value in columns.items() if value)
             raise SettingsError(f"{option} was set without DATA, the table that has the column")
         if self.model.bounded and self.censored != "refuse":
             raise SettingsError(

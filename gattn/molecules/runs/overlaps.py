@@ -235,8 +235,8 @@ def conflict_notes(facts_by_target: Mapping[str, Any]) -> list[str]:
             )
         else:
             notes.append(
-                f"{has} both classes of {target}, in {plural(facts['rows'], 'row')}, for example "
-                f"{labels_text}. All rows are used."
+                f"{has} different classes of {target}, in {plural(facts['rows'], 'row')}, for "
+                f"example {labels_text}. All rows are used."
             )
     if len(facts_by_target) > TARGETS:
         more = len(facts_by_target) - TARGETS

@@ -92,9 +92,9 @@ class NodeRunSettings(Settings):
     time: Annotated[
         str,
         Meta(
-            description="Name of the column of the nodes or edges that contains their times: "
-            "numbers, or dates such as 2024-01-31. The test part is newer than the training "
-            "part, and the prediction of a node does not depend on newer nodes or edges."
+            description="Column of the nodes or the edges with times: numbers, or dates such as "
+            "2024-01-31. The test part is newer than the training part. A node depends on nothing "
+            "newer than its own time or, if only the edges have times, than its part."
         ),
     ] = ""
     encoding: Encoding = None

@@ -192,7 +192,8 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         missing = (note for split in splits for note in estimator.check_split(y, split))
         graph = graph.with_notes(*drawn[0][1], *dict.fromkeys(missing))
         column = split_column(settings)
-        encoded = estimator.encode(graph, estimator.label, leave=[column] if column else [])
+        leave = [column] if column else []
+        encoded = estimator.encode(graph, estimator.label, leave=leave, split=splits[0])
         for line in (_summary(settings, estimator, encoded, y), *encoded.notes):
             self.log(line)
         left_out = [(row.line, row.text, row.reason) for row in graph.left_out]
