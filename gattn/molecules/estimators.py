@@ -232,7 +232,7 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
 
 
 def _labels(kinds: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return the class for each of its numbers, and NaN for each NaN."""
+    """Return the label for each number of a class, and NaN for each NaN."""
     unknown = np.isnan(numbers)
     labels = kinds[np.where(unknown, 0, numbers).astype(int)]
     if unknown.any():

@@ -316,12 +316,14 @@ def _loss(
 
 
 def _scaled(loss: Loss, factors: Tensor) -> Loss:
-    """Return a loss that is multiplied by a factor for each output, [t]."""
+    """Return a loss in which the losses of each output are multiplied by a factor, [t]."""
     return lambda output, target: factors.to(output) * loss(output, target)
 
 
 def target_weights(settings: MoleculeSettings, classes: Sequence[int] = ()) -> Tensor | None:
-    """Return the weights of the outputs, [t] or [O] float64 with the mean 1; None if equal."""
+    """Return the weights of the outputs, [t] or [O] float64 with the mean 1, or None if all
+    weights are equal.
+    """
     if not settings.task_weights:
         return None
     weights = torch.tensor(settings.task_weights, dtype=torch.float64)

@@ -335,7 +335,7 @@ class MoleculePredictor:
         return parts
 
     def _probabilities(self, mean: Tensor) -> Tensor:
-        """Convert means [k, t] of the Gaussian process to probabilities if the labels are
+        """Convert the means [k, t] of the Gaussian process to probabilities if the labels are
         classes.
         """
         if self.task == "multiclass":

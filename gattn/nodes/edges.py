@@ -627,7 +627,8 @@ def _narrow(block: Matrix, limit: int, size: int) -> Matrix:
 def _ages(
     times: NDArray, at: NDArray | None, pairs: NDArray, rows: NDArray
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Return which edges lead to a node that is predicted later, and the ages of the edges.
+    """Return a mask of the edges that lead to a node that is predicted later, and the ages of the
+    edges.
 
     Args:
         times: [n] times at which the nodes are predicted.

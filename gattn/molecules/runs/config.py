@@ -139,9 +139,9 @@ class RunSettings(NumberSettings):
     weight_column: Annotated[
         str,
         Meta(
-            description="Column of weights above 0. A row of weight 2 counts as much as two equal "
-            "rows in the training, and a weight below 1 fits uncertain values. The errors of the "
-            "report are not weighted.",
+            description="Name of a column of weights above 0. A row with the weight 2 has the "
+            "same effect on the training as two equal rows. Use a weight below 1 for "
+            "uncertain values. The metrics of the report are not weighted.",
             extra={"default": "equal weights"},
         ),
     ] = ""
@@ -149,9 +149,10 @@ class RunSettings(NumberSettings):
         Literal["auto", "regression", "classification", "multiclass"],
         Meta(
             description="Type of the labels: regression for numbers, classification for two "
-            "classes, multiclass for more. With auto, 0 and 1 or two texts are two classes, and "
-            "three to twenty texts that each occur at least twice are several classes; other "
-            "labels, also whole numbers such as 0, 1 and 2, are numbers."
+            "classes, multiclass for more than two classes. With auto, labels that are only 0 "
+            "and 1, or two texts, are two classes, and three to twenty texts that each occur "
+            "at least twice are several classes. All other labels are numbers, including "
+            "whole numbers such as 0, 1 and 2."
         ),
     ] = "auto"
     split: Annotated[
