@@ -1,4 +1,6 @@
-"""Layer-by-layer inference on large graphs, in ranges of nodes that fit into memory."""
+"""Layer-by-layer inference on large graphs, for one range of nodes at a time, which fits into
+memory.
+"""
 
 from __future__ import annotations
 

@@ -293,7 +293,9 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
     @abstractmethod
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Store the classes of the labels, and return the labels like :meth:`encode_labels`."""
+        """Store the classes of the labels, and return the labels encoded as by
+        :meth:`encode_labels`.
+        """
 
     @abstractmethod
     def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:

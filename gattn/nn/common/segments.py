@@ -124,7 +124,8 @@ def zero_empty(out: Tensor, segments: Graph) -> Tensor:
 
 
 def within(segments: Graph, width: int | None = None) -> tuple[Graph, Tensor | None]:
-    """Return the graph in which every row attends to all rows of its segment, and a bias or None.
+    """Return the graph in which every row attends to all rows of its segment, and a score bias
+    (which may be None).
 
     Under torch.compile the number of these edges is not known. Each row then gets ``width`` edges,
     and the second result is a bias [e, 1] of 0 or -inf, which masks the unused edges. Otherwise the

@@ -198,7 +198,8 @@ def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.floa
 def propagate_folds(
     means: Matrix, labels: NDArray, train: NDArray, seed: int
 ) -> NDArray[np.float32]:
-    """Spread labels like :func:`propagate`, but to a training node only the labels of other folds.
+    """Spread labels like :func:`propagate`, but spread to a training node only the labels of other
+    folds.
 
     Args:
         means: [n, n] means over neighbours.
