@@ -141,7 +141,8 @@ def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
     A node with more edges is a range by itself. A graph without nodes has one empty range.
     """
     nodes = torch.arange(graph.num_dst + 1, device=graph.device)
-    cumulative, start = graph.layout.rowptr + nodes, 0  # number of edges and nodes before each node
+    # This is the number of edges and nodes before each node.
+    cumulative, start = graph.layout.rowptr + nodes, 0
     while True:
         end = torch.searchsorted(cumulative, cumulative[start] + batch_edges, right=True)
         stop = min(max(int(end) - 1, start + 1), graph.num_dst)

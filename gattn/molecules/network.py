@@ -25,7 +25,7 @@ __all__ = ["AttentiveFPNetwork", "MoleculeNetwork", "batch_inputs"]
 
 QUERIES = 4
 TIMESTEPS = 2
-"""Number of AttentiveFP's updates of the vector of a molecule."""
+"""Number of times that AttentiveFP updates the vector of a molecule."""
 ATOMS = 10.0
 """Divisor of sums over atoms, which is about the number of atoms of a small molecule."""
 

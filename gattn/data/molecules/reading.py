@@ -264,7 +264,9 @@ def _shown(cell: str) -> str:
 
 
 def _joined_rows(structures: Path, activities: Path) -> list[_Row]:
-    """Join lines "SMILES NAME" with a CSV file of "Name,Act" by the compound's name."""
+    """Join a file of lines "SMILES NAME" with a CSV file of lines "Name,Act", by the name of the
+    compound.
+    """
     with activities.open(newline="", encoding="utf-8") as file:
         activity = {row["Name"]: row["Act"] for row in csv.DictReader(file)}
     rows = []

@@ -49,7 +49,8 @@ template <class T, class I> struct EdgeRows {
 
   Walk<I> walk;
   Table<const T> from;
-  T* gradient;  // null pointer if no gradient is written
+  // This pointer is null if no gradient is written.
+  T* gradient;
   i64 width;
 
   Buffer<T> rows;
@@ -137,12 +138,14 @@ template <class T, class I> struct EdgeTerms {
   using A = acc_t<T>;
 
   Walk<I> walk;
-  EdgeRows<T, I> bias, weight;  // shapes [e, bias_heads] and [e]
+  // The shapes are [e, bias_heads] and [e].
+  EdgeRows<T, I> bias, weight;
   i64 heads, lanes;
   Mask<A> mask;
 
   Buffer<A> factor, product;
-  const A* block_factors = nullptr;  // dropout factors times weights of the current block of edges
+  // These are the products of dropout factor and weight for the current block of edges.
+  const A* block_factors = nullptr;
 
   bool has_factors() const { return mask || weight; }
   void prepare() {

@@ -77,7 +77,8 @@ template <class T, class I, int C> struct GATScore {
   EdgeRows<T, I> edge_score;
   i64 heads, lanes, channels;
   A negative_slope;
-  A* out_pos_centered;  // null pointer if the gradient da is not needed
+  // This pointer is null if the gradient da is not needed.
+  A* out_pos_centered;
   ShortRows<I> is_short;
 
   Buffer<A> a, positive;

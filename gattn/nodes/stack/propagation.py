@@ -99,7 +99,9 @@ class Neighbours:
 
     @classmethod
     def of(cls, graph: AttributedGraph) -> Neighbours:
-        """Return the matrices of a graph, with the attributes of its edges that are read."""
+        """Return the matrices of a graph, including matrices for the edge attributes that the
+        model reads.
+        """
         inputs = graph.edge_inputs
         return cls(graph.arcs, len(graph), directed=graph.directed, inputs=inputs)
 
