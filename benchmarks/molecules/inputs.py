@@ -175,7 +175,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         default=2,
         help="number of seeds; the results are means over the seeds (default: %(default)s)",
     )
-    parser.add_argument("--record", action="store_true", help=f"append to {RESULTS.name}")
+    parser.add_argument(
+        "--record", action="store_true", help="append the results to the recorded results"
+    )
     options = parser.parse_intermixed_args(arguments)
     if unknown := set(options.cases) - CASES.keys():
         parser.error(f"no case {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")

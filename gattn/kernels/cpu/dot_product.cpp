@@ -312,8 +312,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
                        lanes(), features());
   }
 
-  // For each edge of a block, write alpha times dropout and edge weight to s, and the gradient of
-  // the scaled score to ds.
+  // For each edge of a block, write the product of alpha, dropout factor and edge weight to s, and
+  // the gradient of the scaled score to ds.
   void gradients(i64 first, i64 count) {
     A *alphas = s.data(), *grads = ds.data();
     const A *row_shift = shift.data(), *inv = inverse.data(), *row_delta = delta.data();

@@ -116,9 +116,9 @@ template <class T, class I, class Args> EdgeRows<T, I> edge_rows(const Args& arg
 }
 
 // This struct contains values [e, 2, h] in CSR order that the pass by destination writes for the
-// pass by source. The two values of an edge and head are alpha times dropout and edge weight, and
-// the gradient of the score. The two values are adjacent in memory, because the pass by source
-// reads edges at random positions.
+// pass by source. An edge has two values for each head: the product of alpha, dropout factor and
+// edge weight, and the gradient of the score. The two values are adjacent in memory, because the
+// pass by source reads edges at random positions.
 template <class A> struct EdgeValues {
   A* numbers;
   i64 heads;

@@ -360,8 +360,8 @@ template <class T, class I, int C> struct GATBackward {
     }
   }
 
-  // For each edge of a block, write alpha times dropout and edge weight to p, and the gradient of z
-  // to ds.
+  // For each edge of a block, write the product of alpha, dropout factor and edge weight to p, and
+  // the gradient of z to ds.
   void gradients(i64 first, i64 count) {
     A *alphas = p.data(), *grads = ds.data();
     exponentials(alphas, count * lanes);

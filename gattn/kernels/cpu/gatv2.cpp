@@ -368,8 +368,8 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
     load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads(), lanes());
   }
 
-  // For each edge of a block, write alpha times dropout and edge weight to s, and the gradient of
-  // the score to ds.
+  // For each edge of a block, write the product of alpha, dropout factor and edge weight to s, and
+  // the gradient of the score to ds.
   void gradients(i64 first, i64 count) {
     const Edges<I>& graph = score.graph;
     A *alphas = s.data(), *products = ds.data();

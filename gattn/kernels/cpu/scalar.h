@@ -85,7 +85,7 @@ inline float exp_below(float x) {
   return x != x ? x : flushed;
 }
 inline double exp_below(double x) {
-  // Adding 1.5 * 2^52 rounds to an integer.
+  // Adding `shift`, which is 1.5 * 2^52, rounds a number to an integer.
   constexpr double lowest = -708.0, shift = 6755399441055744.0;
   const double safe = x > lowest ? x : lowest;
   const double t = safe * 1.4426950408889634074 + shift;
