@@ -162,7 +162,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.inputs", description=main.__doc__
     )
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"{', '.join(CASES)}; default all")
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help=f"cases to run: {', '.join(CASES)} (default: all)"
+    )
     parser.add_argument(
         "--molecules", type=int, default=400, help="number of molecules (default: %(default)s)"
     )

@@ -57,8 +57,8 @@ def by_kernel(
             saved[flag] = name in requested
         args = map(saved.__getitem__, names)
         if torch_internals.forward_mode_active():
-            # The operator does not support forward-mode differentiation, so this call raises the
-            # error of torch's dispatcher.
+            # The operator does not support forward-mode differentiation, so this call raises an
+            # error.
             result = backward.overload(*args)
         else:
             result = below_autograd(backward.overload, *args)
