@@ -180,7 +180,7 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
     estimator = load_estimator(folder).set_params(threads=threads)
     settings = read_toml(NodeRunSettings, folder / "config.toml")
     splits = read_json(folder / "splits.json", "sha256", remedy="train the model again")
-    if data_hash(settings) != splits["sha256"]:
+    if data_hash(settings.data, settings.nodes) != splits["sha256"]:
         raise RunError(f"{settings.data} has changed since {folder} was trained: train it again")
     notes: list[str] = []
     graph = read_graph(
