@@ -160,9 +160,11 @@ def _targets(rows: list[dict[str, str]]) -> Tensor:
 
 
 def _run(*command: object, folder: Path = ROOT) -> None:
+    # An installed package contains compiled files, so that Python must be allowed to write them.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, check=False, cwd=folder,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        env={**env, "CUDA_VISIBLE_DEVICES": ""},
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"{command[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

@@ -232,7 +232,7 @@ class MoleculePredictor:
                     )
                 networks, history = fit_members(
                     batches, val_batches, task, settings, classes=classes, folder=folder,
-                    progress=progress,
+                    progress=progress, threads=threads,
                 )  # fmt: skip
                 kernel = background and background.result()
         if settings.model in ("stacked", "gp") and kernel is None:
@@ -254,8 +254,9 @@ class MoleculePredictor:
         predictor.history, predictor.threads = history, threads
         with limited_threads(kernel_size, threads):
             members = cross_fit_members(
-                networks, history, val_batches, folds, task, settings, batches.y, classes
-            )
+                networks, history, val_batches, folds, task, settings, batches.y, classes,
+                threads=threads,
+            )  # fmt: skip
             outputs = predictor.in_units(members)
             predictor._calibrate(val, y_val, outputs, kernel_index, group, folds, weights_val)
         bits = torch.cat([predictor._tensors["bits"], _bits(val)], 1)
@@ -520,7 +521,9 @@ class MoleculePredictor:
         """Return the means [k, t] by component and by network, and the variances of the Gaussian
         process.
         """
-        members = self.in_units(predict_members(self.networks, inputs, self.targets))
+        members = self.in_units(
+            predict_members(self.networks, inputs, self.targets, threads=self.threads)
+        )
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
             mean, variance = self.kernel.predict(inputs)
