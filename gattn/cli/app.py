@@ -1,4 +1,6 @@
-"""The Typer application of ``gattn``: the groups ``molecules``, ``nodes``, ``links``; ``serve``."""
+"""Typer application of the command ``gattn``: the groups ``molecules``, ``nodes`` and ``links``,
+and ``serve``.
+"""
 
 from __future__ import annotations
 

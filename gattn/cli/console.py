@@ -29,7 +29,7 @@ NOISE = (
     "The model is no better than a constant: the data do not predict the labels.",
     "The model is no better than a random order: the data do not predict the links.",
 )
-"""Messages for a model of labels, and of links, that is no better than chance."""
+"""Messages for a model of labels or of links that is not better than chance."""
 MAX_TARGET_LINES = 5
 """Maximum number of targets for which a separate line is printed."""
 # If torchrun starts several processes, only the first process prints messages.

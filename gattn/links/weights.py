@@ -12,7 +12,9 @@ from gattn.links.metrics import ranks
 __all__ = ["fit_scale", "fit_weights", "listwise_loss"]
 
 PRIOR_ROWS = 4.0
-"""Strength of the penalty for differing from the best single score, as a number of links."""
+"""Strength of the penalty for differing from the best single score, as a number of additional
+links.
+"""
 
 
 def listwise_loss(scores: NDArray) -> NDArray[np.float64]:
@@ -72,7 +74,7 @@ def fit_weights(parts: Sequence[NDArray]) -> NDArray[np.float64]:
     inverse = np.array([(1 / ranks(part)).mean() for part in parts])
     prior = np.zeros(len(parts))
     prior[inverse.argmax()] = 1.0
-    scores -= scores[:, :1]  # the loss depends on differences to the true target
+    scores -= scores[:, :1]  # the loss depends only on differences to the score of the true target
 
     def loss(weights: NDArray) -> tuple[float, NDArray]:
         total = scores @ weights

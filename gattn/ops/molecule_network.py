@@ -23,13 +23,13 @@ from gattn.ops.registration.operator import is_transformed
 __all__ = ["LANES", "NetworkGraph", "NetworkSizes", "molecule_network", "serves"]
 
 LANES = 8
-"""The kernel pads the numbers of heads to a multiple of this."""
+"""Multiple to which the kernel pads the number of heads."""
 MAX_EDGES = 1 << 30
 """Maximum number of atoms and of edges, which the kernel numbers with 32 bits."""
 
 
 class NetworkSizes(NamedTuple):
-    """Sizes of the network: its layers, their heads, the learned queries, and the threads."""
+    """Sizes of the network (its layers, heads and learned queries), and the number of threads."""
 
     layers: int
     heads: int
@@ -38,7 +38,7 @@ class NetworkSizes(NamedTuple):
 
 
 class NetworkGraph(NamedTuple):
-    """Batch of g molecules with n atoms, e edges and f descriptors.
+    """Batch of g molecules with n atoms, e edges and f descriptors, as input of the network.
 
     Attributes:
         x: [n, features of an atom].

@@ -1,15 +1,16 @@
-// The molecule network of gattn.molecules in one kernel: embedding of the atoms, layers of
-// x + ELU(GATConv(LayerNorm(x))), readout by learned queries, and the head.
+// These kernels compute the molecule network of gattn.molecules: the embedding of the atoms, layers
+// x + ELU(GATConv(LayerNorm(x))), the readout by learned queries, and the head.
 //
-// A batch of 64 molecules is so small that calls of operators take longer than their work. Here,
+// A batch of 64 molecules is so small that starting operators takes longer than their work. Here,
 // the features of a block of molecules stay in the cache from the first layer to the last one. The
-// batch is divided into two shares, whose gradients are added in order: one and two threads give
-// the same bits.
+// batch is divided into two shares, whose gradients are added in a fixed order, so that one and two
+// threads give the same bits.
 //
-// Self-loops are not stored. The score of an edge is linear in its features, so that the score of a
-// self-loop, whose features are the mean of those of the atom's bonds, is the mean of their scores.
-// The last weight of each atom in `edge_weights` belongs to its self-loop. The sign of a weight is
-// negative if the score was not positive, where LeakyReLU has another slope.
+// Self-loops are not stored. The features of a self-loop are the mean of the features of the atom's
+// bonds, and the score of an edge is linear in its features. The score of a self-loop is therefore
+// the mean of the scores of the bonds. The last weight of each atom in `edge_weights` belongs to
+// its self-loop. The sign of a weight is negative if the score was not positive, where the
+// LeakyReLU has another slope.
 #include "molecule_network.h"
 
 #include <cmath>
@@ -114,8 +115,8 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
     Scratch<A> features, normed, outputs, values, queries, edge_scores, weights;
     Scratch<A> rows, edge_weights, query_weights, transposed;
   };
-  // Sums over the molecules of a share: the gradients of the parameters, of the folded vectors of
-  // the edges and of the queries, and of the transposed weight of the atoms.
+  // This struct contains the sums over the molecules of a share: the gradients of the parameters,
+  // of the folded vectors of the edges and queries, and of the transposed weight of the atoms.
   struct Gradients {
     A *parameters, *fold, *query, *atoms;
   };
@@ -127,7 +128,7 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
   A* states(void* data) const { return static_cast<A*>(data); }
   A* gradient(const Gradients& to, i64 number) const { return to.parameters + offsets[number]; }
 
-  // Sort the edges by destination, without self-loops, which the network adds itself.
+  // Sort the edges by destination, without self-loops, because the network adds self-loops itself.
   void sort_edges() {
     const i64 *source = args.source, *destination = args.destination;
     if (g ? ptr_[0] != 0 || ptr_[g] != n : n != 0)
@@ -158,7 +159,7 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
     for_each_block(0, g, [&](i64 m0, i64 m1) {
       max_edges_ = std::max<i64>(max_edges_, rowptr_[ptr_[m1]] - rowptr_[ptr_[m0]]);
     });
-    // Blocks of a share begin at its first molecule, so that they can differ from those above.
+    // The blocks of a share begin at its first molecule, so they can differ from the blocks above.
     for (i64 share = 0; share < num_shares; ++share)
       for_each_block(
           first_of_share(ptr_, g, share), first_of_share(ptr_, g, share + 1), [&](i64 m0, i64 m1) {
@@ -207,7 +208,8 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
 
   A query_scale() const { return 1 / std::sqrt(A(cq)); }
 
-  // The score of a query and a head is the product of an atom with one vector: [q * q, d].
+  // The score of a query and a head is the product of the features of an atom with one vector, [q *
+  // q, d].
   void prepare_query() {
     query_.resize(scores * d);
     for (i64 k = 0; k < q; ++k)
@@ -217,9 +219,10 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
                 d);
   }
 
-  // The features of an atom that a backward pass needs: those after the embedding (0), of each
-  // layer the normalised ones, the projected ones and the result of ELU, and those after the last
-  // layer. Without a backward pass, layers overwrite those of other layers.
+  // This struct contains the features of an atom that a backward pass needs: the features after the
+  // embedding (0) and after the last layer, and for each layer the normalised features, the
+  // projected features and the result of ELU. If there is no backward pass, layers overwrite the
+  // features of other layers.
   A* row(const Block& block, i64 number, i64 atom, i64 first) const {
     if (args.rows) return states(args.rows) + (number * n + atom) * d;
     const i64 at = number == 0 ? 0 : number == 1 + 3 * layers ? 4 : 1 + (number - 1) % 3;
@@ -338,7 +341,7 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
     }
   }
 
-  // Replace the scores of `count` edges by weights, which are written to `weights`, too.
+  // Replace the scores of `count` edges by weights, and also write the weights to `weights`.
   void softmax_of_edges(A* __restrict weights, A* __restrict scores_of_edges, i64 count) const {
     for (i64 x = 0; x < lanes; x += lane) {
       A most[lane], total[lane];
@@ -369,7 +372,7 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
     }
   }
 
-  // Softmax over the atoms of a molecule, for each query and head.
+  // Compute the softmax over the atoms of a molecule, for each query and head.
   void softmax(A* __restrict weights, i64 atoms) const {
     for (i64 y = 0; y < scores; ++y) {
       A most = -infinity<A>, total = 0;
@@ -528,7 +531,8 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
     }
   }
 
-  // Add the gradients of one layer, and change the gradient of its result to that of its input.
+  // Add the gradients of one layer, and convert the gradient of its result to the gradient of its
+  // input.
   void backward_of_layer(Block& block, const Gradients& to, i64 l, i64 a0, i64 a1) {
     const i64 count = a1 - a0;
     A *grad = block.features.get(), *grad_out = block.outputs.get(),

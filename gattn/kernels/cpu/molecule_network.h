@@ -1,4 +1,5 @@
-// Arguments and sizes of the kernels of the molecule network; see molecule_network.cpp.
+// This file declares the arguments and sizes of the kernels of the molecule network; see
+// molecule_network.cpp.
 #pragma once
 
 #include <thread>
@@ -9,8 +10,8 @@
 
 namespace gattn::GATTN_ISA {
 
-// The states of a forward pass that a backward pass needs are null if no gradient is computed. The
-// parameters are pointers to contiguous tensors, in the order of the enums below.
+// The states of a forward pass that a backward pass needs are null pointers if no gradient is
+// computed. The parameters are pointers to contiguous tensors, in the order of the enums below.
 // clang-format off
 #define MOLECULE_NETWORK_FIELDS(FIELD)                                                      \
   FIELD(Dtype, dtype)                                                                       \
@@ -31,7 +32,8 @@ GATTN_ARGS(MoleculeNetworkArgs, MOLECULE_NETWORK_FIELDS);
 constexpr i64 num_shares = 2;    // shares of a batch, of about the same number of atoms
 constexpr i64 block_atoms = 96;  // atoms whose features are computed together, in the cache
 
-// Parameters: two of the atoms, eight of each layer, and eleven of the readout and the head.
+// The parameters are two tensors of the atoms, eight of each layer, and eleven of the readout and
+// the head.
 enum LayerPart { norm_weight, norm_bias, lin, att_src, att_dst, lin_edge, att_edge, conv_bias };
 enum TailPart {
   query,
@@ -48,7 +50,7 @@ enum TailPart {
 };
 constexpr i64 layer_parts = 8, tail_parts = 11;
 
-// The sizes of a network and of a batch.
+// This struct contains the sizes of a network and of a batch.
 template <class A> struct MoleculeSizes {
   explicit MoleculeSizes(const MoleculeNetworkArgs& args)
       : args(args),
@@ -85,8 +87,9 @@ template <class A> struct MoleculeSizes {
   i64 num_parameters() const { return offsets.back(); }
 
   const MoleculeNetworkArgs& args;
-  // Atoms, molecules, features, width, heads, channels, layers, queries, scores of an atom in the
-  // readout, channels of a query's head, inputs of the head without and with descriptors, targets.
+  // These are the numbers of atoms, molecules, features, hidden features, heads, channels, layers,
+  // queries, scores of an atom in the readout, channels of a query's head, inputs of the head
+  // without and with descriptors, and targets.
   i64 n, g, fa, fb, d, h, c, lanes, layers, q, scores, cq, inputs, all_inputs, t;
   std::vector<i64> offsets{0};  // of each parameter in the vector of all gradients
 };
@@ -101,7 +104,8 @@ void transpose(A* __restrict to, const A* __restrict from, i64 rows, i64 columns
           to[v * to_stride + u] = from[u * columns + v];
 }
 
-// Molecules of a share: [begin(s), begin(s + 1)). The division depends on the batch alone.
+// A share contains the molecules begin(s) to begin(s + 1) - 1. The division depends only on the
+// batch.
 template <class Offsets> i64 first_of_share(const Offsets* ptr, i64 molecules, i64 share) {
   const i64 atoms = ptr[molecules] * share / num_shares;
   if (share == num_shares) return molecules;
@@ -109,7 +113,7 @@ template <class Offsets> i64 first_of_share(const Offsets* ptr, i64 molecules, i
 }
 
 // Call work(share) for each share, in up to `threads` threads. New threads are started for each
-// call: unlike those of OpenMP, they never spin while they wait for work.
+// call. Unlike the threads of OpenMP, they never spin while they wait for work.
 template <class Work> void for_each_share(i64 threads, const Work& work) {
   std::vector<std::thread> others;
   i64 share = 0;
