@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Predict missing or future links of a network.", no_args_is_help=True)
+app = typer.Typer(
+    help="Predict missing or future links between the nodes of a network.", no_args_is_help=True
+)
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(LinkRunSettings)["data"].description)

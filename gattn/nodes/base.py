@@ -22,7 +22,7 @@ from gattn.nodes.labels import Labels, read_labels, usual_labels
 from gattn.nodes.models import AnyPredictor, fit_predictors, predictor_from_state
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
-from gattn.nodes.settings import NodeParameters, NodeSettings
+from gattn.nodes.settings import NodeParameters, NodeSettings, NodeTask
 from gattn.nodes.splits import (
     MASKS,
     mask_columns,
@@ -52,6 +52,7 @@ else:
 class NodeEstimator(SerializableEstimator, Parameters):
     """Base class of the estimators of nodes; :class:`NodeParameters` describes the parameters."""
 
+    task: ClassVar[NodeTask]
     item: ClassVar[str] = "nodes"
     predictor_: AnyPredictor
     graph_: AttributedGraph
