@@ -66,7 +66,10 @@ def main(arguments: list[str]) -> None:
 
 def _measure(options: argparse.Namespace, arguments: list[str]) -> list[record.Record]:
     rows = []
-    environment = record.environment("benchmarks.molecules.chemprop", arguments)
+    # The record contains no folder of this machine.
+    folders = {str(options.environment): "ENV", str(options.other): "FOLDER"}
+    words = [folders.get(word, folders.get(str(Path(word).resolve()), word)) for word in arguments]
+    environment = record.environment("benchmarks.molecules.chemprop", words)
     sides = options.sides or ("chemprop", *(["other"] if options.other else []), "gattn")
     for name in options.datasets:
         molecules = parts.load(name)
