@@ -1,4 +1,4 @@
-"""Errors of models of molecules with and without an input beside the SMILES and labels.
+"""Measurement of the errors of molecule models with and without additional inputs.
 
     python -m benchmarks.molecules.inputs                # every case, a few minutes on one core
     python -m benchmarks.molecules.inputs descriptors --molecules 300 --epochs 10  # a trial run
@@ -50,7 +50,7 @@ Model = Callable[..., MoleculeRegressor]
 
 
 def descriptors(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return test RMSE with and without a column of temperatures, and of the known truth."""
+    """Return the test RMSE with and without a column of temperatures, and of the true function."""
     from rdkit.Chem import Crippen, MolFromSmiles, rdMolDescriptors
 
     smiles = load_molecules("chembl2321810").smiles[:count]
@@ -71,7 +71,7 @@ def descriptors(model: Model, count: int, seed: int) -> dict[str, float]:
 
 
 def bounded(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return test RMSE of four treatments of labels that are known by a limit only."""
+    """Return the test RMSE of four treatments of censored labels."""
     molecules = load_molecules("chembl2321810")[:count]
     smiles, y = molecules.smiles, molecules.y[:, 0].double().numpy()
     train, test = _parts(smiles, seed)
@@ -185,12 +185,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.inputs", description=main.__doc__
     )
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"{', '.join(CASES)}; default all")
-    parser.add_argument("--molecules", type=int, default=400)
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--record", action="store_true", help=f"append to {RESULTS.name}")
-    options = parser.parse_args(arguments)
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help=f"cases to run: {', '.join(CASES)} (default: all)"
+    )
+    parser.add_argument(
+        "--molecules", type=int, default=400, help="number of molecules (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--epochs", type=int, default=20, help="number of training epochs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=2,
+        help="number of seeds; the results are means over the seeds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="append the results to the recorded results"
+    )
+    options = parser.parse_intermixed_args(arguments)
     if unknown := set(options.cases) - CASES.keys():
         parser.error(f"no case {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
     torch.set_num_threads(1)

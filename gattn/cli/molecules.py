@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Properties of molecules from SMILES.", no_args_is_help=True)
+app = typer.Typer(help="Predict properties of molecules from their SMILES.", no_args_is_help=True)
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 Table = Annotated[Path, Argument(metavar="IN.csv", help="CSV file with a header line and SMILES.")]
@@ -33,8 +33,8 @@ def train(
     out: Annotated[
         Path,
         Option(
-            help="Folder for the model, metrics and report. Name a new "
-            "folder, or the folder of an interrupted run to continue it."
+            help="Folder for the model, metrics and report: a new folder, or the folder of an "
+            "interrupted run, which the command then continues."
         ),
     ],
     data: Annotated[
@@ -42,7 +42,8 @@ def train(
         Argument(
             metavar="[DATA.csv]...",
             help="CSV file with SMILES and labels, or several files with the same columns. "
-            "Without it, the model is trained on the CHEMBL2321810 activities.",
+            "Without this argument, the model is trained on the measured activities of "
+            "CHEMBL2321810.",
         ),
     ] = None,
     folds: Annotated[
@@ -185,7 +186,7 @@ def embed(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Write the hidden vectors of the networks; those of an ensemble are concatenated."""
+    """Write the hidden vector of every molecule; the vectors of an ensemble are concatenated."""
     from gattn.molecules.runs.embed import embed_table
 
     with counted("embedding") as on_progress:

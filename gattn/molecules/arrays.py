@@ -201,8 +201,8 @@ def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
 def as_classes(
     table: np.ndarray, classes: Sequence[np.ndarray], names: Sequence[str]
 ) -> np.ndarray:
-    """Convert labels [n, t] to float64: 0 for the first class, 1 for the second and so on, NaN for
-    missing.
+    """Convert labels [n, t] to float64: 0 for the first class, 1 for the second and so on, and NaN
+    for a missing label.
 
     Raises:
         ValueError: a label is not one of the classes.

@@ -396,7 +396,7 @@ def _check_measured(bounds: np.ndarray, targets: Sequence[str]) -> None:
 
 
 def _weights(weights: Any, texts: Sequence[str]) -> Tensor | None:
-    """Return the weights of n rows, [n] float64.
+    """Check the weights of n rows, and return them as [n] float64.
 
     Raises:
         ValueError: a weight is not a finite number above 0, or their number is not n.

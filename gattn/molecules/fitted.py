@@ -120,7 +120,9 @@ class MoleculeModel(FittedModel):
         return ()
 
     def probabilities(self, mean: Tensor) -> list[Tensor]:
-        """Return the probabilities [k, c] of each target's classes; a TypeError for numbers."""
+        """Return the probabilities [k, c] of each target's classes; raise a TypeError for a
+        regression.
+        """
         raise TypeError(f"{type(self).__name__} predicts no classes for {len(mean)} molecules")
 
     def outputs_of(self, y: Tensor) -> Tensor:
@@ -144,7 +146,7 @@ class MoleculeModel(FittedModel):
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
         self.targets_, self.single_target_ = list(card["targets"]), card["single_target"]
         self.seen_ = tensors["seen"]
-        # Models that were saved before descriptor columns existed have none.
+        # Models of earlier versions of gattn have no descriptor columns.
         self.descriptors_columns_ = list(card.get("descriptors_columns", ()))
 
 

@@ -144,7 +144,9 @@ class GaussianProcess:
 
     @functools.cached_property
     def _factors(self) -> list[_Factor]:
-        """Solution of the kernel equation for each target, computed at the first prediction."""
+        """Solution of the kernel equation for each target, which is computed at the first
+        prediction.
+        """
         parts = _compare(self.counts, self._z, self.counts, self._z)
         factors = (
             _factor(parts, theta, y, self._tensors.get("noise"))
@@ -206,7 +208,9 @@ class GaussianProcess:
         return cls(model._tensors | {"y": (expected - mean) / scale}, variance=variance)
 
     def _with_expected(self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor) -> Tensor:
-        """Return y [k, t] with the expected value of each label that lies between two ends."""
+        """Return the labels y [k, t], in which each censored label is replaced by its expected
+        value.
+        """
         limited = bounds.isinf().any(2)
         if not limited.any():
             return y
@@ -220,7 +224,8 @@ class GaussianProcess:
         bounds: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> GaussianProcess:
-        """Return a model with more training molecules and the same hyperparameters and scales.
+        """Return a model with additional training molecules and the same hyperparameters and
+        scales.
 
         Args:
             inputs: k molecules.
@@ -300,7 +305,8 @@ class GaussianProcess:
                 places_of_rest = labelled.nonzero().flatten()[rest]
                 predictions[number, 0, places_of_rest, target] = expected[rest] - residual
                 predictions[number, 1, places_of_rest, target] = variance
-        self._factors = factors  # the method predict needs these factors of the kernel matrix
+        # The method predict needs these factors of the kernel matrix.
+        self._factors = factors
         return [self._in_units(mean, variance) for mean, variance in predictions]
 
     def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:

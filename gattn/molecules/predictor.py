@@ -236,7 +236,7 @@ class MoleculePredictor:
                     )
                 networks, history = fit_members(
                     batches, val_batches, task, settings, classes=classes, folder=folder,
-                    progress=progress,
+                    progress=progress, threads=threads,
                 )  # fmt: skip
                 kernel = background and background.result()
         if settings.model in ("stacked", "gp") and kernel is None:
@@ -258,8 +258,9 @@ class MoleculePredictor:
         predictor.history, predictor.threads = history, threads
         with limited_threads(kernel_size, threads):
             members = cross_fit_members(
-                networks, history, val_batches, folds, task, settings, batches.y, classes
-            )
+                networks, history, val_batches, folds, task, settings, batches.y, classes,
+                threads=threads,
+            )  # fmt: skip
             outputs = predictor.in_units(members)
             predictor._calibrate(val, y_val, outputs, kernel_index, group, folds, weights_val)
         bits = torch.cat([predictor._tensors["bits"], _bits(val)], 1)
@@ -339,7 +340,7 @@ class MoleculePredictor:
         return parts
 
     def _probabilities(self, mean: Tensor) -> Tensor:
-        """Convert means [k, t] of the Gaussian process to probabilities if the labels are
+        """Convert the means [k, t] of the Gaussian process to probabilities if the labels are
         classes.
         """
         if self.task == "multiclass":
@@ -359,15 +360,15 @@ class MoleculePredictor:
         rows = len(self.kernel.counts) - len(kernel_index) + torch.arange(len(kernel_index))
         left_out = self.kernel.leave_out(rows, group[kernel_index], folds[kernel_index])
         plain = self.kernel.predict(val)
-        # A fold may have no training molecule of the Gaussian process. Its predictions are those of
-        # the whole process.
+        # If a fold contains no training molecule of the Gaussian process, its molecules are
+        # predicted by the whole Gaussian process.
         left_out += left_out[:1] * (int(folds.max()) + 2 - len(left_out))
         pairs = []
         for pair in left_out:
             full = tuple(each.clone() for each in plain)
             for each, out in zip(full, pair):
-                # A row without a label was not used to fit the Gaussian process, so no fold must be
-                # left out for its prediction.
+                # A row without a label was not used to fit the Gaussian process, so its prediction
+                # needs no fold to be left out.
                 each[kernel_index] = torch.where(out.isfinite(), out, each[kernel_index])
             pairs.append(full)
         return pairs
@@ -395,7 +396,8 @@ class MoleculePredictor:
             return Prediction(mean, std, parts, members, self._similarity(inputs))
 
     def standardised(self, inputs: MoleculeInputs) -> MoleculeInputs:
-        """Return the inputs with descriptor columns in the unit in which the model reads them.
+        """Return the inputs with standardised descriptor columns, in the form in which the model
+        reads them.
 
         A column has the mean 0 and the standard deviation 1 in the training part. A missing value
         becomes 0, the mean. Values beyond 6 standard deviations are clipped.
@@ -433,7 +435,8 @@ class MoleculePredictor:
         return torch.cat([self._nearest.similarity(some.counts) for some in pieces])
 
     def train_similarities(self, inputs: MoleculeInputs) -> Tensor:
-        """Return the similarity of molecules to each molecule of the fingerprints of the model.
+        """Return the similarity of molecules to each training molecule whose fingerprint the model
+        contains.
 
         Args:
             inputs: k molecules.
@@ -539,15 +542,17 @@ class MoleculePredictor:
         """Return the means [k, t] by component and by network, and the variances of the Gaussian
         process.
         """
-        members = self.in_units(predict_members(self.networks, inputs, self.targets))
+        members = self.in_units(
+            predict_members(self.networks, inputs, self.targets, threads=self.threads)
+        )
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
             mean, variance = self.kernel.predict(inputs)
         return dict(zip(self._names, self._parts(members, mean))), members, variance
 
     def _sources(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
-        """Return the inputs for predicting the squared error, [s, k, t], in squares of the target's
-        unit.
+        """Return the inputs from which the squared error is predicted, [s, k, t], in squares of
+        the target's unit.
         """
         sources = [self._tensors["scale"].square().expand_as(variance)]
         if self.kernel is not None:

@@ -41,7 +41,7 @@ SEARCH: dict[str, tuple[float, ...]] = {
 class NumberSettings(Settings):
     """Settings of the notation of numbers in the label columns."""
 
-    panel: ClassVar[str] = "How the numbers of the labels are written"
+    panel: ClassVar[str] = "Notation of the numbers in the labels"
 
     decimal: Annotated[
         Literal[".", ","],
@@ -60,9 +60,10 @@ class NumberSettings(Settings):
     censored: Annotated[
         Literal["refuse", "drop", "bound"],
         Meta(
-            description="Treatment of labels that are only a limit, such as >10 (censored "
-            "labels). With refuse, the command stops with an error. With drop, such labels are "
-            "treated as missing. With bound, the number, here 10, is used as the label."
+            description="Treatment of censored labels, of which only a limit is known, such "
+            "as >10. With refuse, the command stops with an error. With drop, such labels are "
+            "treated as missing. With bound, the number after the sign, here 10, is used as "
+            "the label."
         ),
     ] = "refuse"
     uncertainty: Annotated[
@@ -152,17 +153,18 @@ class RunSettings(NumberSettings):
     descriptors_columns: Annotated[
         tuple[str, ...],
         Meta(
-            description="Column of numbers that the model reads beside the molecule, such as a "
-            "temperature or a pH; repeat it for several. A missing number becomes the mean of the "
-            "training part. Prediction needs the same columns."
+            description="Name of a column of numbers that the model reads in addition to the "
+            "SMILES, such as a temperature or a pH. Repeat the option to read several "
+            "columns. A missing number is replaced by the mean of the training part. Tables "
+            "for prediction must contain the same columns."
         ),
     ] = ()
     weight_column: Annotated[
         str,
         Meta(
-            description="Column of weights above 0. A row of weight 2 counts as much as two equal "
-            "rows in the training, and a weight below 1 fits uncertain values. The errors of the "
-            "report are not weighted.",
+            description="Name of a column of weights above 0. A row with the weight 2 has the "
+            "same effect on the training as two equal rows. Use a weight below 1 for "
+            "uncertain values. The metrics of the report are not weighted.",
             extra={"default": "equal weights"},
         ),
     ] = ""
@@ -170,21 +172,24 @@ class RunSettings(NumberSettings):
         Literal["auto", "regression", "classification", "multiclass"],
         Meta(
             description="Type of the labels: regression for numbers, classification for two "
-            "classes, multiclass for more. With auto, 0 and 1 or two texts are two classes, and "
-            "three to twenty texts that each occur at least twice are several classes; other "
-            "labels, also whole numbers such as 0, 1 and 2, are numbers."
+            "classes, multiclass for more than two classes. With auto, labels that are only 0 "
+            "and 1, or two texts, are two classes, and three to twenty texts that each occur "
+            "at least twice are several classes. All other labels are numbers, including "
+            "whole numbers such as 0, 1 and 2."
         ),
     ] = "auto"
     split: Annotated[
         str,
         Meta(
             description="Rule that divides the molecules into training, validation and test "
-            "parts. With random, molecules are assigned at random. With scaffold, all molecules "
-            "with the same scaffold are in the same part, which is a harder test. With butina, all "
-            "molecules of a cluster of similar fingerprints are in the same part. With "
-            "kennard-stone, the training part covers all kinds of molecules. With time, the test part has the latest times of the column --time. With "
-            "column:NAME, the parts (train, val or test) are read from the column NAME. With "
-            "FILE.json, the parts of another run are read from its file splits.json."
+            "parts. With random, molecules are assigned at random. With scaffold, all "
+            "molecules with the same scaffold are in the same part, which makes the test "
+            "harder. With butina, all molecules of a cluster of similar fingerprints are in the "
+            "same part. With kennard-stone, the training part contains the molecules that are "
+            "farthest from one another. With time, the test part contains the latest times of the "
+            "column --time. With column:NAME, the parts (train, val or test) are read from the "
+            "column NAME. With FILE.json, the parts are read from the file splits.json of "
+            "another run."
         ),
     ] = "random"
     time: Annotated[
@@ -205,8 +210,8 @@ class RunSettings(NumberSettings):
     skip_bad_labels: Annotated[
         bool,
         Meta(
-            description="Leave out every label that cannot be read. Without this option, many "
-            "such labels are an error."
+            description="Leave out every label that cannot be read. Without this option, the "
+            "command stops with an error if there are many such labels."
         ),
     ] = False
     coverage: Coverage = 0.9
@@ -283,7 +288,9 @@ class RunSettings(NumberSettings):
 
     @property
     def style(self) -> NumberFormat:
-        """The parser of the numbers of the labels; a bounded loss reads censored ones as limits."""
+        """Parser of the numbers in the label columns; with a bounded loss, it reads censored
+        labels as limits.
+        """
         return replace(super().style, censored="limit") if self.model.bounded else super().style
 
     @property
@@ -300,7 +307,9 @@ class RunSettings(NumberSettings):
         return [""] * (1 + len(self.more_data)) + [part for part, file in fixed.items() if file]
 
     def _check_search(self) -> None:
-        """Check that these settings are within the ranges of the search."""
+        """Check that the initial values of the searched settings are within the ranges of the
+        search.
+        """
         for name, values in SEARCH.items():
             value = getattr(self.model, name)
             if name == "width" and value not in values:

@@ -91,7 +91,8 @@ class Source:
         """The input of an estimator: n SMILES, or a data frame of SMILES and descriptors."""
         if self.descriptor_values is None:
             return self.smiles
-        import pandas as pd  # takes a second, and a table without descriptors does not need it
+        # The import takes about a second, and only tables with descriptors need it.
+        import pandas as pd
 
         columns = pd.DataFrame(self.descriptor_values, columns=list(self.descriptors))
         smiles = pd.Series(self.smiles, name="smiles", dtype=object)
