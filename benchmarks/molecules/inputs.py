@@ -23,6 +23,9 @@ needed. Each case measures the default model on a test part that is drawn by mol
     The classes are three ranges of the measured pIC50, named low, middle and high, with equal
     numbers of molecules. The error is 1 - accuracy. Compared: several classes, one model of 0 and 1
     for each class, and the most frequent class.
+``splits``
+    The labels are the measured pIC50. Compared: the test parts of four rules, each a quarter of the
+    molecules, for the same model. This shows how much the error depends on the rule.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ import pandas as pd
 import torch
 
 from benchmarks.core import record
-from gattn.data import load_molecules, random_split
+from gattn.data import load_molecules, random_split, scaffold_split
+from gattn.data.molecules.similarity_splits import butina_split, kennard_stone_split
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
 
 RESULTS = record.RESULTS / "molecule-inputs.jsonl"
@@ -129,6 +133,24 @@ def classes(model: Model, count: int, seed: int) -> dict[str, float]:
     return {name: float((guess != kinds[test]).mean()) for name, guess in guesses.items()}
 
 
+def splits(model: Model, count: int, seed: int) -> dict[str, float]:
+    """Return test RMSE on the test part of each rule."""
+    molecules = load_molecules("chembl2321810")[:count]
+    y, table = molecules.y[:, 0].double().numpy(), pd.DataFrame({"smiles": molecules.smiles})
+    rules = {
+        "kennard-stone": lambda: kennard_stone_split(molecules, fractions=TEST_FRACTIONS),
+        "random": lambda: random_split(molecules, seed=seed, fractions=TEST_FRACTIONS),
+        "scaffold": lambda: scaffold_split(molecules, fractions=TEST_FRACTIONS),
+        "butina": lambda: butina_split(molecules, fractions=TEST_FRACTIONS),
+    }
+    errors = {}
+    for name, rule in rules.items():
+        split = rule()
+        train, test = split.train.numpy(), split.test.numpy()
+        errors[name] = _error(model, table, y, train, test, y[test], seed)
+    return errors
+
+
 def _parts(smiles: Sequence[str], seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows of the training and of the test part, with each molecule in one part."""
     split = random_split(len(smiles), seed=seed, fractions=TEST_FRACTIONS, groups=list(smiles))
@@ -150,6 +172,7 @@ CASES: dict[str, Callable[[Model, int, int], dict[str, float]]] = {
     "bounded": bounded,
     "weights": weights,
     "classes": classes,
+    "splits": splits,
 }
 
 

@@ -45,6 +45,8 @@ PIECE = 1024
 """Number of molecules whose fingerprints are unpacked in one step."""
 ATOMS = 25
 """Typical number of atoms of a molecule, used to estimate the size of a batch."""
+MARGIN = 0.1
+"""Part of the width of a descriptor's training range beyond which a value is far outside."""
 KERNEL_PARTS = 6
 """Number of matrices of the kernel's size that one evaluation of the kernel reads."""
 
@@ -104,7 +106,8 @@ class MoleculePredictor:
         self.history: list[History] = []
         self.validation = _nothing(targets)
         self._tensors = {name: tensors[name] for name in _OWN}
-        self._tensors |= {name: tensors[name] for name in _EXTRA if name in tensors}
+        extra = (*_EXTRA, *_RANGE)
+        self._tensors |= {name: tensors[name] for name in extra if name in tensors}
         self.extra = len(tensors.get("extra_mean", ()))
         self.networks = [
             _loaded(
@@ -195,6 +198,7 @@ class MoleculePredictor:
         tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train)}
         if train.extra_descriptors.shape[1]:
             tensors |= dict(zip(_EXTRA, moments(train.extra_descriptors)))
+            tensors |= _ranges(train.extra_descriptors)
             train, val = (_with_standard_columns(part, tensors) for part in (train, val))
         history: list[History] = []
         networks: list[MoleculeNetwork | AttentiveFPNetwork] = []
@@ -408,6 +412,23 @@ class MoleculePredictor:
             )
         return _with_standard_columns(inputs, self._tensors) if count else inputs
 
+    def outside(self, values: Tensor) -> Tensor:
+        """Return where descriptor columns are far outside of their range in the training part.
+
+        A value is far outside if it is beyond the range by more than a tenth of its width.
+
+        Args:
+            values: [k, f] descriptors in their units, NaN for a missing one.
+
+        Returns:
+            [k, f] bool; False for missing values, and for a model that was saved without ranges.
+        """
+        if _RANGE[0] not in self._tensors:
+            return torch.zeros(values.shape, dtype=torch.bool)
+        low, high = (self._tensors[name] for name in _RANGE)
+        margin = MARGIN * (high - low)
+        return (values < low - margin) | (values > high + margin)
+
     def _similarity(self, inputs: MoleculeInputs) -> Tensor:
         """Return the similarity of each molecule to the most similar training molecule: [k]."""
         pieces = in_pieces(inputs, PIECE)
@@ -557,6 +578,8 @@ def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
 _OWN = ("mean", "scale", "bits", "weights", "spread")
 _EXTRA = ("extra_mean", "extra_scale")
 """Names of the mean and the standard deviation of each descriptor column of the user."""
+_RANGE = ("extra_low", "extra_high")
+"""Names of the smallest and the largest training value of each descriptor column of the user."""
 
 
 def _disagreement(parts: Tensor, members: Tensor) -> Tensor:
@@ -577,6 +600,16 @@ def _with_standard_columns(inputs: MoleculeInputs, tensors: dict[str, Tensor]) -
     mean, scale = (tensors[name] for name in _EXTRA)
     columns = ((inputs.extra_descriptors - mean) / scale).clamp(-FARTHEST, FARTHEST)
     return DescribedInputs(inputs, columns.nan_to_num(0.0))
+
+
+def _ranges(columns: Tensor) -> dict[str, Tensor]:
+    """Return the smallest and the largest value of each column [k, f]; NaN if it has none."""
+    missing = columns.isnan()
+    low = columns.masked_fill(missing, torch.inf).amin(0)
+    high = columns.masked_fill(missing, -torch.inf).amax(0)
+    empty = missing.all(0)
+    ends = (low.masked_fill(empty, torch.nan), high.masked_fill(empty, torch.nan))
+    return dict(zip(_RANGE, ends))
 
 
 def _bits(inputs: MoleculeInputs) -> Tensor:
