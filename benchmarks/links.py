@@ -1,4 +1,4 @@
-"""Train models of links on networks, beside their components and heuristics.
+"""Measurement of link models on several networks, compared with their components and heuristics.
 
     python -m benchmarks.links cora debian
     python -m benchmarks.links cora --splits 5 --options=--model=gatv2
@@ -32,7 +32,7 @@ FEATURES = {"debian": ("--features", "description", "--names")}
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure the mean reciprocal ranks on some networks."""
+    """Measure the mean reciprocal rank on some networks."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.links", description=main.__doc__)
     parser.add_argument("networks", nargs="+", choices=tuple(NETWORKS))
     parser.add_argument("--splits", type=int, default=1)
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def tables(name: str, folder: Path) -> list[str]:
-    """Write the tables of a network, and return the arguments that name them."""
+    """Write the tables of a network, and return the arguments of the command that name them."""
     if name != "debian":
         arguments = make(name, folder)
         return arguments[: arguments.index("--label")] if "--label" in arguments else arguments
@@ -65,7 +65,9 @@ def tables(name: str, folder: Path) -> list[str]:
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Train on each split of a network: means and standard errors of mean reciprocal ranks."""
+    """Train on each split of a network, and return means and standard errors of the mean
+    reciprocal rank.
+    """
     scores: dict[str, list[float]] = {}
     metrics: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,6 @@
-"""The Typer application of ``gattn``: the groups ``molecules``, ``nodes``, ``links``; ``serve``."""
+"""Typer application of the command ``gattn``: the groups ``molecules``, ``nodes`` and ``links``,
+and ``serve``.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from gattn.cli.serve import serve
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Graph attention, from a table to a trained model.",
+    help="Train graph attention models on tables of molecules or networks, and use them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,4 +43,4 @@ def _commands(
         ),
     ] = False,
 ) -> None:
-    """Accept the options of ``gattn`` itself."""
+    """Define the options of the command ``gattn`` itself."""

@@ -29,7 +29,7 @@ NOISE = (
     "The model is no better than a constant: the data do not predict the labels.",
     "The model is no better than a random order: the data do not predict the links.",
 )
-"""Messages for a model of labels, and of links, that is no better than chance."""
+"""Messages for a model of labels or of links that is not better than chance."""
 MAX_TARGET_LINES = 5
 """Maximum number of targets for which a separate line is printed."""
 # If torchrun starts several processes, only the first process prints messages.
@@ -144,7 +144,9 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
 
 
 def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
-    """Yield a message for each target with too few validation labels for the requested coverage."""
+    """Yield a message for each target that has too few validation labels for the requested
+    coverage.
+    """
     from gattn.training.conformal import least_rows
 
     for target, parts in sorted(labels.items(), key=lambda item: item[1].get("val", 0)):

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Missing or future links of a network.", no_args_is_help=True)
+app = typer.Typer(
+    help="Predict missing or future links between the nodes of a network.", no_args_is_help=True
+)
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(LinkRunSettings)["data"].description)
@@ -70,18 +72,21 @@ def predict(
     out: Annotated[Path, Option(help="CSV file to write. The file must not exist.")],
     top: Annotated[
         int,
-        Option(min=1, help="Number of links to propose; with --per-node, for each source node."),
+        Option(
+            min=1, help="Number of links to propose. With --per-node, the number for each source."
+        ),
     ] = 100,
     per_node: Annotated[
         bool,
         Option(
-            "--per-node", help="Propose the best links of each source instead of the best overall."
+            "--per-node",
+            help="Propose the best links of each source, instead of the best of all links.",
         ),
     ] = False,
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Propose links that the graph does not have, with scores and probabilities."""
+    """Propose links that the graph does not contain, with their scores and probabilities."""
     from gattn.links.runs.predict import predict_links
 
     count = predict_links(run, graph, out, top=top, per_node=per_node, log=say, **settings)

@@ -108,7 +108,9 @@ class LinkPredictor(SerializableEstimator, Parameters):
     def parts(
         self, graph: AttributedGraph, links: Links, val: float, test: float
     ) -> tuple[Split, NDArray[np.float64] | None]:
-        """Divide links by the column of times, or at random; also return the times of the links."""
+        """Divide the links by the column of times or at random, and also return the times of the
+        links.
+        """
         if self.time is None:
             return random_parts(links, int(self.seed), val, test), None
         times = link_times(graph, links, self.time)
@@ -217,7 +219,8 @@ class LinkPredictor(SerializableEstimator, Parameters):
     def predict_proba(
         self, pairs: Sequence[tuple[Hashable, Hashable]], graph: GraphLike | None = None
     ) -> NDArray[np.float64]:
-        """Return the probability that pairs of nodes are links, if half of all pairs were links.
+        """Return the probability that pairs of nodes are links, under the assumption that half of
+        all pairs are links.
 
         Args:
             pairs: m pairs (source, target) of names of nodes.
@@ -241,7 +244,8 @@ class LinkPredictor(SerializableEstimator, Parameters):
         return self.predictor_.probability(scores)
 
     def read(self, graph: GraphLike | None) -> tuple[AttributedGraph, Links]:
-        """Read a graph in any supported format and its links; None for the graph of ``fit``.
+        """Read a graph in any supported format and its links; None stands for the graph that was
+        passed to ``fit``.
 
         Raises:
             GraphError: the graph is None and the estimator was loaded from a folder; or the graph

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 __all__ = ["HITS", "chance_metrics", "mrr_error", "ranking_metrics", "ranks"]
 
 HITS = (1, 10, 50)
-"""Ranks k of the metrics hits@k."""
+"""Values of k for which the metric hits@k is computed."""
 
 
 def ranks(scores: NDArray) -> NDArray[np.float64]:
-    """Return the rank of the first candidate of each row, from 1; ties count half.
+    """Return the rank of the first candidate of each row, counted from 1; ties count half.
 
     Args:
         scores: [m, 1 + k] scores of the true target, and of k other targets.
@@ -27,7 +27,7 @@ def ranks(scores: NDArray) -> NDArray[np.float64]:
 
 
 def ranking_metrics(scores: NDArray) -> dict[str, float]:
-    """Return the metrics of a ranking: mrr, hits@k and the area under the ROC curve.
+    """Return the metrics of a ranking: the MRR, hits@k and the area under the ROC curve.
 
     Args:
         scores: [m, 1 + k] scores of the true target, and of k other targets; m is at least 1.
@@ -39,7 +39,7 @@ def ranking_metrics(scores: NDArray) -> dict[str, float]:
 
     Example:
         >>> ranking_metrics(np.array([[2.0, 1.0], [0.0, 1.0]]))
-        {'mrr': 0.75, 'hits@1': 0.5, 'roc_auc': 0.625}
+        {'mrr': 0.75, 'hits@1': 0.5, 'roc_auc': 0.5}
     """
     from sklearn.metrics import roc_auc_score
 

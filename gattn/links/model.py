@@ -1,4 +1,4 @@
-"""Model of links: an attention network, heuristics, a perceptron of pairs, and their weights."""
+"""Model of links: a weighted sum of an attention network, heuristics, and a perceptron of pairs."""
 
 from __future__ import annotations
 
@@ -33,17 +33,19 @@ __all__ = ["LinkModel", "LinkProblem", "View"]
 PAIRS = "pairs"
 """Name of the perceptron of pairs in a stack."""
 STACK = "stack"
-"""Name of the metrics of the weighted sum."""
+"""Name of the metrics of the weighted sum of all components."""
 RANKED = 4000
-"""Maximum number of links of a part that are ranked."""
+"""Maximum number of links of each part that are ranked."""
 SUPERVISED, PAIR_NEGATIVES = 8000, 20
-"""Maximum number of links to train the perceptron on, and of targets without a link for each."""
+"""Maximum number of links on which the perceptron is trained, and of targets without a link for
+each of them.
+"""
 STOPPED = 1000, 101
-"""Maximum number of validation links, and of their candidates, by which an epoch is chosen."""
+"""Maximum number of validation links, and of their candidates, that are used to choose an epoch."""
 WEIGHED = 2000, 201
-"""Maximum number of validation links, and of their candidates, to which weights are fitted."""
+"""Maximum number of validation links, and of their candidates, that are used to fit the weights."""
 SHORTLIST = 30
-"""Number of candidates for links of a node from each of several scores."""
+"""Number of candidate targets of each node that are chosen by each of several scores."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +71,7 @@ class LinkProblem:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Graph whose edges send messages, as the parts of a model read it.
+    """Graph along whose edges messages are sent, in the form that the components of a model read.
 
     Attributes:
         inputs: features of all nodes and the edges of each layer.
@@ -271,7 +273,9 @@ class LinkModel:
         return self._combine(self._parts(view, sources, targets[:, None], pairs))[:, 0]
 
     def probability(self, scores: NDArray) -> NDArray[np.float64]:
-        """Return the probability that a pair is a link, if half of all pairs were links."""
+        """Return the probability that a pair is a link, under the assumption that half of all
+        pairs are links.
+        """
         slope, constant = self.calibration
         return 1 / (1 + np.exp(-np.clip(slope * scores + constant, -500, 500)))
 
@@ -320,7 +324,7 @@ class LinkModel:
         if per_node:
             return pairs, scores
         if not links.directed and not links.bipartite:
-            # Both directions of a pair are scored; the higher score counts.
+            # Both directions of a pair are scored, and the higher score counts.
             order = np.argsort(-scores, kind="stable")
             pairs, scores = np.sort(pairs[:, order], 0), scores[order]
             _, first = np.unique(pairs[0] * links.nodes + pairs[1], return_index=True)
@@ -329,7 +333,7 @@ class LinkModel:
         return pairs[:, order], scores[order]
 
     def view(self, graph: AttributedGraph) -> View:
-        """Return a graph as the parts of the model read it."""
+        """Return a graph in the form that the components of the model read."""
         # The last view is cached, because encoding texts is slow.
         if self._last is None or self._last[0] is not graph:
             x = self.encoder.features(graph)
@@ -407,7 +411,8 @@ def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 def _shortlist(
     lists: Sequence[NDArray], links: Links, sources: NDArray, length: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the best targets of each source by each score, without links.
+    """Return the targets with the highest scores for each source and each score, without linked
+    targets.
 
     Args:
         lists: scores [n, b].
@@ -419,7 +424,7 @@ def _shortlist(
         [k] positions of the sources, sorted, and [k] targets.
     """
     pool = links.targets
-    # A linked target must not use up a place, so that as many more are listed.
+    # A linked target must not replace a candidate, so additional targets are listed.
     counts = np.bincount(links.keys // links.nodes, minlength=links.nodes)[sources]
     size = int(min(len(pool), length + 1 + np.quantile(counts, 0.9)))
     keys = []
@@ -434,7 +439,7 @@ def _shortlist(
 
 
 def _best(place: NDArray, scores: NDArray, top: int) -> NDArray[np.int64]:
-    """Return the positions of the highest scores of each source, by source and score."""
+    """Return the positions of the highest scores of each source, ordered by source and score."""
     order = np.lexsort((-scores, place))
     start = np.searchsorted(place[order], place[order])
     return order[np.arange(len(order)) - start < top]

@@ -22,7 +22,7 @@ from gattn.training.types import EpochRecord, History
 __all__ = ["DrawnBatches", "LinkNetwork", "RankedBatch", "fit_network", "listwise"]
 
 FACTOR = 10.0
-"""Initial factor of the cosines."""
+"""Initial factor by which cosines are multiplied."""
 NEGATIVES = 20
 """Number of targets without a link for each training link in a step."""
 LINKS = 8192
@@ -34,7 +34,7 @@ MAX_PRODUCTS = 4e10
 
 @dataclass(frozen=True, eq=False)
 class RankedBatch:
-    """Rankings, and the graph from which they are predicted.
+    """Batch of rankings, with the graph from which the targets are predicted.
 
     Attributes:
         inputs: features of all nodes, and the edges that send messages.
@@ -52,7 +52,8 @@ class RankedBatch:
 
 
 class DrawnBatches:
-    """Training batches: the links of one fold and random negatives, with a new draw in each step.
+    """Training batches with the links of one fold and random negatives, which are drawn again in
+    each step.
 
     Args:
         folds: for each fold the graph of its messages and the positions of its links.
@@ -76,7 +77,7 @@ class DrawnBatches:
         self._step += 1
         inputs, rows = self._folds[self._step % len(self._folds)]
         ranking = make_ranking(self._links, rows, NEGATIVES, self._draw, self.size)
-        # Links whose source has no negative are left out: others are repeated instead.
+        # Links whose source has no negative are replaced by repetitions of other links.
         order = np.resize(np.arange(len(ranking)), self.size)
         return RankedBatch(
             inputs,

@@ -20,7 +20,9 @@ __all__ = [
 ]
 
 ROUNDS = 30
-"""Number of attempts to replace a random target that is linked, before the others are listed."""
+"""Number of attempts to replace a random target that is linked, before all unlinked targets are
+listed.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,7 @@ class Links:
 
     @property
     def unordered(self) -> NDArray[np.int64]:
-        """Number of each link that does not depend on its direction, [m]."""
+        """Number of each link, [m], that is the same for both directions of the link."""
         return unordered_keys(self.pairs, self.nodes)
 
     def are_links(self, sources: NDArray, targets: NDArray) -> NDArray[np.bool_]:
@@ -139,7 +141,7 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
 
 
 def restrict(graph: AttributedGraph, keys: NDArray) -> AttributedGraph:
-    """Return a graph that has only the edges of some links, in any direction.
+    """Return a graph that contains only the edges of some links, in both directions.
 
     Args:
         graph: the graph, before or after an encoder attached the inputs of its edges.
@@ -187,7 +189,7 @@ def draw_negatives(
         again = pool[draw.integers(len(pool), size=int(bad.sum()))]
         targets[bad] = again
         bad[bad] = links.are_links(starts[bad], again)
-    # A source that is linked to almost every target: list the remaining targets.
+    # If a source is linked to almost every target, list the remaining targets.
     for row in np.flatnonzero(bad.any(1)):
         free = pool[~links.are_links(np.full(len(pool), sources[row]), pool)]
         places = np.flatnonzero(bad[row])
@@ -200,7 +202,7 @@ def draw_negatives(
 def make_ranking(
     links: Links, rows: NDArray, count: int, draw: np.random.Generator, most: int | None = None
 ) -> Ranking:
-    """Draw negatives for links, and for undirected links the end that is the source.
+    """Draw negatives for links; for undirected links, also choose the end that is the source.
 
     Args:
         links: all links of the graph, of every part.

@@ -1,4 +1,6 @@
-"""Training, validation and test links, and groups of training links to hide from messages."""
+"""Training, validation and test links, and groups of training links that are hidden from
+messages.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,15 @@ FOLDS = 5
 """Number of groups of training links. A model is trained to predict the links of one group from
 messages along the edges of the others."""
 LEAST = 10
-"""Fewest links of a network whose links can be divided into parts."""
+"""Minimum number of links of a network whose links can be divided into parts."""
 WINDOW = 0.1
-"""With times, each of the ``FOLDS`` groups is this share of the training links."""
+"""Fraction of the training links in each of the ``FOLDS`` groups if the links have times."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Training links to predict, and the links that send messages meanwhile.
+    """Group of training links to predict, and the links along which messages are sent for this
+    group.
 
     Attributes:
         links: positions of the links to predict; no edge of them sends messages.
@@ -103,7 +106,7 @@ def time_parts(links: Links, times: NDArray, val: float, test: float, name: str)
 
 
 def link_times(graph: AttributedGraph, links: Links, name: str) -> NDArray[np.float64]:
-    """Return the time of each link: of its first edge, or of its newer node.
+    """Return the time of each link, which is the time of its first edge or of its newer node.
 
     Raises:
         GraphError: neither the edges nor the nodes have such a column, or a time is missing or
@@ -128,7 +131,7 @@ def link_times(graph: AttributedGraph, links: Links, name: str) -> NDArray[np.fl
 
 
 def make_folds(links: Links, train: NDArray, seed: int, times: NDArray | None = None) -> list[Fold]:
-    """Divide the training links into groups to predict, each from the edges of other links.
+    """Divide the training links into groups; each group is predicted from the edges of other links.
 
     Without times, the groups are random, and each is predicted from all other training links. With
     times, each group is predicted from older links only.

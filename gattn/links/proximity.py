@@ -19,13 +19,13 @@ FEATURES = (
 )
 """Names of the features of a pair."""
 HEURISTICS = FEATURES[:6]
-"""Features that are scores by themselves, with which a model is compared."""
+"""Features that can be used as scores alone, with which a model is compared."""
 DAMPING = 0.005
-"""Factor of Katz' score for each step of a walk."""
+"""Factor of each step of a walk in Katz' score."""
 STEPS = 5
 """Maximum length of the walks in Katz' score."""
 CHANCE = 1e4
-"""Factor of the probabilities of walks before their logarithm."""
+"""Factor by which the probabilities of walks are multiplied before their logarithm."""
 CELLS = 1 << 23
 """Maximum number of entries of an array [n, b] for b sources."""
 WIDTH = 64
@@ -36,7 +36,7 @@ Matrix = Any
 
 
 class Proximity:
-    r"""Scores of pairs of nodes by the edges of a graph, without training.
+    r"""Scores of pairs of nodes that are computed from the edges of a graph, without training.
 
     With the neighbours N(u) of u, their number d(u), the adjacency matrix A and features Z that
     were propagated over two steps:
@@ -96,7 +96,8 @@ class Proximity:
         self.in_degree = np.diff(self.into.indptr).astype(np.float32)
         large = np.maximum(degree, 2)
         self.weights = (1 / np.log(large), 1 / large)
-        # Random walks: from the source along an edge, then back against one, then along one again.
+        # A random walk takes one step along an edge, then one step against an edge, and then one
+        # step along an edge.
         self.walk_out, self.walk_into, self.walk = map(_row_means, (self.out, self.into, both))
         self.vectors: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []
         if z is not None:
@@ -207,7 +208,9 @@ class ProximityRows:
         return np.stack(columns, 2).astype(np.float32)
 
     def shortlists(self) -> Sequence[NDArray[np.float32]]:
-        """Return scores [n, b] whose best targets are candidates for links."""
+        """Return scores [n, b], of which the targets with the highest values are candidates for
+        links.
+        """
         p = self.proximity
         degree = np.repeat(p.in_degree[:, None], len(self.sources), 1)
         similar = [right @ left[self.sources].T for left, right in p.vectors]

@@ -24,8 +24,9 @@ Negatives: TypeAlias = Annotated[
     int,
     Meta(
         ge=1,
-        description="Number of nodes without a link to the source, among which a model should "
-        "rank the target of a link first. Metrics are comparable only for the same number.",
+        description="Number of random nodes without a link to the source of a link. The "
+        "model ranks the target of the link among them. Metrics can be compared only for "
+        "equal numbers.",
     ),
 ]
 
@@ -49,18 +50,18 @@ class LinkSettings(NodeSettings):
     model: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
         LinkModelName,
         Meta(
-            description="Model to train. gat, gatv2 and transformer embed nodes by attention "
-            "along edges, and a pair has the cosine of its nodes as its score. stacked "
-            "combines gat with heuristics such as common neighbours, and with a perceptron that "
-            "reads them."
+            description="Model to train. gat, gatv2 and transformer compute a vector for each "
+            "node by attention along edges, and the score of a pair is the cosine of its two "
+            "vectors. stacked combines gat with heuristics such as common neighbours, and "
+            "with a perceptron that reads the heuristics."
         ),
     ] = "stacked"
     epochs: Annotated[
         int,
         Meta(
             ge=1,
-            description="Maximum number of training steps of the attention network. A large "
-            "network has fewer steps, at least 30.",
+            description="Maximum number of training steps of the attention network. For a "
+            "large network, fewer steps are used, but at least 30.",
         ),
     ] = 300
     patience: Annotated[
@@ -90,8 +91,8 @@ class LinkSettings(NodeSettings):
         int,
         Meta(
             ge=1,
-            description="Number of hidden features of each node, summed over all heads, and of "
-            "its embedding; it must be a multiple of heads.",
+            description="Number of hidden features of each node, summed over all heads, and "
+            "length of its vector; it must be a multiple of heads.",
         ),
     ] = 128
     dropout: Annotated[
@@ -114,8 +115,8 @@ class LinkParameters(LinkSettings):
     directed: Annotated[
         bool | None,
         Meta(
-            description="Distinguish links (a, b) and (b, a). Messages are sent in both "
-            "directions of every edge.",
+            description="Treat (a, b) and (b, a) as different links. Messages are sent in "
+            "both directions of every edge.",
             extra={"default": "True if the edges have a direction"},
         ),
     ] = None
@@ -125,14 +126,14 @@ class LinkParameters(LinkSettings):
     time: Annotated[
         str | None,
         Meta(
-            description="Column of the edges or the nodes with times: numbers, or dates such as "
-            "2024-01-31. The validation part is newer than the training part, and a training "
-            "link is predicted from older edges."
+            description="Name of the column of the edges or nodes that contains their times: "
+            "numbers, or dates such as 2024-01-31. The validation part is newer than the "
+            "training part, and a training link is predicted from older edges."
         ),
     ] = None
     validation_fraction: Annotated[
         float,
-        Meta(gt=0, lt=1, description="Share of the links used for validation."),
+        Meta(gt=0, lt=1, description="Fraction of the links that are used for validation."),
     ] = 0.1
     negatives: Negatives = 500
     threads: Threads = 0

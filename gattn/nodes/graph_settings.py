@@ -52,8 +52,10 @@ FeatureOptions: TypeAlias = Annotated[
 EdgeFeatureOptions: TypeAlias = Annotated[
     tuple[str, ...],
     Meta(
-        description="Column of the edges to read as a feature of attention and, as a mean over "
-        "a node's edges, of the other models. Repeat it for several; an empty name reads none.",
+        description="Name of a column of the edges to use as a feature. Attention reads "
+        "the features of each edge, and the other models read their means over the edges "
+        "of a node. Repeat the option to use several columns. An empty name means that no "
+        "column is used.",
         extra={"default": "all that are not the weight, the type or the time"},
     ),
 ]
@@ -68,15 +70,17 @@ NodeNames: TypeAlias = Annotated[
 EdgeWeight: TypeAlias = Annotated[
     str,
     Meta(
-        description="Column of the edges with weights, at least 0. Attention and means over "
-        "neighbours are proportional to them."
+        description="Name of the column of the edges that contains their weights, which "
+        "must be at least 0. Attention and means over neighbours are proportional to the "
+        "weights."
     ),
 ]
 EdgeType: TypeAlias = Annotated[
     str,
     Meta(
-        description="Column of the edges with types. Each type has means over its neighbours; "
-        "set it if types differ in what they say about a node."
+        description="Name of the column of the edges that contains their types. The "
+        "means over neighbours are computed separately for each type. Set it if edges of "
+        "different types have a different meaning."
     ),
 ]
 Encoding: TypeAlias = Annotated[
@@ -90,7 +94,8 @@ Encoding: TypeAlias = Annotated[
 Decimal: TypeAlias = Annotated[
     Literal[".", ","] | None,
     Meta(
-        description="Decimal sign of the numbers in tables: a point or a comma.",
+        description="Decimal sign of the numbers in tables: a point or a comma. Set it "
+        "if the table contains numbers such as 3,2.",
         extra={"default": "a point; a comma if semicolons separate the cells"},
     ),
 ]
@@ -128,22 +133,25 @@ NodeNamesParameter: TypeAlias = Annotated[
 EdgeFeatureNames: TypeAlias = Annotated[
     Sequence[str] | None,
     Meta(
-        description="Columns of the edges to read as features of attention and, as means over "
-        "a node's edges, of the other models; an empty list reads none.",
+        description="Names of the columns of the edges to use as features. Attention "
+        "reads the features of each edge, and the other models read their means over the "
+        "edges of a node. With an empty list, no column is used.",
         extra={"default": "all that are not the weight, the type or the time"},
     ),
 ]
 EdgeWeightName: TypeAlias = Annotated[
     str | None,
     Meta(
-        description="Column of the edges with weights, at least 0. Attention and means over "
-        "neighbours are proportional to them."
+        description="Name of the column of the edges that contains their weights, which "
+        "must be at least 0. Attention and means over neighbours are proportional to the "
+        "weights."
     ),
 ]
 EdgeTypeName: TypeAlias = Annotated[
     str | None,
     Meta(
-        description="Column of the edges with types. Each type has means over its neighbours; "
-        "set it if types differ in what they say about a node."
+        description="Name of the column of the edges that contains their types. The "
+        "means over neighbours are computed separately for each type. Set it if edges of "
+        "different types have a different meaning."
     ),
 ]

@@ -125,9 +125,9 @@ class NodeSettings(Settings):
         Meta(
             ge=0,
             lt=1,
-            description="Probability that a hidden feature or an attention weight is set to zero "
-            "during training. The model gat also sets projected features to zero. Lower it "
-            "if the training part is large.",
+            description="Probability that a hidden feature or an attention weight is set to "
+            "zero during training. The model gat also applies this dropout to projected "
+            "features. Lower it if the training part is large.",
         ),
     ] = 0.6
     seed: Seed = 0
@@ -169,8 +169,8 @@ class NodeParameters(NodeSettings):
         str | None,
         Meta(
             description="Column of the nodes or the edges with times: numbers, or dates such as "
-            "2024-01-31. The validation part is newer than the training part, and no node depends "
-            "on a newer node or edge."
+            "2024-01-31. The validation part is newer than the training part. A node depends on "
+            "nothing newer than its own time or, if only the edges have times, than its part."
         ),
     ] = None
     validation_fraction: Annotated[

@@ -62,9 +62,10 @@ less than 1; got 0.6 and 0.5
     split: Annotated[
         Literal["auto", "random", "time"],
         Meta(
-            description="Rule that divides the links into training, validation and test parts. "
-            "With time, the newest links are the test part, by --time. The value auto means time "
-            "with --time, and random otherwise."
+            description="Rule that divides the links into training, validation and test "
+            "parts. With random, links are assigned at random. With time, the newest links "
+            "are the test part; this needs the option --time. With auto, the rule is time if "
+            "--time is set, and otherwise random."
         ),
     ] = "auto"
     validation_fraction: Annotated[
@@ -72,20 +73,26 @@ less than 1; got 0.6 and 0.5
         Meta(
             gt=0,
             lt=1,
-            description="Share of the links on which the model and its weights are chosen. Raise "
-            "it if the network has fewer than a thousand links.",
+            description="Fraction of the links that are used to choose the epoch and the "
+            "weights of the model. Raise it if the network has fewer than a thousand links.",
         ),
     ] = 0.1
     test_fraction: Annotated[
         float,
-        Meta(gt=0, lt=1, description="Share of the links on which the model is evaluated."),
+        Meta(
+            gt=0,
+            lt=1,
+            description="Fraction of the links on which the model is evaluated. Raise it if "
+            "the network has few links.",
+        ),
     ] = 0.1
     negatives: Negatives = 500
     directed: Annotated[
         bool | None,
         Meta(
-            description="Distinguish links (a, b) and (b, a). Set --undirected if a table lists "
-            "links without a direction, each once. Messages are sent in both directions.",
+            description="Treat (a, b) and (b, a) as different links. Set --undirected if the "
+            "links have no direction and the table contains each link once. Messages are "
+            "always sent in both directions.",
             extra={
                 "default": "directed, unless the graph is undirected or bipartite",
                 "flag": "--directed/--undirected",
@@ -98,9 +105,9 @@ less than 1; got 0.6 and 0.5
     time: Annotated[
         str,
         Meta(
-            description="Column of the edges or the nodes with times: numbers, or dates such as "
-            "2024-01-31. Validation and test links are newer than training links, and a link is "
-            "predicted from older edges."
+            description="Name of the column of the edges or nodes that contains their times: "
+            "numbers, or dates such as 2024-01-31. Validation and test links are newer than "
+            "training links, and a link is predicted from older edges."
         ),
     ] = ""
     encoding: Encoding = None

@@ -90,7 +90,7 @@ def _components(run: LinkRun) -> Section:
 
 
 def _examples(run: LinkRun) -> Section:
-    """Return the section on the test links with the best and the worst ranks."""
+    """Return the section on the test links with the highest and the lowest ranks."""
     rank, names = ranks(run.scores), run.encoded.graph.names
     order = np.lexsort((-run.scores[:, 0], rank))
 

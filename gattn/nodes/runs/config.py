@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
@@ -33,6 +33,9 @@ from gattn.training.settings import (
     read_toml,
     updated,
 )
+
+if TYPE_CHECKING:
+    from gattn.nodes.files import GraphReading
 
 __all__ = ["NodeRunSettings", "edge_features", "override"]
 
@@ -64,21 +67,22 @@ class NodeRunSettings(Settings):
     split: Annotated[
         str,
         Meta(
-            description="Rule that divides the labelled nodes into training, validation and test "
-            "parts. With public, they are the parts that the data set defines. With random, they "
-            "contain 60 %, 20 % and 20 % of each class. With random-per-class, 20 nodes of each "
-            "class are used for training, 30 for validation and all others for testing. With "
-            "column:NAME, the parts (train, val or test) are read from the attribute NAME. With "
-            "time, the oldest 60 % are used for training and the newest 20 % for testing, by "
-            "--time. The value auto means time with --time, public if the data set defines parts, "
-            "and random otherwise."
+            description="Rule that divides the labelled nodes into training, validation and "
+            "test parts. With public, they are the parts that the data set defines. With "
+            "random, they contain 60 %, 20 % and 20 % of each class. With random-per-class, "
+            "20 nodes of each class are used for training, 30 for validation and all others "
+            "for testing. With column:NAME, the parts (train, val or test) are read from the "
+            "attribute NAME. With time, the oldest 60 % of the nodes are used for training "
+            "and the newest 20 % for testing; this needs the option --time. With auto, the "
+            "rule is time if --time is set, public if the data set defines parts, and "
+            "otherwise random."
         ),
     ] = "auto"
     directed: Annotated[
         bool | None,
         Meta(
-            description="Send messages only in the direction of the edges. Otherwise messages are "
-            "sent in both directions.",
+            description="Send messages only in the direction of the edges. Without this "
+            "option, messages are sent in both directions.",
             extra={"default": "both directions", "flag": "--directed/--undirected"},
         ),
     ] = None
@@ -88,9 +92,11 @@ class NodeRunSettings(Settings):
     time: Annotated[
         str,
         Meta(
-            description="Column of the nodes or the edges with times: numbers, or dates such as "
-            "2024-01-31. The test part is newer than the training part, and no node depends on a "
-            "newer node or edge."
+            description="Name of the column of the nodes or edges that contains their times: "
+            "numbers, or dates such as 2024-01-31. The test part is newer than the training "
+            "part. If the nodes have times, the prediction of a node does not depend on newer "
+            "nodes or edges. If only the edges have times, it does not depend on edges that "
+            "are newer than the node's part."
         ),
     ] = ""
     encoding: Encoding = None
@@ -102,8 +108,8 @@ class NodeRunSettings(Settings):
         Meta(
             ge=1,
             description="Number of trainings with different initial weights. If the split is "
-            "random, it is also drawn again after every few trainings. Raise the number to "
-            "report means and their spread.",
+            "random, a new split is drawn after every few trainings. Raise the number to "
+            "report the mean and the variation of the results.",
         ),
     ] = 1
     coverage: Coverage = 0.9
@@ -117,6 +123,16 @@ class NodeRunSettings(Settings):
     ] = 2
     threads: Threads = 0
     model: NodeSettings = field(default_factory=NodeSettings)
+
+    @property
+    def reading(self) -> GraphReading:
+        """Rules for reading the files of the graph."""
+        from gattn.nodes.files import GraphReading
+
+        return GraphReading(
+            nodes=self.nodes, encoding=self.encoding, decimal=self.decimal,
+            thousands=self.thousands, missing=self.missing,
+        )  # fmt: skip
 
     def check(self) -> None:
         """Check the name of the split, the decimal sign and the thousands separator."""
