@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gattn.data.molecules.features import FEATURISER
-from gattn.molecules.inputs import Piece, featurise, make_pieces
+from gattn.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.settings import MoleculeParameters, Task
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
@@ -31,6 +31,7 @@ class MoleculeModel(FittedModel):
         single_target_: True if the labels had no dimension of targets.
         max_atoms: molecules with more atoms are errors.
         workers: number of processes that parse SMILES.
+        standardize: steps of the standardisation of every molecule, in training and prediction.
         descriptors_columns_: the names of the descriptor columns that the model reads beside the
             molecule.
     """
@@ -42,6 +43,7 @@ class MoleculeModel(FittedModel):
     descriptors_columns_: list[str]
     max_atoms: int
     workers: int
+    standardize: Sequence[str]
     _parameters = MoleculeParameters
     _predictor_kind = MoleculePredictor
 
@@ -55,6 +57,20 @@ class MoleculeModel(FittedModel):
                 f"the model in {folder} was trained on version {version} of the features of "
                 f"molecules, and this gattn computes version {FEATURISER}: train the model again"
             )
+
+    def featurise(
+        self, smiles: Sequence[str], *, cache: str | os.PathLike[str] | None = None
+    ) -> FeaturizedSmiles:
+        """Compute the inputs of the model from n SMILES, which are standardised as in training.
+
+        Args:
+            smiles: n texts.
+            cache: see :func:`gattn.molecules.inputs.featurise`.
+        """
+        return featurise(
+            smiles, max_atoms=self.max_atoms, workers=self.workers, cache=cache,
+            standardize=self.standardize,
+        )  # fmt: skip
 
     def predictions(
         self,
@@ -87,6 +103,7 @@ class MoleculeModel(FittedModel):
         return make_pieces(
             self.predictor_.predict, items, smiles=smiles, descriptors=descriptors,
             columns=len(columns), max_atoms=self.max_atoms, workers=self.workers,
+            standardize=self.standardize,
         )  # fmt: skip
 
     def embeddings(
@@ -96,7 +113,7 @@ class MoleculeModel(FittedModel):
         self.check_fitted()
         return make_pieces(
             self.predictor_.embed, items, smiles=smiles, max_atoms=self.max_atoms,
-            workers=self.workers,
+            workers=self.workers, standardize=self.standardize,
         )  # fmt: skip
 
     @property

@@ -15,12 +15,14 @@ __all__ = [
     "ModelName",
     "MoleculeParameters",
     "MoleculeSettings",
+    "Standardization",
     "Task",
 ]
 
 Task = Literal["regression", "classification"]
 ModelName = Literal["stacked", "attention", "attentive_fp", "gp"]
 ClassWeight = Literal["none", "balanced"]
+Standardization = Literal["largest-fragment", "neutral", "tautomer"]
 LossFunction = Literal["mse", "mae", "bounded-mse", "bounded-mae"]
 
 
@@ -112,6 +114,16 @@ class MoleculeSettings(TrainingSettings):
             "target; use this value if one class is rare. The setting has no effect in regression."
         ),
     ] = "none"
+    standardize: Annotated[
+        tuple[Standardization, ...],
+        Meta(
+            description="Standardisation of every molecule before training and before each "
+            "prediction. largest-fragment removes salts and solvents, neutral neutralises acids "
+            "and bases, and tautomer replaces a molecule by RDKit's canonical tautomer, which is "
+            "slow for large tables. Repeat the option to combine them; they are "
+            "applied in this order. Use it if a table has several forms of one molecule."
+        ),
+    ] = ()
     kernel_rows: Annotated[
         int,
         Meta(

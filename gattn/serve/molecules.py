@@ -14,7 +14,6 @@ from gattn.molecules.attributions import METHODS
 from gattn.molecules.explain import DEFAULT_METHOD, Explanation, explain
 from gattn.molecules.explanations import label_of
 from gattn.molecules.fitted import MoleculeModel, RegressionModel
-from gattn.molecules.inputs import featurise
 from gattn.molecules.loading import load_model
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.serve.errors import RequestError
@@ -193,7 +192,7 @@ def explain_molecule(
     row = predict_rows(model, [smiles], coverage)[0]
     if row.error:
         raise RequestError(422, f"the molecule cannot be read: {row.error}")
-    inputs = featurise([smiles], max_atoms=model.max_atoms).inputs
+    inputs = model.featurise([smiles]).inputs
     method = method or DEFAULT_METHOD
     try:
         explanation = explain(model.predictor_, inputs, method, target=target)[0]

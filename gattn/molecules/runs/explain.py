@@ -13,7 +13,7 @@ from gattn.molecules.attributions import METHODS
 from gattn.molecules.explain import explain
 from gattn.molecules.explanations import PICTURES, write_explanations
 from gattn.molecules.fitted import MoleculeModel
-from gattn.molecules.inputs import DescribedInputs, MoleculeInputs, featurise
+from gattn.molecules.inputs import DescribedInputs, MoleculeInputs
 from gattn.molecules.loading import open_run
 from gattn.molecules.network import MoleculeNetwork
 from gattn.molecules.runs.predict import Counts, row_smiles
@@ -71,7 +71,7 @@ def explain_table(
     target_index = estimator.place_of(target)
     rows = list(descriptors.checked(table.rows()))
     texts = list(map(row_smiles(table, column), rows))
-    parsed = featurise(texts, max_atoms=estimator.max_atoms, workers=workers)
+    parsed = estimator.featurise(texts)
     if not len(parsed.inputs):
         raise ValueError(f"{path} has no molecules that can be read")
     inputs: MoleculeInputs = parsed.inputs

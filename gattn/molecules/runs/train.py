@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gattn.data import Split
+from gattn.data.molecules.standardise import STEPS
 from gattn.data.tables.csv_table import open_table
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.input_cache import cache_key
@@ -177,6 +178,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         ]
         y = molecules.y
         notes += label_notes(estimator, {"validation": y[split.val], "test": y[split.test]})
+        notes += standardisation_notes(estimator, source, molecules)
         for note in (*source.labels.notes, *notes):
             self.log(note)
         record = splits_record(split, molecules, source)
@@ -295,7 +297,8 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
     """Return the labelled molecules, with all invalid rows of the table in the attribute
     ``bad``.
     """
-    path = cache / f"{cache_key(source.smiles, estimator.max_atoms)[:32]}.safetensors"
+    key = cache_key(source.smiles, estimator.max_atoms, estimator.standardize)
+    path = cache / f"{key[:32]}.safetensors"
     y = source.labels.y[:, 0] if len(source.targets) == 1 else source.labels.y
     molecules = estimator.read(
         source.rows, y, targets=source.targets, bounds=source.labels.bounds, cache=path
@@ -316,6 +319,21 @@ def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEs
     if unlabelled:
         clauses.append(f"{plural(unlabelled, 'row')} without a label")
     return "; ".join(clauses)
+
+
+def standardisation_notes(
+    estimator: MoleculeEstimator, source: Source, molecules: LabelledMolecules
+) -> list[str]:
+    """Return a sentence on the standardisation of the molecules, if there is one."""
+    if not estimator.standardize:
+        return []
+    written = molecules.inputs.molecules.smiles
+    changed = sum(text != source.smiles[row] for text, row in zip(written, molecules.rows.tolist()))
+    steps = ", ".join(step for step in STEPS if step in estimator.standardize)
+    return [
+        f"The molecules are standardised in training and prediction ({steps}); this changed "
+        f"{changed:,} of {plural(len(molecules), 'molecule')}."
+    ]
 
 
 def _left_out(source: Source, molecules: LabelledMolecules) -> Iterator[Sequence[object]]:
