@@ -1,4 +1,4 @@
-"""Commands of ``gattn molecules``: train, predict, explain, embed and evaluate."""
+"""Commands of ``gattn molecules``: check, train, predict, explain, embed and evaluate."""
 
 from __future__ import annotations
 
@@ -196,6 +196,63 @@ def evaluate(
         skip_bad=settings.pop("skip_bad_labels", False), log=say, **settings,
     )  # fmt: skip
     show_metrics(metrics, "molecules")
+
+
+@app.command()
+@with_settings(RunSettings, only=("smiles", "encoding", "decimal", "thousands", "unit"))
+def check(
+    table: Table,
+    target: Annotated[
+        list[str] | None,
+        Option(
+            help="Name of a column of labels to check. Repeat the option for several columns. "
+            "[dim]\\[default: the columns of numbers][/dim]",
+            show_default=False,
+        ),
+    ] = None,
+    split: Annotated[
+        str,
+        Option(
+            help="Parts in which molecules are compared: column:NAME for a column of the table, "
+            "or the file splits.json of a run. [dim]\\[default: none][/dim]",
+            show_default=False,
+        ),
+    ] = "",
+    test: Annotated[
+        Path | None,
+        Option(help="CSV file of test molecules, which are compared with the table."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Option(
+            help="New folder for the page and the tables of findings. Without it, the findings are "
+            "only printed."
+        ),
+    ] = None,
+    strict: Annotated[
+        bool,
+        Option("--strict", help="Exit with code 1 if there is an error or a warning."),
+    ] = False,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Look for faults of a table before training: structures, labels, parts and columns.
+
+    The exit code is 0 even if there are findings, unless --strict is set.
+    """
+    from gattn.molecules.checks.run import check_table, summary
+
+    names = ("decimal", "thousands", "unit")
+    numbers = {name: settings.pop(name) for name in names if name in settings}
+    result = check_table(
+        table, out, targets=target or (), split=split, test=test, numbers=numbers, **settings
+    )
+    for line in summary(result):
+        typer.echo(line)
+    if out is not None:
+        say(f"{out / 'report.html'} is the page of the findings")
+    if strict and result.has_faults:
+        raise typer.Exit(1)
 
 
 def _show_counts(counts: Counts, table: Path, out: Path) -> None:
