@@ -24,6 +24,15 @@ app = typer.Typer(help="Properties of molecules from SMILES.", no_args_is_help=T
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 Table = Annotated[Path, Argument(metavar="IN.csv", help="CSV file with a header line and SMILES.")]
+Neighbors = Annotated[
+    int,
+    Option(
+        min=0,
+        help="Number of nearest measured molecules beside each prediction, with their similarities "
+        "and measured values, and a column in_domain: false if the molecule is less similar to the "
+        "measured molecules than 95 % of the test part. The table of the training must be there.",
+    ),
+]
 NUMBERS = tuple(declared(NumberSettings))
 
 
@@ -79,6 +88,7 @@ def predict(
     run: Run,
     table: Table,
     out: Annotated[Path, Option(help="CSV file to write. The file must not exist.")],
+    neighbors: Neighbors = 0,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -90,7 +100,9 @@ def predict(
     from gattn.molecules.runs.predict import predict_table
 
     with counted("predicting") as on_progress:
-        counts = predict_table(run, table, out, on_progress=on_progress, **settings)
+        counts = predict_table(
+            run, table, out, neighbors=neighbors, on_progress=on_progress, **settings
+        )
     _show_counts(counts, table, out)
 
 
@@ -125,6 +137,7 @@ def explain(
             "written tables contain all molecules."
         ),
     ] = 100,
+    neighbors: Neighbors = 0,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -132,6 +145,7 @@ def explain(
     from gattn.molecules.runs.explain import explain_table
 
     options = {"methods": method or (), "target": target, "pictures": pictures}
+    options |= {"neighbors": neighbors}
     counts = explain_table(run, table, out, log=say, **options, **settings)
     _show_counts(counts, table, out)
 

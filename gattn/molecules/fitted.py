@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.settings import MoleculeParameters, Task
+from gattn.molecules.target_transform import restore_intervals
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
 from gattn.training.fitted import FittedModel
 from gattn.training.model_io import RunError
@@ -78,6 +80,7 @@ class MoleculeModel(FittedModel):
         *,
         smiles: Callable[[Item], str] | None = None,
         descriptors: Callable[[Item], Sequence[float]] | None = None,
+        neighbors: int = 0,
     ) -> Iterator[Piece[Item, Prediction]]:
         """Predict molecules in pieces, in the order of the input and with bounded memory.
 
@@ -87,6 +90,8 @@ class MoleculeModel(FittedModel):
             smiles: function that returns the SMILES of an item; by default the items are SMILES.
             descriptors: function that returns the values of ``descriptors_columns_`` of an item,
                 NaN for a missing one; required if the model was trained with such columns.
+            neighbors: number of most similar molecules to find for each; see
+                :meth:`MoleculePredictor.nearest`.
 
         Yields:
             Consecutive items, with the predictions for those whose SMILES are valid.
@@ -100,8 +105,11 @@ class MoleculeModel(FittedModel):
             needed = f"the descriptor columns {', '.join(columns)}" if columns else "SMILES alone"
             passed = "no descriptors" if descriptors is None else "descriptors"
             raise ValueError(f"this model reads {needed}; got {passed}")
+        predict = self.predictor_.predict
+        if neighbors:
+            predict = partial(predict, neighbors=neighbors)
         return make_pieces(
-            self.predictor_.predict, items, smiles=smiles, descriptors=descriptors,
+            predict, items, smiles=smiles, descriptors=descriptors,
             columns=len(columns), max_atoms=self.max_atoms, workers=self.workers,
             standardize=self.standardize,
         )  # fmt: skip
@@ -130,6 +138,14 @@ class MoleculeModel(FittedModel):
             raise ValueError(f"target must be one of {', '.join(names)}; got {target}")
         return names.index(target)
 
+    def scale_of(self, target: int) -> str:
+        """Return the name of a target with its transform, such as ``log10(IC50)``.
+
+        Explanations are on this scale.
+        """
+        transform, name = self.predictor_.transform.names[target], str(self.targets_[target])
+        return name if transform == "none" else f"{transform}({name})"
+
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
         self.targets_, self.single_target_ = list(card["targets"]), card["single_target"]
         self.seen_ = tensors["seen"]
@@ -149,7 +165,7 @@ class RegressionModel(MoleculeModel):
     _saved_as = "MoleculeRegressor"
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        self.calibrator_ = IntervalCalibrator.from_state(state["calibration"])
+        self.calibrator_ = restore_intervals(state["calibration"])
 
 
 class ClassificationModel(MoleculeModel):

@@ -17,12 +17,14 @@ __all__ = [
     "MoleculeSettings",
     "Standardization",
     "Task",
+    "Transform",
 ]
 
 Task = Literal["regression", "classification"]
 ModelName = Literal["stacked", "attention", "attentive_fp", "gp"]
 ClassWeight = Literal["none", "balanced"]
 Standardization = Literal["largest-fragment", "neutral", "tautomer"]
+Transform = Literal["none", "log10", "logit", "auto"]
 LossFunction = Literal["mse", "mae", "bounded-mse", "bounded-mae"]
 
 
@@ -106,6 +108,16 @@ class MoleculeSettings(TrainingSettings):
             "such as >10: beyond the limit the loss is 0. Classification ignores it."
         ),
     ] = "mse"
+    target_transform: Annotated[
+        Transform,
+        Meta(
+            description="Transform of the labels before training, so that no prediction and no "
+            "interval is outside the possible values. log10 is for positive numbers such as "
+            "concentrations, logit for shares between 0 and 1. auto chooses log10, logit or none "
+            "for each target from its labels. Predictions, intervals and errors are in the "
+            "original unit. Classification ignores it."
+        ),
+    ] = "none"
     class_weight: Annotated[
         ClassWeight,
         Meta(

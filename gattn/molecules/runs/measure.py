@@ -14,6 +14,7 @@ from gattn.molecules.fitted import ClassificationModel, RegressionModel
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.settings import MoleculeSettings, Task
+from gattn.molecules.target_transform import TargetTransform
 from gattn.pipeline.measure import interval_metrics, measure, set_metrics
 from gattn.training.conformal import IntervalCalibrator
 from gattn.training.metrics import undefined_metrics
@@ -100,11 +101,19 @@ def _effect(part: str, by_class: Mapping[str, int] | None = None) -> str:
 
 
 def measure_baselines(
-    task: Task, train: LabelledMolecules, test: LabelledMolecules, seed: int
-) -> dict[str, dict[str, float]]:
-    """Train the baselines on ``train`` and return their metrics on ``test``."""
-    predicted = baseline_predictions(train.inputs, train.y, test.inputs, task, seed=seed)
-    return {name: measure(task, test.y, mean) for name, mean in predicted.items()}
+    task: Task, train: LabelledMolecules, test: LabelledMolecules, seed: int,
+    transform: TargetTransform,
+) -> dict[str, dict[str, float]]:  # fmt: skip
+    """Train the baselines on ``train`` and return their metrics on ``test``.
+
+    They are trained on the transformed targets, and measured in the targets' units.
+    """
+    labels = transform(train.y)
+    predicted = baseline_predictions(train.inputs, labels, test.inputs, task, seed=seed)
+    return {
+        name: measure(task, test.y, transform.inverse(transform.clipped(mean)))
+        for name, mean in predicted.items()
+    }
 
 
 def undefined(

@@ -32,6 +32,7 @@ from gattn.molecules.runs.measure import (
 from gattn.molecules.runs.overlaps import duplicate_facts, duplicate_notes
 from gattn.molecules.runs.source import Source, built_in, read_source
 from gattn.molecules.runs.splits import check_train, choose_parts, splits_record, validation_groups
+from gattn.molecules.target_transform import check_domain
 from gattn.pipeline import train as pipeline
 from gattn.pipeline.measure import PARTS, measure
 from gattn.pipeline.product import Log, Parts, Product, Report, TrainedRun, no_log
@@ -153,6 +154,8 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         )  # fmt: skip
         cache = Path(settings.cache) if settings.cache else self.out.parent / CACHE
         cache.mkdir(parents=True, exist_ok=True)
+        if is_regression:
+            check_labels_domain(settings.model.target_transform, source)
         molecules = _parse(estimator, source, cache)
         self.log(_summary(source, molecules, estimator))
         return MoleculeData(source, molecules, estimator)
@@ -215,7 +218,9 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
             "task": task,
             "test": measure(task, test.y, predicted.mean),
             "val": measure(task, y_val, validation.mean),
-            "baselines": measure_baselines(task, train, test, settings.model.seed),
+            "baselines": measure_baselines(
+                task, train, test, settings.model.seed, model.predictor_.transform
+            ),
             "ridge_rows": ridge_rows(len(train), settings.model),
             "targets": measure_targets(model, test.y, predicted.mean),
             "intervals": intervals,
@@ -319,6 +324,20 @@ def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEs
     if unlabelled:
         clauses.append(f"{plural(unlabelled, 'row')} without a label")
     return "; ".join(clauses)
+
+
+def check_labels_domain(transform: str, source: Source) -> None:
+    """Raise an error that names the line of the first label that a target transform cannot read."""
+    labels = source.labels
+    for i, target in enumerate(source.targets):
+        bounds = None if labels.bounds is None else labels.bounds[:, i]
+        try:
+            check_domain(
+                transform, labels.y[:, i], target, lambda row: f"in line {source.lines[row]}",
+                bounds,
+            )  # fmt: skip
+        except ValueError as error:
+            raise ValueError(f"{source.name}: {error}") from None
 
 
 def standardisation_notes(
