@@ -103,6 +103,8 @@ class TargetTransform:
 
     def _each(self, values: Tensor, functions: Mapping[str, Callable[[Tensor], Tensor]]) -> Tensor:
         """Apply the function of each target's transform along the last dimension."""
+        if self.is_identity:
+            return values if "none" not in functions else functions["none"](values)
         columns = [
             functions[name](column) if name in functions else column
             for name, column in zip(self.names, values.unbind(-1), strict=True)
