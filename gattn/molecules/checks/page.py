@@ -7,7 +7,7 @@ from itertools import groupby
 
 from gattn.draw import draw_molecule
 from gattn.molecules.checks.findings import KINDS, Finding
-from gattn.molecules.checks.run import CheckResult
+from gattn.molecules.checks.result import CheckResult
 from gattn.molecules.checks.table import CheckedTable
 from gattn.pipeline.text import plural
 from gattn.training.model_io import package_versions

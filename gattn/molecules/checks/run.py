@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from gattn.data.splits import read_positions
@@ -14,39 +13,16 @@ from gattn.molecules.checks.columns import check_columns
 from gattn.molecules.checks.findings import KINDS, Finding
 from gattn.molecules.checks.labels import check_labels
 from gattn.molecules.checks.parts import check_parts
+from gattn.molecules.checks.result import CheckResult
 from gattn.molecules.checks.structures import check_structures
 from gattn.molecules.checks.table import CheckedTable, read_table
 from gattn.pipeline.text import plural
 from gattn.training.report import write_report
 
-__all__ = ["CheckResult", "check_table", "summary"]
+__all__ = ["check_table", "summary"]
 
 SHOWN = 3
 """Number of rows that the summary lists for each finding."""
-
-
-@dataclass(frozen=True, eq=False)
-class CheckResult:
-    """Findings of a data check, in the order of their kinds.
-
-    Attributes:
-        table: the checked table.
-        test: the table of the test part; None without one.
-        findings: the findings.
-    """
-
-    table: CheckedTable
-    test: CheckedTable | None
-    findings: tuple[Finding, ...]
-
-    @property
-    def has_faults(self) -> bool:
-        """Whether there is a finding that is an error or a warning."""
-        return any(finding.severity != "note" for finding in self.findings)
-
-    def table_of(self, finding: Finding) -> CheckedTable:
-        """Return the table to which the rows of a finding belong."""
-        return self.test if finding.table and self.test is not None else self.table
 
 
 def check_table(
