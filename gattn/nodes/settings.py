@@ -48,7 +48,7 @@ class NodeSettings(Settings):
             description="Model to train. gat, gatv2 and transformer are graph neural networks "
             "that attend along edges. gps also attends between all pairs of nodes, so its "
             "time grows with the square of the number of nodes. stacked combines gat with "
-            "linear models, label propagation and perceptrons."
+            "linear models, label propagation, boosted trees and perceptrons."
         ),
     ] = "stacked"
     epochs: Annotated[
@@ -124,6 +124,16 @@ class NodeSettings(Settings):
             "if the training part is large.",
         ),
     ] = 0.6
+    refit: Annotated[
+        bool,
+        Meta(
+            description="Fit the models of stacked other than the network to the training and the "
+            "validation part after the weights are chosen. It has no effect if the data define the "
+            "validation part. Switch it off to compare with models that read only the training "
+            "part.",
+            extra={"flag": "--refit/--no-refit"},
+        ),
+    ] = True
     seed: Seed = 0
 
     def check(self) -> None:

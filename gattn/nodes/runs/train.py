@@ -240,7 +240,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             metrics["edge_columns"] = {
                 "read": estimator.predictor_.encoder.edges.names,
                 "permuted": edge_column_metrics(
-                    estimator.predictor_, encoded.graph, y, split.val, settings.model.seed
+                    estimator.predictor_, encoded.graph, y, split.test, settings.model.seed
                 ),
             }
         constant = metrics["baselines"]["majority" if task == "classification" else "mean"]
@@ -277,7 +277,7 @@ def _components(
     return {
         name: {
             "weight": weight,
-            "val": measure(stack.task, y[split.val], predictions[name][split.val]),
+            "val": measure(stack.task, y[split.val], stack.validation_parts[name]),
             "test": measure(stack.task, y[split.test], predictions[name][split.test]),
         }
         for name, weight in stack.weights.items()
