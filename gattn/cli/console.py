@@ -25,6 +25,11 @@ __all__ = ["counted", "say", "show_metrics", "show_runs", "watched"]
 
 PAUSE = 10.0
 """Minimum time in seconds between two progress lines if stderr is not a terminal."""
+NOISE = (
+    "The model is no better than a constant: the data do not predict the labels.",
+    "The model is no better than a random order: the data do not predict the links.",
+)
+"""Messages for a model of labels or of links that is not better than chance."""
 MAX_TARGET_LINES = 5
 """Maximum number of targets for which a separate line is printed."""
 # If torchrun starts several processes, only the first process prints messages.
@@ -109,13 +114,15 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
         table.add_row(metric, *(_format(scores.get(metric)) for scores in columns.values()))
     RESULTS.print(table)
     if metrics.get("noise"):
-        _print_plain("The model is no better than a constant: the data do not predict the labels.")
+        _print_plain(NOISE[item == "links"])
     for name, component in metrics.get("components", {}).items():
         scores = ", ".join(f"{k} {_format(v)}" for k, v in component["test"].items())
         _print_plain(f"component {name}, weight {component['weight']:.2f}: {scores}")
     for metric, reason in metrics.get("undefined", {}).get("test", {}).items():
         _print_plain(f"{metric} of the test part: {reason}")
-    intervals = metrics["intervals"]
+    intervals = metrics.get("intervals")
+    if intervals is None:
+        return
     noun = "intervals" if metrics["task"] == "regression" else "sets of classes"
     RESULTS.print(
         f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']:.1%} of the labels"
@@ -137,7 +144,9 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
 
 
 def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
-    """Yield a message for each target with too few validation labels for the requested coverage."""
+    """Yield a message for each target that has too few validation labels for the requested
+    coverage.
+    """
     from gattn.training.conformal import least_rows
 
     for target, parts in sorted(labels.items(), key=lambda item: item[1].get("val", 0)):

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Classes and numbers of the nodes of a network.", no_args_is_help=True)
+app = typer.Typer(
+    help="Predict a class or a number for each node of a network.", no_args_is_help=True
+)
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)
@@ -41,8 +43,8 @@ def train(
     preset: Annotated[
         Preset | None,
         Option(
-            help="Use the GAT paper's settings for this data set, unless other options override "
-            "them. [dim]\\[default: the settings for the data set itself][/dim]",
+            help="Data set for which the GAT paper's settings are used. Other options override "
+            "these settings. [dim]\\[default: the data set that is trained on][/dim]",
             show_default=False,
         ),
     ] = None,
@@ -132,8 +134,8 @@ def explain(
         Option(
             "--neighbors",
             min=0,
-            help="Maximum number of neighbours to explain, those with the largest attention. "
-            "The graph is predicted again without each of them.",
+            help="Maximum number of neighbours to explain. The neighbours with the largest "
+            "attention are chosen. The graph is predicted again without each of them.",
         ),
     ] = 10,
     *,

@@ -32,7 +32,9 @@ FEW_EDGES = 300
 EDGES_PER_NODE = 1.5
 """Number of edges per node up to which a picture with more nodes remains readable."""
 CURVE = np.linspace(0, 1, 13)
-"""Parameters of the points of a curved edge; the middle one separates its halves."""
+"""Parameters t of the points of a curved edge, from 0 to 1; the middle point separates its two
+halves.
+"""
 PALETTE = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255",
 )  # fmt: skip
@@ -229,7 +231,7 @@ def _check_count(name: str, number: int | None) -> None:
 
 
 def _mask(name: str, values: Numbers | None, nodes: int) -> NDArray[np.bool_]:
-    """Return a mask [n] of nodes; False for every node if it is None."""
+    """Return a mask [n] of nodes; if the argument is None, the mask is False for every node."""
     if values is None:
         return np.zeros(nodes, bool)
     mask = array(values)
@@ -258,7 +260,7 @@ def _top_texts(
 
 
 def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64], Sequence[str]]:
-    """Return the colours as numbers, and the names of the classes.
+    """Return a number for the colour of each node, and the names of the classes.
 
     If the colours are texts, the classes are the different texts in sorted order.
     """

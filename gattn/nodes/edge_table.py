@@ -17,7 +17,8 @@ __all__ = ["EdgeInputs", "EdgeStructure", "EdgeTable"]
 
 @dataclass(frozen=True, eq=False)
 class EdgeTable:
-    """Columns of the edges, with one row for each edge of the data, also for doubled edges.
+    """Table of the columns of the edges, with one row for each edge of the data, including
+    duplicate edges.
 
     Attributes:
         pairs: [2, m] int64, the positions of the nodes that each edge joins.
@@ -55,7 +56,7 @@ class EdgeTable:
 
 @dataclass(frozen=True, eq=False)
 class EdgeStructure:
-    """The edges of a graph, and the rows of their attributes.
+    """Edges of a graph, and the row of the edge table that contains the attributes of each edge.
 
     Attributes:
         rows: distinct edges of the data with the columns that are read.
@@ -77,7 +78,7 @@ class EdgeStructure:
 
 @dataclass(frozen=True, eq=False)
 class EdgeInputs:
-    """Tensors of edges that the models of nodes read.
+    """Tensors with the attributes of edges, which are inputs of the models of nodes.
 
     Attributes:
         structure: the edges and the rows of their attributes.
@@ -101,7 +102,7 @@ class EdgeInputs:
     arc_features: Any
 
     def select(self, edges: NDArray[np.bool_], arcs: NDArray[np.bool_]) -> EdgeInputs:
-        """Return the inputs of a part of the edges.
+        """Return the inputs for some of the edges.
 
         Args:
             edges: [e] mask of the edges of ``edge_index``.

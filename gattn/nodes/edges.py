@@ -1,4 +1,6 @@
-"""Read columns of edges: features, weights, types and times that the models of nodes use."""
+"""Encoding of the columns of edges (features, weights, types and times) as inputs of the models
+of nodes.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,25 @@ from gattn.nodes.values import as_numbers, as_texts, is_empty, is_missing
 __all__ = ["ALL_COLUMNS", "EdgeColumns", "EdgeEncoder", "merged_edges_note", "read_edge_columns"]
 
 TYPES = 10
-"""Maximum number of types of edges with features of their own: the most frequent ones."""
+"""Maximum number of edge types with separate means over neighbours; the most frequent types are
+used.
+"""
 DIVIDED = 4
-"""Maximum number of columns of numbers whose quartiles have means over neighbours of their own."""
+"""Maximum number of numeric columns for which means over neighbours are computed for each
+quartile.
+"""
 NARROW, PROJECTED = 32, 16
 """A column with more than ``NARROW`` features is projected to ``PROJECTED`` for attention."""
 WIDE, REDUCED = 512, 128
 """A column with more than ``WIDE`` features is projected to ``REDUCED`` for means over edges."""
 COLUMN = re.compile(r"^(Column|attribute) (['\"]).*?\2")
-"""Pattern of the name of a column at the beginning of a note or an error."""
+"""Regular expression for the name of a column at the beginning of a note or an error message."""
 LARGEST = 1e30
 """Maximum weight of an edge, so that sums of weights are finite in float32."""
 NUMBERING = ("id", "edge_id", "edgeid", "index", "level_0")
-"""Names of columns that number the edges if they hold different whole numbers."""
+"""Names of columns that are treated as row numbers if they contain a different whole number for
+each edge.
+"""
 
 Matrix: TypeAlias = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
@@ -45,7 +53,7 @@ Matrix: TypeAlias = Any
 
 @dataclass(frozen=True)
 class EdgeColumns:
-    """Names of the columns of edges to read.
+    """Names of the columns of edges that an encoder reads.
 
     Attributes:
         features: columns to read as features; None for all others.
@@ -64,12 +72,12 @@ class EdgeColumns:
 
 
 ALL_COLUMNS = EdgeColumns()
-"""All columns of the edges are read as features."""
+"""Value with which all columns of the edges are read as features."""
 
 
 @dataclass(frozen=True)
 class EdgeEncoder:
-    r"""Encoder of the columns of edges.
+    r"""Encoder of the columns of edges as inputs of models.
 
     A weight :math:`w` is divided by the mean :math:`\bar w` of the weights above 0 in training. Its
     logarithm is added to the scores of attention, so that attention is proportional to the weight,
@@ -124,13 +132,13 @@ class EdgeEncoder:
 
     @property
     def width(self) -> int:
-        """Number of features of an edge for attention."""
+        """Number of edge features for attention."""
         one = sum(min(c.width, PROJECTED) if c.width > NARROW else c.width for c in self.columns)
         further = self.weight is not None, self.time is not None, self.has_direction
         return one + len(self.types) + sum(further)
 
     def attach(self, graph: AttributedGraph) -> AttributedGraph:
-        """Return a graph with the inputs of its edges.
+        """Return a copy of the graph with the inputs of its edges.
 
         Args:
             graph: the graph, with the columns that are read.
@@ -157,7 +165,8 @@ class EdgeEncoder:
         return replace(graph, edge_inputs=self._inputs(structure, graph.names))
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
-        """Return a note for each column with values that were not in training and have no feature.
+        """Return a note for each column with values that did not occur in training and therefore
+        have no feature.
 
         Args:
             graph: another graph than that of the training.
@@ -175,12 +184,12 @@ class EdgeEncoder:
         return [_edge_note(note) for note in notes if note]
 
     def state(self) -> dict[str, Any]:
-        """Return the state for :meth:`from_state`, which JSON can store."""
+        """Return the state of the encoder as a dictionary that can be stored in JSON."""
         return {**vars(self), "columns": [column.state() for column in self.columns]}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> EdgeEncoder:
-        """Restore an encoder from its :meth:`state`."""
+        """Restore an encoder from the result of :meth:`state`."""
         names = "dates", "types", "rare", "cutoffs", "age"
         lists = {name: tuple(state[name]) for name in names if name in state}
         lists["cuts"] = tuple((name, tuple(values)) for name, values in state["cuts"])
@@ -201,7 +210,9 @@ class EdgeEncoder:
         return edges.select(weights > 0) if (weights == 0).any() else edges
 
     def _structure(self, graph: AttributedGraph) -> tuple[Tensor, Tensor, EdgeStructure]:
-        """Return the arcs, the edges for messages, and the rows of their attributes."""
+        """Return the directed edges, the edges along which messages are sent, and the rows of
+        their attributes.
+        """
         edges = self._edges(graph)
         names = [*self.names, *([self.time] if self.has_edge_times else [])]
         source, destination = edges.pairs.numpy()
@@ -373,7 +384,7 @@ def read_edge_columns(
 
 
 def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> list[str]:
-    """Return notes on doubled edges, given the columns of edges that the model reads.
+    """Return notes on duplicate edges, which depend on the columns of edges that the model reads.
 
     Args:
         graph: the graph, after :meth:`EdgeEncoder.attach` if there is an encoder.
@@ -407,7 +418,7 @@ def _edge_table(graph: AttributedGraph) -> EdgeTable:
 
 
 def _column(edges: EdgeTable, name: str, why: str = "") -> pd.Series:
-    """Return a column of the edges, or raise an error that lists those that exist."""
+    """Return a column of the edges, or raise an error that lists the existing columns."""
     if name in edges.unreadable:
         raise GraphError(f"column {name!r} of the edges: {edges.unreadable[name]}")
     if name in edges.ends:
@@ -421,7 +432,7 @@ def _column(edges: EdgeTable, name: str, why: str = "") -> pd.Series:
 
 
 def _feature_names(edges: EdgeTable, chosen: EdgeColumns) -> tuple[list[str], list[str]]:
-    """Return the columns to read as features, and notes on the others."""
+    """Return the names of the columns to read as features, and notes on the other columns."""
     if chosen.features is not None:
         columns = [str(column) for column in edges.table.columns]
         names: list[str] = []
@@ -430,7 +441,8 @@ def _feature_names(edges: EdgeTable, chosen: EdgeColumns) -> tuple[list[str], li
                 raise GraphError(f"each feature of edges must be named once; got {name!r} twice")
             parts = [one for one in columns if one.rpartition(".")[0] == name]
             if name not in columns and parts:
-                names += parts  # a list of numbers, which became several columns
+                # The attribute is a list of numbers, which became several columns.
+                names += parts
                 continue
             _column(edges, name)
             names.append(name)
@@ -487,7 +499,7 @@ def _with_days(values: pd.Series, is_date: bool, where: Where) -> pd.Series:
 
 
 def _weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
-    """Return weights [m], which must be numbers that are not negative."""
+    """Return the weights [m]; raise an error if a weight is missing, negative or not a number."""
     title = f"weights of edges (column {values.name!r})"
     missing, weights = is_missing(values, numbers=True), as_numbers(values)
     faults = (
@@ -507,7 +519,9 @@ def _weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
 
 
 def _learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, float, list[str]]:
-    """Return the mean and the spread of the weights above 0, and notes."""
+    """Return the mean of the weights above 0, the standard deviation of their logarithms, and
+    notes.
+    """
     weights = _weights(_column(edges, name), where)
     positive = weights[weights > 0]
     if not len(positive):
@@ -526,7 +540,7 @@ def _all_zero(name: str) -> str:
 
 
 def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
-    """Return the types of edges that get features of their own, the other types, and notes."""
+    """Return the edge types with separate features, all other types, and notes."""
     texts = as_texts(_column(edges, name), gaps=False)
     counts = Counter(text for text in texts if text)
     notes = []
@@ -549,7 +563,7 @@ def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[st
 def _learn_cuts(
     columns: Sequence[Column], table: pd.DataFrame, where: Where
 ) -> tuple[tuple[str, tuple[float, ...]], ...]:
-    """Return the standardised quartiles of the first columns of numbers, by name."""
+    """Return the standardised quartiles of the first numeric columns, by the name of the column."""
     cuts = []
     for column in [one for one in columns if one.kind == "number"][:DIVIDED]:
         numbers = _numbers(column.features(table[column.name], where))
@@ -588,13 +602,14 @@ def _as_tensor(pairs: NDArray) -> Tensor:
 
 
 def _edge_note(note: str) -> str:
-    """Return a note on a column in the words for edges."""
+    """Return a note on a column of nodes, reworded for a column of edges."""
     note = note.replace("--features / features=", "--edge-features / edge_features=")
     return COLUMN.sub(r"\g<0> of the edges", note, count=1)
 
 
 def _narrow(block: Matrix, limit: int, size: int) -> Matrix:
-    """Return features [m, d], projected at random to ``size`` if d is above ``limit``.
+    """Return the features [m, d]; if d is above ``limit``, return a random projection to ``size``
+    features.
 
     The projection depends on d alone, so it need not be stored.
     """
@@ -602,7 +617,8 @@ def _narrow(block: Matrix, limit: int, size: int) -> Matrix:
         return block
     from sklearn.random_projection import GaussianRandomProjection
 
-    size_argument: Any = size  # an integer is allowed, but not by scikit-learn's annotation
+    # scikit-learn accepts an integer, but its type annotation does not.
+    size_argument: Any = size
     projection = GaussianRandomProjection(size_argument, random_state=0)
     projection.fit(sp.csr_matrix((1, block.shape[1])))
     return sp.csr_matrix(np.asarray(projection.transform(block)))
@@ -611,7 +627,8 @@ def _narrow(block: Matrix, limit: int, size: int) -> Matrix:
 def _ages(
     times: NDArray, at: NDArray | None, pairs: NDArray, rows: NDArray
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Return which edges lead to a node that is predicted later, and the ages of the edges.
+    """Return a mask of the edges that lead to a node that is predicted later, and the ages of the
+    edges.
 
     Args:
         times: [n] times at which the nodes are predicted.

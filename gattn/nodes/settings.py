@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
+from gattn.nodes.graph_settings import (
+    EdgeFeatureNames,
+    EdgeTypeName,
+    EdgeWeightName,
+    FeatureNames,
+    NodeNamesParameter,
+)
 from gattn.training.settings import Seed, Settings, SettingsError, Threads, document
 
-__all__ = ["PRESETS", "NodeModel", "NodeParameters", "NodeSettings", "NodeTask", "Preset"]
+__all__ = [
+    "PRESETS",
+    "NetworkSettings",
+    "NodeModel",
+    "NodeParameters",
+    "NodeSettings",
+    "NodeTask",
+    "Preset",
+]
 
 NodeTask = Literal["regression", "classification"]
 NodeModel = Literal["stacked", "gat", "gatv2", "transformer", "gps"]
@@ -19,8 +33,8 @@ Preset = Literal["cora", "citeseer", "pubmed"]
 
 @document
 @dataclass(frozen=True, kw_only=True)
-class NodeSettings(Settings):
-    """Settings of a :class:`gattn.nodes.predictor.NodePredictor`, with the GAT paper's defaults.
+class NetworkSettings(Settings):
+    """Settings of an attention network and its training, with the GAT paper's defaults.
 
     Attributes:
         {settings}
@@ -32,12 +46,8 @@ class NodeSettings(Settings):
         Velickovic et al., "Graph attention networks" (ICLR 2018), section 3.3.
 
     Example:
-        >>> NodeSettings(model="gatv2").heads
+        >>> NetworkSettings(model="gatv2").heads
         8
-        >>> NodeSettings(epochs=0)
-        Traceback (most recent call last):
-            ...
-        gattn.training.settings.SettingsError: epochs must be a whole number, at least 1; got 0
     """
 
     panel: ClassVar[str] = "The network and its training"
@@ -119,11 +129,40 @@ class NodeSettings(Settings):
         Meta(
             ge=0,
             lt=1,
-            description="Probability that a hidden feature or an attention weight is set to zero "
-            "during training. The model gat also sets projected features to zero. Lower it "
-            "if the training part is large.",
+            description="Probability that a hidden feature or an attention weight is set to "
+            "zero during training. The model gat also applies this dropout to projected "
+            "features. Lower it if the training part is large.",
         ),
     ] = 0.6
+    seed: Seed = 0
+
+    def check(self) -> None:
+        """Check that ``heads`` divides ``width``."""
+        super().check()
+        if self.width % self.heads:
+            raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
+
+
+@document
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings(NetworkSettings):
+    """Settings of a model of nodes: a network, or a stack of models.
+
+    Attributes:
+        {settings}
+
+    Raises:
+        ValueError: a value out of its range; the message names the setting.
+
+    Example:
+        >>> NodeSettings(model="gatv2").heads
+        8
+        >>> NodeSettings(epochs=0)
+        Traceback (most recent call last):
+            ...
+        gattn.training.settings.SettingsError: epochs must be a whole number, at least 1; got 0
+    """
+
     refit: Annotated[
         bool,
         Meta(
@@ -134,13 +173,6 @@ class NodeSettings(Settings):
             extra={"flag": "--refit/--no-refit"},
         ),
     ] = True
-    seed: Seed = 0
-
-    def check(self) -> None:
-        """Check that ``heads`` divides ``width``."""
-        super().check()
-        if self.width % self.heads:
-            raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,22 +186,8 @@ class NodeParameters(NodeSettings):
             extra={"default": "``y`` of ``fit``, or an attribute ``y`` or ``label``"},
         ),
     ] = field(default=None, kw_only=False)
-    features: Annotated[
-        Sequence[str] | None,
-        Meta(
-            description="Names of the node attributes to use as features. Numbers are "
-            "standardised, categories are one-hot encoded, and texts become TF-IDF vectors. "
-            "If there are no attributes, degrees and random-walk probabilities are used.",
-            extra={"default": "all other attributes, or the ``x`` of PyG's ``Data``"},
-        ),
-    ] = field(default=None, kw_only=False)
-    names: Annotated[
-        bool,
-        Meta(
-            description="Use the words in the names of the nodes as features, for example in a "
-            "network of software packages. Leave it off if the names contain the label."
-        ),
-    ] = False
+    features: FeatureNames = field(default=None, kw_only=False)
+    names: NodeNamesParameter = False
     directed: Annotated[
         bool | None,
         Meta(
@@ -180,28 +198,9 @@ class NodeParameters(NodeSettings):
             },
         ),
     ] = None
-    edge_features: Annotated[
-        Sequence[str] | None,
-        Meta(
-            description="Columns of the edges to read as features of attention and, as means over "
-            "a node's edges, of the other models; an empty list reads none.",
-            extra={"default": "all that are not the weight, the type or the time"},
-        ),
-    ] = None
-    edge_weight: Annotated[
-        str | None,
-        Meta(
-            description="Column of the edges with weights, at least 0. Attention and means over "
-            "neighbours are proportional to them."
-        ),
-    ] = None
-    edge_type: Annotated[
-        str | None,
-        Meta(
-            description="Column of the edges with types. Each type has means over its neighbours; "
-            "set it if types differ in what they say about a node."
-        ),
-    ] = None
+    edge_features: EdgeFeatureNames = None
+    edge_weight: EdgeWeightName = None
+    edge_type: EdgeTypeName = None
     time: Annotated[
         str | None,
         Meta(

@@ -152,7 +152,8 @@ def time_cutoffs(graph: AttributedGraph, split: Split, name: str) -> tuple[float
 def prediction_times(
     graph: AttributedGraph, name: str, cutoffs: Sequence[float]
 ) -> NDArray[np.float64]:
-    r"""Return the time at which each node is predicted; it depends on nothing that is newer.
+    r"""Return the time at which each node is predicted; the prediction does not depend on newer
+    nodes or edges.
 
     If the nodes have a column of times, it contains these times. Otherwise a node is predicted at
     the end of the part of the split in which its first edge lies. A node of the training part is
@@ -257,5 +258,7 @@ def time_split(
 
 
 def _nearest(shares: NDArray, share: float, low: int, high: int) -> int:
-    """Return i in low + 1, ..., high with the cumulative share ``shares[i - 1]`` near ``share``."""
+    """Return the i in low + 1, ..., high for which the cumulative share ``shares[i - 1]`` is
+    nearest to ``share``.
+    """
     return low + 1 + int(np.abs(shares[low:high] - share).argmin())

@@ -111,6 +111,8 @@ def test_the_network_of_a_large_graph_is_stopped_if_it_is_far_behind(monkeypatch
     monkeypatch.setattr("gattn.nodes.stack.predictor.HOPELESS", 0.0)
     model = NodeClassifier(label="label", epochs=50, width=8, heads=2).fit((edges, nodes))
     assert len(model.history_[0].records) == 8  # 0.4 of the 20 epochs on a large graph
+    assert _stack(model).stopped
     monkeypatch.setattr("gattn.nodes.stack.predictor.HOPELESS", 1e9)
     model = NodeClassifier(label="label", epochs=50, width=8, heads=2).fit((edges, nodes))
     assert len(model.history_[0].records) == 20
+    assert not _stack(model).stopped

@@ -110,6 +110,7 @@ def check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
             content = "one value only" if len(values) else "no label"
             if len(values) and isinstance(estimator, ClassificationModel):
                 kinds = estimator.classes_by_target[i].tolist()
+                others = [kind for number, kind in enumerate(kinds) if number != int(values)]
                 content = f"only class {kinds[int(values)]!r} and no label of class "
-                content += repr(kinds[1 - int(values)])
+                content += " or ".join(map(repr, others))
             raise ValueError(f"the training part has {content} of {target!r}: choose another split")

@@ -1,4 +1,4 @@
-"""Explain the prediction of one node with a trained model, and write tables and a picture."""
+"""Explanation of the prediction of one node by a trained model, written as tables and a picture."""
 
 from __future__ import annotations
 

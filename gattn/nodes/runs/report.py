@@ -187,7 +187,7 @@ def _edge_columns(run: NodeRun) -> Section:
 
 
 def _defined(value: float) -> float | None:
-    """Return the number, or None if it is NaN."""
+    """Return the number, or None if the number is NaN."""
     return value if value == value else None
 
 

@@ -235,6 +235,11 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             },
         }  # fmt: skip
         if isinstance(estimator.predictor_, StackedPredictor):
+            if estimator.predictor_.stopped:
+                self.log(
+                    f"The training of the attention network ended after {len(best.history.records)}"
+                    " epochs, because its validation loss was far above that of the other models."
+                )
             metrics["components"] = _components(estimator.predictor_, encoded, split, y)
         if estimator.predictor_.encoder.edges is not None:
             metrics["edge_columns"] = {

@@ -47,10 +47,14 @@ PREFIX = "components."
 class StackedPredictor:
     """Stacked model of nodes: several models, combined by weights fitted on the validation part.
 
-    The components are the models of :class:`gattn.nodes.stack.components.Components` and the
-    attention network. Components that read labels can predict only the graph that they were fitted
-    to. For
-    another graph, the remaining components are combined by a second set of weights.
+    The components are the models of :class:`gattn.nodes.stack.components.Components`, the attention
+    network, and the component ``smoothed``, in which the combination of all others is
+    smoothed along the edges together with the labels. Components that read labels can predict only
+    the graph that they were fitted to. For another graph, the remaining components are combined by
+    a second set of weights.
+
+    If the validation part was drawn from the nodes for training, the components other than the
+    network are fitted to both parts after the weights are chosen.
 
     Attributes:
         settings: settings of the model and of its training.
@@ -67,6 +71,8 @@ class StackedPredictor:
             was fitted to the training part alone, by name. Empty after :meth:`from_state`.
         validation_loss: cross-entropy or squared error of ``validation``; NaN after
             :meth:`from_state`.
+        stopped: True if the training of the network ended early, because its loss was far above
+            that of the other components. False after :meth:`from_state`.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class StackedPredictor:
         self.validation_parts: dict[str, Tensor] = {}
         self.validation = torch.zeros(0, self.outputs, dtype=torch.float64)
         self.validation_loss = float("nan")
+        self.stopped = False
         self._fingerprint, self._train_ranks = fingerprint, train_ranks
         self._last: tuple[AttributedGraph, dict[str, NDArray[np.float64]]] | None = None
         self._compared: tuple[AttributedGraph, bool] | None = None
@@ -129,12 +136,13 @@ class StackedPredictor:
         with threadpool_limits(1, "blas"), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             parallel = available_threads() > 1
+            is_hopeless = partial(_is_hopeless, best=np.inf, epochs=0)  # never
             if is_large:
                 with limited_threads(0, threads):
                     components, predictions = fit_components(train, val, parallel=parallel)
                 best = min(_loss(p[val], y[val], is_class=is_class) for p in predictions.values())
-                stop = partial(_is_hopeless, best=best, epochs=network_settings[0].epochs)
-                networks = fit_networks(threads, stop)
+                is_hopeless = partial(_is_hopeless, best=best, epochs=network_settings[0].epochs)
+                networks = fit_networks(threads, is_hopeless)
             elif parallel:
                 with Background(lambda check: fit_components(train, val, check=check)) as work:
                     networks = fit_networks(threads or 1)
@@ -182,6 +190,7 @@ class StackedPredictor:
                 graph,
                 stack._with_smoothed(final_predictions | {NETWORK: by_network}, neighbours, final),
             )
+            stack.stopped = is_hopeless(network.history[0].records)
             stack.validation = torch.from_numpy(weights.validation)
             stack.validation_parts = {
                 name: torch.from_numpy(p) for name, p in (parts | weights.extra).items()
@@ -249,7 +258,8 @@ class StackedPredictor:
     ) -> dict[str, Tensor]:
         neighbours = Neighbours.of(graph)
         components = self._components
-        if with_labels:  # the training nodes may have other positions in this graph
+        # The training nodes may have other positions in this graph.
+        if with_labels:
             components = components.with_train(_name_order(graph)[self._train_ranks])
         predicted = components.predict(
             self.encoder.features(graph), neighbours, with_labels=with_labels
