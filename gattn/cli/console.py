@@ -21,7 +21,7 @@ from rich.table import Table
 
 from gattn.training.processes import is_first_process
 
-__all__ = ["counted", "say", "show_metrics", "show_runs", "watched"]
+__all__ = ["counted", "say", "show_metrics", "show_repeats", "show_runs", "watched"]
 
 PAUSE = 10.0
 """Minimum time in seconds between two progress lines if stderr is not a terminal."""
@@ -141,6 +141,26 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
             "infinite; with a --coverage of up to "
             f"{math.floor(100 * count / (count + 1)) / 100}, they are finite"
         )
+
+
+def show_repeats(metrics: Mapping[str, Any]) -> None:
+    """Print the means and standard deviations of the metrics of several runs."""
+    summary = metrics["summary"]
+    table = Table(
+        title=f"{metrics['task']}, mean ± standard deviation of {len(metrics['runs'])} runs"
+    )
+    for name in ("", *summary):
+        table.add_column(name.replace("_", " "))
+    for metric in summary["model"]:
+        cells = (scores[metric] for scores in summary.values())
+        table.add_row(metric, *(f"{_format(c['mean'])} ± {_format(c['std'])}" for c in cells))
+    RESULTS.print(table)
+    intervals = metrics["intervals"]
+    noun = "intervals" if metrics["task"] == "regression" else "sets of classes"
+    RESULTS.print(
+        f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']['mean']:.1%} of the "
+        "labels"
+    )
 
 
 def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:

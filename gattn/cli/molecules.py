@@ -1,4 +1,4 @@
-"""Commands of ``gattn molecules``: train, predict, explain, embed and evaluate."""
+"""Commands of ``gattn molecules``: check, train, predict, explain, embed and evaluate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from gattn.cli.console import counted, say, show_metrics
+from gattn.cli.console import counted, say, show_metrics, show_repeats
 from gattn.cli.options import with_settings
 from gattn.molecules.runs.config import NumberSettings, RunSettings, override
 from gattn.molecules.settings import MoleculeSettings
@@ -24,11 +24,20 @@ app = typer.Typer(help="Predict properties of molecules from their SMILES.", no_
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 Table = Annotated[Path, Argument(metavar="IN.csv", help="CSV file with a header line and SMILES.")]
+Neighbors = Annotated[
+    int,
+    Option(
+        min=0,
+        help="Number of nearest measured molecules beside each prediction, with their similarities "
+        "and measured values, and a column in_domain: false if the molecule is less similar to the "
+        "measured molecules than 95 % of the test part. The table of the training must be there.",
+    ),
+]
 NUMBERS = tuple(declared(NumberSettings))
 
 
 @app.command(no_args_is_help=False)
-@with_settings(RunSettings, MoleculeSettings)
+@with_settings(RunSettings, MoleculeSettings, without=("more_data",))
 def train(
     out: Annotated[
         Path,
@@ -38,13 +47,29 @@ def train(
         ),
     ],
     data: Annotated[
-        str | None,
+        list[str] | None,
         Argument(
-            metavar="DATA.csv",
-            help="CSV file with SMILES and labels. Without this argument, the model is trained on "
-            "the measured activities of CHEMBL2321810.",
+            metavar="[DATA.csv]...",
+            help="CSV file with SMILES and labels, or several files with the same columns. "
+            "Without this argument, the model is trained on the measured activities of "
+            "CHEMBL2321810.",
         ),
     ] = None,
+    folds: Annotated[
+        int,
+        Option(
+            help="Number of folds of a cross-validation. Each molecule is in the test part of one "
+            "run, whose folder is in --out; a table has the mean and the standard deviation of "
+            "each metric. 0 trains a single run."
+        ),
+    ] = 0,
+    replicates: Annotated[
+        int,
+        Option(
+            help="Number of runs with the seeds s, s + 1 and so on, which also change a random "
+            "split. Raise it to see how much the errors depend on the split and the seed."
+        ),
+    ] = 1,
     config: Annotated[
         Path | None,
         Option(
@@ -59,7 +84,18 @@ def train(
 
     Run the same command again after an interruption to continue from the last complete epoch.
     """
-    run = override(config, settings if data is None else {**settings, "data": data})
+    if data:
+        settings = {**settings, "data": data[0], "more_data": tuple(data[1:])}
+    run = override(config, settings)
+    if folds or replicates != 1:
+        from gattn.molecules.runs.repeats import train_repeats
+
+        show_repeats(train_repeats(run, out, folds=folds, replicates=replicates, log=say))
+        say(
+            f"{out / 'summary.csv'} has the metrics of each run; to predict new molecules, train "
+            "on all of them without --folds and --replicates"
+        )
+        return
     from gattn.molecules.runs.train import train_run
 
     show_metrics(train_run(run, out, progress=True, log=say), "molecules")
@@ -79,6 +115,7 @@ def predict(
     run: Run,
     table: Table,
     out: Annotated[Path, Option(help="CSV file to write. The file must not exist.")],
+    neighbors: Neighbors = 0,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -90,7 +127,9 @@ def predict(
     from gattn.molecules.runs.predict import predict_table
 
     with counted("predicting") as on_progress:
-        counts = predict_table(run, table, out, on_progress=on_progress, **settings)
+        counts = predict_table(
+            run, table, out, neighbors=neighbors, on_progress=on_progress, **settings
+        )
     _show_counts(counts, table, out)
 
 
@@ -133,6 +172,7 @@ def explain(
             "written tables contain all molecules."
         ),
     ] = 100,
+    neighbors: Neighbors = 0,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -141,6 +181,7 @@ def explain(
 
     options = {
         "methods": method or (), "target": target, "label": label, "pictures": pictures,
+        "neighbors": neighbors,
     }  # fmt: skip
     counts = explain_table(run, table, out, log=say, **options, **settings)
     _show_counts(counts, table, out)
@@ -206,6 +247,63 @@ def evaluate(
         skip_bad=settings.pop("skip_bad_labels", False), log=say, **settings,
     )  # fmt: skip
     show_metrics(metrics, "molecules")
+
+
+@app.command()
+@with_settings(RunSettings, only=("smiles", "encoding", "decimal", "thousands", "unit"))
+def check(
+    table: Table,
+    target: Annotated[
+        list[str] | None,
+        Option(
+            help="Name of a column of labels to check. Repeat the option for several columns. "
+            "[dim]\\[default: the columns of numbers][/dim]",
+            show_default=False,
+        ),
+    ] = None,
+    split: Annotated[
+        str,
+        Option(
+            help="Parts in which molecules are compared: column:NAME for a column of the table, "
+            "or the file splits.json of a run. [dim]\\[default: none][/dim]",
+            show_default=False,
+        ),
+    ] = "",
+    test: Annotated[
+        Path | None,
+        Option(help="CSV file of test molecules, which are compared with the table."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Option(
+            help="New folder for the page and the tables of findings. Without it, the findings are "
+            "only printed."
+        ),
+    ] = None,
+    strict: Annotated[
+        bool,
+        Option("--strict", help="Exit with code 1 if there is an error or a warning."),
+    ] = False,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Look for faults of a table before training: structures, labels, parts and columns.
+
+    The exit code is 0 even if there are findings, unless --strict is set.
+    """
+    from gattn.molecules.checks.run import check_table, summary
+
+    names = ("decimal", "thousands", "unit")
+    numbers = {name: settings.pop(name) for name in names if name in settings}
+    result = check_table(
+        table, out, targets=target or (), split=split, test=test, numbers=numbers, **settings
+    )
+    for line in summary(result):
+        typer.echo(line)
+    if out is not None:
+        say(f"{out / 'report.html'} is the page of the findings")
+    if strict and result.has_faults:
+        raise typer.Exit(1)
 
 
 def _show_counts(counts: Counts, table: Path, out: Path) -> None:

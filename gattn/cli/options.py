@@ -16,7 +16,10 @@ __all__ = ["with_settings"]
 
 
 def with_settings(
-    *kinds: type, only: Collection[str] = (), as_trained: Collection[str] = ()
+    *kinds: type,
+    only: Collection[str] = (),
+    without: Collection[str] = (),
+    as_trained: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds one option to a command for each setting of the given
     dataclasses.
@@ -28,10 +31,16 @@ def with_settings(
         kinds: the dataclasses that declare the settings.
         only: names of the settings to add; all if empty. Settings with the name of a parameter of
             the command are not added.
+        without: names of settings that have no option.
         as_trained: names of the settings whose default is the value that the trained model was
             trained with.
     """
-    owners = {name: kind for kind in kinds for name in declared(kind) if not only or name in only}
+    owners = {
+        name: kind
+        for kind in kinds
+        for name in declared(kind)
+        if (not only or name in only) and name not in without
+    }
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command)
@@ -69,7 +78,9 @@ def _option(setting: Setting, as_trained: bool) -> inspect.Parameter:
     """
     hint = setting.hint
     if typing.get_origin(hint) is tuple:
-        hint = list[typing.get_args(hint)[0]]
+        element = typing.get_args(hint)[0]
+        # Typer accepts no list of Literal; check_value checks the choices.
+        hint = list[str] if typing.get_origin(element) is typing.Literal else list[element]
     default = "as in training" if as_trained else setting.default_text
     option = Option(
         *([setting.flag] if setting.flag else []),

@@ -22,7 +22,7 @@ from gattn.data import MoleculeError, random_split
 from gattn.molecules.arrays import as_table, as_texts, column_names, find_bounds
 from gattn.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.molecules.fitted import MoleculeModel
-from gattn.molecules.inputs import DescribedInputs, MoleculeInputs, ParsedSmiles, featurise
+from gattn.molecules.inputs import DescribedInputs, MoleculeInputs, ParsedSmiles
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.rows import (
     LabelledMolecules,
@@ -130,6 +130,8 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         if bounds is None:
             table, bounds = self._split_bounds(table)
         self._fit_labels(table)
+        if bounds is not None:
+            _check_measured(bounds, self.targets_)
         count = len(self.task_weights)
         if count not in (0, len(self.targets_)):
             raise ValueError(
@@ -240,7 +242,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         if label is not None or self.class_counts:
             index = self.output_of(index, label)
         texts, values = self._rows(smiles)
-        parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers)
+        parsed = self.featurise(texts)
         inputs = _described(parsed.inputs, values, parsed.row_index)
         warn_of(bad_rows(texts, parsed))
         method = DEFAULT_METHOD if method is None else method
@@ -270,7 +272,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         weights: Tensor | None = None,
     ) -> LabelledMolecules:
         labels = torch.from_numpy(self._encode(table))
-        parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers, cache=cache)
+        parsed = self.featurise(texts, cache=cache)
         bad = tuple(bad_rows(texts, parsed))
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "smiles")
@@ -375,6 +377,22 @@ def _rows(table: Rows) -> tuple[list[str], np.ndarray, list[str]]:
     """Return the SMILES, the descriptors [n, f] and the names of the columns of a table."""
     smiles, values, names = split_descriptors(table)
     return as_texts(smiles), values, names
+
+
+def _check_measured(bounds: np.ndarray, targets: Sequence[str]) -> None:
+    """Raise an error if all labels of a target are limits.
+
+    Raises:
+        ValueError: a target has limits and no measured value.
+    """
+    measured = bounds[..., 0] == bounds[..., 1]
+    limits = np.isinf(bounds).any(2)
+    for name, values, censored in zip(targets, measured.T, limits.T):
+        if censored.any() and not values.any():
+            raise ValueError(
+                f"{name} has {int(censored.sum()):,} limits such as '>10' and no measured value; "
+                "at least two different measured values are needed"
+            )
 
 
 def _weights(weights: Any, texts: Sequence[str]) -> Tensor | None:

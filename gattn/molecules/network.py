@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 import torch.nn.functional as F
@@ -111,6 +111,7 @@ class MoleculeNetwork(nn.Module):
         super().__init__()
         self.extra = extra
         width, heads = settings.width, settings.heads
+        self.heads = heads
         self.dropout = nn.Dropout(settings.dropout)
         self.atoms = nn.Linear(len(ATOM_FEATURES), width)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(settings.layers))
@@ -143,8 +144,7 @@ class MoleculeNetwork(nn.Module):
             graph = NetworkGraph(batch.x, batch.edge_index, batch.edge_attr, batch.ptr, extra)
             parameters = self._kernel_parameters()
             if serves(graph, parameters):
-                heads = self.convs[0].att_src.shape[1]
-                sizes = NetworkSizes(len(self.convs), heads, QUERIES, self.threads)
+                sizes = NetworkSizes(len(self.convs), self.heads, QUERIES, self.threads)
                 return molecule_network(graph, parameters, sizes)
         return self.by_layers(batch)
 
@@ -185,12 +185,14 @@ class MoleculeNetwork(nn.Module):
     def _kernel_parameters(self) -> list[Tensor]:
         """Return the parameters in the order of :func:`gattn.ops.molecule_network`."""
         layers: list[Tensor] = []
-        for norm, conv in zip(self.norms, self.convs):
+        for norm, layer in zip(self.norms, self.convs):
+            norm, conv = cast(nn.LayerNorm, norm), cast(BondAttention, layer)
             layers += [
                 norm.weight, norm.bias, conv.lin.weight, conv.att_src, conv.att_dst,
                 conv.lin_edge.weight, conv.att_edge, conv.bias,
             ]  # fmt: skip
-        readout, hidden, last = self.attend, self.head[0], self.head[2]
+        readout = self.attend
+        hidden, last = (cast(nn.Linear, self.head[i]) for i in (0, 2))
         return [
             self.atoms.weight, self.atoms.bias, *layers,
             readout.query, readout.lin_key.weight, readout.lin_value.weight,

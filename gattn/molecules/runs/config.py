@@ -23,7 +23,10 @@ from gattn.training.settings import (
 if TYPE_CHECKING:
     from gattn.data.tables.numbers import NumberFormat
 
-__all__ = ["SEARCH", "NumberSettings", "RunSettings", "override"]
+__all__ = ["RULES", "SEARCH", "NumberSettings", "RunSettings", "override"]
+
+RULES = ("random", "scaffold", "butina", "kennard-stone", "time")
+"""Rules of ``--split`` that divide the molecules of a table."""
 
 SEARCH: dict[str, tuple[float, ...]] = {
     "width": (64, 128, 256),
@@ -117,6 +120,26 @@ class RunSettings(NumberSettings):
             extra={"default": "the 1,017 measured compounds of CHEMBL2321810"},
         ),
     ] = ""
+    more_data: Annotated[
+        tuple[str, ...],
+        Meta(description="Further CSV files with the same columns, whose rows are added."),
+    ] = ()
+    validation: Annotated[
+        str,
+        Meta(
+            description="CSV file of the validation part, with the same columns. The rows of DATA "
+            "are then divided into a training and a test part only.",
+            extra={"default": "a part of DATA"},
+        ),
+    ] = ""
+    test: Annotated[
+        str,
+        Meta(
+            description="CSV file of the test part, with the same columns. The rows of DATA are "
+            "then divided into a training and a validation part only.",
+            extra={"default": "a part of DATA"},
+        ),
+    ] = ""
     smiles: Annotated[str, Meta(description="Name of the column that contains the SMILES.")] = (
         "smiles"
     )
@@ -161,11 +184,21 @@ class RunSettings(NumberSettings):
             description="Rule that divides the molecules into training, validation and test "
             "parts. With random, molecules are assigned at random. With scaffold, all "
             "molecules with the same scaffold are in the same part, which makes the test "
-            "harder. With column:NAME, the parts (train, val or test) are read from the "
+            "harder. With butina, all molecules of a cluster of similar fingerprints are in the "
+            "same part. With kennard-stone, the training part contains the molecules that are "
+            "farthest from one another. With time, the test part contains the latest times of the "
+            "column --time. With column:NAME, the parts (train, val or test) are read from the "
             "column NAME. With FILE.json, the parts are read from the file splits.json of "
             "another run."
         ),
     ] = "random"
+    time: Annotated[
+        str,
+        Meta(
+            description="Column of numbers or dates, such as 2019 or 2024-01-31, for --split time.",
+            extra={"default": "none"},
+        ),
+    ] = ""
     encoding: Annotated[
         str | None,
         Meta(
@@ -215,9 +248,22 @@ class RunSettings(NumberSettings):
         super().check()
         column = self.split.removeprefix("column:")
         is_file = column.lower().endswith(".json")
-        if self.split not in ("random", "scaffold") and column == self.split and not is_file:
+        if self.split not in RULES and column == self.split and not is_file:
             raise SettingsError(
-                f"split must be random, scaffold, column:NAME or FILE.json; got {self.split!r}"
+                f"split must be {', '.join(RULES)}, column:NAME or FILE.json; got {self.split!r}"
+            )
+        if bool(self.time) != (self.split == "time"):
+            raise SettingsError(
+                f"--split time needs the column --time, which no other split reads; got split "
+                f"{self.split} and time {self.time!r}"
+            )
+        if (self.test or self.validation) and self.split not in RULES:
+            raise SettingsError(
+                f"--test and --validation are parts of their own; leave out --split {self.split}"
+            )
+        if self.test and self.validation and self.split != "random":
+            raise SettingsError(
+                f"--test and --validation leave nothing to split; leave out --split {self.split}"
             )
         if len(set(self.target)) < len(self.target):
             raise SettingsError(f"each target must be listed once; got {', '.join(self.target)}")
@@ -225,6 +271,9 @@ class RunSettings(NumberSettings):
             "--target": self.target,
             "--descriptors-columns": self.descriptors_columns,
             "--weight-column": self.weight_column,
+            "--time": self.time,
+            "--test": self.test,
+            "--validation": self.validation,
         }
         if not self.data and any(columns.values()):
             option = next(name for name, value in columns.items() if value)
@@ -243,6 +292,19 @@ class RunSettings(NumberSettings):
         labels as limits.
         """
         return replace(super().style, censored="limit") if self.model.bounded else super().style
+
+    @property
+    def files(self) -> list[str]:
+        """All files of the run; empty for the built-in data set."""
+        if not self.data:
+            return []
+        return [self.data, *self.more_data, *filter(None, (self.validation, self.test))]
+
+    @property
+    def file_parts(self) -> list[str]:
+        """For each file "val" or "test" if it is that part, "" for files that are divided."""
+        fixed = {"val": self.validation, "test": self.test}
+        return [""] * (1 + len(self.more_data)) + [part for part, file in fixed.items() if file]
 
     def _check_search(self) -> None:
         """Check that the initial values of the searched settings are within the ranges of the
