@@ -26,6 +26,16 @@ needed. Each case measures the default model on a test part that is drawn by mol
 ``splits``
     The labels are the measured pIC50. Compared: the test parts of four rules, each a quarter of the
     molecules, for the same model. This shows how much the error depends on the rule.
+``standardize``
+    The labels are the measured pIC50. A random half of the molecules is written as sodium salts of
+    an acidic NH or OH group, or as hydrochlorides, as tables from several sources write them.
+    Compared: no standardisation, the largest fragment, the largest neutral fragment, and a table
+    without salts.
+``transform``
+    The labels are concentrations in nM, 10 ** (9 - pIC50). The errors are the RMSE of log10 of the
+    predictions, where a prediction below 0.001 nM counts as 0.001 nM, the mean absolute error in
+    nM, and the share of predictions below 0, which are impossible. Compared: no transform and
+    log10.
 """
 
 from __future__ import annotations
@@ -151,6 +161,60 @@ def splits(model: Model, count: int, seed: int) -> dict[str, float]:
     return errors
 
 
+def standardize(model: Model, count: int, seed: int) -> dict[str, float]:
+    """Return the test RMSE with and without standardisation of a table of salts and parents."""
+    molecules = load_molecules("chembl2321810")[:count]
+    smiles, y = molecules.smiles, molecules.y[:, 0].double().numpy()
+    train, test = _parts(smiles, seed)
+    as_salt = np.random.default_rng(seed).random(len(y)) < 0.5
+    mixed = [_salt(text) if salt else text for text, salt in zip(smiles, as_salt)]
+    plain, table = pd.DataFrame({"smiles": smiles}), pd.DataFrame({"smiles": mixed})
+    steps: dict[str, tuple[str, ...]] = {
+        "no standardisation": (),
+        "largest-fragment": ("largest-fragment",),
+        "largest-fragment, neutral": ("largest-fragment", "neutral"),
+    }
+    errors = {
+        name: _error(model, table, y, train, test, y[test], seed, standardize=some)
+        for name, some in steps.items()
+    }
+    return errors | {"a table without salts": _error(model, plain, y, train, test, y[test], seed)}
+
+
+def _salt(smiles: str) -> str:
+    """Return the sodium salt of an acidic molecule, and the hydrochloride of another molecule."""
+    from rdkit.Chem import MolFromSmarts, MolFromSmiles, MolToSmiles
+
+    molecule = MolFromSmiles(smiles)
+    acid = MolFromSmarts("[$([NX3;H1]S(=O)=O),$([OX2;H1][C,S]=O)]")
+    match = molecule.GetSubstructMatch(acid)
+    if not match:
+        return f"{smiles}.Cl"
+    atom = molecule.GetAtomWithIdx(match[0])
+    atom.SetFormalCharge(-1)
+    atom.SetNumExplicitHs(0)
+    molecule.UpdatePropertyCache()
+    return f"{MolToSmiles(molecule)}.[Na+]"
+
+
+def transform(model: Model, count: int, seed: int) -> dict[str, float]:
+    """Return errors of concentrations with and without a transform of the target."""
+    molecules = load_molecules("chembl2321810")[:count]
+    smiles, y = np.array(molecules.smiles), 10 ** (9 - molecules.y[:, 0].double().numpy())
+    train, test = _parts(molecules.smiles, seed)
+    results = {}
+    for name in ("none", "log10"):
+        fitted = model(seed=seed, target_transform=name).fit(smiles[train], y[train])
+        predicted = np.asarray(fitted.predict(smiles[test]))
+        logarithms = np.log10(np.maximum(predicted, 1e-3)) - np.log10(y[test])
+        results |= {
+            f"{name}, RMSE of log10": float(np.sqrt(np.mean(logarithms**2))),
+            f"{name}, MAE in nM": float(np.mean(np.abs(predicted - y[test]))),
+            f"{name}, share below 0": float(np.mean(predicted < 0)),
+        }
+    return results
+
+
 def _parts(smiles: Sequence[str], seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows of the training and of the test part, with each molecule in one part."""
     split = random_split(len(smiles), seed=seed, fractions=TEST_FRACTIONS, groups=list(smiles))
@@ -173,10 +237,12 @@ CASES: dict[str, Callable[[Model, int, int], dict[str, float]]] = {
     "weights": weights,
     "classes": classes,
     "splits": splits,
+    "standardize": standardize,
+    "transform": transform,
 }
 
 
-ERROR = dict.fromkeys(CASES, "RMSE") | {"classes": "1 - accuracy"}
+ERROR = dict.fromkeys(CASES, "RMSE") | {"classes": "1 - accuracy", "transform": "value"}
 """Name of the error that each case returns."""
 
 

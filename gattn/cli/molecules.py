@@ -1,4 +1,4 @@
-"""Commands of ``gattn molecules``: train, predict, explain, embed and evaluate."""
+"""Commands of ``gattn molecules``: check, train, predict, explain, embed and evaluate."""
 
 from __future__ import annotations
 
@@ -24,6 +24,15 @@ app = typer.Typer(help="Predict properties of molecules from their SMILES.", no_
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 Table = Annotated[Path, Argument(metavar="IN.csv", help="CSV file with a header line and SMILES.")]
+Neighbors = Annotated[
+    int,
+    Option(
+        min=0,
+        help="Number of nearest measured molecules beside each prediction, with their similarities "
+        "and measured values, and a column in_domain: false if the molecule is less similar to the "
+        "measured molecules than 95 % of the test part. The table of the training must be there.",
+    ),
+]
 NUMBERS = tuple(declared(NumberSettings))
 
 
@@ -106,6 +115,7 @@ def predict(
     run: Run,
     table: Table,
     out: Annotated[Path, Option(help="CSV file to write. The file must not exist.")],
+    neighbors: Neighbors = 0,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -117,7 +127,9 @@ def predict(
     from gattn.molecules.runs.predict import predict_table
 
     with counted("predicting") as on_progress:
-        counts = predict_table(run, table, out, on_progress=on_progress, **settings)
+        counts = predict_table(
+            run, table, out, neighbors=neighbors, on_progress=on_progress, **settings
+        )
     _show_counts(counts, table, out)
 
 
@@ -160,6 +172,7 @@ def explain(
             "written tables contain all molecules."
         ),
     ] = 100,
+    neighbors: Neighbors = 0,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -168,6 +181,7 @@ def explain(
 
     options = {
         "methods": method or (), "target": target, "label": label, "pictures": pictures,
+        "neighbors": neighbors,
     }  # fmt: skip
     counts = explain_table(run, table, out, log=say, **options, **settings)
     _show_counts(counts, table, out)
@@ -233,6 +247,63 @@ def evaluate(
         skip_bad=settings.pop("skip_bad_labels", False), log=say, **settings,
     )  # fmt: skip
     show_metrics(metrics, "molecules")
+
+
+@app.command()
+@with_settings(RunSettings, only=("smiles", "encoding", "decimal", "thousands", "unit"))
+def check(
+    table: Table,
+    target: Annotated[
+        list[str] | None,
+        Option(
+            help="Name of a column of labels to check. Repeat the option for several columns. "
+            "[dim]\\[default: the columns of numbers][/dim]",
+            show_default=False,
+        ),
+    ] = None,
+    split: Annotated[
+        str,
+        Option(
+            help="Parts in which molecules are compared: column:NAME for a column of the table, "
+            "or the file splits.json of a run. [dim]\\[default: none][/dim]",
+            show_default=False,
+        ),
+    ] = "",
+    test: Annotated[
+        Path | None,
+        Option(help="CSV file of test molecules, which are compared with the table."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Option(
+            help="New folder for the page and the tables of findings. Without it, the findings are "
+            "only printed."
+        ),
+    ] = None,
+    strict: Annotated[
+        bool,
+        Option("--strict", help="Exit with code 1 if there is an error or a warning."),
+    ] = False,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Look for faults of a table before training: structures, labels, parts and columns.
+
+    The exit code is 0 even if there are findings, unless --strict is set.
+    """
+    from gattn.molecules.checks.run import check_table, summary
+
+    names = ("decimal", "thousands", "unit")
+    numbers = {name: settings.pop(name) for name in names if name in settings}
+    result = check_table(
+        table, out, targets=target or (), split=split, test=test, numbers=numbers, **settings
+    )
+    for line in summary(result):
+        typer.echo(line)
+    if out is not None:
+        say(f"{out / 'report.html'} is the page of the findings")
+    if strict and result.has_faults:
+        raise typer.Exit(1)
 
 
 def _show_counts(counts: Counts, table: Path, out: Path) -> None:

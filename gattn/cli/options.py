@@ -78,7 +78,9 @@ def _option(setting: Setting, as_trained: bool) -> inspect.Parameter:
     """
     hint = setting.hint
     if typing.get_origin(hint) is tuple:
-        hint = list[typing.get_args(hint)[0]]
+        element = typing.get_args(hint)[0]
+        # Typer accepts no list of Literal; check_value checks the choices.
+        hint = list[str] if typing.get_origin(element) is typing.Literal else list[element]
     default = "as in training" if as_trained else setting.default_text
     option = Option(
         *([setting.flag] if setting.flag else []),

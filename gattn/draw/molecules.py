@@ -34,6 +34,10 @@ _TITLE, _LINE, _LEGEND = 24, 16, 66
 _MARGIN = 10
 _BETWEEN = 2.0
 """Distance between two components of a salt in a picture, in Angstrom."""
+_TURN = 15
+"""Step of the angles in degrees by which a molecule that is larger than its panel is turned."""
+_FONT = 9
+"""Smallest size of the letters of an atom, in pixels."""
 _NARROWEST, _LOWEST, _LARGEST = 340, 140, 1200
 _SMALLEST_SHARE = 0.02
 """Minimum weight of an atom with a disc, as a fraction of the scale."""
@@ -175,6 +179,9 @@ def _draw(
 ) -> bytes:  # fmt: skip
     mols = [_with_coordinates(molecule) for molecule in molecules]
     size = _fit(mols[0]) if size is None else size
+    for molecule, mol in zip(molecules, mols):
+        if isinstance(molecule, str):
+            _turn(mol, size)
     values = None
     if weights is not None:
         values = [_checked(*each, signed) for each in zip(weights, molecules, mols)]
@@ -264,6 +271,33 @@ def _separate_components(mol: Mol) -> None:
         x, height = x + size[0], max(height, size[1])
 
 
+def _turn(mol: Mol, size: tuple[int, int]) -> None:
+    """Turn a molecule that is larger than its panel, so that it is scaled down least.
+
+    A long chain is then drawn along the diagonal or the longer side of the panel.
+    """
+    from rdkit.Geometry import Point3D
+
+    conformer = mol.GetConformer()
+    positions = conformer.GetPositions()[:, :2]
+    panel = np.array(size, dtype=float)
+
+    def ratio(angle: float) -> float:
+        return float(((np.ptp(positions @ _rotation(angle), axis=0) + 1) * _ANGSTROM / panel).max())
+
+    if ratio(0.0) <= 1:
+        return
+    best = min((_TURN * step * math.pi / 180 for step in range(180 // _TURN)), key=ratio)
+    if ratio(best) >= 0.95 * ratio(0.0):
+        return
+    for atom, (x, y) in enumerate((positions @ _rotation(best)).tolist()):
+        conformer.SetAtomPosition(atom, Point3D(x, y, 0.0))
+
+
+def _rotation(angle: float) -> np.ndarray:
+    return np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+
+
 def _fit(mol: Mol) -> tuple[int, int]:
     """Return the width and height in pixels of a panel that shows bonds at their usual length."""
     positions = mol.GetConformer().GetPositions()[:, :2]
@@ -283,6 +317,7 @@ def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray, signed: bool) -> No
     options.fixedBondLength = _ANGSTROM * canvas.zoom
     options.bondLineWidth = 1.6 * canvas.zoom
     options.padding = 0.06
+    options.minFontSize = round(_FONT * canvas.zoom)
     canvas.drawer.DrawMolecule(
         mol,
         highlightAtoms=list(shown),

@@ -39,7 +39,7 @@ def ranking_metrics(scores: NDArray) -> dict[str, float]:
 
     Example:
         >>> ranking_metrics(np.array([[2.0, 1.0], [0.0, 1.0]]))
-        {'mrr': 0.75, 'hits@1': 0.5, 'roc_auc': 0.625}
+        {'mrr': 0.75, 'hits@1': 0.5, 'roc_auc': 0.5}
     """
     from sklearn.metrics import roc_auc_score
 

@@ -14,7 +14,7 @@ from gattn.nodes.graph_settings import (
     FeatureNames,
     NodeNamesParameter,
 )
-from gattn.nodes.settings import NodeSettings
+from gattn.nodes.settings import NetworkSettings
 from gattn.training.settings import Threads, document
 
 __all__ = ["LinkModelName", "LinkParameters", "LinkSettings", "Negatives"]
@@ -33,7 +33,7 @@ Negatives: TypeAlias = Annotated[
 
 @document
 @dataclass(frozen=True, kw_only=True)
-class LinkSettings(NodeSettings):
+class LinkSettings(NetworkSettings):
     """Settings of a :class:`gattn.links.model.LinkModel`.
 
     Attributes:

@@ -46,15 +46,16 @@ def fit_weights(parts: Sequence[NDArray]) -> NDArray[np.float64]:
     r"""Fit nonnegative weights of several scores to the rankings of links.
 
     The weights minimise the listwise loss of the weighted sum, with a penalty for differing from
-    the best single score. With few links, the best score therefore has most of the weight. If the
-    mean reciprocal rank of the sum is lower than that of the best score on the same links, the best
-    score alone is used.
+    prior weights. The prior weight of a score decreases with the difference between its loss and
+    the lowest loss, in standard errors of the paired difference. If the mean reciprocal rank of the
+    sum is lower than that of the best score on the same links by more than one standard error, the
+    best score alone is used.
 
     .. math:: \min_{w \ge 0} \sum_i L_i\Bigl(\sum_k w_k s_k\Bigr) + \frac{\lambda}{2} \sum_k
         (w_k / c_k - \pi_k)^2
 
-    :math:`c_k` is the factor that minimises the loss of score k alone, and :math:`\pi` is 1 for the
-    best score and 0 for the others.
+    :math:`c_k` is the factor that minimises the loss of score k alone, and :math:`\pi` are the
+    prior weights.
 
     Args:
         parts: K arrays [m, 1 + k] of scores, the true target first.
@@ -64,16 +65,16 @@ def fit_weights(parts: Sequence[NDArray]) -> NDArray[np.float64]:
 
     Example:
         >>> good = np.tile([2.0, 0.0, 1.0], (50, 1))
-        >>> fit_weights([0 * good, good])[0]
-        0.0
+        >>> (fit_weights([0 * good, good]) > 0).tolist()
+        [False, True]
     """
     from scipy.optimize import minimize
 
     factors = np.array([fit_scale(part) for part in parts])
     scores = np.stack([part * f for part, f in zip(parts, factors)], 2).astype(np.float64)
-    inverse = np.array([(1 / ranks(part)).mean() for part in parts])
-    prior = np.zeros(len(parts))
-    prior[inverse.argmax()] = 1.0
+    inverse = np.stack([1 / ranks(part) for part in parts])
+    best = int(inverse.mean(1).argmax())
+    prior = _prior(np.stack([listwise_loss(scores[..., k]) for k in range(len(parts))]))
     scores -= scores[:, :1]  # the loss depends only on differences to the score of the true target
 
     def loss(weights: NDArray) -> tuple[float, NDArray]:
@@ -89,6 +90,16 @@ def fit_weights(parts: Sequence[NDArray]) -> NDArray[np.float64]:
     bounds = [(0, None)] * len(parts)
     result = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds)
     weights = np.where(result.x < 1e-3, 0.0, result.x)
-    if (1 / ranks(scores @ weights)).mean() < inverse.max():
-        weights = prior
+    apart = 1 / ranks(scores @ weights) - inverse[best]
+    if apart.mean() < -apart.std() / len(apart) ** 0.5:
+        weights = np.eye(len(parts))[best]
     return weights * factors
+
+
+def _prior(losses: NDArray) -> NDArray[np.float64]:
+    """Compute prior weights [K] from the losses [K, m] of the scores for each link."""
+    apart = losses - losses[losses.mean(1).argmin()]
+    mean, error = apart.mean(1), apart.std(1) / losses.shape[1] ** 0.5
+    distance = np.where(mean > 0, mean / np.where(error > 0, error, 1e-12), 0)
+    weights = np.exp(-0.5 * np.square(distance))
+    return weights / weights.sum()

@@ -31,7 +31,7 @@ NO_NUMBERS = (bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
 
 
 def is_missing(values: np.ndarray) -> np.ndarray:
-    """Return where an array has None, NaN or pandas' marks of missing values: bool, same shape.
+    """Return a mask of the elements of an array that are None, NaN or missing values of pandas.
 
     Pandas is imported only for types of other libraries, because its import takes a second.
 

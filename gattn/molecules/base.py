@@ -22,7 +22,7 @@ from gattn.data import MoleculeError, random_split
 from gattn.molecules.arrays import as_table, as_texts, column_names, find_bounds
 from gattn.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.molecules.fitted import MoleculeModel
-from gattn.molecules.inputs import DescribedInputs, MoleculeInputs, ParsedSmiles, featurise
+from gattn.molecules.inputs import DescribedInputs, MoleculeInputs, ParsedSmiles
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.rows import (
     LabelledMolecules,
@@ -242,7 +242,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         if label is not None or self.class_counts:
             index = self.output_of(index, label)
         texts, values = self._rows(smiles)
-        parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers)
+        parsed = self.featurise(texts)
         inputs = _described(parsed.inputs, values, parsed.row_index)
         warn_of(bad_rows(texts, parsed))
         method = DEFAULT_METHOD if method is None else method
@@ -272,7 +272,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         weights: Tensor | None = None,
     ) -> LabelledMolecules:
         labels = torch.from_numpy(self._encode(table))
-        parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers, cache=cache)
+        parsed = self.featurise(texts, cache=cache)
         bad = tuple(bad_rows(texts, parsed))
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "smiles")

@@ -64,7 +64,8 @@ class Explanation:
             that the SMILES writes as atoms; 0..n-1 without such hydrogens.
         method: the method that computed the weights.
         target: index of the explained target.
-        prediction: output of ``predict``, in the target's unit; for classes a probability.
+        prediction: output of ``predict``, in the target's unit; for classes a probability. With a
+            target transform, this and all weights are those of the transformed target.
         std: the standard deviation of the prediction.
         weights: [n] float64, signed, in the target's unit; the weights of ``"attention"`` have no
             sign or unit.
@@ -137,12 +138,12 @@ def _descriptors(predictor: MoleculePredictor, inputs: MoleculeInputs, target: i
     contributions = torch.zeros_like(extra)
     if not extra.shape[1]:
         return contributions
-    mean = predictor.predict(inputs).mean[:, target]
+    mean = predictor.predict_transformed(inputs).mean[:, target]
     for column in range(extra.shape[1]):
         changed = extra.clone()
         # The model replaces a missing value by the mean of the column.
         changed[:, column] = torch.nan
-        without = predictor.predict(DescribedInputs(inputs, changed)).mean[:, target]
+        without = predictor.predict_transformed(DescribedInputs(inputs, changed)).mean[:, target]
         contributions[:, column] = mean - without
     return contributions
 

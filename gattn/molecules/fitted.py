@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -12,9 +13,10 @@ from torch import Tensor
 
 from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.classes import one_hot, split_classes
-from gattn.molecules.inputs import Piece, featurise, make_pieces
+from gattn.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.settings import MoleculeParameters, Task
+from gattn.molecules.target_transform import restore_intervals
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
 from gattn.training.fitted import FittedModel
 from gattn.training.model_io import RunError
@@ -32,6 +34,7 @@ class MoleculeModel(FittedModel):
         single_target_: True if the labels had no dimension of targets.
         max_atoms: molecules with more atoms are errors.
         workers: number of processes that parse SMILES.
+        standardize: steps of the standardisation of every molecule, in training and prediction.
         descriptors_columns_: the names of the descriptor columns that the model reads beside the
             molecule.
     """
@@ -43,6 +46,7 @@ class MoleculeModel(FittedModel):
     descriptors_columns_: list[str]
     max_atoms: int
     workers: int
+    standardize: Sequence[str]
     _parameters = MoleculeParameters
     _predictor_kind = MoleculePredictor
 
@@ -57,12 +61,27 @@ class MoleculeModel(FittedModel):
                 f"molecules, and this gattn computes version {FEATURISER}: train the model again"
             )
 
+    def featurise(
+        self, smiles: Sequence[str], *, cache: str | os.PathLike[str] | None = None
+    ) -> FeaturizedSmiles:
+        """Compute the inputs of the model from n SMILES, which are standardised as in training.
+
+        Args:
+            smiles: n texts.
+            cache: see :func:`gattn.molecules.inputs.featurise`.
+        """
+        return featurise(
+            smiles, max_atoms=self.max_atoms, workers=self.workers, cache=cache,
+            standardize=self.standardize,
+        )  # fmt: skip
+
     def predictions(
         self,
         items: Iterable[Item],
         *,
         smiles: Callable[[Item], str] | None = None,
         descriptors: Callable[[Item], Sequence[float]] | None = None,
+        neighbors: int = 0,
     ) -> Iterator[Piece[Item, Prediction]]:
         """Predict molecules in pieces, in the order of the input and with bounded memory.
 
@@ -72,6 +91,8 @@ class MoleculeModel(FittedModel):
             smiles: function that returns the SMILES of an item; by default the items are SMILES.
             descriptors: function that returns the values of ``descriptors_columns_`` of an item,
                 NaN for a missing one; required if the model was trained with such columns.
+            neighbors: number of most similar molecules to find for each; see
+                :meth:`MoleculePredictor.nearest`.
 
         Yields:
             Consecutive items, with the predictions for those whose SMILES are valid.
@@ -85,9 +106,13 @@ class MoleculeModel(FittedModel):
             needed = f"the descriptor columns {', '.join(columns)}" if columns else "SMILES alone"
             passed = "no descriptors" if descriptors is None else "descriptors"
             raise ValueError(f"this model reads {needed}; got {passed}")
+        predict = self.predictor_.predict
+        if neighbors:
+            predict = partial(predict, neighbors=neighbors)
         return make_pieces(
-            self.predictor_.predict, items, smiles=smiles, descriptors=descriptors,
+            predict, items, smiles=smiles, descriptors=descriptors,
             columns=len(columns), max_atoms=self.max_atoms, workers=self.workers,
+            standardize=self.standardize,
         )  # fmt: skip
 
     def embeddings(
@@ -97,7 +122,7 @@ class MoleculeModel(FittedModel):
         self.check_fitted()
         return make_pieces(
             self.predictor_.embed, items, smiles=smiles, max_atoms=self.max_atoms,
-            workers=self.workers,
+            workers=self.workers, standardize=self.standardize,
         )  # fmt: skip
 
     @property
@@ -113,6 +138,17 @@ class MoleculeModel(FittedModel):
         if target is None or target not in names:
             raise ValueError(f"target must be one of {', '.join(names)}; got {target}")
         return names.index(target)
+
+    def scale_of(self, target: int) -> str:
+        """Return the name of a target with its transform, such as ``log10(IC50)``.
+
+        Explanations are on this scale.
+        """
+        name = str(self.targets_[target])
+        if self.task != "regression":
+            return name
+        transform = self.predictor_.transform.names[target]
+        return name if transform == "none" else f"{transform}({name})"
 
     @property
     def class_counts(self) -> tuple[int, ...]:
@@ -162,7 +198,7 @@ class RegressionModel(MoleculeModel):
     _saved_as = "MoleculeRegressor"
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        self.calibrator_ = IntervalCalibrator.from_state(state["calibration"])
+        self.calibrator_ = restore_intervals(state["calibration"])
 
 
 class ClassificationModel(MoleculeModel):

@@ -114,12 +114,15 @@ def join_pieces(pieces: Iterable[PackedInputs]) -> Arrays:
     return {name: np.concatenate([each[name] for each in increments]) for name in LAYOUT}
 
 
-def cache_key(smiles: Sequence[str], max_atoms: int) -> str:
-    """Return a checksum of the SMILES and of the versions of all software that parses them."""
+def cache_key(smiles: Sequence[str], max_atoms: int, standardize: Sequence[str] = ()) -> str:
+    """Return a checksum of the SMILES, the steps of their standardisation, and the versions of all
+    software that parses them.
+    """
     import rdkit
 
     versions = [FEATURISER, DESCRIPTORS, COUNTS, rdkit.__version__, max_atoms, len(smiles)]
-    digest = hashlib.sha256(json.dumps([*versions, READER, IDENTITY]).encode())
+    versions += [READER, IDENTITY, *sorted(standardize)]
+    digest = hashlib.sha256(json.dumps(versions).encode())
     for begin in range(0, len(smiles), CHUNK):
         digest.update(json.dumps(list(smiles[begin : begin + CHUNK])).encode())
     return digest.hexdigest()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
@@ -46,6 +46,8 @@ Item = TypeVar("Item")
 Row = TypeVar("Row")
 Result = TypeVar("Result")
 Inputs = TypeVar("Inputs", bound="MoleculeInputs")
+Read: TypeAlias = Callable[[list[str]], PackedInputs]
+"""Function that computes packed inputs from SMILES."""
 
 PIECE = 1024
 """Number of SMILES that are sent to a process in one message; they take about a second."""
@@ -200,6 +202,7 @@ def featurise(
     max_atoms: int = MAX_ATOMS,
     workers: int = 1,
     cache: str | os.PathLike[str] | None = None,
+    standardize: Sequence[str] = (),
 ) -> FeaturizedSmiles:
     """Compute the inputs of a model from SMILES; invalid SMILES are listed with the reason.
 
@@ -213,6 +216,8 @@ def featurise(
             written
             while the SMILES are parsed, and memory-mapped: use one for molecules that do not fit
             into memory.
+        standardize: steps of the standardisation
+            (:data:`gattn.data.molecules.standardise.STEPS`) before the inputs are computed.
 
     Returns:
         The valid molecules, packed (:class:`gattn.molecules.input_cache.PackedView`), and the
@@ -228,11 +233,12 @@ def featurise(
     >>> parsed.row_index.tolist(), parsed.canonical, parsed.errors[1]
     ([0, 2], ['CCO', 'CCO'], 'not valid SMILES; unclosed ring')
     """
-    pieces = _read_pieces(smiles, PIECE, max_atoms, workers, canonical=True)
+    steps = tuple(standardize)
+    pieces = _read_pieces(smiles, PIECE, max_atoms, workers, canonical=True, standardize=steps)
     if cache is None:
         arrays = join_pieces(pieces)
     else:
-        key = cache_key(smiles, max_atoms)
+        key = cache_key(smiles, max_atoms, steps)
         with locked(cache):
             arrays = read_cache(cache, key) if Path(cache).exists() else None
             if arrays is None:
@@ -290,6 +296,7 @@ def make_pieces(
     chunk: int = PIECE,
     max_atoms: int = MAX_ATOMS,
     workers: int = 2,
+    standardize: Sequence[str] = (),
 ) -> Iterator[Piece[Item, T]]:
     """Parse SMILES and compute a result from them in worker processes, piece by piece and in order.
 
@@ -304,6 +311,7 @@ def make_pieces(
         chunk: number of items in a piece.
         max_atoms: larger molecules are errors.
         workers: number of processes; see :func:`featurise`.
+        standardize: steps of the standardisation; see :func:`featurise`.
 
     Yields:
         Consecutive items, with the result for those whose SMILES are valid. If there are no items,
@@ -318,11 +326,14 @@ def make_pieces(
     [(['C', 'CC'], 2), (['('], 0)]
     """
     get = cast("Callable[[Item], str]", smiles or (lambda item: item))
+    read = partial(
+        read_packed, max_atoms=max_atoms, canonical=False, standardize=tuple(standardize)
+    )
     if descriptors is None:
-        work = partial(_make, make=make, max_atoms=max_atoms)
+        work = partial(_make, make=make, read=read)
         pieces = _share(work, items, get, chunk, max_atoms, workers)
     else:
-        described = partial(_make_described, make=make, max_atoms=max_atoms, columns=columns)
+        described = partial(_make_described, make=make, read=read, columns=columns)
         pieces = _share(
             described, items, lambda item: (get(item), descriptors(item)), chunk, max_atoms, workers
         )
@@ -332,18 +343,18 @@ def make_pieces(
 
 
 def _make(
-    smiles: list[str], *, make: Callable[[MoleculeInputs], T], max_atoms: int
+    smiles: list[str], *, make: Callable[[MoleculeInputs], T], read: Read
 ) -> tuple[ParsedSmiles, T]:
-    piece = _expand(read_packed(smiles, max_atoms=max_atoms, canonical=False))
+    piece = _expand(read(smiles))
     return ParsedSmiles(piece.row_index, piece.errors), make(piece.inputs)
 
 
 def _make_described(
     rows: list[tuple[str, Sequence[float]]], *, make: Callable[[MoleculeInputs], T],
-    max_atoms: int, columns: int,
+    read: Read, columns: int,
 ) -> tuple[ParsedSmiles, T]:  # fmt: skip
     smiles = [text for text, _ in rows]
-    piece = _expand(read_packed(smiles, max_atoms=max_atoms, canonical=False))
+    piece = _expand(read(smiles))
     values = torch.tensor([list(numbers) for _, numbers in rows], dtype=torch.float64)
     selected = values.reshape(len(rows), columns)[piece.row_index]
     result = make(DescribedInputs(piece.inputs, selected))
@@ -351,10 +362,11 @@ def _make_described(
 
 
 def _read_pieces(
-    smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, canonical: bool
-) -> Iterator[PackedInputs]:
+    smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, canonical: bool,
+    standardize: Sequence[str] = (),
+) -> Iterator[PackedInputs]:  # fmt: skip
     """Yield the packed inputs of every ``chunk`` SMILES, in order."""
-    read = partial(read_packed, max_atoms=max_atoms, canonical=canonical)
+    read = partial(read_packed, max_atoms=max_atoms, canonical=canonical, standardize=standardize)
     pieces = _share(read, smiles, lambda text: text, chunk, max_atoms, workers)
     return (packed for _, packed in pieces)
 

@@ -12,7 +12,7 @@ from gattn.molecules.arrays import as_classes, as_numbers, find_classes
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.fitted import ClassificationModel, RegressionModel
 from gattn.molecules.predictor import Prediction
-from gattn.training.conformal import IntervalCalibrator
+from gattn.molecules.target_transform import TransformedIntervals, check_domain
 
 __all__ = ["ClassificationEstimator", "RegressionEstimator"]
 
@@ -27,6 +27,7 @@ class RegressionEstimator(MoleculeEstimator, RegressionModel):
                 raise ValueError(
                     f"{name} must have different numbers; every label is {labels[0]:g}"
                 )
+            check_domain(self.settings().target_transform, column, name, "in row {}".format)
 
     def _encode(self, table: np.ndarray) -> np.ndarray:
         return as_numbers(table)
@@ -35,7 +36,8 @@ class RegressionEstimator(MoleculeEstimator, RegressionModel):
         return mean.numpy()
 
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
-        self.calibrator_ = IntervalCalibrator.fit(y, prediction.mean, prediction.std)
+        transform = self.predictor_.transform
+        self.calibrator_ = TransformedIntervals.of(transform, y, prediction.mean, prediction.std)
 
     def _labels_state(self) -> dict[str, Any]:
         return {"calibration": self.calibrator_.state()}

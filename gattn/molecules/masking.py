@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 
     from gattn.molecules.predictor import MoleculePredictor
 
-__all__ = ["Environments", "Masked", "MoleculeAtoms", "atoms_of", "masked_inputs", "predict_masked"]
+__all__ = [
+    "Environments",
+    "Masked",
+    "MoleculeAtoms",
+    "atoms_of",
+    "counts_without",
+    "masked_inputs",
+    "predict_masked",
+]
 
 BUDGET = 1 << 16
 """Maximum number of atoms in a batch of masked copies, which limits the memory."""
@@ -130,7 +138,7 @@ def masked_inputs(
     positions = [place for place, mask in masks for _ in range(len(mask))]
     copies = inputs[torch.tensor(positions, dtype=torch.int64)]
     masked = torch.cat([torch.zeros(0, dtype=torch.bool), *(mask.flatten() for _, mask in masks)])
-    counts = [_counts_without(atoms[place].environments, mask) for place, mask in masks]
+    counts = [counts_without(atoms[place].environments, mask) for place, mask in masks]
     lost = [mask.double() @ atoms[place].shares for place, mask in masks]
     width = copies.descriptors.shape[1]
     masked_copies = ExpandedInputs(
@@ -149,6 +157,8 @@ def predict_masked(
 ) -> list[Masked]:  # fmt: skip
     """Predict copies of molecules in which some atoms are masked, in batches of bounded memory.
 
+    The predictions are those of the transformed targets, on the scale of the training.
+
     Args:
         predictor: the model.
         inputs: k molecules.
@@ -161,7 +171,8 @@ def predict_masked(
     """
     atoms = atoms_of(inputs) if atoms is None else atoms
     predictions = [
-        predictor.predict(masked_inputs(inputs, atoms, batch)) for batch in _batches(masks)
+        predictor.predict_transformed(masked_inputs(inputs, atoms, batch))
+        for batch in _batches(masks)
     ]
     if not predictions:
         return []
@@ -216,7 +227,7 @@ def _without(molecules: Molecules, masked: Tensor) -> Molecules:
     return replace(molecules, arrays=left)
 
 
-def _counts_without(environments: Environments, mask: Tensor) -> Tensor:
+def counts_without(environments: Environments, mask: Tensor) -> Tensor:
     """Return the counts [m, COUNTS] of environments without masked atoms, for masks [m, n]."""
     which, atom = environments.members
     hit = torch.zeros(len(mask), len(environments.places)).index_add_(

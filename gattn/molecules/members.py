@@ -299,7 +299,9 @@ def cross_fit_members(
         if history.outputs is None:
             continue
         losses = torch.stack([loss(each, val.targets.nan_to_num(0.0)) for each in history.outputs])
-        losses = losses.where(measured, 0.0).double().sum(2)  # shape [epochs, m] for m molecules
+        losses = (
+            losses.where(measured, 0.0).double().sum(2)
+        )  # [epochs, m]: loss of each of m molecules
         for fold in folds.unique():
             inside = folds == fold
             if inside.all() or not varied(val.y[~inside]).any():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -31,6 +31,7 @@ from gattn.molecules.nearest import NearestMolecules, pack_bits
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import combine, fit_spread, fit_weights, predicted_std
+from gattn.molecules.target_transform import TargetTransform, choose
 from gattn.training.scaling import moments
 from gattn.training.settings import from_table, to_table
 from gattn.training.threads import Background, available_threads, limited_threads
@@ -43,6 +44,8 @@ __all__ = ["MoleculePredictor", "Prediction", "batch_elements"]
 
 PIECE = 1024
 """Number of molecules whose fingerprints are unpacked in one step."""
+FEW = 64
+"""Number of molecules that are compared with all training molecules in one step."""
 ATOMS = 25
 """Typical number of atoms of a molecule, used to estimate the size of a batch."""
 MARGIN = 0.1
@@ -68,6 +71,9 @@ class Prediction:
             most similar molecule of the training and validation parts; for
             :attr:`MoleculePredictor.validation`, of the training part alone.
             Different molecules may have a similarity of 1.
+        nearest_index: [k, c] int64, the columns of the model's fingerprints of the c most similar
+            molecules, as :meth:`MoleculePredictor.nearest` returns them; None if not requested.
+        nearest_similarity: [k, c] float32, their similarities; None if not requested.
     """
 
     mean: Tensor
@@ -75,6 +81,8 @@ class Prediction:
     component_means: dict[str, Tensor]
     member_predictions: Tensor
     max_train_similarity: Tensor
+    nearest_index: Tensor | None = None
+    nearest_similarity: Tensor | None = None
 
 
 class MoleculePredictor:
@@ -92,6 +100,7 @@ class MoleculePredictor:
         kernel: the Gaussian process; None if the model has none.
         threads: number of threads inside an operator of a prediction; 0 to choose it by the size.
         extra: number of descriptor columns of the user.
+        transform: the transform of each target; see ``target_transform`` of the settings.
     """
 
     threads = 0
@@ -106,8 +115,10 @@ class MoleculePredictor:
         self.history: list[History] = []
         self.validation = _nothing(targets)
         self._tensors = {name: tensors[name] for name in _OWN}
-        extra = (*_EXTRA, *_RANGE)
-        self._tensors |= {name: tensors[name] for name in extra if name in tensors}
+        optional = (*_EXTRA, *_RANGE, _TRANSFORM)
+        self._tensors |= {name: tensors[name] for name in optional if name in tensors}
+        codes = tensors.get(_TRANSFORM, torch.zeros(targets, dtype=torch.int64))
+        self.transform = TargetTransform.from_codes(codes)
         self.extra = len(tensors.get("extra_mean", ()))
         self.networks = [
             _loaded(
@@ -194,8 +205,18 @@ class MoleculePredictor:
         y, y_val, targets = y.double(), y_val.double(), y.shape[1]
         if not y.isfinite().any(0).all():
             raise ValueError("y must have a label for every target; a target has no label")
+        transform = TargetTransform(("none",) * targets)
+        if task == "regression":
+            limits = [end for each in (bounds, bounds_val) if each is not None
+                      for end in each.unbind(2)]  # fmt: skip
+            transform = choose(settings.target_transform, torch.cat([y, y_val, *limits]))
+            y, y_val = transform(y), transform(y_val)
+            bounds = None if bounds is None else transform.limits(bounds)
+            bounds_val = None if bounds_val is None else transform.limits(bounds_val)
         mean, scale = _scaling(y, task)
         tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train)}
+        if not transform.is_identity:
+            tensors[_TRANSFORM] = transform.codes
         if train.extra_descriptors.shape[1]:
             tensors |= dict(zip(_EXTRA, moments(train.extra_descriptors)))
             tensors |= _ranges(train.extra_descriptors)
@@ -321,7 +342,8 @@ class MoleculePredictor:
                 coefficients = coefficients.where(measured, chosen[1])
                 std[inside] = predicted_std(sources[:, inside], coefficients)
         named = dict(zip(self._names, parts))
-        self.validation = Prediction(mean, std, named, members, self._similarity(val))
+        validation = Prediction(mean, std, named, members, self._similarity(val))
+        self.validation = self._in_target_units(validation)
 
     def _parts_and_sources(
         self, members: Tensor, mean: Tensor, variance: Tensor
@@ -373,8 +395,45 @@ class MoleculePredictor:
             pairs.append(full)
         return pairs
 
-    def predict(self, inputs: MoleculeInputs) -> Prediction:
-        """Predict the targets of molecules, with expected errors.
+    def predict(self, inputs: MoleculeInputs, neighbors: int = 0) -> Prediction:
+        """Predict the targets of molecules, with expected errors, in the targets' units.
+
+        With a target transform, the means are medians, and the standard deviations are multiplied
+        by the derivative of the inverse transform.
+
+        Args:
+            inputs: k molecules.
+            neighbors: number of most similar molecules to find for each; 0 for none.
+
+        Returns:
+            Means, expected errors, and their components; empty tensors for no molecules.
+        """
+        predicted = self._in_target_units(self.predict_transformed(inputs))
+        if not neighbors:
+            return predicted
+        index, similarity = self.nearest(inputs, neighbors)
+        return replace(predicted, nearest_index=index, nearest_similarity=similarity)
+
+    def _in_target_units(self, predicted: Prediction) -> Prediction:
+        """Convert predictions of transformed targets to the targets' units."""
+        transform = self.transform
+        if transform.is_identity:
+            return predicted
+
+        def inverse(values: Tensor) -> Tensor:
+            return transform.inverse(transform.clipped(values))
+
+        mean = inverse(predicted.mean)
+        return replace(
+            predicted, mean=mean, std=predicted.std / transform.slope(mean),
+            component_means={name: inverse(m) for name, m in predicted.component_means.items()},
+            member_predictions=inverse(predicted.member_predictions),
+        )  # fmt: skip
+
+    def predict_transformed(self, inputs: MoleculeInputs) -> Prediction:
+        """Predict the transformed targets, on the scale on which the model is trained.
+
+        Without a target transform, the result is that of :meth:`predict`.
 
         Args:
             inputs: k molecules.
@@ -447,6 +506,30 @@ class MoleculePredictor:
             part, padded likewise.
         """
         return self._nearest.similarities(inputs.counts)
+
+    def nearest(self, inputs: MoleculeInputs, count: int) -> tuple[Tensor, Tensor]:
+        """Find the molecules of the training and validation parts that are most similar.
+
+        Args:
+            inputs: k molecules.
+            count: number of molecules to find for each.
+
+        Returns:
+            The columns of :meth:`train_similarities` [k, c] int64 and their similarities [k, c]
+            float32, the most similar first; c is ``count``, or the number of columns if it is
+            smaller. A column of padding has a similarity of 0.
+        """
+        columns, values = [], []
+        for some in in_pieces(inputs, FEW):
+            similarities = self._nearest.similarities(some.counts)
+            best = torch.argsort(similarities, dim=1, descending=True, stable=True)[:, :count]
+            columns.append(best)
+            values.append(similarities.gather(1, best))
+        return torch.cat(columns), torch.cat(values)
+
+    def similarity_map(self, counts: Tensor, column: int) -> Tensor:
+        """Return the similarities [m] of m fingerprints [m, 2048] to one molecule of the model."""
+        return self._nearest.similarities(counts)[:, column]
 
     @property
     def fingerprint_bytes(self) -> int:
@@ -525,7 +608,9 @@ class MoleculePredictor:
         return dict(zip(self._names, self._tensors["weights"].tolist()))
 
     def in_units(self, raw: Tensor) -> Tensor:
-        """Convert the outputs of networks, [..., t], to the targets' units or to probabilities."""
+        """Convert the outputs of networks, [..., t], to the units of the transformed targets, or to
+        probabilities.
+        """
         if self.task == "multiclass":
             return class_softmax(raw, self.classes)
         if self.task == "classification":
@@ -580,6 +665,8 @@ _EXTRA = ("extra_mean", "extra_scale")
 """Names of the mean and the standard deviation of each descriptor column of the user."""
 _RANGE = ("extra_low", "extra_high")
 """Names of the smallest and the largest training value of each descriptor column of the user."""
+_TRANSFORM = "transform"
+"""Name of the codes of the targets' transforms."""
 
 
 def _disagreement(parts: Tensor, members: Tensor) -> Tensor:

@@ -15,12 +15,16 @@ __all__ = [
     "ModelName",
     "MoleculeParameters",
     "MoleculeSettings",
+    "Standardization",
     "Task",
+    "Transform",
 ]
 
 Task = Literal["regression", "classification", "multiclass"]
 ModelName = Literal["stacked", "attention", "attentive_fp", "gp"]
 ClassWeight = Literal["none", "balanced"]
+Standardization = Literal["largest-fragment", "neutral", "tautomer"]
+Transform = Literal["none", "log10", "logit", "auto"]
 LossFunction = Literal["mse", "mae", "bounded-mse", "bounded-mae"]
 
 
@@ -105,6 +109,16 @@ class MoleculeSettings(TrainingSettings):
             "the limit. The setting has no effect in classification."
         ),
     ] = "mse"
+    target_transform: Annotated[
+        Transform,
+        Meta(
+            description="Transform of the labels before training, so that no prediction and no "
+            "interval is outside the possible values. log10 is for positive numbers such as "
+            "concentrations, logit for shares between 0 and 1. auto chooses log10, logit or none "
+            "for each target from its labels. Predictions, intervals and errors are in the "
+            "original unit. Classification ignores it."
+        ),
+    ] = "none"
     class_weight: Annotated[
         ClassWeight,
         Meta(
@@ -113,6 +127,16 @@ class MoleculeSettings(TrainingSettings):
             "target; use this value if one class is rare. The setting has no effect in regression."
         ),
     ] = "none"
+    standardize: Annotated[
+        tuple[Standardization, ...],
+        Meta(
+            description="Standardisation of every molecule before training and before each "
+            "prediction. largest-fragment removes salts and solvents, neutral neutralises acids "
+            "and bases, and tautomer replaces a molecule by RDKit's canonical tautomer, which is "
+            "slow for large tables. Repeat the option to combine them; they are applied in this "
+            "order. Use it if a table has several forms of one molecule.",
+        ),
+    ] = ()
     task_weights: Annotated[
         tuple[float, ...],
         Meta(

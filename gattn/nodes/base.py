@@ -25,6 +25,7 @@ from gattn.nodes.reading import GraphLike, read_graph
 from gattn.nodes.settings import NodeParameters, NodeSettings, NodeTask
 from gattn.nodes.splits import (
     MASKS,
+    has_drawn_validation,
     mask_columns,
     masked_split,
     random_node_split,
@@ -338,7 +339,8 @@ def fit_together(
         if not len(part):
             raise GraphError(f"the {name} part has no node with a label")
     graph, first = encoded.graph, estimators[0]
-    problem = NodeProblem(graph, encoded.x, y, first.outputs, train, val)
+    drawn = has_drawn_validation(split)
+    problem = NodeProblem(graph, encoded.x, y, first.outputs, train, val, drawn)
     settings = [one.settings() for one in estimators]
     predictors = fit_predictors(
         problem, encoded.encoder, first.task, settings, on_epoch, first.checked_threads()

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gattn.nn import GATConv, GATv2Conv, GPSConv, SparseDropout, TransformerConv
 from gattn.nodes.fields import FieldInput
-from gattn.nodes.settings import NodeSettings
+from gattn.nodes.settings import NetworkSettings
 from gattn.ops.dropout import dropout
 
 __all__ = ["AttentionNetwork", "GPSNetwork", "make_network"]
@@ -62,7 +62,7 @@ class AttentionNetwork(nn.Module):
     """
 
     def __init__(
-        self, settings: NodeSettings, features: int, outputs: int, edge_dim: int | None = None
+        self, settings: NetworkSettings, features: int, outputs: int, edge_dim: int | None = None
     ) -> None:
         super().__init__()
         kind, p, heads = CONVOLUTIONS[settings.model], settings.dropout, settings.heads
@@ -133,7 +133,7 @@ class GPSNetwork(nn.Module):
     """
 
     def __init__(
-        self, settings: NodeSettings, features: int, outputs: int, edge_dim: int | None = None
+        self, settings: NetworkSettings, features: int, outputs: int, edge_dim: int | None = None
     ) -> None:
         super().__init__()
         width, heads, p = settings.width, settings.heads, settings.dropout
@@ -172,7 +172,7 @@ class GPSNetwork(nn.Module):
 
 
 def make_network(
-    settings: NodeSettings, features: int, outputs: int, edge_dim: int | None = None
+    settings: NetworkSettings, features: int, outputs: int, edge_dim: int | None = None
 ) -> AttentionNetwork | GPSNetwork:
     """Create a network with weights drawn from ``settings.seed``, without using torch's
     generator.

@@ -59,6 +59,7 @@ class NodeProblem:
     outputs: int
     train: Tensor
     val: Tensor
+    drawn: bool = False
 
 
 class NodePredictor:
@@ -100,6 +101,7 @@ class NodePredictor:
         settings: Sequence[NodeSettings],
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
+        stop: Callable[[Sequence[EpochRecord]], bool] = lambda records: False,
     ) -> list[NodePredictor]:
         """Train one model, or several models together, on the labelled nodes of a graph.
 
@@ -111,6 +113,7 @@ class NodePredictor:
             on_epoch: called after every epoch.
             threads: number of threads inside an operator; 0 to choose it by the size of the
                 network. The previous number of threads is restored at the end.
+            stop: returns True, for the records of a network so far, to end its training.
 
         Returns:
             The trained models.
@@ -139,7 +142,7 @@ class NodePredictor:
                 ),
                 apply=BatchedGAT(networks[0]) if can_batch(networks) else apply_each,
                 score=_is_right if task == "classification" else None,
-                on_epoch=on_epoch,
+                on_epoch=on_epoch, stop=stop,
             )  # fmt: skip
         for one, history in zip(predictors, histories):
             one._read, one.mean, one.std = (problem.graph, problem.x), mean, std

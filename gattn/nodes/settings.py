@@ -16,7 +16,15 @@ from gattn.nodes.graph_settings import (
 )
 from gattn.training.settings import Seed, Settings, SettingsError, Threads, document
 
-__all__ = ["PRESETS", "NodeModel", "NodeParameters", "NodeSettings", "NodeTask", "Preset"]
+__all__ = [
+    "PRESETS",
+    "NetworkSettings",
+    "NodeModel",
+    "NodeParameters",
+    "NodeSettings",
+    "NodeTask",
+    "Preset",
+]
 
 NodeTask = Literal["regression", "classification"]
 NodeModel = Literal["stacked", "gat", "gatv2", "transformer", "gps"]
@@ -25,8 +33,8 @@ Preset = Literal["cora", "citeseer", "pubmed"]
 
 @document
 @dataclass(frozen=True, kw_only=True)
-class NodeSettings(Settings):
-    """Settings of a :class:`gattn.nodes.predictor.NodePredictor`, with the GAT paper's defaults.
+class NetworkSettings(Settings):
+    """Settings of an attention network and its training, with the GAT paper's defaults.
 
     Attributes:
         {settings}
@@ -38,12 +46,8 @@ class NodeSettings(Settings):
         Velickovic et al., "Graph attention networks" (ICLR 2018), section 3.3.
 
     Example:
-        >>> NodeSettings(model="gatv2").heads
+        >>> NetworkSettings(model="gatv2").heads
         8
-        >>> NodeSettings(epochs=0)
-        Traceback (most recent call last):
-            ...
-        gattn.training.settings.SettingsError: epochs must be a whole number, at least 1; got 0
     """
 
     panel: ClassVar[str] = "The network and its training"
@@ -54,7 +58,7 @@ class NodeSettings(Settings):
             description="Model to train. gat, gatv2 and transformer are graph neural networks "
             "that attend along edges. gps also attends between all pairs of nodes, so its "
             "time grows with the square of the number of nodes. stacked combines gat with "
-            "linear models, label propagation and perceptrons."
+            "linear models, label propagation, boosted trees and perceptrons."
         ),
     ] = "stacked"
     epochs: Annotated[
@@ -137,6 +141,38 @@ class NodeSettings(Settings):
         super().check()
         if self.width % self.heads:
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
+
+
+@document
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings(NetworkSettings):
+    """Settings of a model of nodes: a network, or a stack of models.
+
+    Attributes:
+        {settings}
+
+    Raises:
+        ValueError: a value out of its range; the message names the setting.
+
+    Example:
+        >>> NodeSettings(model="gatv2").heads
+        8
+        >>> NodeSettings(epochs=0)
+        Traceback (most recent call last):
+            ...
+        gattn.training.settings.SettingsError: epochs must be a whole number, at least 1; got 0
+    """
+
+    refit: Annotated[
+        bool,
+        Meta(
+            description="Fit the models of stacked other than the network to the training and the "
+            "validation part after the weights are chosen. It has no effect if the data define the "
+            "validation part. Switch it off to compare with models that read only the training "
+            "part.",
+            extra={"flag": "--refit/--no-refit"},
+        ),
+    ] = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ __all__ = [
     "VALIDATION",
     "check_numbers",
     "column_split",
+    "has_drawn_validation",
     "mask_columns",
     "masked_split",
     "missing_classes",
@@ -50,6 +51,8 @@ words.
 """
 VALIDATION = 0.2
 """Fraction of the training part that becomes the validation part if a split has none."""
+DRAWN = "validation drawn from the training part"
+"""Part of the name of a protocol whose validation part the data do not define."""
 TRAIN, VAL = 20, 30  # number of nodes per class in the training and the validation part
 SHOWN = 10
 """Maximum number of classes that are listed in a message."""
@@ -257,7 +260,7 @@ def _complete(
         f"{_absent(titles, 'val')}: the validation part is drawn from {source}, "
         f"{len(drawn.val):,} of {int(train.sum()):,} nodes (seed {seed})."
     )
-    protocol = f"{protocol}, validation drawn from the training part (seed {seed})"
+    protocol = f"{protocol}, {DRAWN} (seed {seed})"
     return Split(drawn.train, drawn.val, test.nonzero().flatten(), protocol), notes
 
 
@@ -377,6 +380,19 @@ def random_node_split(
         second = round((fractions[0] + fractions[1]) * len(members))
         parts.append(members.tensor_split([first, max(first, second)]))
     return _joined(parts, f"random {ratio} of every class (seed {seed})")
+
+
+def has_drawn_validation(split: Split) -> bool:
+    """Return True if the validation part was drawn from the nodes for training.
+
+    It is False if the data define the part, and for the parts of 20 nodes a class, with which
+    published models are compared.
+
+    >>> has_drawn_validation(random_node_split(torch.rand(9), 0, (0.8, 0.2, 0.0), by_class=False))
+    True
+    """
+    drawn = split.protocol.startswith(("random ", "by time")) or DRAWN in split.protocol
+    return drawn and len(split.val) > 0
 
 
 def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[str]:

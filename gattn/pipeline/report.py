@@ -31,7 +31,7 @@ def report_facts(
     intervals, counts = metrics.get("intervals"), metrics[estimator.item]
     values: dict[str, Any] = asdict(settings)
     values |= values.pop("model")
-    values = {name: str(v) if isinstance(v, bool) else v for name, v in values.items()}
+    values = {name: _cell(value) for name, value in values.items()}
     return RunFacts(
         item=estimator.item,
         task=estimator.task,
@@ -45,6 +45,13 @@ def report_facts(
         versions=package_versions(),
         **special,
     )
+
+
+def _cell(value: Any) -> Any:
+    """Return the value of a setting as a cell of a table; a tuple becomes a list of its texts."""
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return str(value) if isinstance(value, bool) else value
 
 
 def _intervals(values: Mapping[str, Any]) -> Intervals:

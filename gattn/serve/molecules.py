@@ -7,23 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from gattn.draw import DRAWN_ATOMS, draw_molecule
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.explain import DEFAULT_METHOD, Explanation, explain
 from gattn.molecules.explanations import label_of
 from gattn.molecules.fitted import MoleculeModel, RegressionModel
-from gattn.molecules.inputs import featurise
 from gattn.molecules.loading import load_model
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns, target_columns
-from gattn.serve.errors import RequestError
-from gattn.serve.training_set import (
+from gattn.molecules.runs.training_set import (
     Applicability,
     TrainingSet,
     read_applicability,
     read_training_set,
 )
+from gattn.serve.errors import RequestError
 from gattn.training.model_io import RunError
 
 __all__ = [
@@ -194,7 +191,7 @@ def explain_molecule(
     row = predict_rows(model, [smiles], coverage)[0]
     if row.error:
         raise RequestError(422, f"the molecule cannot be read: {row.error}")
-    inputs = featurise([smiles], max_atoms=model.max_atoms).inputs
+    inputs = model.featurise([smiles]).inputs
     method = method or DEFAULT_METHOD
     output = target
     if model.class_counts:  # the explained output is the probability of the predicted class
@@ -204,12 +201,11 @@ def explain_molecule(
         explanation = explain(model.predictor_, inputs, method, target=output)[0]
     except ValueError as error:
         raise RequestError(422, str(error)) from error
-    similarities = model.predictor_.train_similarities(inputs)[0]
-    best = torch.argsort(similarities, descending=True, stable=True)[:NEAREST]
-    nearest = [(i, s) for i, s in zip(best.tolist(), similarities[best].tolist()) if s > 0]
+    best, similarities = model.predictor_.nearest(inputs, NEAREST)
+    nearest = [(i, s) for i, s in zip(best[0].tolist(), similarities[0].tolist()) if s > 0]
     light = dark = ""
     if len(explanation.symbols) <= DRAWN_ATOMS:
-        label = label_of(method, model.targets_[target])
+        label = label_of(method, model.scale_of(target))
         light, dark = (
             draw_molecule(
                 explanation.smiles, explanation.weights, label=label,

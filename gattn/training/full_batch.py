@@ -70,6 +70,7 @@ def fit_full_batches(
     apply: Callable[[Sequence[Network], Inputs], Tensor] = apply_each,
     score: Loss | None = None,
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+    stop: Callable[[Sequence[EpochRecord]], bool] = lambda records: False,
 ) -> list[History]:
     """Train networks with Adam in place, and restore the weights of each network's best epoch.
 
@@ -91,6 +92,7 @@ def fit_full_batches(
             training mode or all in eval mode.
         score: element-wise function like ``loss``, for the validation part; higher is better.
         on_epoch: called with the record of each network's epoch.
+        stop: returns True, for the records of a network so far, to end its training.
 
     Returns:
         For each network its history: a record of every epoch, whose duration is the network's share
@@ -122,7 +124,7 @@ def fit_full_batches(
         torch.manual_seed(settings.seed)
         for epoch in range(settings.epochs):
             began = time.perf_counter()
-            going = [run for run in runs if run.waited < settings.patience]
+            going = [run for run in runs if run.waited < settings.patience and not run.stopped]
             if not going:
                 break
             active = [run.network.train() for run in going]
@@ -148,6 +150,7 @@ def fit_full_batches(
                 on_epoch(run.records[-1])
             for run, values in zip(going, torch.stack(criteria, 1).tolist()):
                 run.judge(epoch, values)
+                run.stopped = stop(run.records)
     return [run.end() for run in runs]
 
 
@@ -158,7 +161,7 @@ class _Run(Generic[Network]):
         self.network = network
         self.records: list[EpochRecord] = []
         self.best: list[float] = []
-        self.epoch, self.waited = -1, 0
+        self.epoch, self.waited, self.stopped = -1, 0, False
         self.weights: dict[str, Tensor] = {}
 
     def judge(self, epoch: int, criteria: list[float]) -> None:

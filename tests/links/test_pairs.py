@@ -194,9 +194,9 @@ def test_weights_prefer_the_best_score_and_use_a_second_one():
     assert weights[2] < 0.1 * weights[0]
     both = weights[0] * first + weights[1] * 100 * second
     assert ranking_metrics(both)["mrr"] > ranking_metrics(first)["mrr"] + 0.05
-    # With three links, the best score has nearly all of the weight.
-    few = fit_weights([first[:3] + 5 * true[:3], noise[:3]])
-    assert few[1] < 0.1 * few[0]
+    # Scores that few links cannot distinguish have similar weights.
+    few = fit_weights([first[:10], second[:10]])
+    assert few.min() > 0.2 * few.max()
 
 
 def test_scale_minimises_the_listwise_loss():

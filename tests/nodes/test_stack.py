@@ -18,6 +18,7 @@ from gattn.nodes.stack.perceptron import Perceptron
 from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.stack.propagation import Neighbours, label_features, propagate
 from gattn.nodes.stack.weights import cross_fit, fit_weights, pool, temperature
+from tests.nodes.networks import class_network, probabilities
 
 DRAW = np.random.default_rng(0)
 
@@ -28,23 +29,6 @@ def _same_numbers_in_any_order_of_tests() -> None:
 
 
 EPOCHS = 5
-
-
-def _network(nodes=120, classes=3, seed=0, homophily=0.9):
-    """Return tables of edges and nodes whose class shows in neighbours and, with noise, in x."""
-    draw = np.random.default_rng(seed)
-    label = draw.integers(classes, size=nodes)
-    members = [np.flatnonzero(label == kind) for kind in range(classes)]
-    edges = []
-    for node in range(nodes):
-        for _ in range(3):
-            kind = label[node] if draw.random() < homophily else draw.integers(classes)
-            edges.append((f"n{node}", f"n{draw.choice(members[kind])}"))
-    x = np.eye(classes)[label] + draw.normal(size=(nodes, classes))
-    table = pd.DataFrame(x, columns=[f"x{i}" for i in range(classes)])
-    table.insert(0, "id", [f"n{node}" for node in range(nodes)])
-    table["label"] = [f"kind {kind}" for kind in label]
-    return pd.DataFrame(edges, columns=["source", "target"]), table
 
 
 def _stack(model):
@@ -147,18 +131,13 @@ def test_the_stack_is_no_worse_than_its_best_model_on_the_rows_that_chose_it():
     assert error <= np.square(parts[0][:, 0] - numbers).mean() + 1e-2
 
 
-def _probabilities(y, strength, draw):
-    scores = draw.normal(size=(len(y), 4)) + strength * np.eye(4)[y]
-    return np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
-
-
 @pytest.mark.parametrize("is_class", [True, False])
 def test_one_good_model_among_noise_gets_nearly_all_the_weight(is_class):
     for seed in range(5):
         draw = np.random.default_rng(seed)
         if is_class:
             y = draw.integers(4, size=200)
-            models = [_probabilities(y, strength, draw) for strength in (0, 0, 3, 0, 0, 0)]
+            models = [probabilities(y, strength, draw) for strength in (0, 0, 3, 0, 0, 0)]
             models += [np.full((200, 4), 0.25)]
         else:
             y = draw.normal(size=200)
@@ -174,7 +153,7 @@ def test_equally_good_models_share_the_weight(is_class):
     draw = np.random.default_rng(1)
     y = draw.integers(4, size=150).astype(float)
     if is_class:
-        models = [_probabilities(y.astype(int), 2, draw) for _ in range(4)]
+        models = [probabilities(y.astype(int), 2, draw) for _ in range(4)]
     else:
         models = [y[:, None] + draw.normal(size=(150, 1)) for _ in range(4)]
     weights = fit_weights(models, y, is_class=is_class)
@@ -186,7 +165,7 @@ def test_equally_good_models_share_the_weight(is_class):
 def test_weights_do_not_depend_on_the_sharpness_of_a_model():
     draw = np.random.default_rng(2)
     y = draw.integers(4, size=300)
-    good, other = _probabilities(y, 3, draw), _probabilities(y, 1, draw)
+    good, other = probabilities(y, 3, draw), probabilities(y, 1, draw)
     flat = good**0.5 / (good**0.5).sum(1, keepdims=True)
     weights = fit_weights([good, other], y, is_class=True)
     flat_weights = fit_weights([flat, other], y, is_class=True)
@@ -273,7 +252,7 @@ def test_a_perceptron_reads_sparse_features_as_dense_ones():
 @pytest.mark.parametrize("many", [50, 2000])
 def test_a_stack_is_the_same_in_one_thread_and_in_two(many, monkeypatch):
     monkeypatch.setattr("gattn.nodes.stack.components.MANY", many)
-    edges, nodes = _network()
+    edges, nodes = class_network()
     before = torch.get_num_threads()
     try:
         predictions = []
@@ -290,7 +269,7 @@ def test_a_stack_is_the_same_in_one_thread_and_in_two(many, monkeypatch):
 @pytest.mark.parametrize("many", [50, 2000])
 def test_a_saved_stack_predicts_the_same_without_pickle(tmp_path, many, monkeypatch):
     monkeypatch.setattr("gattn.nodes.stack.components.MANY", many)
-    edges, nodes = _network()
+    edges, nodes = class_network()
     model = NodeClassifier(label="label", epochs=EPOCHS).fit((edges, nodes))
     model.save(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "weights.safetensors"]
@@ -301,9 +280,9 @@ def test_a_saved_stack_predicts_the_same_without_pickle(tmp_path, many, monkeypa
 
 
 def test_another_graph_is_predicted_without_labels_of_neighbours():
-    edges, nodes = _network()
+    edges, nodes = class_network()
     model = NodeClassifier(label="label", epochs=EPOCHS).fit((edges, nodes))
-    other_edges, other_nodes = _network(seed=1)
+    other_edges, other_nodes = class_network(seed=1)
     parts = _stack(model).component_predictions(model.read((other_edges, other_nodes)))
     assert set(parts) == {"constant", "columns", "neighbours", "gat"}
     accuracy = model.score((other_edges, other_nodes))
@@ -312,7 +291,7 @@ def test_another_graph_is_predicted_without_labels_of_neighbours():
 
 
 def test_numbers_are_predicted_better_than_by_their_mean():
-    edges, nodes = _network(nodes=300)
+    edges, nodes = class_network(nodes=300)
     kind = nodes.pop("label").str[-1].astype(float)
     nodes["label"] = 1000 + 50 * kind + DRAW.normal(size=300)
     nodes.loc[200:, "label"] = np.nan
@@ -324,7 +303,7 @@ def test_numbers_are_predicted_better_than_by_their_mean():
 
 @pytest.mark.parametrize("columns", [["id", "label"], ["id", "x0", "x1", "x2", "label"]])
 def test_a_graph_without_columns_is_stacked(columns):
-    edges, nodes = _network(nodes=200)
+    edges, nodes = class_network(nodes=200)
     nodes = nodes[columns].copy()
     truth = nodes["label"].copy()
     nodes.loc[100:, "label"] = None
@@ -333,7 +312,7 @@ def test_a_graph_without_columns_is_stacked(columns):
 
 
 def test_prediction_without_training_beats_propagated_labels_and_says_so(tmp_path):
-    edges, nodes = _network(nodes=300)
+    edges, nodes = class_network(nodes=300)
     truth = nodes["label"].copy()
     nodes.loc[150:, "label"] = None
     edges.to_csv(tmp_path / "edges.csv", index=False)
@@ -364,14 +343,14 @@ def _log_at_once(folder, edges, nodes, **options):
 
 @pytest.mark.parametrize("shuffled", [True, False])
 def test_prediction_without_training_reports_noise(tmp_path, shuffled):
-    edges, nodes = _network()
+    edges, nodes = class_network()
     if shuffled:
         nodes["label"] = np.random.default_rng(0).permutation(nodes["label"])
     assert ("no better than a constant" in _log_at_once(tmp_path, edges, nodes)) == shuffled
 
 
 def test_prediction_without_training_explains_undefined_metrics(tmp_path):
-    edges, nodes = _network(nodes=60)
+    edges, nodes = class_network(nodes=60)
     nodes["part"] = ["train", "val", "test"] * 20
     nodes.loc[nodes["part"] == "test", "label"] = "kind 0"
     text = _log_at_once(tmp_path, edges, nodes, split="column:part")
@@ -381,7 +360,7 @@ def test_prediction_without_training_explains_undefined_metrics(tmp_path):
 
 
 def test_prediction_without_training_needs_two_labels(tmp_path):
-    edges, nodes = _network(nodes=10)
+    edges, nodes = class_network(nodes=10)
     nodes.loc[1:, "label"] = None
     edges.to_csv(tmp_path / "edges.csv", index=False)
     nodes.to_csv(tmp_path / "nodes.csv", index=False)

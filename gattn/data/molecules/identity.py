@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gattn.data.molecules.dataset import Molecules, smiles_of
 from gattn.data.molecules.smiles import need_rdkit, parse_any_size
+from gattn.data.molecules.standardise import largest_fragment, neutral
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -150,15 +151,12 @@ def parent(text: str) -> str:
         return text
     need_rdkit()
     from rdkit import Chem, rdBase
-    from rdkit.Chem.MolStandardize import rdMolStandardize
 
     with rdBase.BlockLogs():
         molecule = Chem.MolFromSmiles(text)
         if molecule is None or not any(atom.GetAtomicNum() == 6 for atom in molecule.GetAtoms()):
             return text
-        molecule = rdMolStandardize.MetalDisconnector().Disconnect(molecule)
-        molecule = rdMolStandardize.LargestFragmentChooser(preferOrganic=True).choose(molecule)
-        molecule = rdMolStandardize.Uncharger().uncharge(molecule)
+        molecule = neutral(largest_fragment(molecule))
         again = Chem.MolFromSmiles(Chem.MolToSmiles(molecule))
         return text if again is None else identity(again)
 

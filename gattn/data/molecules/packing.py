@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from gattn.data.molecules.fingerprints import PackedCounts, count_environments
 from gattn.data.molecules.identity import identity
 from gattn.data.molecules.plain import plain
 from gattn.data.molecules.smiles import parse_or_reason
+from gattn.data.molecules.standardise import standardise
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
 
 __all__ = ["PackedInputs", "read_packed"]
 
@@ -37,12 +41,25 @@ class PackedInputs(NamedTuple):
     canonical: list[str]
 
 
-def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> PackedInputs:
-    """Compute the model inputs of SMILES in this process."""
+def read_packed(
+    smiles: Sequence[str], *, max_atoms: int, canonical: bool, standardize: Sequence[str] = ()
+) -> PackedInputs:
+    """Compute the model inputs of SMILES in this process.
+
+    Args:
+        smiles: n texts.
+        max_atoms: larger molecules are errors.
+        canonical: whether to compute the identity of each molecule.
+        standardize: steps of :data:`gattn.data.molecules.standardise.STEPS`. The SMILES of the
+            result are those of the standardised molecules; a SMILES whose molecule does not change
+            is left as it is.
+    """
     from rdkit import rdBase
 
     with rdBase.BlockLogs():
         parsed = [parse_or_reason(text, max_atoms) for text in smiles]
+        if standardize:
+            smiles, parsed = _standardised(smiles, parsed, standardize)
         errors = [molecule if isinstance(molecule, str) else "" for molecule in parsed]
         read = [(row, mol) for row, mol in enumerate(parsed) if not isinstance(mol, str)]
         # Each step processes all molecules before the next step begins, so that its code and tables
@@ -55,3 +72,23 @@ def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> Pa
         descriptors = descriptor_rows(molecules, builder.skeletons())
         written = [identity(molecule) for _, molecule in read] if canonical else []
     return PackedInputs(builder.pack(), counts, descriptors, errors, written)
+
+
+def _standardised(
+    smiles: Sequence[str], parsed: Sequence[Mol | str], steps: Sequence[str]
+) -> tuple[list[str], list[Mol | str]]:
+    """Return the SMILES and the molecules after standardisation; errors stay errors."""
+    texts = list(smiles)
+    molecules = list(parsed)
+    for row, molecule in enumerate(parsed):
+        if isinstance(molecule, str):
+            continue
+        try:
+            text = standardise(molecule, steps)
+        except ValueError as error:
+            molecules[row] = str(error)
+            continue
+        again = parse_or_reason(text, molecule.GetNumAtoms() + len(text))
+        if isinstance(again, str) or identity(again) != identity(molecule):
+            texts[row], molecules[row] = text, again
+    return texts, molecules

@@ -653,7 +653,8 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
 
   const A *x_, *edge_attr_;
   const i64* ptr_;
-  std::int32_t *rowptr_, *source_, *edge_;  // edges by destination: offsets, sources, numbers
+  // The edges are sorted by destination: these are their offsets, sources and indices.
+  std::int32_t *rowptr_, *source_, *edge_;
   i64 largest_ = block_atoms, max_edges_ = 0, max_degree_ = 0;
   Scratch<A> transposed_, transposed_query_;
   const A *atoms_ = nullptr, *value_ = nullptr, *out_ = nullptr, *project_ = nullptr,

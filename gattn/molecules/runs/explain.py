@@ -13,9 +13,12 @@ from gattn.molecules.attributions import METHODS
 from gattn.molecules.explain import explain
 from gattn.molecules.explanations import PICTURES, write_explanations
 from gattn.molecules.fitted import MoleculeModel
-from gattn.molecules.inputs import DescribedInputs, MoleculeInputs, featurise
+from gattn.molecules.inputs import DescribedInputs, MoleculeInputs
 from gattn.molecules.loading import open_run
+from gattn.molecules.names import name_after, name_column
 from gattn.molecules.network import MoleculeNetwork
+from gattn.molecules.runs.neighbor_pictures import write_neighbors
+from gattn.molecules.runs.neighbors import read_measured
 from gattn.molecules.runs.predict import Counts, row_smiles
 from gattn.pipeline.product import Log, no_log
 
@@ -35,6 +38,7 @@ def explain_table(
     workers: int = 2,
     threads: int = 0,
     pictures: int = PICTURES,
+    neighbors: int = 0,
     log: Log = no_log,
 ) -> Counts:
     """Compute the weights of the atoms of every molecule of a CSV file.
@@ -54,6 +58,9 @@ def explain_table(
         workers: number of processes that parse SMILES.
         threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         pictures: number of molecules to draw, from the first; the tables contain all.
+        neighbors: number of nearest measured molecules to draw for each molecule, beside the
+            contribution of its atoms to the similarity with the nearest one, as
+            ``row<row>-neighbors``; ``neighbors.csv`` lists them. 0 draws none.
         log: called with each line that the user should read.
 
     Returns:
@@ -74,25 +81,31 @@ def explain_table(
     output = estimator.output_of(target_index, label)
     rows = list(descriptors.checked(table.rows()))
     texts = list(map(row_smiles(table, column), rows))
-    parsed = featurise(texts, max_atoms=estimator.max_atoms, workers=workers)
+    parsed = estimator.featurise(texts)
     if not len(parsed.inputs):
         raise ValueError(f"{path} has no molecules that can be read")
     inputs: MoleculeInputs = parsed.inputs
     if descriptors.names:
         values = torch.tensor([descriptors.values(row) for row in rows], dtype=torch.float64)
         inputs = DescribedInputs(inputs, values[parsed.row_index])
+    measured = read_measured(run, estimator, neighbors) if neighbors else None
     errors = [row.problem or error for row, error in zip(rows, parsed.errors)]
     explained = {
         method: explain(estimator.predictor_, inputs, method, target=output)
         for method in dict.fromkeys(methods or _methods(estimator))
     }
-    indices, name = parsed.row_index.tolist(), estimator.targets_[target_index]
+    indices, name = parsed.row_index.tolist(), estimator.scale_of(target_index)
     name += f" {label}" * bool(label)
+    titles = _titles(table, column, rows, indices)
     with new_folder(out) as folder:
         written = write_explanations(
-            folder, indices, explained, name=name, titles=_titles(table, rows, indices),
+            folder, indices, explained, name=name, titles=titles,
             pictures=pictures, columns=descriptors.names,
         )  # fmt: skip
+        if measured is not None:
+            write_neighbors(
+                folder, indices, inputs, measured, target_index, titles=titles, pictures=pictures
+            )
         bad = [[i, texts[i], error] for i, error in enumerate(errors) if error]
         write_rows(folder / "errors.csv", [["row", "smiles", "error"], *bad])
     if len(indices) > pictures:
@@ -102,10 +115,20 @@ def explain_table(
     return Counts(len(rows), len(bad))
 
 
-def _titles(table: Table, rows: Sequence[TableRow], indices: Sequence[int]) -> list[str] | None:
-    """Return the cells of the column "name" for some rows, or None if there is no such column."""
-    named = [i for i, column in enumerate(table.columns) if column.lower() == "name"]
-    return [rows[index].cells[named[0]].strip() for index in indices] if named else None
+def _titles(
+    table: Table, smiles: str, rows: Sequence[TableRow], indices: Sequence[int]
+) -> list[str]:
+    """Return the names of the molecules of some rows, "" for a molecule without a name.
+
+    A name is the cell of a column such as ``name`` or ``id``, or the text after the SMILES.
+    """
+    names = name_column([column for column in table.columns if column != smiles])
+    place, text_place = table.place(names) if names else None, table.place(smiles)
+    return [
+        (rows[i].cells[place].strip() if place is not None else "")
+        or name_after(rows[i].cells[text_place])
+        for i in indices
+    ]
 
 
 def _methods(estimator: MoleculeModel) -> list[str]:

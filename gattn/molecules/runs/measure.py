@@ -140,12 +140,19 @@ def _effect(part: str, by_class: Mapping[str, int] | None = None) -> str:
 def measure_baselines(
     estimator: MoleculeEstimator, train: LabelledMolecules, test: LabelledMolecules, seed: int
 ) -> dict[str, dict[str, float]]:
-    """Train the baselines on ``train`` and return their metrics on ``test``."""
+    """Train the baselines on ``train`` and return their metrics on ``test``.
+
+    They are trained on the transformed targets, and measured in the targets' units.
+    """
+    transform = estimator.predictor_.transform
     predicted = baseline_predictions(
-        train.inputs, estimator.outputs_of(train.y), test.inputs, estimator.task, seed=seed,
-        classes=estimator.class_counts, weights=train.weights,
+        train.inputs, transform(estimator.outputs_of(train.y)), test.inputs, estimator.task,
+        seed=seed, classes=estimator.class_counts, weights=train.weights,
     )  # fmt: skip
-    return {name: measure_part(estimator, test.y, mean) for name, mean in predicted.items()}
+    return {
+        name: measure_part(estimator, test.y, transform.inverse(transform.clipped(mean)))
+        for name, mean in predicted.items()
+    }
 
 
 def undefined(

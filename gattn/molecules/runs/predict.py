@@ -14,7 +14,9 @@ from gattn.data.tables.csv_table import Table, TableRow
 from gattn.files import new_file
 from gattn.molecules.inputs import Piece
 from gattn.molecules.loading import open_run
+from gattn.molecules.predictor import Prediction
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
+from gattn.molecules.runs.neighbors import MeasuredMolecules, read_measured
 from gattn.training.checks import check_fraction
 
 __all__ = ["ERROR", "Counts", "predict_table", "row_errors", "row_smiles"]
@@ -43,6 +45,7 @@ def predict_table(
     coverage: float = 0.9,
     workers: int = 2,
     threads: int = 0,
+    neighbors: int = 0,
     on_progress: Callable[[int], None] = lambda rows: None,
 ) -> Counts:
     """Predict every row of a CSV file of molecules, and write a table of the predictions.
@@ -65,6 +68,10 @@ def predict_table(
         workers: number of processes.
         threads: number of threads inside one operator if there is one process; 0 to choose it from
             the size of a batch.
+        neighbors: number of nearest measured molecules to write beside each prediction, with their
+            similarities and measured values, and whether the prediction is inside the
+            applicability domain (:class:`gattn.molecules.runs.neighbors.MeasuredMolecules`). They
+            are read from the table of the training, which must not have changed.
         on_progress: called with the number of rows in each piece that was written.
 
     Returns:
@@ -83,11 +90,14 @@ def predict_table(
         on_bad_bytes="surrogateescape",
     )  # fmt: skip
     columns = [*prediction_columns(estimator), *([OUTSIDE] if descriptors.names else [])]
+    measured = read_measured(run, estimator, neighbors) if neighbors else None
+    if measured is not None:
+        columns += measured.columns
     rows = bad = 0
     with new_file(out) as temporary, table.writer(temporary, [*columns, ERROR]) as writer:
         pieces = estimator.predictions(
             descriptors.checked(table.rows()), smiles=row_smiles(table, column),
-            descriptors=descriptors.values if descriptors.names else None,
+            descriptors=descriptors.values if descriptors.names else None, neighbors=neighbors,
         )  # fmt: skip
         for piece in pieces:
             predicted = prediction_cells(estimator, piece.result, coverage)
@@ -97,6 +107,9 @@ def predict_table(
                 far = estimator.predictor_.outside(values).tolist()
                 named = ("|".join(compress(descriptors.names, flags)) for flags in far)
                 predicted = [[*each, name] for each, name in zip(predicted, named)]
+            if measured is not None:
+                nearest = _neighbor_cells(measured, piece.result)
+                predicted = [[*a, *b] for a, b in zip(predicted, nearest, strict=True)]
             cells = dict(zip(piece.row_index.tolist(), predicted))
             for i, (row, error) in enumerate(row_errors(piece)):
                 writer.writerow([*row.cells, *cells.get(i, [""] * len(columns)), error])
@@ -104,6 +117,13 @@ def predict_table(
             rows += len(piece.items)
             on_progress(len(piece.items))
     return Counts(rows, bad)
+
+
+def _neighbor_cells(measured: MeasuredMolecules, predicted: Prediction) -> list[list[str]]:
+    index, similarity = predicted.nearest_index, predicted.nearest_similarity
+    assert index is not None
+    assert similarity is not None
+    return measured.cells(index, similarity, predicted.max_train_similarity)
 
 
 def row_smiles(table: Table, column: str) -> Callable[[TableRow], str]:

@@ -93,7 +93,12 @@ def run_facts(run: MoleculeRun) -> RunFacts:
         rows=len(source.smiles),
         errors={row.line or row.row: f"{row.text!r}: {row.reason}" for row in run.molecules.bad},
         by_target=metrics["targets"],
-        notes=(*_shares(metrics["weights"]), *run.notes, *_class_names(estimator)),
+        notes=(
+            *_shares(metrics["weights"]),
+            *run.notes,
+            *_class_names(estimator),
+            *_transforms(estimator),
+        ),
         decided=source.labels.notes,
         words=_words(estimator),
     )
@@ -116,6 +121,18 @@ def _class_names(estimator: MoleculeEstimator) -> list[str]:
     named = _named_classes(estimator)
     clauses = [f"class 1 of {t} is “{name}”" for t, name in named.items()]
     return [f"Here {'; '.join(clauses)}."] if clauses and len(estimator.targets_) > 1 else []
+
+
+def _transforms(estimator: MoleculeEstimator) -> list[str]:
+    """Return a sentence on the transforms of the targets, if there is one."""
+    scales = [estimator.scale_of(i) for i in range(len(estimator.targets_))]
+    if scales == list(map(str, estimator.targets_)):
+        return []
+    return [
+        f"The model is trained on {', '.join(scales)}. Predictions, intervals and errors are in "
+        "the original unit; a prediction is the median, and attributions are on the scale of the "
+        "training."
+    ]
 
 
 def _words(estimator: MoleculeEstimator) -> Words:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gattn.data import Split
+from gattn.data.molecules.standardise import STEPS
 from gattn.data.tables.csv_table import open_table
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.input_cache import cache_key
@@ -32,6 +33,7 @@ from gattn.molecules.runs.measure import (
 from gattn.molecules.runs.overlaps import duplicate_facts, duplicate_notes
 from gattn.molecules.runs.source import Source, built_in, read_source
 from gattn.molecules.runs.splits import check_train, choose_parts, splits_record, validation_groups
+from gattn.molecules.target_transform import check_domain
 from gattn.pipeline import train as pipeline
 from gattn.pipeline.measure import PARTS
 from gattn.pipeline.product import Log, Parts, Product, Report, TrainedRun, no_log
@@ -153,6 +155,8 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         )  # fmt: skip
         cache = Path(settings.cache) if settings.cache else self.out.parent / CACHE
         cache.mkdir(parents=True, exist_ok=True)
+        if is_regression:
+            check_labels_domain(settings.model.target_transform, source)
         molecules = _parse(estimator, source, cache)
         self.log(_summary(source, molecules, estimator))
         return MoleculeData(source, molecules, estimator)
@@ -186,6 +190,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         parts = {"training": y[split.train]} if several else {}
         parts |= {"validation": y[split.val], "test": y[split.test]}
         notes += label_notes(estimator, parts)
+        notes += standardisation_notes(estimator, source, molecules)
         for note in (*source.labels.notes, *notes):
             self.log(note)
         record = splits_record(split, molecules, source)
@@ -305,7 +310,8 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
     """Return the labelled molecules, with all invalid rows of the table in the attribute
     ``bad``.
     """
-    path = cache / f"{cache_key(source.smiles, estimator.max_atoms)[:32]}.safetensors"
+    key = cache_key(source.smiles, estimator.max_atoms, estimator.standardize)
+    path = cache / f"{key[:32]}.safetensors"
     y = source.labels.y[:, 0] if len(source.targets) == 1 else source.labels.y
     molecules = estimator.read(
         source.rows,
@@ -331,6 +337,35 @@ def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEs
     if unlabelled:
         clauses.append(f"{plural(unlabelled, 'row')} without a label")
     return "; ".join(clauses)
+
+
+def check_labels_domain(transform: str, source: Source) -> None:
+    """Raise an error that names the line of the first label that a target transform cannot read."""
+    labels = source.labels
+    for i, target in enumerate(source.targets):
+        bounds = None if labels.bounds is None else labels.bounds[:, i]
+        try:
+            check_domain(
+                transform, labels.y[:, i], target, lambda row: f"in line {source.lines[row]}",
+                bounds,
+            )  # fmt: skip
+        except ValueError as error:
+            raise ValueError(f"{source.name}: {error}") from None
+
+
+def standardisation_notes(
+    estimator: MoleculeEstimator, source: Source, molecules: LabelledMolecules
+) -> list[str]:
+    """Return a sentence on the standardisation of the molecules, if there is one."""
+    if not estimator.standardize:
+        return []
+    written = molecules.inputs.molecules.smiles
+    changed = sum(text != source.smiles[row] for text, row in zip(written, molecules.rows.tolist()))
+    steps = ", ".join(step for step in STEPS if step in estimator.standardize)
+    return [
+        f"The molecules are standardised in training and prediction ({steps}); this changed "
+        f"{changed:,} of {plural(len(molecules), 'molecule')}."
+    ]
 
 
 def _left_out(source: Source, molecules: LabelledMolecules) -> Iterator[Sequence[object]]:

@@ -15,9 +15,9 @@ MAX_VALUES = 2_000_000
 
 
 def edge_column_metrics(
-    predictor: AnyPredictor, graph: AttributedGraph, y: Tensor, val: Tensor, seed: int
+    predictor: AnyPredictor, graph: AttributedGraph, y: Tensor, part: Tensor, seed: int
 ) -> dict[str, dict[str, float]]:
-    """Return, for each column, the metrics of the validation part after the values of the column
+    """Return, for each column, the metrics of a part of the nodes after the values of the column
     were permuted.
 
     The values of one column of the edges are exchanged among the edges at random, and the trained
@@ -27,7 +27,7 @@ def edge_column_metrics(
         predictor: the trained model.
         graph: the graph of the training, with the inputs of its edges.
         y: [n] labels, NaN for nodes without a label.
-        val: nodes of the validation part.
+        part: nodes to which the model was not fitted.
         seed: seed of the permutations.
 
     Returns:
@@ -43,5 +43,5 @@ def edge_column_metrics(
     results = {}
     for name in encoder.names:
         predicted = predictor.predict(encoder.permuted(graph, name, seed))
-        results[name] = measure(predictor.task, y[val], predicted[val])
+        results[name] = measure(predictor.task, y[part], predicted[part])
     return results

@@ -165,7 +165,7 @@ def _components(run: NodeRun) -> Section:
 
 def _edge_columns(run: NodeRun) -> Section:
     """Return the section of the report on the columns of edges."""
-    columns, base = run.metrics["edge_columns"], run.metrics["val"]
+    columns, base = run.metrics["edge_columns"], run.metrics["test"]
     main = next(iter(base))
     notes = tuple(note for note in run.encoded.notes if " of the edges" in note)
     permuted = columns["permuted"]
@@ -178,11 +178,11 @@ def _edge_columns(run: NodeRun) -> Section:
     ]
     title = METRICS[main]
     text = (
-        f"The {title} on the validation part is {number(base[main])}. The table shows it after the "
+        f"The {title} on the test part is {number(base[main])}. The table shows it after the "
         "values of a column were exchanged among the edges at random. The difference is what the "
         "trained model gains from the column; it is near 0 if another column says the same.",
     )
-    table = Table(("column", f"{title}, permuted", "difference"), tuple(rows), "Validation part")
+    table = Table(("column", f"{title}, permuted", "difference"), tuple(rows), "Test part")
     return Section("Columns of the edges", (*text, *notes), (table,))
 
 

@@ -235,12 +235,17 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             },
         }  # fmt: skip
         if isinstance(estimator.predictor_, StackedPredictor):
+            if estimator.predictor_.stopped:
+                self.log(
+                    f"The training of the attention network ended after {len(best.history.records)}"
+                    " epochs, because its validation loss was far above that of the other models."
+                )
             metrics["components"] = _components(estimator.predictor_, encoded, split, y)
         if estimator.predictor_.encoder.edges is not None:
             metrics["edge_columns"] = {
                 "read": estimator.predictor_.encoder.edges.names,
                 "permuted": edge_column_metrics(
-                    estimator.predictor_, encoded.graph, y, split.val, settings.model.seed
+                    estimator.predictor_, encoded.graph, y, split.test, settings.model.seed
                 ),
             }
         constant = metrics["baselines"]["majority" if task == "classification" else "mean"]
@@ -277,7 +282,7 @@ def _components(
     return {
         name: {
             "weight": weight,
-            "val": measure(stack.task, y[split.val], predictions[name][split.val]),
+            "val": measure(stack.task, y[split.val], stack.validation_parts[name]),
             "test": measure(stack.task, y[split.test], predictions[name][split.test]),
         }
         for name, weight in stack.weights.items()

@@ -20,6 +20,7 @@ from gattn.nodes.base import NodeEstimator, fit_together
 from gattn.nodes.batched_gat import batch_size
 from gattn.nodes.features import EncodedGraph
 from gattn.nodes.runs.measure import measure
+from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.training.processes import in_order
 from gattn.training.types import EpochRecord, History
 
@@ -131,11 +132,13 @@ class Trainer:
         return [self._measure(*pair) for pair in zip(plans, estimators)]
 
     def _measure(self, plan: TrialPlan, estimator: NodeEstimator) -> Trial:
-        predicted = estimator.predictor_.predict(self.encoded.graph)
-        val, test = (
-            measure(estimator.task, self.y[part], predicted[part])
-            for part in (estimator.split_.val, estimator.split_.test)
-        )
+        predictor, split = estimator.predictor_, estimator.split_
+        predicted = predictor.predict(self.encoded.graph)
+        # The final models of a stack may be fitted to the validation part, too.
+        stacked = isinstance(predictor, StackedPredictor)
+        validation = predictor.validation if stacked else predicted[split.val]
+        val = measure(estimator.task, self.y[split.val], validation)
+        test = measure(estimator.task, self.y[split.test], predicted[split.test])
         # The graph is not sent, because the process that receives the trial already has it.
         del estimator.graph_
         return Trial(plan, estimator, predicted, val, test)

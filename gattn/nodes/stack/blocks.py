@@ -127,6 +127,21 @@ class Blocks:
             return [self.x], [*first, *dense]
         return [self.x, *(one @ self.x for one in self.neighbours.one_hop())], dense
 
+    def tree_features(self) -> NDArray[np.float32]:
+        """Return features [n, d] for trees: reduced ones, means over up to three steps, degrees."""
+        means, z = self.neighbours.means, self.reduced
+        first = [one @ z for one in self.neighbours.one_hop()]
+        near = means @ z if self.neighbours.along else first[0]
+        second = means @ near
+        blocks = [z, *first, second, means @ second, self.neighbours.degrees, *self.edge_blocks()]
+        return np.hstack(blocks).astype(np.float32)
+
+    @property
+    def tree_width(self) -> int:
+        """Number of the features for trees, or slightly fewer."""
+        neighbours = self.neighbours
+        return self.reduced.shape[1] * (3 + len(neighbours.one_hop()) + len(neighbours.typed))
+
     def edge_blocks(self) -> list[NDArray[np.float32]]:
         """Return means over the neighbours of each type, and means of the edges' features.
 

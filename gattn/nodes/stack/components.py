@@ -15,10 +15,12 @@ from gattn.nodes.stack.closed_form import ClosedForm
 from gattn.nodes.stack.linear import Linear, Scaler, fit_linear
 from gattn.nodes.stack.perceptron import Perceptron
 from gattn.nodes.stack.propagation import Neighbours, label_features, propagate
+from gattn.nodes.stack.trees import Trees, can_fit_trees
+from gattn.training.threads import Background
 
 __all__ = ["LABEL_FREE", "Components"]
 
-LABEL_FREE = ("constant", "columns", "neighbours")
+LABEL_FREE = ("constant", "columns", "neighbours", "trees")
 """Names of the models that read no labels, so that they can also predict other graphs."""
 MANY = 2000
 """Minimum number of training nodes for which perceptrons replace the linear models `neighbours` and
@@ -36,6 +38,8 @@ class Components:
     ``neighbours``     the same, also on means over one and two steps and on degrees; with
                        2,000 training nodes a perceptron
     ``labels``         the same, also on the labels around a node
+    ``trees``          boosted trees on the features of ``neighbours`` and on means over three
+                       steps; only if the features are few
     ``propagation``    labels spread along the edges
     ``closed_form``    :class:`gattn.nodes.stack.closed_form.ClosedForm`
     =================  ========================================================================
@@ -45,6 +49,7 @@ class Components:
         linear: linear models and the scalers of their features, by name.
         closed_form: the model without training.
         perceptrons: perceptrons by name; empty with few training nodes.
+        trees: boosted trees; None if they were not fitted.
         reduction: projection of wide features.
         train: [k] nodes with labels.
         labels: [k, c] one-hot classes or standardised numbers.
@@ -55,6 +60,7 @@ class Components:
         linear: Mapping[str, tuple[Scaler, Linear]],
         closed_form: ClosedForm,
         perceptrons: Mapping[str, Perceptron],
+        trees: Trees | None,
         reduction: Reduction,
         train: NDArray,
         labels: NDArray,
@@ -63,7 +69,8 @@ class Components:
         is_class: bool,
     ) -> None:
         self.linear, self.closed_form, self.perceptrons = linear, closed_form, perceptrons
-        self.reduction, self.train, self.labels = reduction, train, labels
+        self.trees, self.reduction = trees, reduction
+        self.train, self.labels = train, labels
         self.seed, self.is_class = seed, is_class
 
     @classmethod
@@ -79,6 +86,8 @@ class Components:
         *,
         is_class: bool,
         check: Callable[[], None] = lambda: None,
+        parallel: bool = False,
+        like: Components | None = None,
     ) -> tuple[Components, dict[str, NDArray[np.float64]]]:
         """Fit the models to the training nodes, and predict all nodes.
 
@@ -93,56 +102,90 @@ class Components:
             seed: seed of folds and of perceptrons.
             is_class: True for classes.
             check: called before each model; it may raise an exception to end the computation.
+            parallel: True to fit models that are independent of each other in two Python threads.
+            like: fitted models, whose types, penalties and projection are used again; None to
+                choose them.
 
         Returns:
             The models, and their predictions [n, outputs] for all nodes, by name.
         """
         matrix = as_matrix(x)
-        reduction = Reduction.fit(matrix, seed)
+        reduction = Reduction.fit(matrix, seed) if like is None else like.reduction
         blocks = Blocks(matrix, neighbours, reduction)
         labels = np.eye(outputs)[y[train].astype(int)] if is_class else y[train][:, None]
         labels = labels.astype(np.float32)
         linear: dict[str, tuple[Scaler, Linear]] = {}
         perceptrons: dict[str, Perceptron] = {}
         predictions: dict[str, NDArray[np.float64]] = {}
-        is_large = len(train) >= MANY
-        sparse, dense = blocks.split_hops() if is_large else (blocks.hops(), [])
+        is_large = len(train) >= MANY if like is None else bool(like.perceptrons)
+        use_trees = can_fit_trees(len(train), blocks.tree_width, outputs)
+        use_trees = use_trees if like is None else like.trees is not None
 
         def fit_linear_model(name: str, some: Sequence[Any]) -> None:
             check()
             scaler = Scaler.fit(some)
             joined = scaler.join(some)
-            model = fit_linear(joined, y, train, val, outputs, is_class=is_class)
+            penalty = None if like is None else like.linear[name][1].penalty
+            model = fit_linear(
+                joined, y, train, val, outputs, is_class=is_class, penalty=penalty
+            )  # fmt: skip
             linear[name] = scaler, model
             predictions[name] = model.predict(joined)
 
-        def fit_one(name: str, around: Sequence[NDArray]) -> None:
-            if not is_large:
-                return fit_linear_model(name, [*sparse, *around])
-            check()
-            some = sparse, [*dense, *around]
-            model = Perceptron.fit(*some, y, train, outputs, seed, is_class=is_class)
-            perceptrons[name] = model
-            predictions[name] = model.predict(*some)
+        def fit_around() -> None:
+            sparse, dense = blocks.split_hops() if is_large else (blocks.hops(), [])
 
-        fit_linear_model("columns", [matrix])
-        fit_one("neighbours", [])
-        around = label_features(neighbours, labels, train, predictions["neighbours"], seed)
-        fit_one("labels", around)
-        check()
-        form, _ = ClosedForm.fit(blocks, labels, train, seed, is_class=is_class)
+            def fit_one(name: str, around: Sequence[NDArray]) -> None:
+                if not is_large:
+                    return fit_linear_model(name, [*sparse, *around])
+                check()
+                some = sparse, [*dense, *around]
+                model = Perceptron.fit(*some, y, train, outputs, seed, is_class=is_class)
+                perceptrons[name] = model
+                predictions[name] = model.predict(*some)
+
+            fit_one("neighbours", [])
+            around = label_features(neighbours, labels, train, predictions["neighbours"], seed)
+            fit_one("labels", around)
+
+        def fit_others(check: Callable[[], None]) -> tuple[ClosedForm, Trees | None]:
+            fit_linear_model("columns", [matrix])
+            check()
+            form, _ = ClosedForm.fit(blocks, labels, train, seed, is_class=is_class)
+            if not use_trees:
+                return form, None
+            check()
+            features = blocks.tree_features()
+            trees = Trees.fit(features, y, train, outputs, seed, is_class=is_class)
+            predictions["trees"] = trees.predict(features)
+            return form, trees
+
+        if parallel:
+            with Background(fit_others) as background:
+                fit_around()
+                form, trees = background.result()
+        else:
+            form, trees = fit_others(check)
+            fit_around()
         components = cls(
-            linear, form, perceptrons, reduction, train, labels, seed, is_class=is_class
+            linear, form, perceptrons, trees, reduction, train, labels, seed, is_class=is_class
         )
-        return components, predictions | components._rest(blocks)
+        predictions |= components._rest(blocks)
+        return components, {name: predictions[name] for name in components.names}
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the models."""
+        trees = ["trees"] if self.trees is not None else []
+        return ["columns", "neighbours", "labels", *trees, "constant", "propagation", "closed_form"]
 
     def with_train(self, train: NDArray) -> Components:
         """Return the models for a graph in which the nodes with labels have the positions [k]
         ``train``.
         """
         return Components(
-            self.linear, self.closed_form, self.perceptrons, self.reduction, train, self.labels,
-            self.seed, is_class=self.is_class,
+            self.linear, self.closed_form, self.perceptrons, self.trees, self.reduction, train,
+            self.labels, self.seed, is_class=self.is_class,
         )  # fmt: skip
 
     def predict(
@@ -169,6 +212,8 @@ class Components:
         predictions = {
             "columns": model.predict(scaler.join([blocks.x])), "neighbours": ask("neighbours", [])
         }  # fmt: skip
+        if self.trees is not None:
+            predictions["trees"] = self.trees.predict(blocks.tree_features())
         if not with_labels:
             return predictions | {"constant": self._constant(x.shape[0])}
         guess = predictions["neighbours"]
@@ -195,6 +240,8 @@ class Components:
             arrays[f"closed_form.weights.{place}"] = weight
         for name, (_, model) in self.linear.items():
             arrays[f"{name}.weight"], arrays[f"{name}.bias"] = model.weight, model.bias
+        if self.trees is not None:
+            arrays |= {f"trees.{name}": array for name, array in self.trees.arrays().items()}
         tensors = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
         for name, model in self.perceptrons.items():
             state = model.state_dict()
@@ -233,8 +280,11 @@ class Components:
             name: Perceptron.from_state(_below(tensors, f"{name}.perceptron."), is_class=is_class)
             for name in state["perceptrons"]
         }
+        of_trees = {name: tensor.numpy() for name, tensor in _below(tensors, "trees.").items()}
+        outputs = labels.shape[1] if is_class else 1
+        trees = Trees.from_arrays(of_trees, outputs) if of_trees else None
         return cls(
-            linear, form, perceptrons, Reduction(arrays["axes"]), arrays["train"], labels,
+            linear, form, perceptrons, trees, Reduction(arrays["axes"]), arrays["train"], labels,
             state["seed"], is_class=is_class,
         )  # fmt: skip
 

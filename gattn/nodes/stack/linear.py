@@ -76,7 +76,14 @@ class Linear:
 
 
 def fit_linear(
-    x: Matrix, y: NDArray, train: NDArray, val: NDArray, classes: int, *, is_class: bool
+    x: Matrix,
+    y: NDArray,
+    train: NDArray,
+    val: NDArray,
+    classes: int,
+    *,
+    is_class: bool,
+    penalty: float | None = None,
 ) -> Linear:
     """Fit a linear model with the penalty that gives the lowest loss on the validation part.
 
@@ -87,6 +94,7 @@ def fit_linear(
         val: indices of the validation nodes, by which the penalty is chosen.
         classes: number of classes; 1 for numbers.
         is_class: True for logistic regression, False for ridge regression.
+        penalty: inverse penalty; None to choose it by the validation part.
 
     Returns:
         The model.
@@ -95,7 +103,12 @@ def fit_linear(
         ConvergenceWarning: a logistic regression stopped after 40 steps. Callers may ignore it,
             because the validation part compares the results.
     """
-    fits = _logistic(x, y, train, classes) if is_class else _ridge(x, y, train)
+    if is_class:
+        fits = _logistic(x, y, train, classes, (penalty,) if penalty else STRENGTHS)
+    else:
+        fits = _ridge(x, y, train, (penalty,) if penalty else (0.1, *STRENGTHS, 1000.0))
+    if penalty:
+        return next(fits)
     best, lowest = None, np.inf
     for model in fits:
         out = model.predict(x[val])
@@ -110,7 +123,9 @@ def fit_linear(
     return best
 
 
-def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
+def _logistic(
+    x: Matrix, y: NDArray, train: NDArray, classes: int, strengths: Sequence[float]
+) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     labels = y[train].astype(int)
@@ -121,7 +136,7 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
         yield Linear(np.zeros((x.shape[1], classes), np.float32), bias, True, 0.0)
         return
     rows, model = x[train], LogisticRegression(max_iter=ITERATIONS, tol=1e-3, warm_start=True)
-    for strength in STRENGTHS:
+    for strength in strengths:
         model.set_params(C=strength).fit(rows, labels)
         weight = np.zeros((x.shape[1], classes), np.float32)
         intercept: Any = model.intercept_
@@ -133,10 +148,10 @@ def _logistic(x: Matrix, y: NDArray, train: NDArray, classes: int) -> Any:
         yield Linear(weight, bias.copy(), True, strength)
 
 
-def _ridge(x: Matrix, y: NDArray, train: NDArray) -> Any:
+def _ridge(x: Matrix, y: NDArray, train: NDArray, strengths: Sequence[float]) -> Any:
     from sklearn.linear_model import Ridge
 
-    for strength in (0.1, *STRENGTHS, 1000.0):
+    for strength in strengths:
         model = Ridge(alpha=len(train) ** 0.5 / strength).fit(x[train], y[train])
         weight = np.asarray(model.coef_, np.float32).reshape(-1, 1)
         yield Linear(weight, np.array([float(model.intercept_)]), False, strength)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,16 +22,20 @@ from gattn.nodes.fields import read_features, receptive_field
 from gattn.nodes.predictor import NodePredictor, NodeProblem, label_moments
 from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.nodes.stack.components import LABEL_FREE, Components
-from gattn.nodes.stack.propagation import Neighbours
-from gattn.nodes.stack.weights import cross_fit, fit_weights, pool
+from gattn.nodes.stack.propagation import Neighbours, smooth
+from gattn.nodes.stack.weights import choose_weights, fit_weights, pool
 from gattn.training.settings import from_table, to_table
-from gattn.training.threads import Background, available_threads
+from gattn.training.threads import Background, available_threads, limited_threads
 from gattn.training.types import EpochRecord, History
 
 __all__ = ["StackedPredictor"]
 
-NETWORK = "gat"
-"""Name of the attention network in a stack."""
+NETWORK, SMOOTHED = "gat", "smoothed"
+"""Names of the attention network, and of the combination that is smoothed along the edges."""
+PILOT, PILOT_EPOCHS = 0.4, 6
+"""Share of the epochs on a large graph, and number of epochs, before a network may be stopped."""
+HOPELESS = 1.5
+"""Ratio of a network's loss to the lowest loss of the other models above which it is stopped."""
 MAX_PRODUCTS = 5e9
 """Maximum number of multiplications for training the attention network. It limits the number of
 epochs on a large graph to at least ``FEWEST_EPOCHS``.
@@ -42,10 +47,14 @@ PREFIX = "components."
 class StackedPredictor:
     """Stacked model of nodes: several models, combined by weights fitted on the validation part.
 
-    The components are the models of :class:`gattn.nodes.stack.components.Components` and the
-    attention network. Components that read labels can predict only the graph that they were fitted
-    to. For
-    another graph, the remaining components are combined by a second set of weights.
+    The components are the models of :class:`gattn.nodes.stack.components.Components`, the attention
+    network, and the component ``smoothed``, in which the combination of all others is
+    smoothed along the edges together with the labels. Components that read labels can predict only
+    the graph that they were fitted to. For another graph, the remaining components are combined by
+    a second set of weights.
+
+    If the validation part was drawn from the nodes for training, the components other than the
+    network are fitted to both parts after the weights are chosen.
 
     Attributes:
         settings: settings of the model and of its training.
@@ -53,11 +62,17 @@ class StackedPredictor:
         encoder: encoder of the features.
         network: the attention network.
         weights: weight of each component by name, for the graph of :meth:`fit`.
+        smoothed: weights of the components in the combination that ``smoothed`` spreads along the
+            edges.
         other_weights: weight by name of each component that does not read labels, for other graphs.
         validation: [m, outputs] cross-fitted predictions of the validation part: each node is
             predicted with weights that were chosen without it. Empty after :meth:`from_state`.
+        validation_parts: [m, outputs] predictions of the validation part by each component that
+            was fitted to the training part alone, by name. Empty after :meth:`from_state`.
         validation_loss: cross-entropy or squared error of ``validation``; NaN after
             :meth:`from_state`.
+        stopped: True if the training of the network ended early, because its loss was far above
+            that of the other components. False after :meth:`from_state`.
     """
 
     def __init__(
@@ -66,6 +81,7 @@ class StackedPredictor:
         network: NodePredictor,
         components: Components,
         weights: Mapping[str, float],
+        smoothed: Mapping[str, float],
         other_weights: Mapping[str, float],
         fingerprint: str,
         train_ranks: NDArray[np.int64],
@@ -74,8 +90,11 @@ class StackedPredictor:
         self.task: NodeTask = network.task
         self.encoder, self.outputs = network.encoder, network.outputs
         self.weights, self.other_weights = dict(weights), dict(other_weights)
+        self.smoothed = dict(smoothed)
+        self.validation_parts: dict[str, Tensor] = {}
         self.validation = torch.zeros(0, self.outputs, dtype=torch.float64)
         self.validation_loss = float("nan")
+        self.stopped = False
         self._fingerprint, self._train_ranks = fingerprint, train_ranks
         self._last: tuple[AttributedGraph, dict[str, NDArray[np.float64]]] | None = None
         self._compared: tuple[AttributedGraph, bool] | None = None
@@ -92,61 +111,91 @@ class StackedPredictor:
     ) -> list[StackedPredictor]:
         """Train a stack for each of the settings; see :meth:`NodePredictor.fit` for the arguments.
 
-        The stacks have different attention networks, and share the other models. With two or more
-        threads, the other models are fitted in a second Python thread beside the networks.
+        The stacks have different attention networks, and share the other models. On a small graph
+        and with two or more threads, the other models are fitted in a second Python thread beside
+        the networks. On a large graph, the other models are fitted first, in two threads, and the
+        training of a network ends early if its loss is far above theirs.
         """
         graph, is_class, first = problem.graph, task == "classification", settings[0]
         network_settings = [_network_settings(one, problem) for one in settings]
         mean, std = label_moments(problem, task)
         y = ((problem.y - mean) / std).numpy()
         train, val = problem.train.numpy(), problem.val.numpy()
-
-        def fit_components(
-            check: Callable[[], None],
-        ) -> tuple[Components, dict[str, NDArray[np.float64]]]:
-            return Components.fit(
-                problem.x, Neighbours.of(graph), y, train, val, problem.outputs, first.seed,
-                is_class=is_class, check=check,
-            )  # fmt: skip
-
-        def fit_networks(threads: int) -> list[NodePredictor]:
-            return NodePredictor.fit(problem, encoder, task, network_settings, on_epoch, threads)
+        neighbours = Neighbours.of(graph)
+        is_large = network_settings[0].epochs < first.epochs
+        fit_components = partial(
+            Components.fit, problem.x, neighbours, y, outputs=problem.outputs, seed=first.seed,
+            is_class=is_class,
+        )  # fmt: skip
+        fit_networks = partial(
+            NodePredictor.fit, problem, encoder, task, network_settings, on_epoch
+        )
 
         # BLAS libraries also use one thread. Their threads spin between the small products. The
         # filter of warnings is set here because it is shared by all threads of a process.
         with threadpool_limits(1, "blas"), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            if available_threads() > 1:
-                with Background(fit_components) as background:
+            parallel = available_threads() > 1
+            is_hopeless = partial(_is_hopeless, best=np.inf, epochs=0)  # never
+            if is_large:
+                with limited_threads(0, threads):
+                    components, predictions = fit_components(train, val, parallel=parallel)
+                best = min(_loss(p[val], y[val], is_class=is_class) for p in predictions.values())
+                is_hopeless = partial(_is_hopeless, best=best, epochs=network_settings[0].epochs)
+                networks = fit_networks(threads, is_hopeless)
+            elif parallel:
+                with Background(lambda check: fit_components(train, val, check=check)) as work:
                     networks = fit_networks(threads or 1)
-                    components, predictions = background.result()
+                    components, predictions = work.result()
             else:
                 networks = fit_networks(threads)
-                components, predictions = fit_components(lambda: None)
+                components, predictions = fit_components(train, val)
+            final, final_predictions = components, predictions
+            if first.refit and problem.drawn:
+                both = np.sort(np.concatenate([train, val]))
+                with limited_threads(0, threads):
+                    final, final_predictions = fit_components(
+                        both, val, parallel=parallel, like=components
+                    )
         for network in networks:
             network.threads = threads
-        predictions = {name: p * std + mean for name, p in predictions.items()}
-        truth, stacks = problem.y.numpy()[val], []
+        predictions, final_predictions = (
+            {name: p * std + mean for name, p in each.items()}
+            for each in (predictions, final_predictions)
+        )
+        ranks = np.argsort(_name_order(graph))[final.train]
+        truth, known = problem.y.numpy()[val], _labels(problem.y.numpy(), train, problem, task)
+        stacks = []
         for stack_settings, network in zip(settings, networks):
-            outputs = predictions | {NETWORK: network.predict(graph).numpy()}
+            by_network = network.predict(graph).numpy()
+            outputs = predictions | {NETWORK: by_network}
+            weights = Weights.fit(
+                outputs, neighbours.means, known, train, val, truth, stack_settings.seed,
+                is_class=is_class,
+            )  # fmt: skip
             parts = {name: p[val] for name, p in outputs.items()}
-            weights = _weights(parts, truth, is_class=is_class)
-            label_free = {name: parts[name] for name in (*LABEL_FREE, NETWORK)}
-            other_weights = _weights(label_free, truth, is_class=is_class)
+            label_free = {name: parts[name] for name in (*LABEL_FREE, NETWORK) if name in parts}
+            other = fit_weights(list(label_free.values()), truth, is_class=is_class)
             stack = cls(
                 stack_settings,
                 network,
-                components,
-                weights,
-                other_weights,
+                final,
+                weights.parts,
+                weights.smoothed,
+                dict(zip(label_free, other.tolist())),
                 _fingerprint(graph),
-                np.argsort(_name_order(graph))[components.train],
+                ranks,
             )
-            stack._last = graph, outputs
-            seed = stack_settings.seed
-            combined = cross_fit(list(parts.values()), truth, seed, is_class=is_class)
-            stack.validation = torch.from_numpy(combined)
-            stack.validation_loss = _loss(combined, truth, is_class=is_class)
+            stack._last = (
+                graph,
+                stack._with_smoothed(final_predictions | {NETWORK: by_network}, neighbours, final),
+            )
+            stack.stopped = is_hopeless(network.history[0].records)
+            stack.validation = torch.from_numpy(weights.validation)
+            stack.validation_parts = {
+                name: torch.from_numpy(p) for name, p in (parts | weights.extra).items()
+            }
+            stack.validation_loss = _loss(weights.validation, truth, is_class=is_class)
             stacks.append(stack)
         return stacks
 
@@ -181,12 +230,17 @@ class StackedPredictor:
 
     def _combine(self, parts: Mapping[str, Tensor]) -> Tensor:
         """Return the weighted combination of the components' predictions."""
-        weights = self.weights if set(parts) == set(self.weights) else self.other_weights
-        predictions = [parts[name].numpy() for name in weights]
-        combined = pool(
-            predictions, np.array(list(weights.values())), is_class=self.task == "classification"
-        )
-        return torch.from_numpy(combined)
+        weights = self.weights if SMOOTHED in parts else self.other_weights
+        arrays = {name: part.numpy() for name, part in parts.items()}
+        return torch.from_numpy(_pool(arrays, weights, is_class=self.task == "classification"))
+
+    def _with_smoothed(
+        self, parts: Mapping[str, NDArray], neighbours: Neighbours, components: Components
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return predictions of components, and those of the component ``smoothed``."""
+        combined = _pool(parts, self.smoothed, is_class=self.task == "classification")
+        labels = components.labels * self.network.std + self.network.mean
+        return {**parts, SMOOTHED: smooth(neighbours.means, combined, labels, components.train)}
 
     def component_predictions(self, graph: AttributedGraph) -> dict[str, Tensor]:
         """Return the predictions of each model in the stack, [n, outputs] float64, by its name.
@@ -211,8 +265,11 @@ class StackedPredictor:
             self.encoder.features(graph), neighbours, with_labels=with_labels
         )
         mean, std = self.network.mean, self.network.std
-        outputs = {name: torch.from_numpy(p * std + mean) for name, p in predicted.items()}
-        return outputs | {NETWORK: self.network.predict(graph)}
+        outputs = {name: p * std + mean for name, p in predicted.items()}
+        outputs[NETWORK] = self.network.predict(graph).numpy()
+        if with_labels:
+            outputs = self._with_smoothed(outputs, neighbours, components)
+        return {name: torch.from_numpy(p) for name, p in outputs.items()}
 
     def knows(self, graph: AttributedGraph) -> bool:
         """Return True if a graph has the same nodes and edges as the graph of :meth:`fit`, in any
@@ -247,7 +304,8 @@ class StackedPredictor:
         return tensors | {PREFIX + name: tensor for name, tensor in arrays.items()}, {
             **network, "settings": to_table(self.settings), "network": network["settings"],
             "components": components, "weights": self.weights,
-            "other_weights": self.other_weights, "fingerprint": self._fingerprint,
+            "smoothed": self.smoothed, "other_weights": self.other_weights,
+            "fingerprint": self._fingerprint,
         }  # fmt: skip
 
     @classmethod
@@ -265,7 +323,7 @@ class StackedPredictor:
             name.removeprefix(PREFIX): t for name, t in tensors.items() if name.startswith(PREFIX)
         }
         components = Components.from_state(arrays, state["components"])
-        weights = state["weights"], state["other_weights"]
+        weights = state["weights"], state["smoothed"], state["other_weights"]
         ranks = arrays["train_ranks"].numpy()
         return cls(settings, network, components, *weights, state["fingerprint"], ranks)
 
@@ -301,9 +359,83 @@ def _name_order(graph: AttributedGraph) -> NDArray[np.int64]:
     return np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
 
 
-def _weights(parts: Mapping[str, NDArray], y: NDArray, *, is_class: bool) -> dict[str, float]:
-    weights = fit_weights(list(parts.values()), y, is_class=is_class)
-    return dict(zip(parts, weights.tolist()))
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights of a stack, and the predictions of the validation part that they give.
+
+    Attributes:
+        parts: final weight of each component, by name.
+        smoothed: weight of each component in the combination that is smoothed along the edges.
+        validation: [m, outputs] predictions whose weights do not depend on the node's label.
+        extra: [m, outputs] predictions of the component ``smoothed``, by name.
+    """
+
+    parts: dict[str, float]
+    smoothed: dict[str, float]
+    validation: NDArray[np.float64]
+    extra: dict[str, NDArray[np.float64]]
+
+    @classmethod
+    def fit(
+        cls,
+        outputs: Mapping[str, NDArray],
+        means: Any,
+        labels: NDArray,
+        train: NDArray,
+        val: NDArray,
+        y: NDArray,
+        seed: int,
+        *,
+        is_class: bool,
+    ) -> Weights:
+        """Fit the weights of all components, and then of their combination and its smoothing.
+
+        Args:
+            outputs: predictions [n, outputs] of the components, by name.
+            means: [n, n] means over neighbours.
+            labels: [k, outputs], one-hot classes or numbers of the training nodes.
+            train: [k] training nodes.
+            val: [m] validation nodes.
+            y: [m] labels of the validation nodes.
+            seed: seed of the folds.
+            is_class: True for classes.
+        """
+        parts = [p[val] for p in outputs.values()]
+        weights, combined = choose_weights(parts, y, seed, is_class=is_class)
+        base = dict(zip(outputs, weights.tolist()))
+        whole = smooth(means, _pool(outputs, base, is_class=is_class), labels, train)[val]
+        pair, validation = choose_weights([combined, whole], y, seed, is_class=is_class)
+        final = {name: float(pair[0]) * weight for name, weight in base.items()}
+        final[SMOOTHED] = float(pair[1])
+        return cls(final, base, validation, {SMOOTHED: whole})
+
+
+def _pool(
+    parts: Mapping[str, NDArray], weights: Mapping[str, float], *, is_class: bool
+) -> NDArray[np.float64]:
+    """Combine predictions by name."""
+    values = np.array(list(weights.values()))
+    return pool([parts[name] for name in weights], values, is_class=is_class)
+
+
+def _labels(y: NDArray, train: NDArray, problem: NodeProblem, task: NodeTask) -> NDArray:
+    """Return the labels of the training nodes: one-hot classes, or [k, 1] numbers."""
+    if task == "classification":
+        return np.eye(problem.outputs)[y[train].astype(int)]
+    return y[train][:, None]
+
+
+def _is_hopeless(records: Sequence[EpochRecord], best: float, epochs: int) -> bool:
+    """Return True if a network's loss is far above the lowest loss of the other models.
+
+    Args:
+        records: records of the network's epochs so far.
+        best: lowest validation loss of the other models.
+        epochs: maximum number of epochs.
+    """
+    if len(records) < max(PILOT_EPOCHS, PILOT * epochs):
+        return False
+    return min(record.validation_loss for record in records) > HOPELESS * best
 
 
 def _loss(predicted: NDArray, y: NDArray, *, is_class: bool) -> float:

@@ -12,13 +12,14 @@ from torch import Tensor
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.edge_table import EdgeInputs
 
-__all__ = ["Neighbours", "label_features", "propagate", "propagate_folds"]
+__all__ = ["Neighbours", "label_features", "propagate", "propagate_folds", "smooth"]
 
 FOLDS = 5
 """Number of folds of the training nodes. The features of a fold are computed without its labels."""
 STEPS = 15
 RESTART = 0.15
 """Probability of a restart in each of the ``STEPS`` steps of label propagation."""
+SMOOTHING_STEPS, SMOOTHING_RESTART = 10, 0.2
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
@@ -195,6 +196,39 @@ def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.floa
     mean = labels.mean(0, dtype=np.float64).astype(np.float32)
     spread = np.where(amount > 0, value[:, :-1] / np.where(amount > 0, amount, 1), mean)
     return np.hstack([spread, amount]).astype(np.float32)
+
+
+def smooth(
+    means: Matrix, predicted: NDArray, labels: NDArray, train: NDArray
+) -> NDArray[np.float64]:
+    r"""Smooth predictions along the edges, with the labels of the training nodes.
+
+    .. math:: F \leftarrow (1 - r) A F + r \tilde Y
+
+    The start :math:`\tilde Y` contains the labels of the training nodes and the predictions of all
+    others.
+
+    Args:
+        means: [n, n] means over neighbours.
+        predicted: [n, c], probabilities or numbers.
+        labels: [k, c], one-hot classes or numbers.
+        train: [k], the nodes that have these labels.
+
+    Returns:
+        [n, c]. A node without neighbours has its prediction.
+
+    Reference:
+        Huang et al., "Combining label propagation and simple models out-performs graph neural
+        networks" (ICLR 2021), the step of smoothing.
+    """
+    start = predicted.astype(np.float32)
+    start[train] = labels
+    alone = (means.getnnz(1) == 0)[:, None]
+    value = start
+    for _ in range(SMOOTHING_STEPS):
+        mean = np.where(alone, start, means @ value)
+        value = (1 - SMOOTHING_RESTART) * mean + SMOOTHING_RESTART * start
+    return np.where(alone, predicted, value).astype(np.float64)
 
 
 def propagate_folds(

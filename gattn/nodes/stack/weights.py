@@ -7,10 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["cross_fit", "fit_weights", "pool", "temperature"]
+__all__ = ["choose_weights", "cross_fit", "fit_weights", "pool", "temperature"]
 
 PRIOR_ROWS = 4.0
 """Strength of the penalty for differing from the prior weights, as a number of additional nodes."""
+CLEARLY = 2.0
+"""Number of standard errors by which a combination must be worse to be replaced by its best model.
+On few nodes, the best of several models seems better than it is.
+"""
 TINY = 1e-6
 """Number added to probabilities before their logarithms are computed."""
 FOLDS = 10
@@ -177,6 +181,46 @@ def cross_fit(
         weights = fit_weights(others, y[~inside], is_class=is_class)
         combined[inside] = pool([p[inside] for p in predictions], weights, is_class=is_class)
     return combined
+
+
+def choose_weights(
+    predictions: Sequence[NDArray], y: NDArray, seed: int, *, is_class: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Fit weights, or select the best model if the combination is clearly worse than this model.
+
+    The combination is the one of :func:`cross_fit`. It is clearly worse if its accuracy is lower,
+    or its mean squared error higher, by more than two standard errors of the difference.
+
+    Args:
+        predictions: K arrays [m, c].
+        y: [m] classes from 0, or numbers.
+        seed: seed of the folds.
+        is_class: True for probabilities.
+
+    Returns:
+        The weights [K], and predictions [m, c] whose weights do not depend on the node's label.
+    """
+    weights = fit_weights(predictions, y, is_class=is_class)
+    combined = cross_fit(predictions, y, seed, is_class=is_class)
+    if len(y) < 2:
+        return weights, combined
+    scores = [_scores(p, y, is_class=is_class) for p in predictions]
+    best = int(np.argmax([score.mean() for score in scores]))
+    loss = scores[best] - _scores(combined, y, is_class=is_class)
+    if loss.mean() <= CLEARLY * loss.std() / len(y) ** 0.5:
+        return weights, combined
+    weights = np.zeros(len(predictions))
+    weights[best] = 1.0
+    if is_class:
+        weights[best] = temperature(np.log(predictions[best] + TINY), y, EXPONENTS)
+    return weights, pool(predictions, weights, is_class=is_class)
+
+
+def _scores(predicted: NDArray, y: NDArray, *, is_class: bool) -> NDArray[np.float64]:
+    """Return 1 for a correct class and 0 for another, or the negative squared error: [m]."""
+    if is_class:
+        return (predicted.argmax(1) == y).astype(np.float64)
+    return -np.square(predicted[:, 0] - y)
 
 
 def temperature(scores: NDArray, y: NDArray, factors: NDArray = SHARPNESS) -> float:

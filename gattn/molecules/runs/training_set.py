@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.train import read_run_source
@@ -50,7 +49,7 @@ class TrainingSet:
     def value(self, molecule: int, target: int) -> float | str | None:
         """Return the measured label of a molecule; None if it was not measured."""
         label: Any = self.values[molecule, target]
-        if pd.isna(label):
+        if label is None or label != label:
             return None
         # Labels are stored as float32, in which six digits are exact. The other digits differ from
         # the table.

@@ -1,0 +1,272 @@
+"""The data check finds each planted fault in a table of 1,000 rows, and nothing in a clean one."""
+
+import csv
+import json
+import random
+
+import numpy as np
+import pytest
+
+from gattn.data import load_molecules
+from gattn.molecules.checks.columns import rank_correlation
+from gattn.molecules.checks.findings import KINDS
+from gattn.molecules.checks.labels import two_groups
+from gattn.molecules.checks.run import check_table, summary
+from gattn.molecules.checks.similarity import similar_pairs
+
+ROWS = 1000
+
+
+def clean() -> tuple[list[str], np.ndarray]:
+    """Return 1,000 different molecules, and labels that are a smooth function of them."""
+    from rdkit.Chem import Crippen, MolFromSmiles
+
+    texts = dict.fromkeys(load_molecules("chembl2321810").smiles)
+    molecules = [(text, MolFromSmiles(text)) for text in texts if "." not in text]
+    random.Random(1).shuffle(molecules)
+    molecules = molecules[:ROWS]
+    noise = np.random.default_rng(0).normal(0, 0.3, len(molecules))
+    labels = [4 + 0.5 * Crippen.MolLogP(molecule) for _, molecule in molecules]
+    return [text for text, _ in molecules], np.array(labels) + noise
+
+
+@pytest.fixture(scope="module")
+def base() -> list[dict[str, str]]:
+    """Rows of a table without faults."""
+    smiles, y = clean()
+    generator = random.Random(2)
+    numbers = generator.sample(range(10**6), len(smiles))
+    return [
+        {"id": f"CMP-{number:06d}", "smiles": text, "y": f"{value:.3f}"}
+        for number, text, value in zip(numbers, smiles, y)
+    ]
+
+
+def write(path, rows):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def change(rows, *places, **cells):
+    for place in places:
+        for name, value in cells.items():
+            rows[place][name] = value(rows[place]) if callable(value) else value
+
+
+def add(rows, *extra):
+    """Replace the last rows, so that the table keeps its length."""
+    rows[-len(extra) :] = [dict(rows[-1], **one) for one in extra]
+
+
+def units(rows):
+    for row in rows:
+        row["y"] = f"{10 ** (0.3 * float(row['y']) - 1):.5g}"
+    change(rows, *range(0, 60), y=lambda row: f"{1000 * float(row['y']):.5g}")
+
+
+def scales(rows):
+    change(rows, *range(0, 30), y=lambda row: f"{10 ** (9 - float(row['y'])):.4g}")
+
+
+def salts(rows):
+    for place in range(5):
+        add(rows[: ROWS - place], {"smiles": f"Cl.{rows[place]['smiles']}", "y": rows[place]["y"]})
+
+
+def forms(first, second):
+    def plant(rows):
+        add(rows, {"smiles": first, "y": "5.0"}, {"smiles": second, "y": "5.1"})
+
+    return plant
+
+
+def order(rows):
+    ranked = sorted(rows, key=lambda row: float(row["y"]))
+    for number, row in enumerate(ranked):
+        row["id"] = f"CMP-{number:06d}"
+
+
+def conflict(rows):
+    add(rows, {"smiles": rows[0]["smiles"], "y": f"{float(rows[0]['y']) + 3:.3f}"})
+
+
+def cliff(rows):
+    tail = "CCCCCCCCc1ccc(cc1)C(=O)NC1CCN(CC1)c1ccccc1"
+    add(rows, {"smiles": f"{tail}F", "y": "3.0"}, {"smiles": f"{tail}Cl", "y": "9.0"})
+
+
+def censor(rows):
+    change(rows, *range(40), y=lambda row: ">9")
+
+
+FAULTS = {
+    "unreadable": lambda rows: change(rows, 3, 9, smiles="C1CC(N"),
+    "valence": lambda rows: change(rows, 5, smiles="CN(C)(C)(C)C"),
+    "labels": lambda rows: change(rows, 6, y="not tested"),
+    "readability": lambda rows: change(rows, 6, 7, y="1,008"),
+    "empty": lambda rows: change(rows, *range(15, ROWS), y=""),
+    "constant": lambda rows: change(rows, *range(20, ROWS), y="5.0"),
+    "censored": censor,
+    "limit": lambda rows: change(rows, *range(150), y="9.5"),
+    "units": units,
+    "scales": scales,
+    "outliers": lambda rows: change(rows, 11, y="61.5"),
+    "duplicates": lambda rows: add(rows, rows[0]),
+    "same_molecule": forms("OCCc1ccc(C#N)cc1", "N#Cc1ccc(CCO)cc1"),
+    "conflicts": conflict,
+    "mixtures": lambda rows: change(rows, 12, smiles="CCCCCN.O.Cl"),
+    "salt_twins": forms("CCCCCCCCC(=O)O", "CCCCCCCCC(=O)[O-].[Na+]"),
+    "stereo_twins": forms("CCCC[C@H](N)c1ccccc1", "CCCC[C@@H](N)c1ccccc1"),
+    "tautomer_twins": forms("CCCCOc1ccc(O)nc1", "CCCCOc1ccc(=O)[nH]c1"),
+    "cliffs": cliff,
+    "elements": lambda rows: change(rows, 13, smiles="C[Sn](C)(C)c1ccccc1"),
+    "size": lambda rows: change(rows, 14, smiles="C" * 120),
+    "order": order,
+    "copies": lambda rows: change(rows, *range(ROWS), copy=lambda row: f"{-2 * float(row['y'])}"),
+}
+PLANTED = {"unreadable": [3, 9], "valence": [5], "labels": [6], "readability": [6, 7],
+           "outliers": [11], "mixtures": [12], "elements": [13], "size": [14],
+           "duplicates": [0, 999], "conflicts": [0, 999], "censored": list(range(40)),
+           "units": list(range(60)), "same_molecule": [998, 999], "salt_twins": [998, 999],
+           "stereo_twins": [998, 999], "tautomer_twins": [998, 999]}  # fmt: skip
+
+
+def kinds(result):
+    return {finding.kind for finding in result.findings}
+
+
+@pytest.fixture(scope="module")
+def usual(base, tmp_path_factory):
+    """Kinds of the findings of the table without planted faults."""
+    result = check_table(write(tmp_path_factory.mktemp("clean") / "t.csv", base), targets=["y"])
+    return kinds(result)
+
+
+def test_the_table_without_faults_has_none(usual):
+    faults = {kind for kind in usual if KINDS[kind].severity != "note"}
+    # Real tables contain pairs of stereoisomers and tautomers.
+    assert faults <= {"tautomer_twins"}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_planted_fault_is_found(base, usual, tmp_path, kind):
+    rows = [dict(row) for row in base]
+    FAULTS[kind](rows)
+    assert len(rows) == ROWS
+    result = check_table(write(tmp_path / "t.csv", rows), targets=["y"])
+    findings = [finding for finding in result.findings if finding.kind == kind]
+    assert findings
+    rows_of = {row for finding in findings for row in finding.rows}
+    assert set(PLANTED.get(kind, [])) <= rows_of
+    if kind in PLANTED and kind not in usual:
+        assert sorted(rows_of) == PLANTED[kind]
+
+
+def test_every_kind_has_a_planted_fault():
+    assert set(KINDS) - set(FAULTS) == {"leaks", "cells"}
+
+
+def test_leaks_between_parts_and_a_test_file(base, tmp_path):
+    rows = [dict(row, part="train" if i < 700 else "test") for i, row in enumerate(base)]
+    change(rows, 800, smiles=rows[0]["smiles"])
+    change(rows, 5, smiles="CCCCCCCCC(=O)O")
+    change(rows, 801, smiles="CCCCCCCCC(=O)[O-].[Na+]")
+    change(rows, 6, smiles="CCCCOc1ccc(O)nc1")
+    change(rows, 802, smiles="CCCCOc1ccc(=O)[nH]c1")
+    path = write(tmp_path / "t.csv", rows)
+    (finding,) = [
+        f for f in check_table(path, targets=["y"], split="column:part").findings
+        if f.kind == "leaks"
+    ]  # fmt: skip
+    assert {0, 5, 6, 800, 801, 802} <= set(finding.rows)
+    reasons = dict(zip(finding.rows, finding.details))
+    assert reasons[800] == "the same molecule is in train"
+    assert reasons[801] == "another salt or charge is in train"
+    assert reasons[802] == "another tautomer is in train"
+
+    first, second = write(tmp_path / "a.csv", rows[:700]), write(tmp_path / "b.csv", rows[700:])
+    result = check_table(first, targets=["y"], test=second)
+    (leak,) = [f for f in result.findings if f.kind == "leaks"]
+    assert {100, 101, 102} <= set(leak.rows)
+    assert "line 102" in "\n".join(summary(result)) or leak.rows[0] < 100
+
+
+def test_files_of_the_findings(base, tmp_path):
+    rows = [dict(row) for row in base[:60]]
+    change(rows, 3, smiles="C1CC(N")
+    change(rows, 4, smiles=rows[5]["smiles"], y="30")
+    out = tmp_path / "out"
+    path = write(tmp_path / "t.csv", rows)
+    path.write_text(path.read_text() + "CMP-9,CCO,1.0,too,many\n")
+    result = check_table(path, out, targets=["y"])
+    with (out / "findings.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    bad = next(line for line in lines if line["kind"] == "unreadable")
+    assert (bad["row"], bad["line"], bad["name"]) == ("3", "5", rows[3]["id"])
+    assert next(line for line in lines if line["kind"] == "cells")["line"] == "62"
+    entries = json.loads((out / "findings.json").read_text())
+    assert [entry["kind"] for entry in entries] == [finding.kind for finding in result.findings]
+    page = (out / "report.html").read_text()
+    assert "prefers-color-scheme: dark" in page
+    assert "Contradicting labels of one molecule" in page
+    assert rows[5]["id"] in page
+    with pytest.raises(FileExistsError):
+        check_table(path, out, targets=["y"])
+
+
+def test_labels_of_a_table_without_named_targets(base, tmp_path):
+    rows = [dict(row, batch=str(i % 3), note="x") for i, row in enumerate(base[:50])]
+    result = check_table(write(tmp_path / "t.csv", rows))
+    assert [target.name for target in result.table.targets] == ["y", "batch"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"targets": ["z"]}, "no column 'z'"),
+        ({"smiles": "SMILES"}, "no column 'SMILES'"),
+        ({"split": "column:part"}, "no column 'part'"),
+        ({"targets": ["smiles"]}, "a column can be used only once"),
+    ],
+)
+def test_errors(base, tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        check_table(write(tmp_path / "t.csv", base[:5]), **options)
+
+
+def test_two_groups_of_one_distribution_are_near():
+    generator = np.random.default_rng(0)
+    for values in (generator.normal(size=1000), generator.uniform(size=1000)):
+        assert two_groups(values)[1] < 4.5
+    both = np.concatenate([generator.normal(0, 0.5, 950), generator.normal(3, 0.5, 50)])
+    threshold, distance = two_groups(both)
+    assert 1 < threshold < 2.5
+    assert distance > 4.5
+
+
+def test_rank_correlations_are_those_of_scipy():
+    from scipy.stats import spearmanr
+
+    generator = np.random.default_rng(0)
+    a, b = generator.integers(0, 9, 100).astype(float), generator.normal(size=100)
+    assert rank_correlation(a, a + b) == pytest.approx(spearmanr(a, a + b).statistic)
+    assert rank_correlation(a, np.ones(100)) == 0
+
+
+def test_similar_pairs_are_those_of_rdkit():
+    from rdkit import DataStructs
+    from rdkit.Chem import MolFromSmiles, rdFingerprintGenerator
+
+    molecules = [MolFromSmiles(text) for text in load_molecules("chembl2321810").smiles[:60]]
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    bits = [generator.GetFingerprint(molecule) for molecule in molecules]
+    pairs, compared = similar_pairs(molecules, 0.6)
+    assert compared == 60
+    expected = {
+        (i, j) for i in range(60) for j in range(i + 1, 60)
+        if DataStructs.TanimotoSimilarity(bits[i], bits[j]) >= 0.6
+    }  # fmt: skip
+    assert {(i, j) for i, j, _ in pairs} == expected

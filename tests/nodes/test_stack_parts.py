@@ -1,0 +1,118 @@
+"""Parts of a stacked model: trees, smoothing, choice of weights, and the final fit."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+
+from gattn.nodes import NodeClassifier
+from gattn.nodes.stack.predictor import StackedPredictor
+from gattn.nodes.stack.propagation import Neighbours, smooth
+from gattn.nodes.stack.trees import Trees
+from gattn.nodes.stack.weights import choose_weights
+from tests.nodes.networks import class_network, probabilities
+
+DRAW = np.random.default_rng(0)
+EPOCHS = 5
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order_of_tests() -> None:
+    DRAW.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
+def _stack(model):
+    assert isinstance(model.predictor_, StackedPredictor)
+    return model.predictor_
+
+
+@pytest.mark.parametrize("classes", [1, 2, 3])
+def test_trees_predict_like_the_model_of_scikit_learn(classes):
+    x = DRAW.normal(size=(400, 4)).astype(np.float32)
+    score = x[:, :1] * x[:, 1:2] + 0.3 * DRAW.normal(size=(400, 1))
+    y = np.digitize(score[:, 0], [-0.3, 0.3][: classes - 1]).astype(float)
+    y = y if classes > 1 else score[:, 0]
+    train, is_class = np.arange(300), classes > 1
+    trees = Trees.fit(x, y, train, classes, 0, is_class=is_class)
+    kind = HistGradientBoostingClassifier if is_class else HistGradientBoostingRegressor
+    options = {"max_iter": 150, "learning_rate": 0.08, "l2_regularization": 1.0}
+    model = kind(**options, random_state=0, early_stopping=True).fit(x[train], y[train])
+    expected = model.predict_proba(x) if is_class else model.predict(x)[:, None]
+    np.testing.assert_allclose(trees.predict(x), expected, rtol=1e-6, atol=1e-9)
+    restored = Trees.from_arrays(trees.arrays(), classes)
+    np.testing.assert_array_equal(restored.predict(x), trees.predict(x))
+
+
+def test_trees_predict_the_only_class_and_no_absent_class():
+    x = DRAW.normal(size=(320, 2)).astype(np.float32)
+    one = Trees.fit(x, np.ones(320), np.arange(320), 3, 0, is_class=True)
+    assert one.predict(x[:2]).tolist() == [[0, 1, 0]] * 2
+    y = np.where(x[:, 0] > 0, 2.0, 0.0)
+    two = Trees.fit(x, y, np.arange(320), 3, 0, is_class=True).predict(x)
+    assert (two.argmax(1) == y).all()
+    assert (two[:, 1] == 0).all()
+
+
+def test_smoothed_predictions_are_those_of_a_loop_and_keep_lonely_nodes():
+    edges = torch.tensor([[0, 1], [1, 2]])
+    means = Neighbours(edges, 4).means
+    predicted, labels = np.array([[0.2], [0.4], [0.9], [0.7]]), np.array([[1.0]])
+    start = np.array([1.0, 0.4, 0.9, 0.7])
+    value = start
+    for _ in range(10):
+        mean = np.array([value[1], (value[0] + value[2]) / 2, value[1], start[3]])
+        value = 0.8 * mean + 0.2 * start
+    result = smooth(means, predicted, labels, np.array([0]))
+    np.testing.assert_allclose(result[:3, 0], value[:3], rtol=1e-5)
+    assert result[3, 0] == 0.7
+
+
+@pytest.mark.parametrize("is_class", [True, False])
+def test_a_combination_that_is_clearly_worse_is_replaced_by_its_best_model(is_class, monkeypatch):
+    y = DRAW.integers(4, size=400)
+    good, bad = (probabilities(y, strength, DRAW) for strength in (4, 0))
+    if not is_class:
+        good, bad = y[:, None] + 0.1 * DRAW.normal(size=(400, 1)), DRAW.normal(size=(400, 1))
+    monkeypatch.setattr(
+        "gattn.nodes.stack.weights.fit_weights", lambda models, y, is_class: np.array([1.0, 4.0])
+    )
+    weights, combined = choose_weights([good, bad], y, 0, is_class=is_class)
+    assert weights[0] > 0
+    assert weights[1] == 0
+    scores = (combined.argmax(1) == y) if is_class else combined[:, 0] - good[:, 0]
+    assert scores.mean() > 0.8 if is_class else not scores.any()
+
+
+def test_a_combination_is_kept_if_it_is_as_good_as_its_best_model():
+    y = DRAW.integers(4, size=400)
+    models = [probabilities(y, 2, DRAW) for _ in range(2)]
+    weights, _ = choose_weights(models, y, 0, is_class=True)
+    assert (weights > 0).all()
+
+
+def test_a_drawn_validation_part_is_fitted_too_and_does_not_change_the_weights():
+    edges, nodes = class_network(nodes=400, homophily=0.7)
+    options = {"label": "label", "epochs": EPOCHS, "width": 8, "heads": 2}
+    models = [NodeClassifier(**options, refit=refit).fit((edges, nodes)) for refit in (False, True)]
+    before, after = map(_stack, models)
+    assert after.weights == before.weights
+    np.testing.assert_array_equal(after.validation, before.validation)
+    both = torch.cat([models[1].split_.train, models[1].split_.val])
+    assert len(before._train_ranks) < len(after._train_ranks) == len(both)
+    masks = {name: [False] * 400 for name in ("train_mask", "val_mask")}
+    masks["train_mask"][:200], masks["val_mask"][200:300] = [True] * 200, [True] * 100
+    given = NodeClassifier(**options).fit((edges, nodes.assign(**masks)))
+    assert len(_stack(given)._train_ranks) == 200
+
+
+def test_the_network_of_a_large_graph_is_stopped_if_it_is_far_behind(monkeypatch):
+    edges, nodes = class_network(nodes=200)
+    monkeypatch.setattr("gattn.nodes.stack.predictor.MAX_PRODUCTS", 1.0)
+    monkeypatch.setattr("gattn.nodes.stack.predictor.HOPELESS", 0.0)
+    model = NodeClassifier(label="label", epochs=50, width=8, heads=2).fit((edges, nodes))
+    assert len(model.history_[0].records) == 8  # 0.4 of the 20 epochs on a large graph
+    assert _stack(model).stopped
+    monkeypatch.setattr("gattn.nodes.stack.predictor.HOPELESS", 1e9)
+    model = NodeClassifier(label="label", epochs=50, width=8, heads=2).fit((edges, nodes))
+    assert len(model.history_[0].records) == 20
+    assert not _stack(model).stopped
