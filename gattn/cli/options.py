@@ -68,8 +68,10 @@ def _option(setting: Setting, as_trained: bool) -> inspect.Parameter:
     setting's default.
     """
     hint = setting.hint
-    if typing.get_origin(hint) is tuple:
-        hint = list[typing.get_args(hint)[0]]
+    for kind in (hint, *typing.get_args(hint)):
+        if typing.get_origin(kind) is tuple:
+            hint = list[typing.get_args(kind)[0]]
+            break
     default = "as in training" if as_trained else setting.default_text
     option = Option(
         *([setting.flag] if setting.flag else []),

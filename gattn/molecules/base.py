@@ -71,7 +71,8 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
                 column contains SMILES and whose other columns contain descriptors, which are
                 numbers that the model reads in addition to the molecule, for example a temperature,
                 a pH or a computed property. They are standardised on the training part; a missing
-                value (NaN) is replaced by the mean.
+                value (NaN) is replaced by the mean. With ``molecules_per_row`` above 1, the first
+                columns of the data frame contain the SMILES of the molecules of a row.
             y: [n] or [n, t] labels; NaN or None for a missing label. With a bounded loss, labels
                 can also be limits, which are strings such as ``">10"`` and ``"<0.5"``.
             validation: validation molecules as SMILES and labels, which are used to choose the
@@ -115,7 +116,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         """
         # An invalid parameter raises an error before the SMILES are parsed, which may take long.
         settings_of(MoleculeParameters, self)
-        texts, values, self.descriptors_columns_ = _rows(smiles)
+        texts, values, self.descriptors_columns_ = _rows(smiles, self.molecules_per_row)
         table = as_table(y, len(texts))
         self.targets_ = column_names(y) if targets is None else list(targets)
         self.single_target_ = np.ndim(y) == 1
@@ -186,7 +187,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
             ValueError: the model has no network.
             NotFittedError: the estimator was not fitted.
         """
-        texts, _, _ = _rows(smiles)
+        texts, _, _ = _rows(smiles, self.molecules_per_row)
         pieces = ((piece, (piece.result,)) for piece in self.embeddings(texts))
         (vectors,) = _joined(texts, pieces)
         return vectors.float().numpy()
@@ -217,7 +218,9 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
 
         index = self.place_of(target) if isinstance(target, str) else target
         texts, values = self._rows(smiles)
-        parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers)
+        parsed = featurise(
+            texts, max_atoms=self.max_atoms, workers=self.workers, row_format=self.row_format
+        )
         inputs = _described(parsed.inputs, values, parsed.row_index)
         warn_of(bad_rows(texts, parsed))
         method = DEFAULT_METHOD if method is None else method
@@ -246,7 +249,10 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         cache: str | os.PathLike[str] | None,
     ) -> LabelledMolecules:
         labels = torch.from_numpy(self._encode(table))
-        parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers, cache=cache)
+        parsed = featurise(
+            texts, max_atoms=self.max_atoms, workers=self.workers, cache=cache,
+            row_format=self.row_format,
+        )  # fmt: skip
         bad = tuple(bad_rows(texts, parsed))
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "smiles")
@@ -273,7 +279,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         Raises:
             ValueError: the descriptor columns are not those of the training.
         """
-        texts, values, names = _rows(table)
+        texts, values, names = _rows(table, self.molecules_per_row)
         if len(texts) or names:
             check_columns(self.descriptors_columns_, names)
         return texts, values
@@ -344,9 +350,12 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         }
 
 
-def _rows(table: Rows) -> tuple[list[str], np.ndarray, list[str]]:
-    """Return the SMILES, the descriptors [n, f] and the names of the columns of a table."""
-    smiles, values, names = split_descriptors(table)
+def _rows(table: Rows, molecules: int = 1) -> tuple[list[str], np.ndarray, list[str]]:
+    """Return the SMILES, the descriptors [n, f] and the names of the columns of a table.
+
+    The SMILES of several molecules of a row are joined to one text.
+    """
+    smiles, values, names = split_descriptors(table, molecules)
     return as_texts(smiles), values, names
 
 

@@ -23,6 +23,7 @@ from gattn.molecules.members import (
     cross_fit_members,
     fit_members,
     make_network,
+    molecules_in_row,
     predict_members,
 )
 from gattn.molecules.nearest import NearestMolecules, pack_bits
@@ -85,6 +86,7 @@ class MoleculePredictor:
         kernel: the Gaussian process; None if the model has none.
         threads: number of threads inside an operator of a prediction; 0 to choose it by the size.
         extra: number of descriptor columns of the user.
+        molecules: number of molecules in a row.
     """
 
     threads = 0
@@ -99,9 +101,11 @@ class MoleculePredictor:
         self._tensors = {name: tensors[name] for name in _OWN}
         self._tensors |= {name: tensors[name] for name in _EXTRA if name in tensors}
         self.extra = len(tensors.get("extra_mean", ()))
+        self.molecules = int(tensors.get(_MOLECULES, 1))
+        self._tensors |= {name: tensors[name] for name in (_MOLECULES,) if name in tensors}
         self.networks = [
             _loaded(
-                make_network(settings, targets, extra=self.extra),
+                make_network(settings, targets, extra=self.extra, molecules=self.molecules),
                 _under(f"networks.{member}.", tensors),
             )
             for member in range(settings.ensemble if settings.model != "gp" else 0)
@@ -175,6 +179,8 @@ class MoleculePredictor:
             raise ValueError("y must have a label for every target; a target has no label")
         mean, scale = _scaling(y, task)
         tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train)}
+        if (molecules := molecules_in_row(train)) > 1:
+            tensors[_MOLECULES] = torch.tensor(molecules)
         if train.extra_descriptors.shape[1]:
             tensors |= dict(zip(_EXTRA, moments(train.extra_descriptors)))
             train, val = (_with_standard_columns(part, tensors) for part in (train, val))
@@ -499,6 +505,8 @@ def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
 
 
 _OWN = ("mean", "scale", "bits", "weights", "spread")
+_MOLECULES = "molecules"
+"""Name of the number of molecules in a row; a model of one molecule does not store it."""
 _EXTRA = ("extra_mean", "extra_scale")
 """Names of the mean and the standard deviation of each descriptor column of the user."""
 

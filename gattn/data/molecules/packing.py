@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from gattn.data.molecules.fingerprints import PackedCounts, count_environments
 from gattn.data.molecules.identity import identity
 from gattn.data.molecules.plain import plain
 from gattn.data.molecules.smiles import parse_or_reason
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
 
 __all__ = ["PackedInputs", "read_packed"]
 
@@ -37,8 +40,13 @@ class PackedInputs(NamedTuple):
     canonical: list[str]
 
 
-def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> PackedInputs:
-    """Compute the model inputs of SMILES in this process."""
+def read_packed(
+    smiles: Sequence[str], *, max_atoms: int, canonical: bool, add_h: bool = False
+) -> PackedInputs:
+    """Compute the model inputs of SMILES in this process.
+
+    With ``add_h``, hydrogens are atoms of the graphs, after the other atoms of a molecule.
+    """
     from rdkit import rdBase
 
     with rdBase.BlockLogs():
@@ -54,4 +62,14 @@ def read_packed(smiles: Sequence[str], *, max_atoms: int, canonical: bool) -> Pa
         counts = count_environments(molecules, builder.labels())
         descriptors = descriptor_rows(molecules, builder.skeletons())
         written = [identity(molecule) for _, molecule in read] if canonical else []
+        if add_h:
+            builder = MoleculeBuilder()
+            for (row, _), molecule in zip(read, molecules):
+                builder.add(_with_hydrogens(molecule), smiles[row], row)
     return PackedInputs(builder.pack(), counts, descriptors, errors, written)
+
+
+def _with_hydrogens(molecule: Mol) -> Mol:
+    from rdkit.Chem import AddHs
+
+    return AddHs(molecule)

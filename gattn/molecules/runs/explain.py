@@ -29,7 +29,7 @@ def explain_table(
     *,
     methods: Sequence[str] = (),
     target: str | None = None,
-    smiles: str | None = None,
+    smiles: str | Sequence[str] | None = None,
     encoding: str | None = None,
     workers: int = 2,
     threads: int = 0,
@@ -46,7 +46,8 @@ def explain_table(
         methods: names from :data:`gattn.molecules.attributions.METHODS`; by default all that the
             model supports.
         target: the name of the target; optional for a model of one target.
-        smiles: the column of SMILES; by default the one that the model was trained on.
+        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
+            default those that the model was trained on.
         encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
             there is none.
         workers: number of processes that parse SMILES.
@@ -65,13 +66,17 @@ def explain_table(
     """
     if pictures < 0:
         raise ValueError(f"pictures must be at least 0; got {pictures}")
-    estimator, table, column, descriptors = open_run(
+    estimator, table, names, descriptors = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads
     )
+    if estimator.reaction:
+        raise ValueError("explain needs a model of molecules; this model reads reactions")
     target_index = estimator.place_of(target)
     rows = list(descriptors.checked(table.rows()))
-    texts = list(map(row_smiles(table, column), rows))
-    parsed = featurise(texts, max_atoms=estimator.max_atoms, workers=workers)
+    texts = list(map(row_smiles(table, names), rows))
+    parsed = featurise(
+        texts, max_atoms=estimator.max_atoms, workers=workers, row_format=estimator.row_format
+    )
     if not len(parsed.inputs):
         raise ValueError(f"{path} has no molecules that can be read")
     inputs: MoleculeInputs = parsed.inputs

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
-from gattn.data import Split, random_split, scaffold_split, split_by_names
+from gattn.data import Split, molecule_identities, random_split, scaffold_split, split_by_names
 from gattn.data.molecules.scaffolds import murcko_scaffold
-from gattn.data.splits import read_positions, split_from_positions
+from gattn.data.splits import number_groups, read_positions, split_from_positions
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.fitted import ClassificationModel
+from gattn.molecules.row_format import ONE_MOLECULE, RowFormat
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.source import Source
 from gattn.pipeline.measure import PARTS
@@ -21,19 +25,27 @@ LEAST = 10
 
 
 def choose_parts(
-    spec: str, molecules: LabelledMolecules, source: Source, seed: int
+    spec: str,
+    molecules: LabelledMolecules,
+    source: Source,
+    seed: int,
+    row_format: RowFormat = ONE_MOLECULE,
 ) -> tuple[Split, list[str]]:
     """Split molecules according to the option ``--split``.
 
     ``random`` and ``scaffold`` assign all rows of one molecule (see
-    :func:`gattn.data.molecule_identities`) to the same part. The parts of a column or a file are
-    used unchanged.
+    :func:`gattn.data.molecule_identities`) to the same part. If a row has several molecules,
+    ``random`` assigns all rows of the same molecules to one part, and ``scaffold`` all rows whose
+    first molecules have the same scaffold (:func:`scaffold_of`). ``molecule:NAME`` assigns all rows
+    with the same molecule in the column NAME to one part. The parts of a column or a file are used
+    unchanged.
 
     Args:
-        spec: ``random``, ``scaffold``, ``column:NAME`` or ``FILE.json``.
+        spec: ``random``, ``scaffold``, ``molecule:NAME``, ``column:NAME`` or ``FILE.json``.
         molecules: the labelled molecules.
         source: the table from which they were read, with the split column.
         seed: seed of the random split.
+        row_format: content of a row.
 
     Returns:
         Positions in ``molecules``, and a note if a file was written for other data.
@@ -54,7 +66,10 @@ def choose_parts(
     if spec == "random":
         split = random_split(len(molecules), seed=seed, groups=molecules.canonical)
     elif spec == "scaffold":
-        split = scaffold_split(molecules.canonical)
+        split = scaffold_split([scaffold_part(text, row_format) for text in molecules.canonical])
+    elif spec.startswith("molecule:"):
+        groups = component_groups(spec, molecules, source, row_format)
+        split = split_groups(groups, seed, spec)
     elif source.parts is not None:
         try:
             split = split_by_names(source.parts, protocol=spec).among(molecules.rows)
@@ -74,20 +89,83 @@ def choose_parts(
     return split, notes
 
 
-def validation_groups(spec: str, val: LabelledMolecules) -> list[str] | None:
-    """Return the scaffold of each validation molecule if the split is by scaffold, otherwise None.
+def validation_groups(
+    spec: str, val: LabelledMolecules, source: Source, row_format: RowFormat = ONE_MOLECULE
+) -> list[str] | None:
+    """Return the group of each validation molecule if whole groups were held out, otherwise None.
 
-    The test part of such a split has scaffolds that the model was not trained on. To imitate this,
-    the Gaussian process predicts a validation molecule without all molecules of its scaffold.
+    The test part of a split by scaffold has scaffolds that the model was not trained on. To imitate
+    this, the Gaussian process predicts a validation molecule without all molecules of its scaffold,
+    or of its group of a split ``molecule:NAME``.
 
     Args:
         spec: value of ``--split``.
         val: the validation part.
+        source: the table from which it was read.
+        row_format: content of a row.
 
     Returns:
-        k scaffolds; None for another split.
+        k scaffolds or molecules; None for another split.
     """
-    return list(map(murcko_scaffold, val.canonical)) if spec == "scaffold" else None
+    if spec == "scaffold":
+        return [murcko_scaffold(scaffold_part(text, row_format)) for text in val.canonical]
+    if spec.startswith("molecule:"):
+        return component_groups(spec, val, source, row_format)
+    return None
+
+
+def scaffold_part(text: str, row_format: RowFormat) -> str:
+    """Return the SMILES whose scaffold is that of a row: the first molecule, or the reactants.
+
+    Args:
+        text: the canonical text of a row.
+        row_format: content of the row.
+    """
+    return row_format.split(text)[0] if row_format.joined else text
+
+
+def split_groups(groups: Sequence[str], seed: int, spec: str) -> Split:
+    """Split rows so that whole groups are held out: a tenth of the groups, at least one, is the
+    validation part, and as many are the test part.
+
+    Groups are counted, not rows, because a few groups, such as common solvents, may have most rows.
+
+    Args:
+        groups: the group of each row.
+        seed: seed that samples the groups.
+        spec: value of ``--split``, for the protocol of the split and for errors.
+
+    Raises:
+        ValueError: there are fewer than three groups.
+    """
+    numbers = number_groups(groups, len(groups))
+    count = len(set(groups))
+    if count < 3:
+        raise ValueError(f"split {spec} needs at least 3 different molecules; got {count}")
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    few = max(round(count / 10), 1)
+    val, test = (torch.isin(numbers, some) for some in (order[:few], order[few : 2 * few]))
+    train, val, test = (mask.nonzero().flatten() for mask in (~(val | test), val, test))
+    return Split(train, val, test, f"{spec} 8:1:1 (seed {seed})")
+
+
+def component_groups(
+    spec: str, molecules: LabelledMolecules, source: Source, row_format: RowFormat
+) -> list[str]:
+    """Return the molecule of each row in the column that a split ``molecule:NAME`` names.
+
+    Returns:
+        k canonical SMILES.
+    """
+    texts = [source.smiles[row] for row in molecules.rows.tolist()]
+    if row_format.molecules > 1:
+        place = source.columns.index(spec.removeprefix("molecule:"))
+        texts = [row_format.split(text)[place] for text in texts]
+    elif row_format.reaction:
+        texts = [row_format.split(text)[0] for text in texts]
+    distinct = list(dict.fromkeys(texts))
+    canonical = dict(zip(distinct, molecule_identities(row_format.prepare(distinct))))
+    return [canonical[text] for text in texts]
 
 
 def splits_record(split: Split, molecules: LabelledMolecules, source: Source) -> dict[str, Json]:

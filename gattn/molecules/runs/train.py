@@ -15,6 +15,7 @@ from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.input_cache import cache_key
 from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
 from gattn.molecules.predictor import Prediction
+from gattn.molecules.row_format import ONE_MOLECULE
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.columns import prediction_table
 from gattn.molecules.runs.config import RunSettings
@@ -148,7 +149,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         kind = RegressionEstimator if is_regression else ClassificationEstimator
         estimator = kind(
             **asdict(settings.model), on_error="skip", workers=settings.workers,
-            threads=settings.threads,
+            threads=settings.threads, molecules_per_row=len(settings.smiles_columns),
         )  # fmt: skip
         cache = Path(settings.cache) if settings.cache else self.out.parent / CACHE
         cache.mkdir(parents=True, exist_ok=True)
@@ -160,7 +161,9 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         """Split the molecules into parts, and count the molecules that are in two parts."""
         source, molecules, estimator = data.source, data.molecules, data.estimator
         model = self.settings.model
-        split, notes = choose_parts(self.settings.split, molecules, source, model.seed)
+        split, notes = choose_parts(
+            self.settings.split, molecules, source, model.seed, estimator.row_format
+        )
         check_train(estimator, molecules.y[split.train])
         duplicates = duplicate_facts(split, molecules, source, estimator.task)
         train_rows = molecules.rows[split.train].numpy()
@@ -186,7 +189,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         """Search for the best settings if ``tune`` is above 0, and train the model."""
         estimator, settings = data.estimator, self.settings
         train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
-        groups = validation_groups(settings.split, val)
+        groups = validation_groups(settings.split, val, data.source, estimator.row_format)
         if settings.tune:
             from gattn.molecules.runs.tuning import tune
 
@@ -245,9 +248,9 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         """Return the entries of the model card that describe the data: SMILES column, units and so
         on.
         """
-        unit = self.settings.unit
+        unit, columns = self.settings.unit, self.settings.smiles_columns
         return {
-            "smiles": self.settings.smiles,
+            "smiles": self.settings.smiles if isinstance(self.settings.smiles, str) else [*columns],
             "units": {
                 target: ", ".join(filter(None, (unit, f"as in column {target!r}")))
                 for target in run.estimator.targets_
@@ -285,7 +288,7 @@ def read_run_source(settings: RunSettings) -> Source:
     column = settings.split.removeprefix("column:")
     part_column = column if column != settings.split else None
     return read_source(
-        settings.data, settings.smiles, settings.target, settings.task, part_column,
+        settings.data, settings.smiles_columns, settings.target, settings.task, part_column,
         encoding=settings.encoding, style=settings.style, skip_bad=settings.skip_bad_labels,
         descriptors=settings.descriptors_columns,
     )  # fmt: skip
@@ -295,7 +298,10 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
     """Return the labelled molecules, with all invalid rows of the table in the attribute
     ``bad``.
     """
-    path = cache / f"{cache_key(source.smiles, estimator.max_atoms)[:32]}.safetensors"
+    texts, row_format = source.smiles, estimator.row_format
+    if row_format != ONE_MOLECULE:
+        texts = [repr(row_format), *texts]  # other formats store other molecules
+    path = cache / f"{cache_key(texts, estimator.max_atoms)[:32]}.safetensors"
     y = source.labels.y[:, 0] if len(source.targets) == 1 else source.labels.y
     molecules = estimator.read(
         source.rows, y, targets=source.targets, bounds=source.labels.bounds, cache=path
@@ -308,7 +314,8 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
 def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEstimator) -> str:
     """Return a line with the number of molecules and of rows without a SMILES or a label."""
     unlabelled = len(source.smiles) - len(molecules.bad) - len(molecules)
-    clauses = [f"{source.name}: {len(molecules):,} molecules for {estimator.task}"]
+    noun = estimator.row_format.rows_noun
+    clauses = [f"{source.name}: {len(molecules):,} {noun} for {estimator.task}"]
     if molecules.bad:
         clauses.append(
             f"{plural(len(molecules.bad), 'row')} left out, the first: {molecules.bad[0]}"
