@@ -1,4 +1,5 @@
-"""Measurements: every case is verified first, then timed beside its peer in one process.
+"""Measurements of time and memory. Every case is checked first, and is then compared with a peer in
+one process.
 
     core/     timer, peak memory, processes, records, checks, tables: what every measurement uses
     data/     the graphs

@@ -1,4 +1,5 @@
-"""Measure a step of training on a whole graph of ogbn-products' size, and what PyG would need.
+"""Measurement of a training step on a graph with the size of ogbn-products, and an estimate for
+PyG.
 
     python -m benchmarks.sampling.make FOLDER        # the graph, once: 1.7 GB
     python -m benchmarks.full_graph FOLDER           # minutes, and 12 GB of memory
@@ -30,7 +31,7 @@ from benchmarks.sampling import make
 from benchmarks.tools.full_graph import line, step
 
 SMALL = 0.0125, 0.025
-"""Scales of PyG's graphs."""
+"""Scales of the small graphs on which PyG is measured."""
 GIB = 2**30
 
 
@@ -78,15 +79,37 @@ def _compare(ours: Record, theirs: Record) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.full_graph")
-    parser.add_argument("folder", type=Path, help="folder written by benchmarks.sampling.make")
-    parser.add_argument("--average", action="store_true", help="the last layer averages its heads")
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--skip-pyg", action="store_true", help="measure gattn only")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("folder", type=Path, help="folder that benchmarks.sampling.make wrote")
     parser.add_argument(
-        "--gigabytes", type=float, default=20.0, help="limit of the address space in GB"
+        "--average",
+        action="store_true",
+        help="average the heads of the last layer instead of adding a linear layer",
     )
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "full_graph.jsonl")
+    parser.add_argument(
+        "--dtype",
+        choices=["float32", "bfloat16"],
+        default="float32",
+        help="dtype of the features (default: %(default)s)",
+    )
+    parser.add_argument("--skip-pyg", action="store_true", help="measure only gattn")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=2,
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--gigabytes",
+        type=float,
+        default=20.0,
+        help="maximum size of the address space, in GB (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "full_graph.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Measure what a wheel costs its user: bytes, and seconds from ``pip install`` to a first output.
+"""Measurement of the size of a wheel, and of the seconds from ``pip install`` to the first output.
 
     GATTN_ISAS=all python -m pip wheel . --no-deps --wheel-dir dist
     python -m benchmarks.install dist/gattn-*.whl
@@ -33,7 +33,7 @@ INSTALLED = Path(__file__).parents[1] / ".ci" / "installed.py"
 
 
 def run(*command: str | Path, **environment: str) -> str:
-    """Run a command and return its output. Raises an error with the output if it fails."""
+    """Run a command and return its output; raise an error with the output if the command fails."""
     inherited = {k: v for k, v in os.environ.items() if k not in ("GATTN_BACKEND", "PYTHONPATH")}
     done = subprocess.run(
         [str(part) for part in command],
@@ -83,9 +83,21 @@ def first_output(python: Path, home: Path, *options: str) -> dict[str, Any]:
 def main(arguments: Sequence[str]) -> None:
     """Install each wheel, run a layer, and print bytes and seconds."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.install", description=main.__doc__)
-    parser.add_argument("wheel", type=Path, nargs="+")
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "install.jsonl")
-    parser.add_argument("--into", type=Path, metavar="PYTHON")
+    parser.add_argument(
+        "wheel", type=Path, nargs="+", help="wheels of gattn to install and measure"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "install.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
+    parser.add_argument(
+        "--into",
+        type=Path,
+        metavar="PYTHON",
+        help="Python of an environment with PyTorch, instead of a fresh one",
+    )
     options = parser.parse_args(arguments)
     machine = record.environment("benchmarks.install", [Path(one).name for one in arguments])
     for wheel in options.wheel:

@@ -38,11 +38,15 @@ TABLES: dict[tuple[str, str, str], Callable[[Path], str]] = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fill the marked places of the guide from the newest records."""
+    """Fill the marked sections of the guide from the newest records."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.large_report")
     parser.description = main.__doc__
-    parser.add_argument("--results", type=Path, default=record.RESULTS)
-    parser.add_argument("--guide", type=Path, default=GUIDE)
+    parser.add_argument(
+        "--results", type=Path, default=record.RESULTS, help="folder with the recorded results"
+    )
+    parser.add_argument(
+        "--guide", type=Path, default=GUIDE, help="folder of the pages that are written"
+    )
     options = parser.parse_args(arguments)
     for (results, page, place), table in TABLES.items():
         path = options.results / f"{results}.jsonl"

@@ -1,4 +1,4 @@
-"""Measure the memory of inference layer by layer, beside that of the model at once.
+"""Measurement of the memory of layer-by-layer inference, compared with the whole model at once.
 
     python -m benchmarks.sampling.make FOLDER        # the graph, once
     python -m benchmarks.layerwise FOLDER
@@ -34,18 +34,33 @@ FEATURES, CLASSES = 100, 47
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure both ways, compare their results, and print the peaks."""
+    """Measure both kinds of inference, compare their results, and print the peak memory."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.layerwise")
     parser.description = main.__doc__
-    parser.add_argument("folder", type=Path, help="folder written by benchmarks.sampling.make")
+    parser.add_argument("folder", type=Path, help="folder that benchmarks.sampling.make wrote")
     parser.add_argument(
-        "--batch-edges", type=int, default=2**20, help="maximum number of edges per range"
+        "--batch-edges",
+        type=int,
+        default=2**20,
+        help="maximum number of edges of a range of nodes (default: %(default)s)",
     )
     parser.add_argument(
-        "--skip-once", action="store_true", help="measure layer-by-layer inference only"
+        "--skip-once",
+        action="store_true",
+        help="measure only layer-by-layer inference, not the whole model at once",
     )
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "layerwise.jsonl")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=2,
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "layerwise.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     edges, nodes = pairs(options.folder, torch.int32)
@@ -84,7 +99,7 @@ def _once(model: GAT, folder: Path, graph: gattn.Graph) -> Tensor:
 
 
 def _measure(run: Callable[[], Tensor]) -> dict[str, Any]:
-    """Peak bytes, seconds and the result of one run."""
+    """Return the peak memory, the seconds and the result of one run."""
     start = time.perf_counter()
     with memory.peak() as peak:
         out = run()

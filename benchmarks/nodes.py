@@ -1,4 +1,5 @@
-"""Train on a made network of texts, or many times on a citation network, as a user would.
+"""Measurement of ``gattn nodes train`` on a generated network of texts, or of many runs on a
+citation network.
 
     python -m benchmarks.nodes text --nodes 60000      # minutes, and the memory that it took
     python -m benchmarks.nodes cora --runs 100         # the GAT paper's table
@@ -30,21 +31,46 @@ import numpy as np
 from benchmarks.core import record
 
 CLASSES, WORDS, OWN = 10, 20_000, 400
-"""Classes, words of the language, and words that a class uses more than others."""
+"""Numbers of classes, of words in the vocabulary, and of words that a class uses more often."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Create the data, train on it, and print time and memory."""
+    """Write the data, train on them, and print the time and memory."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.nodes", description=main.__doc__)
-    parser.add_argument("data", choices=("text", "cora", "citeseer", "pubmed"))
-    parser.add_argument("--nodes", type=int, default=60_000, help="size of the synthetic network")
-    parser.add_argument("--runs", type=int, default=1)
     parser.add_argument(
-        "--layers", choices=("gattn", "pyg"), help="sides to measure (default: gattn)"
+        "data",
+        choices=("text", "cora", "citeseer", "pubmed"),
+        help="data set to train on; text is a generated network of texts",
     )
-    parser.add_argument("--stack", type=int, help="networks trained together")
-    parser.add_argument("--options", nargs="*", default=[], help="further options of the command")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "nodes.jsonl")
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        default=60_000,
+        help="number of nodes of the generated network (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=1,
+        help="number of trainings with different seeds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--layers", choices=("gattn", "pyg"), help="library whose layers are used (default: gattn)"
+    )
+    parser.add_argument(
+        "--stack",
+        type=int,
+        help="number of networks that are trained together; by default chosen by the size",
+    )
+    parser.add_argument(
+        "--options", nargs="*", default=[], help="additional options of gattn nodes train"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "nodes.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -99,7 +125,8 @@ def _entry(options: argparse.Namespace) -> list[str]:
 
 
 def make_text_network(folder: Path, nodes: int, seed: int = 0) -> None:
-    """Write ``nodes.csv`` and ``edges.csv``: texts of 60 words, and links within fields mostly.
+    """Write ``nodes.csv`` and ``edges.csv``: nodes with texts of 60 words, and edges mostly within
+    a class.
 
     Words come by Zipf's law; a text takes a fifth of them from those of its field. A node links to
     five others, four times in five of its own field, and to the first of them more often.

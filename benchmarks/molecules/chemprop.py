@@ -1,4 +1,5 @@
-"""Train Chemprop and gattn on the same files, one after the other, and compare their errors.
+"""Comparison of the test errors of Chemprop and gattn, which are trained alternately on the same
+files.
 
     python -m venv ENV && ENV/bin/pip install torch==2.13.0 && ENV/bin/pip install chemprop==2.3.1
     python -m benchmarks.molecules.chemprop ENV
@@ -47,7 +48,7 @@ Metrics = dict[str, float]
 
 
 def main(arguments: list[str]) -> None:
-    """Train both on every data set and split, in turns."""
+    """Train Chemprop and gattn alternately on every data set and split."""
     options = _parser().parse_args(arguments)
     if not (options.table or options.page):
         needed = "chemprop" in (options.sides or ["chemprop"])
@@ -90,13 +91,15 @@ def _measure(options: argparse.Namespace, arguments: list[str]) -> list[record.R
 
 
 def _children_cpu() -> float:
-    """Return the processor time of the child processes that have ended, and of theirs, in s."""
+    """Return the processor time in seconds of all child processes that have ended, including
+    their children.
+    """
     used = os.times()
     return used.children_user + used.children_system
 
 
 def _has_chemprop(environment: Path) -> bool:
-    """Check that an environment has the expected version of Chemprop."""
+    """Return True if an environment contains the expected version of Chemprop."""
     python = environment / "bin" / "python"
     if not python.exists():
         return False
@@ -151,7 +154,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _targets(rows: list[dict[str, str]]) -> Tensor:
-    """The column target: [k, 1] float64."""
+    """Return the labels of the column target: [k, 1] float64."""
     return torch.tensor([[float(row["target"])] for row in rows], dtype=torch.float64)
 
 
@@ -165,7 +168,9 @@ def _run(*command: object, folder: Path = ROOT) -> None:
 
 
 def table(entries: list[record.Record]) -> str:
-    """Every data set's test errors and seconds, side by side, with the means of random splits."""
+    """Return a table of the test errors and seconds for each data set, with means over the
+    random splits.
+    """
     newest = {row["case"]: row for row in entries}
     rows = []
     for dataset in parts.DATASETS.values():
@@ -179,7 +184,9 @@ def table(entries: list[record.Record]) -> str:
 
 
 def medians(entries: list[record.Record]) -> str:
-    """Mean test metric, and median wall and processor time, of each data set and side."""
+    """Return the mean test metric and the median wall and processor times for each data set and
+    side.
+    """
     groups: dict[tuple[str, str, str], list[record.Record]] = {}
     for row in entries:
         groups.setdefault((row["dataset"], row["side"], " ".join(row["options"])), []).append(row)
@@ -195,7 +202,7 @@ def medians(entries: list[record.Record]) -> str:
 def _cells(
     newest: dict[str, record.Record], dataset: parts.Dataset, which: str, side: str
 ) -> tuple[str, str] | None:
-    """The metric and the seconds of one run, or their means over the random splits."""
+    """Return the metric and the seconds of one run, or their means over the random splits."""
     splits = SPLITS[:-1] if which == "mean" else (which,)
     rows = [newest.get(f"{dataset.name}/{one}/{side}") for one in splits]
     complete = [row for row in rows if row is not None]
@@ -209,21 +216,54 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.chemprop", description=main.__doc__
     )
-    parser.add_argument("environment", type=Path, nargs="?", help="environment with Chemprop")
-    parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*parts.DATASETS])
-    parser.add_argument("--splits", nargs="+", choices=SPLITS, default=[*SPLITS])
     parser.add_argument(
-        "--sides", nargs="+", choices=[*_SIDES], help="commands to run; by default all"
+        "environment",
+        type=Path,
+        nargs="?",
+        help="folder of the environment in which Chemprop is installed",
     )
     parser.add_argument(
-        "--other", type=lambda text: Path(text).resolve(), help="another build of gattn"
+        "--datasets",
+        nargs="+",
+        choices=parts.DATASETS,
+        default=[*parts.DATASETS],
+        help="data sets to train on; by default all",
     )
-    parser.add_argument("--options", nargs=argparse.REMAINDER, default=[], help="for gattn: last")
-    parser.add_argument("--table", action="store_true", help="print what was measured before")
     parser.add_argument(
-        "--page", action="store_true", help="write the table into the documentation"
+        "--splits",
+        nargs="+",
+        choices=SPLITS,
+        default=[*SPLITS],
+        help="splits to train on; by default all",
     )
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "molecules-chemprop.jsonl")
+    parser.add_argument(
+        "--sides", nargs="+", choices=[*_SIDES], help="libraries to measure; by default all"
+    )
+    parser.add_argument(
+        "--other",
+        type=lambda text: Path(text).resolve(),
+        help="folder of another build of gattn, which is also measured",
+    )
+    parser.add_argument(
+        "--options",
+        nargs=argparse.REMAINDER,
+        default=[],
+        help="options of gattn molecules train; must be the last argument",
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="print the recorded results without measuring"
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="write the recorded results into the documentation, without measuring",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "molecules-chemprop.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

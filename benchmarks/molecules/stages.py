@@ -1,4 +1,5 @@
-"""Measure the processor time of each stage of ``gattn molecules train`` at its defaults.
+"""Measurement of the processor time of each stage of ``gattn molecules train`` with default
+settings.
 
     python -m benchmarks.molecules.stages                    # each data set, below GATTN_DATA
     python -m benchmarks.molecules.stages --datasets esol
@@ -93,7 +94,9 @@ def _stages(path: str, out: str) -> dict[str, float]:
 
 
 def table(entries: list[record.Record]) -> str:
-    """Return the processor seconds of each stage, a row for each data set."""
+    """Return a table of the processor time of each stage in seconds, with a row for each data
+    set.
+    """
     rows = [
         [row["dataset"], *(f"{row['cpu'][stage]:.1f}" for stage in STAGES),
          f"{sum(row['cpu'].values()):.1f}"]
@@ -104,12 +107,30 @@ def table(entries: list[record.Record]) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
-    parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*parts.DATASETS])
-    parser.add_argument("--train", nargs=2, metavar=("DATA", "RUN"), help="train in this process")
     parser.add_argument(
-        "--page", action="store_true", help="write the newest results into the documentation"
+        "--datasets",
+        nargs="+",
+        choices=parts.DATASETS,
+        default=[*parts.DATASETS],
+        help="data sets to train on; by default all",
     )
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "stages.jsonl")
+    parser.add_argument(
+        "--train",
+        nargs=2,
+        metavar=("DATA", "RUN"),
+        help="train on DATA in this process, and write the run to the folder RUN",
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="write the newest results into the documentation, without measuring",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "stages.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

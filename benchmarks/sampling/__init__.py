@@ -1,4 +1,4 @@
-"""Neighbour sampling in a graph of ogbn-products' size, beside PyG's loader and DGL's.
+"""Measurement of neighbour sampling on a large graph, compared with the loaders of PyG and DGL.
 
     python -m benchmarks.sampling.make FOLDER       # the graph and its features, about 1.7 GB
     python -m benchmarks.sampling.measure FOLDER gattn pyg

@@ -30,9 +30,10 @@ def page() -> str:
     lines = [
         "# All settings",
         "",
-        "A setting has one name: `learning_rate` in `config.toml` and as a parameter of the",
-        "estimators is `--learning-rate` on the command line. Settings of the network stand in the",
-        "table `[model]` of `config.toml`.",
+        "A setting has the same name everywhere: the setting `learning_rate` in `config.toml` is",
+        "the parameter `learning_rate` of the estimators and the option `--learning-rate` of the",
+        "command. In `config.toml`, the settings of the network and its training are in the table",
+        "`[model]`.",
     ]
     for command, kinds in COMMANDS.items():
         settings = [setting for kind in kinds for setting in declared(kind).values()]

@@ -14,7 +14,7 @@ from gattn.cli.serve import serve
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Graph attention, from a table to a trained model.",
+    help="Train graph attention models on tables of molecules or networks, and use them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -39,4 +39,4 @@ def _commands(
         ),
     ] = False,
 ) -> None:
-    """Accept the options of ``gattn`` itself."""
+    """Define the options of the command ``gattn`` itself."""

@@ -137,7 +137,9 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
 
 
 def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
-    """Yield a message for each target with too few validation labels for the requested coverage."""
+    """Yield a message for each target that has too few validation labels for the requested
+    coverage.
+    """
     from gattn.training.conformal import least_rows
 
     for target, parts in sorted(labels.items(), key=lambda item: item[1].get("val", 0)):

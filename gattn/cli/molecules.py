@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Properties of molecules from SMILES.", no_args_is_help=True)
+app = typer.Typer(help="Predict properties of molecules from their SMILES.", no_args_is_help=True)
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 Table = Annotated[Path, Argument(metavar="IN.csv", help="CSV file with a header line and SMILES.")]
@@ -33,16 +33,16 @@ def train(
     out: Annotated[
         Path,
         Option(
-            help="Folder for the model, metrics and report. Name a new "
-            "folder, or the folder of an interrupted run to continue it."
+            help="Folder for the model, metrics and report: a new folder, or the folder of an "
+            "interrupted run, which the command then continues."
         ),
     ],
     data: Annotated[
         str | None,
         Argument(
             metavar="DATA.csv",
-            help="CSV file with SMILES and labels. Without it, the model is trained on the "
-            "CHEMBL2321810 activities.",
+            help="CSV file with SMILES and labels. Without this argument, the model is trained on "
+            "the measured activities of CHEMBL2321810.",
         ),
     ] = None,
     config: Annotated[
@@ -118,6 +118,14 @@ def explain(
             "predicts several targets."
         ),
     ] = None,
+    label: Annotated[
+        str | None,
+        Option(
+            "--class",
+            help="Class whose probability is explained. It is required if the model predicts "
+            "more than two classes.",
+        ),
+    ] = None,
     pictures: Annotated[
         int,
         Option(
@@ -131,7 +139,9 @@ def explain(
     """Draw the weight of every atom, and measure how reliable the weights are."""
     from gattn.molecules.runs.explain import explain_table
 
-    options = {"methods": method or (), "target": target, "pictures": pictures}
+    options = {
+        "methods": method or (), "target": target, "label": label, "pictures": pictures,
+    }  # fmt: skip
     counts = explain_table(run, table, out, log=say, **options, **settings)
     _show_counts(counts, table, out)
 
@@ -149,7 +159,7 @@ def embed(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Write the hidden vectors of the networks; those of an ensemble are concatenated."""
+    """Write the hidden vector of every molecule; the vectors of an ensemble are concatenated."""
     from gattn.molecules.runs.embed import embed_table
 
     with counted("embedding") as on_progress:

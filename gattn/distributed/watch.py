@@ -13,7 +13,7 @@ import torch.distributed as dist
 BEAT = 1.0
 """Seconds between two heartbeats of a process."""
 PATIENCE = 8.0
-"""Seconds without a heartbeat after which a process counts as dead."""
+"""Number of seconds without a heartbeat after which a process is treated as dead."""
 LEFT, FAILED = "left", "failed"
 """Prefixes of the final status of a process: it ended normally, or it failed."""
 
@@ -57,7 +57,7 @@ class Watch:
         self._ended.set()
         self._thread.join()
         with contextlib.suppress(RuntimeError):
-            # If the store is not reachable, no process can read the status.
+            # If the store is not reachable, no other process can read the status.
             self.store.set(f"status{self.rank}", status)
 
     def wait_for_others(self) -> None:

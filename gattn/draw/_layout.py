@@ -42,8 +42,8 @@ class Rectangle(NamedTuple):
     height: float
 
     def cut(self, share: float) -> tuple[Rectangle, Rectangle]:
-        """Cut the rectangle across its longer side into two; the first gets this share of
-        the area.
+        """Cut the rectangle across its longer side into two; the first one gets the fraction
+        ``share`` of the area.
         """
         if self.width >= self.height:
             width = share * self.width

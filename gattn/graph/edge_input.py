@@ -26,7 +26,7 @@ def read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, 
     elif is_networkx(edges):
         source, destination, stored_size = _from_networkx(edges)
     elif hasattr(edges, "coo") and hasattr(edges, "sparse_sizes"):
-        # torch_sparse.SparseTensor has these methods.
+        # SparseTensor of the package torch_sparse has these methods.
         (destination, source, _), (rows, cols) = edges.coo(), edges.sparse_sizes()
         stored_size = cols, rows
     else:

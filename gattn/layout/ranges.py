@@ -31,7 +31,7 @@ def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
 
 
 def _members(first: Tensor, last: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the offsets of the ranges, [n + 1], and the members of all ranges, [e]."""
+    """Return the offsets of the ranges of sources, [n + 1], and the sources in all ranges, [e]."""
     count = last - first
     offsets = torch.zeros(count.numel() + 1, dtype=edge.dtype, device=edge.device)
     torch.cumsum(count, 0, out=offsets[1:])

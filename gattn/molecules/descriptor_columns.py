@@ -19,7 +19,7 @@ __all__ = ["DescriptorColumns", "check_columns", "split_descriptors"]
 
 @dataclass(frozen=True)
 class DescriptorColumns:
-    """The descriptor columns of an open table.
+    """Descriptor columns of an open table.
 
     Attributes:
         names: the names of the f columns.
@@ -42,7 +42,7 @@ class DescriptorColumns:
         return cls(tuple(names), tuple(map(table.place, names)), numbers)
 
     def read(self, row: TableRow) -> tuple[list[float], str]:
-        """Parse the f numbers of a row.
+        """Convert the f cells of descriptors in a row to numbers.
 
         Returns:
             The numbers, NaN for a missing one, and the problem of the row: a wrong number of cells,
@@ -59,11 +59,13 @@ class DescriptorColumns:
         return values, row.problem
 
     def values(self, row: TableRow) -> list[float]:
-        """Return the f numbers of a row, NaN for a missing one."""
+        """Return the f descriptors of a row; a missing number is NaN."""
         return self.read(row)[0]
 
     def checked(self, rows: Iterable[TableRow]) -> Iterator[TableRow]:
-        """Yield the rows, with a ``problem`` where a cell is not a descriptor."""
+        """Yield the rows; if a cell is not a number, the attribute ``problem`` of the row
+        describes the error.
+        """
         if not self.names:
             yield from rows
             return
@@ -72,7 +74,7 @@ class DescriptorColumns:
 
 
 def split_descriptors(table: Any, molecules: int = 1) -> tuple[Any, np.ndarray, list[str]]:
-    """Split a table whose first column holds SMILES and whose other columns hold descriptors.
+    """Split a table whose first column contains SMILES and whose other columns contain descriptors.
 
     Args:
         table: a data frame or an array [n, c + f]; or n SMILES alone. For several molecules in a

@@ -245,7 +245,7 @@ class PackedView:
 
     @property
     def extra_descriptors(self) -> Tensor:
-        """Descriptor columns of the user: [k, 0], none."""
+        """Descriptor columns of the user, of which there are none: [k, 0]."""
         return torch.empty(len(self), 0, dtype=torch.float64)
 
     @property

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from gattn.molecules.classes import split_classes
 from gattn.molecules.layers import MoleculeBatch
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
@@ -21,7 +22,9 @@ from gattn.training.losses import (
     bounded,
     class_weights,
     cross_entropy,
+    multiclass_cross_entropy,
     squared_error,
+    weighted,
 )
 from gattn.training.processes import in_order
 from gattn.training.settings import TrainingSettings
@@ -39,6 +42,7 @@ __all__ = [
     "make_network",
     "molecules_in_row",
     "predict_members",
+    "target_weights",
 ]
 
 AVERAGE = 0.99
@@ -67,6 +71,7 @@ class MoleculeBatches:
         bounds: [k, t, 2], the lower and upper ends of the labels in the same unit, for a bounded
             loss; by default both ends are y.
         bounded: whether the loss reads ends instead of y.
+        weights: [k] weights of the rows; None for equal ones.
     """
 
     def __init__(
@@ -76,12 +81,18 @@ class MoleculeBatches:
         bounds: Tensor | None = None,
         *,
         bounded: bool = False,
+        weights: Tensor | None = None,
     ) -> None:
         self.inputs, self.y = inputs, y.float()
+        self.bounded, self.weights = bounded, weights
         self.targets = self.y
         if bounded:
             ends = self.y[..., None].expand(-1, -1, 2) if bounds is None else bounds.float()
             self.targets = ends.contiguous()
+        if weights is not None:
+            single = self.targets if bounded else self.targets[..., None]
+            column = weights.float()[:, None, None].expand(-1, single.shape[1], 1)
+            self.targets = torch.cat([single, column], 2)
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -124,6 +135,7 @@ def fit_members(
     task: Task,
     settings: MoleculeSettings,
     *,
+    classes: Sequence[int] = (),
     folder: Path | None = None,
     progress: bool = False,
 ) -> tuple[list[MoleculeNetwork | AttentiveFPNetwork], list[History]]:
@@ -139,6 +151,7 @@ def fit_members(
             prediction.
         task: regression minimises ``settings.loss_function``, classification the cross entropy.
         settings: settings of the networks and their training.
+        classes: for the task multiclass, the number of classes of each target.
         folder: folder of checkpoints, one folder for each network; training continues from them.
         progress: whether to show a progress bar, for the networks of this process.
 
@@ -147,8 +160,9 @@ def fit_members(
     """
     if not len(val) or not varied(val.y).any():
         none = val.inputs[torch.arange(0)]
-        val = MoleculeBatches(none, val.y[:0], bounded=val.targets.dim() > 2)
-    training = _MemberTraining(train, val, task, settings, folder)
+        weights = None if val.weights is None else val.weights[:0]
+        val = MoleculeBatches(none, val.y[:0], bounded=val.bounded, weights=weights)
+    training = _MemberTraining(train, val, task, settings, folder, tuple(classes))
     processes = _process_count(settings, len(train))
     if processes == 1:
         pairs = [training.fit(member, progress=progress) for member in range(settings.ensemble)]
@@ -179,6 +193,7 @@ class _MemberTraining:
     task: Task
     settings: MoleculeSettings
     folder: Path | None
+    classes: tuple[int, ...]
 
     def fit(
         self, member: int, *, progress: bool
@@ -195,7 +210,7 @@ class _MemberTraining:
             recorded_outputs=RECORDED_OUTPUTS,
         )  # fmt: skip
         where = self.folder / f"member-{member}" if self.folder is not None else None
-        loss = _loss(self.task, settings, train.y)
+        loss = _loss(self.task, settings, train.y, self.classes, train.weights is not None)
         title = f"network {member + 1} of {settings.ensemble}"
         history = fit_network(
             network, loss, train, self.val, loop, folder=where, progress=progress, title=title
@@ -236,6 +251,7 @@ def cross_fit_members(
     task: Task,
     settings: MoleculeSettings,
     y: Tensor,
+    classes: Sequence[int] = (),
 ) -> Tensor:
     """Predict each fold of the validation part, with the epoch chosen on the other folds.
 
@@ -248,12 +264,14 @@ def cross_fit_members(
         task: the task, which chooses the loss.
         settings: settings of the training.
         y: [k, t] training labels, scaled.
+        classes: for the task multiclass, the number of classes of each target.
 
     Returns:
         [K, m, t] float64, in the unit of the training; for classes logits.
     """
     outputs = predict_members(networks, val.inputs, val.y.shape[1])
-    loss, measured = _loss(task, settings, y.float()), _measured(val.targets)
+    loss = _loss(task, settings, y.float(), classes, val.weights is not None)
+    measured = _measured(val.targets)
     for member, history in enumerate(histories):
         if history.outputs is None:
             continue
@@ -262,8 +280,8 @@ def cross_fit_members(
         for fold in folds.unique():
             inside = folds == fold
             if inside.all() or not varied(val.y[~inside]).any():
-                # No labels, or only equal labels, outside of this fold cannot rank the epochs, as
-                # fit_members explains.
+                # If all labels outside of this fold are equal or missing, they cannot rank the
+                # epochs, as fit_members explains.
                 continue
             epoch = int(losses[:, ~inside].sum(1).argmin())
             if epoch != history.chosen:
@@ -288,14 +306,56 @@ def predict_members(
 
 
 def _measured(targets: Tensor) -> Tensor:
-    """Return [k, t] bool: True where a target [k, t], or both of its ends [k, t, 2], is known."""
+    """Return a mask [k, t] that is True where a target [k, t], or both of its ends [k, t, 2], is
+    known.
+    """
     mask = ~targets.isnan()
     return mask.all(2) if targets.dim() > 2 else mask
 
 
-def _loss(task: Task, settings: MoleculeSettings, y: Tensor) -> Loss:
+def _loss(
+    task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int], has_weights: bool
+) -> Loss:
     """Return the function that computes the loss of predictions [g, t] for a batch."""
+    loss, factors = _equal_loss(task, settings, y, classes), target_weights(settings, classes)
+    if factors is not None:
+        loss = _scaled(loss, factors.float())
+    return weighted(loss) if has_weights else loss
+
+
+def _scaled(loss: Loss, factors: Tensor) -> Loss:
+    """Return a loss that is multiplied by a factor for each output, [t]."""
+    return lambda output, target: factors.to(output) * loss(output, target)
+
+
+def target_weights(settings: MoleculeSettings, classes: Sequence[int] = ()) -> Tensor | None:
+    """Return the weights of the outputs, [t] or [O] float64 with the mean 1; None if equal."""
+    if not settings.task_weights:
+        return None
+    weights = torch.tensor(settings.task_weights, dtype=torch.float64)
+    weights = weights / weights.mean()
+    return weights.repeat_interleave(torch.tensor(classes)) if classes else weights
+
+
+def _equal_loss(task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int]) -> Loss:
+    """Return the loss without weights of rows and targets."""
     if task == "regression":
         loss = absolute_error if settings.loss_function.endswith("mae") else squared_error
         return bounded(loss) if settings.bounded else loss
-    return cross_entropy(class_weights(y) if settings.class_weight == "balanced" else None)
+    balanced = settings.class_weight == "balanced"
+    if task == "multiclass":
+        return multiclass_cross_entropy(classes, _class_weights(y, classes) if balanced else None)
+    return cross_entropy(class_weights(y) if balanced else None)
+
+
+def _class_weights(y: Tensor, classes: Sequence[int]) -> Tensor:
+    """Return the weights [O] of the classes of all targets, inverse to their frequencies in y
+    [k, O].
+    """
+    labels = [part.argmax(1).double() for part in split_classes(y.nan_to_num(0.0), classes)]
+    labelled = [~part[:, 0].isnan() for part in split_classes(y, classes)]
+    weights = [
+        class_weights(label.masked_fill(~mask, torch.nan)[:, None], classes=count)[:, 0]
+        for label, mask, count in zip(labels, labelled, classes)
+    ]
+    return torch.cat(weights)

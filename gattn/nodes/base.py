@@ -32,7 +32,7 @@ from gattn.nodes.splits import (
 )
 from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.tables import row_number_notes
-from gattn.nodes.times import node_times, time_split
+from gattn.nodes.times import node_times, time_cutoffs, time_split
 from gattn.training.checks import check_fraction
 from gattn.training.estimator import SerializableEstimator
 from gattn.training.settings import check_value, settings_of
@@ -90,11 +90,16 @@ class NodeEstimator(SerializableEstimator, Parameters):
         values, notes = self._read_labels(read, y)
         labels = self.learn_labels(values, read.where)
         split, split_notes = self._parts(read, labels)
-        encoded = self.encode(read.with_notes(*notes, *split_notes), values.name)
+        encoded = self.encode(read.with_notes(*notes, *split_notes), values.name, split=split)
         return self.fit_parts(encoded, labels, split, on_epoch=on_epoch)
 
     def encode(
-        self, graph: AttributedGraph, label: Hashable, *, leave: Sequence[str] = ()
+        self,
+        graph: AttributedGraph,
+        label: Hashable,
+        *,
+        leave: Sequence[str] = (),
+        split: Split | None = None,
     ) -> EncodedGraph:
         """Fit the encoder of node features to a graph, and return the graph with its features.
 
@@ -104,6 +109,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
                 called ``y`` or ``label`` are then excluded unless ``features`` names them.
             leave: attributes to exclude besides the label and the masks. Columns that hold row
                 numbers or the parts of a split are excluded, too, unless ``features`` names them.
+            split: the parts of the nodes. If only the edges have times and the split is by time,
+                it defines the time at which a node is predicted; otherwise it is not used.
         """
         left = [name for name in (label, self.label, *leave, *MASKS) if name is not None]
         if label is None:
@@ -126,9 +133,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
         if time in graph.table.columns and time not in (self.features or ()):
             left.append(time)
             graph = graph.with_notes(f"Column {time!r} of the nodes holds times: it is no feature.")
-        return encode_graph(
-            graph, self.features, left, node_names=bool(self.names), edges=self.edge_columns()
-        )
+        edges = self.edge_columns()
+        if time is not None and split is not None:
+            edges = replace(edges, cutoffs=time_cutoffs(graph, split, time))
+        return encode_graph(graph, self.features, left, node_names=bool(self.names), edges=edges)
 
     def edge_columns(self) -> EdgeColumns:
         """Return the columns of edges to read, and the column of times."""

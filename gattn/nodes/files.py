@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,42 @@ from gattn.nodes.tables import from_tables
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["CITATION", "read_graph_file"]
+__all__ = ["CITATION", "DEFAULT_READING", "GraphReading", "read_graph_file"]
 
 CITATION = ("cora", "citeseer", "pubmed")
 MARKUP = (".graphml", ".gml", ".gexf")
 TABLES = (".csv", ".tsv", ".parquet")
 LISTS = (".edgelist", ".edges", ".txt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphReading:
+    """Rules for reading a graph from files; they are the arguments of :func:`read_graph_file`.
+
+    Attributes:
+        nodes: a table of nodes; None or empty for none.
+        encoding: encoding of tables and lists of edges; None to detect it.
+        decimal: decimal sign; None to detect it.
+        thousands: separator between groups of three digits; empty for none.
+        missing: words that stand for a missing attribute.
+    """
+
+    nodes: str | Path | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    thousands: str = ""
+    missing: Sequence[str] = ()
+
+    def read(self, path: str | Path, *, directed: bool | None = None) -> AttributedGraph:
+        """Read a graph; see :func:`read_graph_file` for the arguments and the errors."""
+        return read_graph_file(
+            path, self.nodes or None, directed=directed, encoding=self.encoding,
+            decimal=self.decimal, thousands=self.thousands, missing=self.missing,
+        )  # fmt: skip
+
+
+DEFAULT_READING = GraphReading()
+"""Rules for a graph without a table of nodes, whose format is detected."""
 
 
 def read_graph_file(

@@ -78,7 +78,7 @@ def finished_metrics(
 
 
 def check_writable(out: Path) -> None:
-    """Check that the folder of a run can be created, before the data is read.
+    """Check that the folder of a run can be created, before the data are read.
 
     The folder is removed again, because the run may fail before it writes a file.
 

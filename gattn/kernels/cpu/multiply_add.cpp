@@ -1,4 +1,4 @@
-// Product of small matrices whose sums stay in registers.
+// This file multiplies small matrices whose sums stay in registers.
 #include "multiply_add.h"
 
 #include <type_traits>
@@ -26,8 +26,9 @@ GATTN_INLINE void multiply_add_tile(A* __restrict to, const A* __restrict left, 
   for (int u = 0; u < tile_rows; ++u) load(to + u * width, sum[u], tile_columns);
 }
 
-// Compute tile_columns columns of all rows. If one to three rows are left at the end, they have a
-// tile of this height. This case is common, because the nodes of molecules have few edges.
+// Compute tile_columns columns of all rows. If one to three rows are left at the end, they are
+// computed as a tile of this height. This case is common, because the nodes of molecules have few
+// edges.
 template <int tile_columns, class A>
 void multiply_add_columns(A* __restrict to, const A* __restrict left, i64 row, i64 step,
                           const A* __restrict right, i64 rows, i64 depth, i64 width, i64 stride) {

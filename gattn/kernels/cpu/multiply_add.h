@@ -1,12 +1,12 @@
-// Product of small matrices, for the features of edges.
+// This file declares the product of small matrices, for the features of edges.
 #pragma once
 
 #include "scalar.h"
 
 namespace gattn::GATTN_ISA {
 
-// Rows are collected until there are this many, and their products are then added to a sum over all
-// edges together. The sum is large compared with a row, so it should be read and written rarely.
+// This many rows are collected before their products are added to a sum over all edges. The sum is
+// large compared with a row, so it should be read and written rarely.
 constexpr i64 max_pending = 16;
 
 // Compute to[m][f] += sum over k of left[m * row + k * step] right[k * stride + f], for m < rows,

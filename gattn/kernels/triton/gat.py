@@ -104,7 +104,7 @@ def gat_forward(
     splits = plan.workspaces(sums)
     if save_positive_part:
         # The sum of the softmax weights over edges with a positive score is needed only to merge
-        # the parts of a long row. It is stored in scratch memory and not returned.
+        # the parts of a long row. Therefore it is stored in scratch memory and not returned.
         splits = splits._replace(c=plan.workspace(heads))
     drop = dropout_args(seed, dropout)
     plan.run(

@@ -14,7 +14,6 @@ from gattn.training.settings import (
     Coverage,
     Settings,
     SettingsError,
-    TaskChoice,
     Threads,
     document,
     read_toml,
@@ -39,7 +38,7 @@ SEARCH: dict[str, tuple[float, ...]] = {
 class NumberSettings(Settings):
     """Settings of the notation of numbers in the label columns."""
 
-    panel: ClassVar[str] = "How the numbers of the labels are written"
+    panel: ClassVar[str] = "Notation of the numbers in the labels"
 
     decimal: Annotated[
         Literal[".", ","],
@@ -58,9 +57,10 @@ class NumberSettings(Settings):
     censored: Annotated[
         Literal["refuse", "drop", "bound"],
         Meta(
-            description="Treatment of labels that are only a limit, such as >10 (censored "
-            "labels). With refuse, the command stops with an error. With drop, such labels are "
-            "treated as missing. With bound, the number, here 10, is used as the label."
+            description="Treatment of censored labels, of which only a limit is known, such "
+            "as >10. With refuse, the command stops with an error. With drop, such labels are "
+            "treated as missing. With bound, the number after the sign, here 10, is used as "
+            "the label."
         ),
     ] = "refuse"
     uncertainty: Annotated[
@@ -135,22 +135,41 @@ class RunSettings(NumberSettings):
     descriptors_columns: Annotated[
         tuple[str, ...],
         Meta(
-            description="Column of numbers that the model reads beside the molecule, such as a "
-            "temperature or a pH; repeat it for several. A missing number becomes the mean of the "
-            "training part. Prediction needs the same columns."
+            description="Name of a column of numbers that the model reads in addition to the "
+            "SMILES, such as a temperature or a pH. Repeat the option to read several "
+            "columns. A missing number is replaced by the mean of the training part. Tables "
+            "for prediction must contain the same columns."
         ),
     ] = ()
-    task: TaskChoice = "auto"
+    weight_column: Annotated[
+        str,
+        Meta(
+            description="Column of weights above 0. A row of weight 2 counts as much as two equal "
+            "rows in the training, and a weight below 1 fits uncertain values. The errors of the "
+            "report are not weighted.",
+            extra={"default": "equal weights"},
+        ),
+    ] = ""
+    task: Annotated[
+        Literal["auto", "regression", "classification", "multiclass"],
+        Meta(
+            description="Type of the labels: regression for numbers, classification for two "
+            "classes, multiclass for more. With auto, 0 and 1 or two texts are two classes, and "
+            "three to twenty texts that each occur at least twice are several classes; other "
+            "labels, also whole numbers such as 0, 1 and 2, are numbers."
+        ),
+    ] = "auto"
     split: Annotated[
         str,
         Meta(
             description="Rule that divides the molecules into training, validation and test "
-            "parts. With random, molecules are assigned at random. With scaffold, all molecules "
-            "with the same scaffold are in the same part, which is a harder test. With "
-            "molecule:NAME, all rows with the same molecule in the SMILES column NAME are in the "
-            "same part, which tests a new solvent, for example. With column:NAME, the parts "
-            "(train, val or test) are read from the column NAME. With FILE.json, the parts of "
-            "another run are read from its file splits.json."
+            "parts. With random, molecules are assigned at random. With scaffold, all "
+            "molecules with the same scaffold are in the same part, which makes the test "
+            "harder. With molecule:NAME, all rows with the same molecule in the SMILES column "
+            "NAME are in the same part, which tests the prediction for a new solvent, for "
+            "example. With column:NAME, the parts (train, val or test) are read from the "
+            "column NAME. With FILE.json, the parts are read from the file splits.json of "
+            "another run."
         ),
     ] = "random"
     encoding: Annotated[
@@ -164,8 +183,8 @@ class RunSettings(NumberSettings):
     skip_bad_labels: Annotated[
         bool,
         Meta(
-            description="Leave out every label that cannot be read. Without this option, many "
-            "such labels are an error."
+            description="Leave out every label that cannot be read. Without this option, the "
+            "command stops with an error if there are many such labels."
         ),
     ] = False
     coverage: Coverage = 0.9
@@ -219,8 +238,13 @@ class RunSettings(NumberSettings):
             )
         if len(set(self.target)) < len(self.target):
             raise SettingsError(f"each target must be listed once; got {', '.join(self.target)}")
-        if (self.target or self.descriptors_columns) and not self.data:
-            option = "--target" if self.target else "--descriptors-columns"
+        columns = {
+            "--target": self.target,
+            "--descriptors-columns": self.descriptors_columns,
+            "--weight-column": self.weight_column,
+        }
+        if not self.data and any(columns.values()):
+            option = next(name for name, value in columns.items() if value)
             raise SettingsError(f"{option} was set without DATA, the table that has the column")
         if self.model.bounded and self.censored != "refuse":
             raise SettingsError(
@@ -237,11 +261,15 @@ class RunSettings(NumberSettings):
 
     @property
     def style(self) -> NumberFormat:
-        """The parser of the numbers of the labels; a bounded loss reads censored ones as limits."""
+        """Parser of the numbers in the label columns; with a bounded loss, it reads censored
+        labels as limits.
+        """
         return replace(super().style, censored="limit") if self.model.bounded else super().style
 
     def _check_search(self) -> None:
-        """Check that these settings are within the ranges of the search."""
+        """Check that the initial values of the searched settings are within the ranges of the
+        search.
+        """
         for name, values in SEARCH.items():
             value = getattr(self.model, name)
             if name == "width" and value not in values:

@@ -48,6 +48,8 @@ class Source:
         descriptor_values: [n, f] float64, the cells of these columns, NaN for an empty cell; None
             if there are no such columns.
         columns: names of the SMILES columns.
+        weights: [n] float64, the weight of each row, 1 for a bad row; None without a column of
+            weights.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Source:
     descriptors: tuple[str, ...] = ()
     descriptor_values: np.ndarray | None = None
     columns: tuple[str, ...] = ("smiles",)
+    weights: np.ndarray | None = None
 
     def descriptor_notes(self, train: np.ndarray) -> list[str]:
         """Return a note for each descriptor column that has no effect on the model.
@@ -85,7 +88,7 @@ class Source:
         """The input of an estimator: n SMILES, or a data frame of SMILES and descriptors."""
         if self.descriptor_values is None:
             return self.smiles
-        import pandas as pd  # takes a second, and a table without descriptors does not need it
+        import pandas as pd  # the import takes a second, and only tables with descriptors need it
 
         columns = pd.DataFrame(self.descriptor_values, columns=list(self.descriptors))
         count = len(self.columns)
@@ -107,6 +110,7 @@ def read_source(
     style: NumberFormat | None = None,
     skip_bad: bool = False,
     descriptors: Sequence[str] = (),
+    weight: str | None = None,
 ) -> Source:
     """Read a CSV file of SMILES and labels.
 
@@ -124,6 +128,7 @@ def read_source(
             number.
         descriptors: its descriptor columns. A row with a descriptor that is not a number is left
             out; more than 5 % of such rows are an error.
+        weight: its column of weights, which are numbers above 0; the same rule holds.
 
     Returns:
         All rows of the file in order, including the bad ones.
@@ -133,13 +138,14 @@ def read_source(
         ValueError: the file, a column or a label cannot be used.
     """
     molecules = (smiles,) if isinstance(smiles, str) else tuple(smiles)
-    names = [*molecules, *targets, *descriptors, *([part_column] if part_column else [])]
+    names = [*molecules, *targets, *descriptors, *filter(None, (weight, part_column))]
     if len(set(names)) < len(names):
         raise ValueError(f"a column can be used only once; got {', '.join(names)}")
     table = open_table(path, names, encoding=encoding)
     places = [table.place(target) for target in targets]
     columns = DescriptorColumns.of(table, descriptors, style or NumberFormat())
-    values, unread = array("d"), array("q")
+    weighing = DescriptorColumns.of(table, [weight] if weight else [], style or NumberFormat())
+    values, weights, unread = array("d"), array("d"), array("q")
     text_places = list(map(table.place, molecules))
     part_place = table.place(part_column or molecules[0])
     texts: list[str] = []
@@ -163,6 +169,12 @@ def read_source(
             first = first or row
         numbers, problem = columns.read(row)
         values.extend(numbers)
+        if weight:
+            (factor,), wrong = weighing.read(row)
+            if not problem and not factor > 0:
+                cell = row.cells[weighing.places[0]]
+                problem = wrong or f"{weight} must be a number above 0; it is {cell!r}"
+            weights.append(1.0 if problem else factor)
         if fits and problem:
             unread.append(len(faults))
         faults.append(problem)
@@ -171,9 +183,9 @@ def read_source(
         raise ValueError(f"{path} has a header but no rows")
     if len(unread) > max(1, SHARE * len(texts)) and not skip_bad:
         raise ValueError(
-            f"{path}: {len(unread):,} of {len(texts):,} rows have a descriptor that is not a "
-            f"number, the first in line {lines[unread[0]]}: {faults[unread[0]]}; correct them, or "
-            f"leave the rows out with {SKIP}"
+            f"{path}: {len(unread):,} of {len(texts):,} rows have a descriptor or a weight that is "
+            f"not such a number, the first in line {lines[unread[0]]}: {faults[unread[0]]}; "
+            f"correct them, or leave the rows out with {SKIP}"
         )
     misfits = sum(map(bool, faults)) - len(unread)
     if first is not None and misfits > max(1, SHARE * len(texts)):
@@ -206,6 +218,7 @@ def read_source(
             np.array(values).reshape(len(texts), len(columns.names)) if columns.names else None
         ),
         columns=molecules,
+        weights=np.array(weights) if weight else None,
     )
 
 

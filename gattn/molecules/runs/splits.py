@@ -36,7 +36,7 @@ def choose_parts(
     ``random`` and ``scaffold`` assign all rows of one molecule (see
     :func:`gattn.data.molecule_identities`) to the same part. If a row has several molecules,
     ``random`` assigns all rows of the same molecules to one part, and ``scaffold`` all rows whose
-    first molecules have the same scaffold (:func:`scaffold_of`). ``molecule:NAME`` assigns all rows
+    first molecules have the same scaffold (:func:`scaffold_part`). ``molecule:NAME`` assigns all rows
     with the same molecule in the column NAME to one part. The parts of a column or a file are used
     unchanged.
 
@@ -188,6 +188,7 @@ def check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
             content = "one value only" if len(values) else "no label"
             if len(values) and isinstance(estimator, ClassificationModel):
                 kinds = estimator.classes_by_target[i].tolist()
+                others = [kind for number, kind in enumerate(kinds) if number != int(values)]
                 content = f"only class {kinds[int(values)]!r} and no label of class "
-                content += repr(kinds[1 - int(values)])
+                content += " or ".join(map(repr, others))
             raise ValueError(f"the training part has {content} of {target!r}: choose another split")

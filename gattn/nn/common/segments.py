@@ -221,7 +221,7 @@ def _traced_within(segments: Graph, width: int | None) -> tuple[Graph, Tensor]:
 
 @outside_transforms
 def _segments(index_or_ptr: Tensor, ptr: Tensor | None, rows: int, segments: int | None) -> Graph:
-    """Check index or ptr, and return the graph with edges from the rows to the segments."""
+    """Check index or ptr, and return the graph with an edge from each row to its segment."""
     _check_type(index_or_ptr)
     segments = _count(index_or_ptr) if segments is None else segments
     _check(index_or_ptr, ptr, rows, segments)

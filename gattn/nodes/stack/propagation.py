@@ -135,7 +135,7 @@ def _adjacency(
         values = np.ones(int(some.sum()), np.float32) if weights is None else weights[some]
         one: Matrix = sp.csr_matrix((values, (rows[some], columns[some])), (nodes, nodes))
         if weights is None:
-            one.data[:] = 1  # repeated edges, which SciPy sums, count once
+            one.data[:] = 1  # SciPy sums repeated edges, but each edge must count once
         else:
             one.eliminate_zeros()
         return one
@@ -146,7 +146,7 @@ def _adjacency(
     out = into.T.tocsr() if is_open is None else matrix(source, destination, against)
     if weights is None:
         return into, out, into.maximum(out).tocsr()
-    # Arcs of symmetric edges are in both matrices; the means do not depend on the factor.
+    # Both matrices contain the symmetric edges. The factor of two has no effect on the means.
     return into, out, into + out
 
 

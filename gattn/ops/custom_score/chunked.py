@@ -337,8 +337,8 @@ def _run_all_at_once(plan: _Plan, tensors: list[Tensor]) -> Tensor:
 def _call_checked(
     run: Callable[[], Tensor], again: Callable[[], Tensor], graph: Graph, edges: int
 ) -> Tensor:
-    """Call the function by ``run``; raise ValueError for a wrong shape or if it draws random
-    numbers.
+    """Call the function through ``run``; raise ValueError if its result has a wrong shape or is
+    random.
 
     ``again`` repeats the call if the state of the random generator has changed.
     """

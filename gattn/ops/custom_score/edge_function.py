@@ -65,7 +65,7 @@ class EdgeFunction(NamedTuple):
     function: Callable[..., Tensor]
     specs: tuple[ArgumentSpec, ...]
     has_weight: bool
-    """True if the first tensor is a weight for each edge, by which the result is multiplied."""
+    """True if the first tensor is a weight for each edge, which multiplies the result."""
     module: Module | None
     """Module with the parameters; None for a function without parameters."""
     slots: tuple[tuple[str, int], ...]

@@ -36,6 +36,8 @@ METRICS = {
     "pr_auc": "PR-AUC",
     "accuracy": "accuracy",
     "f1": "macro F1",
+    "mcc": "MCC",
+    "log_loss": "log loss",
 }
 """Names under which the metrics of :mod:`gattn.training.metrics` are displayed."""
 
