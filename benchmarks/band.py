@@ -2,7 +2,7 @@
 
     python -m benchmarks.band
 
-measures all sizes, each in a process of its own, prints a table and adds a JSON line to
+measures each size in a separate process, prints a table, and appends a JSON line to
 benchmarks/results/band.jsonl.
 """
 

@@ -5,12 +5,12 @@
     python -m benchmarks.busy --table                    # print the newest results again
     python -m benchmarks.busy --page                     # write them into the documentation
 
-Each command is a process of its own, from its start to its end: training and prediction of
-molecules (ESOL, below GATTN_DATA) and of the nodes of a generated network of texts. It is timed
-alone, beside a second run of itself, and beside one busy loop on each core. FOLDER is a checkout
-with an environment ``.venv`` that has its gattn installed. A measurement that exceeds the limit is
-recorded as such. A JSON line for each command and build goes to benchmarks/results/busy.jsonl.
-Run it on an idle machine.
+Each command runs in a separate process and is timed from its start to its end. The commands train
+and predict molecules (ESOL, in the folder GATTN_DATA) and the nodes of a generated network of
+texts. A command is timed alone, at the same time as a second run of the same command, and at the
+same time as one busy loop on each core. FOLDER is another checkout with an environment ``.venv`` in
+which its gattn is installed. If a measurement exceeds the limit, this is recorded. A JSON line for
+each command and build goes to benchmarks/results/busy.jsonl. Run it on an idle machine.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@
     python -m benchmarks.compare main~3 'esol-64/*' --seconds 4      # some, for longer
     python -m benchmarks.compare main~3 --other /tmp/old             # built there already
 
-The other commit is checked out and built in a temporary folder, which takes minutes. Each side has
-a process of its own; the two take turns on the same inputs. A case whose outputs or gradients
-differ by more than rounding is not timed. The ratio is that of this tree's time to the other's
-within a round: its median and quartiles over the rounds.
+The other commit is checked out and built in a temporary folder, which takes minutes. Each side
+runs in a separate process, and the two processes run the same inputs alternately. If the outputs
+or gradients of a case differ by more than rounding errors, it is not timed. In each round, the
+time of this tree is divided by the time of the other commit. The result is the median of these
+ratios, with their quartiles.
 """
 
 from __future__ import annotations

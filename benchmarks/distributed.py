@@ -3,13 +3,14 @@ process.
 
     python -m benchmarks.distributed              # some minutes, 2 GB
 
-Nodes lie on a ring; most edges are short, some lead anywhere. Each process makes the edges into its
-own nodes alone. A step is a layer forward and backward and the sum of the gradients over the
-processes. Halo rows x width x element size, and what the counter of gattn says, are put beside the
-bytes that torch.distributed was handed for its all_to_all, and beside what went over the loopback
-device of the machine in that time: with the gradients, of which each process sends 2 (p - 1) / p of
-the parameters' size by a ring, headers, and whatever other programs sent. JSON lines go to
-benchmarks/results/distributed.jsonl.
+The nodes are arranged in a ring. Most edges are short, and some edges lead to random nodes. Each
+process creates only the edges into its local nodes. A step consists of the forward and backward
+pass of a layer, and the sum of the gradients over the processes. The benchmark compares three
+numbers of bytes: halo rows x width x element size together with gattn's counter, the bytes that
+were passed to all_to_all of torch.distributed, and the bytes that the loopback device of the
+machine sent in this time. The last number also contains the gradients (with p processes, each
+process sends 2 (p - 1) / p of the parameters' size in a ring), packet headers, and the data of
+other programs. The results are appended to benchmarks/results/distributed.jsonl.
 """
 
 from __future__ import annotations

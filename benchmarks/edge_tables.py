@@ -2,9 +2,9 @@
 
     python -m benchmarks.edge_tables          # 10 million edges as CSV and as Parquet
 
-Each table is read in a process of its own. A peak is above what that process held before it read.
-Batches are of 1,024 seeds with fan-outs 15, 10 and 5. A JSON line for each table goes to
-benchmarks/results/edge_tables.jsonl.
+Each table is read in a separate process. The peak memory does not include the memory of this
+process before it reads. Batches have 1,024 seeds and fan-outs 15, 10 and 5. A JSON line for each
+table is appended to benchmarks/results/edge_tables.jsonl.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     python -m benchmarks.gpu                     # everything; about an hour
     python -m benchmarks.gpu --quick             # two shapes, three graphs
-    python -m benchmarks.gpu --minutes 9         # begin no case later
-    python -m benchmarks.gpu --resume            # go on with the cases that are left
-    python -m benchmarks.gpu --table             # the table of docs/gpu.md from the results
-    python -m benchmarks.gpu --tune              # better tiles for this card, if there are any
-    python -m benchmarks.gpu --dry-run           # every line of it at toy size, with no card
+    python -m benchmarks.gpu --minutes 9         # start no case after nine minutes
+    python -m benchmarks.gpu --resume            # continue with the remaining cases
+    python -m benchmarks.gpu --table             # print the results as a table
+    python -m benchmarks.gpu --tune              # search for faster tiles on this GPU
+    python -m benchmarks.gpu --dry-run           # test the script at small sizes, without a GPU
 
 JSON lines go to benchmarks/results/gpu.jsonl. :mod:`benchmarks.suites.gpu` says what is measured.
 """

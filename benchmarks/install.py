@@ -3,11 +3,12 @@
     GATTN_ISAS=all python -m pip wheel . --no-deps --wheel-dir dist
     python -m benchmarks.install dist/gattn-*.whl
 
-The environment is fresh and has no compiler; torch and PyTorch Geometric are there already, those
-of the Python that runs this. With ``--into PYTHON`` it is that of another Python, which has torch
-alone: pip then fetches PyTorch Geometric and all that it needs, over the network, and what it
-installed stays. The first output is that of ``.ci/installed.py``: a layer on the C++
-kernels beside PyG's and the reference. A JSON line goes to benchmarks/results/install.jsonl.
+The wheel is installed into a new environment without a compiler, which uses torch and PyTorch
+Geometric of the Python that runs the benchmark. With ``--into PYTHON``, the wheel is installed into
+the environment of another Python that has only torch. In this case pip downloads PyTorch Geometric
+and its dependencies, and the packages remain installed. The first output is printed by
+``.ci/installed.py``, which compares a layer on the C++ kernels with PyG's layer and the reference.
+A JSON line is appended to benchmarks/results/install.jsonl.
 """
 
 from __future__ import annotations

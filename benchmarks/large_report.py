@@ -2,8 +2,8 @@
 
 python -m benchmarks.large_report
 
-The tables are those of ``benchmarks.full_graph``, ``.layerwise``, ``.edge_tables``,
-``.distributed`` and ``.sampling.measure``; one that was not measured stays as it is.
+The tables show the results of ``benchmarks.full_graph``, ``.layerwise``, ``.edge_tables``,
+``.distributed`` and ``.sampling.measure``. A table without new results does not change.
 """
 
 from __future__ import annotations

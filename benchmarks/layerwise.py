@@ -3,11 +3,12 @@
     python -m benchmarks.sampling.make FOLDER        # the graph, once
     python -m benchmarks.layerwise FOLDER
 
-A GAT of two layers with 4 heads of 16 channels on 100 features, and 47 classes averaged over 4
-heads, over the graph of ogbn-products' size. x is on disk, and so are the results of inference.
-Peaks are of the process, above the graph; pages of mapped files count while they are in memory, and
-the system may take them back. The results are compared with those at once, which takes 8 GB more.
-A JSON line goes to benchmarks/results/layerwise.jsonl.
+The model is a GAT with two layers of 4 heads with 16 channels, on 100 features, and 47 classes that
+are averaged over 4 heads. The graph has the size of ogbn-products. The features and the results of
+inference are on disk. The peak memory is that of the process without the graph. Pages of mapped
+files count while they are in memory, although the system may reclaim them. The results are compared
+with those of the whole model at once, which needs 8 GB more. A JSON line is appended to
+benchmarks/results/layerwise.jsonl.
 """
 
 from __future__ import annotations

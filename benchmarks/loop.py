@@ -3,9 +3,9 @@ same.
 
     python -m benchmarks.loop             # about a minute
 
-Both train the network of molecules on batches of 64 of CHEMBL2321810, in turns, and must end with
-the same loss. What is measured is the processor's time on one thread, so that other programs
-disturb it little. A JSON line goes to benchmarks/results/loop.jsonl.
+Both loops train the network of molecules alternately, on batches of 64 molecules of CHEMBL2321810,
+and must end with the same loss. The processor time on one thread is measured, because other
+programs affect it little. A JSON line is appended to benchmarks/results/loop.jsonl.
 """
 
 from __future__ import annotations

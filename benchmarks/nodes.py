@@ -7,9 +7,9 @@ citation network.
     python -m benchmarks.nodes cora --runs 20 --layers pyg   # the same by PyG's layers
     python -m benchmarks.nodes cora --runs 20 --stack 1      # not trained together
 
-Each calls ``gattn nodes train`` in a process of its own and measures its wall time, the time that
-processors worked for it, and its peak memory. The last two have one worker: what other layers or
-stacks take is told from what gattn's take by the time of processors. A JSON line goes to
+Each of these commands runs ``gattn nodes train`` in a separate process, and measures its wall time,
+its processor time and its peak memory. The last two commands use one worker, so that their
+processor times can be compared with those of gattn's layers. A JSON line is appended to
 benchmarks/results/nodes.jsonl.
 """
 
@@ -128,13 +128,14 @@ def make_text_network(folder: Path, nodes: int, seed: int = 0) -> None:
     """Write ``nodes.csv`` and ``edges.csv``: nodes with texts of 60 words, and edges mostly within
     a class.
 
-    Words come by Zipf's law; a text takes a fifth of them from those of its field. A node links to
-    five others, four times in five of its own field, and to the first of them more often.
+    The frequencies of words follow Zipf's law. A fifth of the words of a text come from the
+    vocabulary of its class. A node is joined to five other nodes, of which four fifths are of its
+    class; the first nodes of a class are chosen more often.
 
     Args:
-        folder: to write in.
-        nodes: how many.
-        seed: of what is drawn.
+        folder: folder of the two tables.
+        nodes: number of nodes.
+        seed: seed of the random numbers.
     """
     draw = np.random.default_rng(seed)
     field = draw.integers(CLASSES, size=nodes)

@@ -4,10 +4,11 @@ torch``.
     python -m benchmarks.start                        # about five minutes
     python -m benchmarks.start --other /tmp/old       # and of another tree, which has its own .venv
 
-Each start is a new interpreter; all starts take turns. Prediction is that of three rows by a model
-that is trained first, at the defaults but for one epoch. Modules are compiled to bytecode before
-the first round, as in an installation that is in use; with ``--no-bytecode`` they are compiled at
-every start. A JSON line for each start goes to benchmarks/results/start.jsonl.
+Each start is a new Python interpreter, and all starts are measured alternately. The command predict
+predicts three rows with a model that is trained first, with default settings and one epoch. Modules
+are compiled to bytecode before the first round, as in an installation that was used before. With
+``--no-bytecode``, they are compiled at every start. A JSON line for each start is appended to
+benchmarks/results/start.jsonl.
 """
 
 from __future__ import annotations

@@ -330,7 +330,8 @@ def _adopt(theirs: Module, kind: type[Module]) -> Module:
     copied = (*_COPIED_SETTINGS, *pyg_internals.INITIAL_VALUES)
     state.update({key: source[key] for key in copied if key in source})
     of_pyg = (*pyg_internals.CLASS_STATE, *pyg_internals.BOUND)
-    for key, value in source.items():  # attributes that the user added to the layer
+    # Copy the attributes that the user added to the layer.
+    for key, value in source.items():
         if not key.startswith("_") and key not in of_pyg and not hasattr(twin, key):
             state[key] = value
     _share_hooks(theirs, twin)

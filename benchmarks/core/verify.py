@@ -92,9 +92,9 @@ def against_float64(
     """Check that the error of gattn against float64 is not much larger than the error of a
     yardstick.
 
-    The exact values are those of gattn's reference in float64, which must be the peer's in
-    float64 where the peer computes the same. The yardstick is the peer or, in 16 bits or where
-    the peer computes something else, gattn's reference in the same precision.
+    The exact values are computed by gattn's reference in float64. If the peer computes the same
+    function, its results in float64 must be equal to them. The yardstick is the peer. In 16 bits,
+    or if the peer computes another function, it is gattn's reference in the same precision.
     """
     with on_reference():
         want = step(exact["gattn"])

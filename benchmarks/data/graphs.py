@@ -70,7 +70,7 @@ def molecules(count: int, seed: int = 0, device: torch.device | str = "cpu") -> 
     """Create a batch of random trees with 6 to 60 nodes (25 on average) and two rings, similar to
     molecules.
 
-    It stands in for a batch of molecules where no data set is at hand.
+    It is used instead of a batch of molecules if no data set is available.
     """
     random = generator(seed, device)
     normal = torch.randn(count, generator=random, device=device)

@@ -4,14 +4,14 @@ surface area.
     python -m benchmarks.molecules.attributions                        # both data sets and models
     python -m benchmarks.molecules.attributions --data esol --epochs 5 # a trial run
 
-Models are trained on the logP and on the polar surface that RDKit computes. For every method the
-weights of the test molecules' atoms are compared with RDKit's own contributions: the mean over
-molecules of Pearson's correlation. A hydrogen's logP counts to its heavy atom, as it does in the
-target; ``heavy`` leaves hydrogens out. Molecules whose contributions are all alike have no
-correlation: they are left out and counted.
+Models are trained on the logP and on the polar surface area that RDKit computes. For every method,
+the weights of the atoms of the test molecules are compared with RDKit's contributions, by the mean
+of Pearson's correlation over the molecules. The logP of a hydrogen is added to its heavy atom, as
+in the target; ``heavy`` ignores hydrogens. If all contributions of a molecule are equal, it has no
+correlation; such molecules are left out and counted.
 
-The descriptors of the stacked model hold both answers, so that it learns them almost exactly; the
-network of ``--model attention`` reads atoms and bonds alone.
+Both targets are among the descriptors of the stacked model, so its predictions are almost exact.
+The network of ``--model attention`` reads only atoms and bonds.
 """
 
 from __future__ import annotations

@@ -6,13 +6,14 @@ files.
     python -m benchmarks.molecules.chemprop ENV --other FOLDER
     python -m benchmarks.molecules.chemprop ENV --other FOLDER --options --ensemble 5
 
-Both are whole commands at their defaults, reading one CSV with a column of parts, and timed from
-start to end, in wall time and in processor time of all their processes. ``--other`` adds another
-build of gattn to each turn: a folder with its own ``.venv``, recorded as the side ``other``.
-``--sides`` selects some of the three. Adds a JSON line a run to
-benchmarks/results/molecules-chemprop.jsonl, and prints the medians of this call and the table of
-every run at the defaults. ``--table`` prints the table of what is there already, ``--page`` writes
-it into the documentation.
+Both commands run with default settings and read the same CSV file, which has a column of parts.
+The benchmark measures the wall time and the processor time of all processes of a command, from its
+start to its end. With ``--other``, another build of gattn is measured in each round: a folder with
+a separate ``.venv``, which is recorded as the side ``other``. The option ``--sides`` selects some
+of the three sides. The benchmark appends a JSON line for each run to
+benchmarks/results/molecules-chemprop.jsonl, and prints the medians of this call and a table of all
+runs with default settings. With ``--table``, it only prints the table of the recorded results, and
+with ``--page``, it writes this table into the documentation.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ def main(arguments: list[str]) -> None:
 
 def _measure(options: argparse.Namespace, arguments: list[str]) -> list[record.Record]:
     rows = []
-    environment = record.environment("benchmarks.molecules.chemprop", arguments)
+    # The record contains no folder of this machine.
+    folders = {str(options.environment): "ENV", str(options.other): "FOLDER"}
+    words = [folders.get(word, folders.get(str(Path(word).resolve()), word)) for word in arguments]
+    environment = record.environment("benchmarks.molecules.chemprop", words)
     sides = options.sides or ("chemprop", *(["other"] if options.other else []), "gattn")
     for name in options.datasets:
         molecules = parts.load(name)
@@ -159,9 +163,11 @@ def _targets(rows: list[dict[str, str]]) -> Tensor:
 
 
 def _run(*command: object, folder: Path = ROOT) -> None:
+    # An installed package contains compiled files, so that Python must be allowed to write them.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, check=False, cwd=folder,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        env={**env, "CUDA_VISIBLE_DEVICES": ""},
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"{command[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

@@ -6,9 +6,10 @@
     python -m benchmarks.molecules.coverage --table                       # earlier measurements
     python -m benchmarks.molecules.coverage --page                        # them, in the docs
 
-Each seed draws a random split 8:1:1 and trains one model. A JSON line for each seed goes to
-benchmarks/results/coverage.jsonl: coverage, mean width and RMSE on the test part. One seed's
-coverage has a standard deviation of some 4 points on a hundred test molecules: read the means.
+For each seed, a random split 8:1:1 is drawn and one model is trained. A JSON line for each seed,
+with the coverage, the mean width and the RMSE on the test part, is appended to
+benchmarks/results/coverage.jsonl. With a hundred test molecules, the coverage of one seed has a
+standard deviation of about 4 percentage points, so only the means over seeds are informative.
 """
 
 from __future__ import annotations

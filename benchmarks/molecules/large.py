@@ -3,10 +3,10 @@
     python -m benchmarks.molecules.large --rows 20000
     python -m benchmarks.molecules.large --rows 60000   # a process of its own: the slope a row
 
-Joins the molecules of HIV (below GATTN_DATA) with chains until there are so many different texts,
-and trains as ``gattn molecules train`` does, from the table to the report. A JSON line goes to
-benchmarks/results/molecules-large.jsonl. Anonymous memory is what a process holds beside mapped
-files, which the system drops when it needs room. Wall time needs a machine that does nothing else.
+The benchmark adds chains to the molecules of HIV (in the folder GATTN_DATA) until there are enough
+different SMILES, and runs ``gattn molecules train``, from the table to the report. A JSON line is
+appended to benchmarks/results/molecules-large.jsonl. Anonymous memory is the memory of a process
+without memory-mapped files, which the system can reclaim. Measure wall times on an idle machine.
 """
 
 from __future__ import annotations

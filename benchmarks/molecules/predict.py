@@ -3,11 +3,12 @@
     python -m benchmarks.molecules.predict                      # 100,000 rows
     python -m benchmarks.molecules.predict --rows 1000000 --run RUN
 
-Writes a table of HIV's SMILES (below GATTN_DATA) again and again, one in a hundred of them spoilt,
-and predicts it as ``gattn molecules predict`` does, by the default model trained on ESOL or by that
-of RUN. Then it compares every row out with the row in, and some predictions with those of the same
-molecules alone. Wall time needs a machine that does nothing else; the processors' time less so. A
-JSON line goes to benchmarks/results/predict.jsonl.
+The benchmark writes a table with the SMILES of HIV (in the folder GATTN_DATA), which are repeated
+and of which one in a hundred is invalid. It predicts the table by ``gattn molecules predict``, with
+the default model trained on ESOL or with the model RUN. It then compares every row of the output
+with the row of the input, and some predictions with separate predictions of the same molecules.
+Measure wall times on an idle machine; processor times depend less on other programs. A JSON line is
+appended to benchmarks/results/predict.jsonl.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@
     python -m benchmarks.molecules.search --table val          # what was measured before
     python -m benchmarks.molecules.search --page               # the same, into the documentation
 
-Adds a JSON line a run to benchmarks/results/molecules-search.jsonl: the metrics of the model and of
-each of its parts on the validation and the test part, of the intervals, and seconds. Variants are
-compared by ``--table val``; ``--table test`` is for the one that was chosen.
+The benchmark appends a JSON line for each run to benchmarks/results/molecules-search.jsonl. The
+line contains the metrics of the model and of its components on the validation and the test part,
+the metrics of the intervals, and the time in seconds. Compare variants by ``--table val``; use
+``--table test`` only for the variant that was chosen.
 """
 
 from __future__ import annotations

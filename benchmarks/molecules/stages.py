@@ -5,10 +5,10 @@ settings.
     python -m benchmarks.molecules.stages --datasets esol
     python -m benchmarks.molecules.stages --page             # write the table to the documentation
 
-Each data set is trained by a process of its own. The start is the import of what a training needs.
-The fit is divided into the network and the Gaussian process, which is fitted by a second thread.
-Processor time hardly depends on other programs. A JSON line for each data set goes to
-benchmarks/results/stages.jsonl.
+Each data set is trained in a separate process. The stage ``start`` imports the modules that a
+training needs. The fit is divided into the network and the Gaussian process, which is fitted by a
+second thread. The benchmark measures processor times, which hardly depend on other programs. A JSON
+line for each data set is appended to benchmarks/results/stages.jsonl.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python -m benchmarks.molecules.train --data hiv      # 41,127 molecules
     python -m benchmarks.molecules.train --data tox21    # 12 targets with gaps
 
-Trains as ``gattn molecules train`` does, from the table (below GATTN_DATA) to the report, and keeps
-nothing of the run but a JSON line in benchmarks/results/train.jsonl. Wall time needs a machine that
-does nothing else.
+The benchmark runs ``gattn molecules train``, from the table (in the folder GATTN_DATA) to the
+report. It appends a JSON line to benchmarks/results/train.jsonl and removes the run. Measure wall
+times on an idle machine.
 """
 
 from __future__ import annotations

@@ -3,6 +3,6 @@
     python -m benchmarks.sampling.make FOLDER       # the graph and its features, about 1.7 GB
     python -m benchmarks.sampling.measure FOLDER gattn pyg
 
-DGL runs on older versions of torch only: ``measure FOLDER dgl graphbolt`` in an environment that
-has them. There and for ``pyg`` nothing of gattn is imported.
+DGL needs an older version of torch. Run ``measure FOLDER dgl graphbolt`` in an environment with
+both. For these two and for ``pyg``, no module of gattn is imported.
 """

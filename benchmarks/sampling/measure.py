@@ -3,9 +3,10 @@
 
     python -m benchmarks.sampling.measure FOLDER gattn pyg [--features] [--workers 0 1 2]
 
-Every side is measured with each number of workers, threads in gattn and processes elsewhere; the
-best is what it is capable of. One JSON line for each. Without workers the processor's time is told,
-too, which other programs disturb less: with ``--threads 1`` it is what one core does.
+Every library is measured with each number of workers, which are threads in gattn and processes in
+the other libraries. Compare the best result of each library. One JSON line is printed for each
+measurement. Without workers, the processor time is also printed, which depends less on other
+programs; with ``--threads 1``, it is the time of one core.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python -m benchmarks.sides.nodes LAYERS STACK nodes train cora --workers 1 --out run
 
-LAYERS are ``gattn`` or ``pyg``: the same harness around PyG's GATConv. STACK networks are trained
-together; layers of PyG's one after the other in any case. Other processes than the first would
-know of neither: there must be one worker.
+LAYERS is ``gattn`` or ``pyg``; with ``pyg``, the networks use PyG's GATConv. STACK is the number of
+networks that are trained together; networks with PyG's layers are always trained one after the
+other. Child processes do not get these changes, so the number of workers must be 1.
 """
 
 from __future__ import annotations

@@ -36,8 +36,9 @@ class Comparison:
     def check(self, scale: float) -> dict[str, float]:
         """Raise :class:`benchmarks.core.verify.CheckFailed`, or return the measured errors.
 
-        Float64 on a large graph would not fit: there it is asked of a smaller one of its kind,
-        and the full size must agree with the peer.
+        In float64, a large graph would not fit into memory. In this case, a smaller graph
+        of the same kind is checked in float64, and the results at full size must agree with
+        the peer.
         """
         small = self.topology(scale * CHECK_SCALE if self.large else scale)
         exact = self.contenders(small, torch.float64)
@@ -92,7 +93,7 @@ class Comparison:
     def peak_bytes(self, side: str, what: str, scale: float) -> int:
         """Return the peak memory above the inputs during one run of a side, including the layout.
 
-        In a process that has done nothing else: a run on a small graph comes first.
+        The memory is measured in a new process, after a run on a small graph.
         """
         self._run_once(side, what, scale / 50)
         return self._run_once(side, what, scale)

@@ -1,11 +1,11 @@
 """GPU benchmark of every operator on every graph, compared with the peers that can run it.
 
-Each case is first checked against float64: all of it on a small graph of its kind, and sampled
-rows at full size. No time is taken where a check fails, and of a case that raises there is kept
-what it raised. Forward, forward + backward and peak memory are measured apart; the layout is built
-outside and timed once; times are medians of CUDA events, with warm caches, with the L2 cache
-overwritten before each run, and as a replayed CUDA graph. The roofs, copy and row-gather
-bandwidth, are measured on the same card.
+Each case is first checked against float64: all rows on a small graph of the same kind, and sampled
+rows at full size. If a check fails, the case is not timed. If a case raises an error, the error is
+recorded. Forward, forward + backward and peak memory are measured separately. The layout is built
+before and timed once. Times are medians that are measured by CUDA events: with warm caches, with an
+L2 cache that is overwritten before each run, and as a replayed CUDA graph. The limits of the speed,
+which are the bandwidths for copying and for gathering rows, are measured on the same GPU.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Time of the dense matrix products in a training step, which no attention kernel can reduce.
 
-Every matrix product of our forward and backward is noted and then run alone, on the same tensors.
-PyG's side multiplies the same matrices, or padded ones; the ratio of its time to that of the
-products is the most that anything else could reach.
+Every matrix product of gattn's forward and backward pass is recorded and then run alone, on the
+same tensors. PyG multiplies the same matrices, or padded ones. The time of PyG divided by the time
+of the products is therefore the largest speedup that is possible.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Comparison of gattn at two commits in two processes, which run alternately.
 
-Both processes run the benchmarks' code of the present tree; only the package ``gattn`` differs.
-The inputs are made once, here, and read by both. Whatever the other commit's gattn has beside its
-public names may differ: nothing of it is used.
+Both processes run the benchmark code of this tree, and only the package ``gattn`` differs. The
+inputs are created once, in this process, and read by both processes. Only public names of the other
+commit's gattn are used, so its private names may differ.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compilation of the Triton kernels for sm_90 without a GPU, with their registers and spills.
 
-The launchers run on tensors of the meta device, with the compiler told that the card is an H100
-and with nothing launched: what is compiled is what a card would be sent. A kernel spills registers
-where one of its instructions reads or writes the stack.
+The launchers run on tensors of the meta device, the compiler compiles for an H100, and no kernel is
+launched. The compiled kernels are therefore those that an H100 would run. A kernel spills registers
+if one of its instructions reads or writes the stack.
 """
 
 from __future__ import annotations

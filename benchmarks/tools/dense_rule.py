@@ -1,6 +1,7 @@
 """Compare torch's dense attention with the edge kernels to find the rule for dense blocks.
 
-Both are timed on complete, bipartite and causal graphs, in blocks of one size and of many.
+Both kinds of attention are timed on complete, bipartite and causal graphs, with blocks of equal and
+of different sizes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Host time of a GPU call of each operator, measured without a GPU.
 
-Everything happens as for a CUDA tensor, from the checks to the kernel's arguments, but that tensors
-are taken from torch's CPU allocator and a prepared launch is counted and dropped: what the driver
-takes for it is not in these times, and no result is looked at. A batch of small molecules is where
-that time decides.
+A call runs the same code as for a CUDA tensor, from the checks to the arguments of the kernel.
+There are two differences: tensors are allocated by torch's CPU allocator, and a prepared launch is
+counted but not executed. The times therefore do not include the driver, and the results are not
+computed. The host time is most important for batches of small molecules.
 """
 
 from __future__ import annotations

@@ -152,10 +152,12 @@ def _terms(records: dict[str, Record]) -> str:
         ratios = (f"{time / alone:.2f}x" for time in times.values())
         rows.append([name.rpartition("/")[2], seconds(alone), *ratios])
     return (
-        "`edge_weight` and `attn_bias` on the power-law graph, whose edges are in random order. "
-        "The columns show forward + backward with a term as a multiple of the layer alone, without "
-        "and with the gradient of the term. The last column is torch's gather of [e, h] numbers, "
-        "which each pass must read once.\n\n" + markdown(["", "alone", *times], rows)
+        "The following table shows the cost of the arguments `edge_weight` and `attn_bias` on the "
+        "power-law graph, whose edges are in random order. The time of forward + backward with an "
+        "argument is given as a multiple of the time of the layer alone, without and with the "
+        "gradient of the argument. The last column is the time in which torch gathers [e, h] "
+        "numbers, because each pass must read them once.\n\n"
+        + markdown(["", "alone", *times], rows)
     )
 
 

@@ -1,8 +1,9 @@
 """Analyse the machine code of a kernel's loops over edges from the disassembly.
 
-Kernels are compiled for sm_90 without a GPU (:mod:`benchmarks.tools.aot`), and Triton's own
-disassembler lists them. A loop is counted along the way round it that loads the most and, among
-those, has the fewest instructions: a branch that only some graphs take is left out.
+Kernels are compiled for sm_90 without a GPU (:mod:`benchmarks.tools.aot`) and disassembled by
+Triton's disassembler. The instructions of a loop are counted along the path with the most loads
+and, among these paths, with the fewest instructions. Branches that only some graphs take are
+therefore not counted.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def loops(code: list[Instruction]) -> list[list[Instruction]]:
 def way_round(body: list[Instruction]) -> list[Instruction]:
     """Return the path through a loop that contains the most loads.
 
-    Of several the one with the fewest instructions.
+    If several paths have the same number of loads, return the one with the fewest instructions.
     """
     place = {one.address: i for i, one in enumerate(body)}
     best: list[tuple[int, int, int] | None] = [None] * len(body)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
+from gattn.links.runs.config import LinkRunSettings
+from gattn.links.settings import LinkSettings
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.settings import MoleculeSettings
 from gattn.nodes.runs.config import NodeRunSettings
@@ -21,6 +23,7 @@ PAGE = Path(__file__).parents[1] / "guide" / "settings.md"
 COMMANDS = {
     "molecules train": (RunSettings, MoleculeSettings),
     "nodes train": (NodeRunSettings, NodeSettings),
+    "links train": (LinkRunSettings, LinkSettings),
     "serve": (ServeSettings,),
 }
 

@@ -1,4 +1,6 @@
-"""The Typer application of ``gattn``: the groups ``molecules`` and ``nodes``, and ``serve``."""
+"""Typer application of the command ``gattn``: the groups ``molecules``, ``nodes`` and ``links``,
+and ``serve``.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from typing import Annotated
 import typer
 
 from gattn import __version__
+from gattn.cli.links import app as links
 from gattn.cli.molecules import app as molecules
 from gattn.cli.nodes import app as nodes
 from gattn.cli.serve import serve
@@ -21,6 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(molecules, name="molecules")
 app.add_typer(nodes, name="nodes")
+app.add_typer(links, name="links")
 app.command(no_args_is_help=True)(serve)
 
 

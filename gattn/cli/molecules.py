@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from gattn.cli.console import counted, say, show_metrics
+from gattn.cli.console import counted, say, show_metrics, show_repeats
 from gattn.cli.options import with_settings
 from gattn.molecules.runs.config import NumberSettings, RunSettings, override
 from gattn.molecules.settings import MoleculeSettings
@@ -28,7 +28,7 @@ NUMBERS = tuple(declared(NumberSettings))
 
 
 @app.command(no_args_is_help=False)
-@with_settings(RunSettings, MoleculeSettings)
+@with_settings(RunSettings, MoleculeSettings, without=("more_data",))
 def train(
     out: Annotated[
         Path,
@@ -38,13 +38,29 @@ def train(
         ),
     ],
     data: Annotated[
-        str | None,
+        list[str] | None,
         Argument(
-            metavar="DATA.csv",
-            help="CSV file with SMILES and labels. Without this argument, the model is trained on "
-            "the measured activities of CHEMBL2321810.",
+            metavar="[DATA.csv]...",
+            help="CSV file with SMILES and labels, or several files with the same columns. "
+            "Without this argument, the model is trained on the measured activities of "
+            "CHEMBL2321810.",
         ),
     ] = None,
+    folds: Annotated[
+        int,
+        Option(
+            help="Number of folds of a cross-validation. Each molecule is in the test part of one "
+            "run, whose folder is in --out; a table has the mean and the standard deviation of "
+            "each metric. 0 trains a single run."
+        ),
+    ] = 0,
+    replicates: Annotated[
+        int,
+        Option(
+            help="Number of runs with the seeds s, s + 1 and so on, which also change a random "
+            "split. Raise it to see how much the errors depend on the split and the seed."
+        ),
+    ] = 1,
     config: Annotated[
         Path | None,
         Option(
@@ -59,7 +75,18 @@ def train(
 
     Run the same command again after an interruption to continue from the last complete epoch.
     """
-    run = override(config, settings if data is None else {**settings, "data": data})
+    if data:
+        settings = {**settings, "data": data[0], "more_data": tuple(data[1:])}
+    run = override(config, settings)
+    if folds or replicates != 1:
+        from gattn.molecules.runs.repeats import train_repeats
+
+        show_repeats(train_repeats(run, out, folds=folds, replicates=replicates, log=say))
+        say(
+            f"{out / 'summary.csv'} has the metrics of each run; to predict new molecules, train "
+            "on all of them without --folds and --replicates"
+        )
+        return
     from gattn.molecules.runs.train import train_run
 
     show_metrics(train_run(run, out, progress=True, log=say), "molecules")

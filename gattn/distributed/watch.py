@@ -49,7 +49,9 @@ class Watch:
             beat += 1
             try:
                 self.store.set(f"status{self.rank}", str(beat))
-            except RuntimeError:  # find_failure reports that the store is not reachable
+            # The error is ignored here, because find_failure reports that the store is not
+            # reachable.
+            except RuntimeError:
                 return
 
     def end(self, status: str) -> None:

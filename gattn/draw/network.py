@@ -319,7 +319,7 @@ def _draw_edges(
 
 
 def _curves(pairs: NDArray[np.int64], layout: Layout) -> NDArray[np.float64]:
-    """Return points [e, p, 2] of the edges.
+    """Return the points [e, p, 2] of the curves that are drawn for the edges.
 
     An edge inside a community is straight. An edge between communities is a quadratic Bezier curve,
     whose control point is pulled to the mean of the communities' centres, so that the edges between

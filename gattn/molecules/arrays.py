@@ -31,7 +31,7 @@ NO_NUMBERS = (bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
 
 
 def is_missing(values: np.ndarray) -> np.ndarray:
-    """Return where an array has None, NaN or pandas' marks of missing values: bool, same shape.
+    """Return a mask of the elements of an array that are None, NaN or missing values of pandas.
 
     Pandas is imported only for types of other libraries, because its import takes a second.
 
@@ -201,8 +201,8 @@ def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
 def as_classes(
     table: np.ndarray, classes: Sequence[np.ndarray], names: Sequence[str]
 ) -> np.ndarray:
-    """Convert labels [n, t] to float64: 0 for the first class, 1 for the second and so on, NaN for
-    missing.
+    """Convert labels [n, t] to float64: 0 for the first class, 1 for the second and so on, and NaN
+    for a missing label.
 
     Raises:
         ValueError: a label is not one of the classes.

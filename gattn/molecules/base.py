@@ -131,6 +131,8 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         if bounds is None:
             table, bounds = self._split_bounds(table)
         self._fit_labels(table)
+        if bounds is not None:
+            _check_measured(bounds, self.targets_)
         count = len(self.task_weights)
         if count not in (0, len(self.targets_)):
             raise ValueError(
@@ -386,8 +388,24 @@ def _rows(table: Rows, molecules: int = 1) -> tuple[list[str], np.ndarray, list[
     return as_texts(smiles), values, names
 
 
+def _check_measured(bounds: np.ndarray, targets: Sequence[str]) -> None:
+    """Raise an error if all labels of a target are limits.
+
+    Raises:
+        ValueError: a target has limits and no measured value.
+    """
+    measured = bounds[..., 0] == bounds[..., 1]
+    limits = np.isinf(bounds).any(2)
+    for name, values, censored in zip(targets, measured.T, limits.T):
+        if censored.any() and not values.any():
+            raise ValueError(
+                f"{name} has {int(censored.sum()):,} limits such as '>10' and no measured value; "
+                "at least two different measured values are needed"
+            )
+
+
 def _weights(weights: Any, texts: Sequence[str]) -> Tensor | None:
-    """Return the weights of n rows, [n] float64.
+    """Check the weights of n rows, and return them as [n] float64.
 
     Raises:
         ValueError: a weight is not a finite number above 0, or their number is not n.

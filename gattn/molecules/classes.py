@@ -29,7 +29,8 @@ def split_classes(outputs: Tensor, counts: Sequence[int]) -> tuple[Tensor, ...]:
 
 
 def one_hot(y: Tensor, counts: Sequence[int]) -> Tensor:
-    """Return 1 in the column of each label's class and 0 in the other columns of its target.
+    """Return an array with 1 in the column of each label's class, and 0 in the other columns of its
+    target.
 
     Args:
         y: [k, t] classes, numbered from 0; NaN for missing labels.

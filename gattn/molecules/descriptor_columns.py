@@ -13,6 +13,7 @@ from gattn.data.tables.csv_table import LARGEST, Table, TableRow
 from gattn.data.tables.numbers import NumberFormat
 from gattn.molecules.arrays import is_missing
 from gattn.molecules.row_format import join_smiles
+from gattn.molecules.tables import JoinedTables
 
 __all__ = ["DescriptorColumns", "check_columns", "split_descriptors"]
 
@@ -32,7 +33,9 @@ class DescriptorColumns:
     style: NumberFormat
 
     @classmethod
-    def of(cls, table: Table, names: Sequence[str], style: NumberFormat) -> DescriptorColumns:
+    def of(
+        cls, table: Table | JoinedTables, names: Sequence[str], style: NumberFormat
+    ) -> DescriptorColumns:
         """Return the columns of a table with these names.
 
         The decimal sign and the thousands separator are those of ``style``. Its other settings

@@ -163,7 +163,8 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
         numbers = self._decide(self._predict(X)[0])
         columns = [_labels(kinds, each) for kinds, each in zip(self.classes_by_target, numbers.T)]
         kinds = {column.dtype.kind for column in columns}
-        if "U" in kinds and len(kinds) > 1:  # np.stack would convert numbers to strings
+        # np.stack is not used, because it would convert numbers to strings.
+        if "U" in kinds and len(kinds) > 1:
             columns = [column.astype(object) for column in columns]
         return self._shaped(np.stack(columns, axis=1))
 
@@ -231,7 +232,7 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
 
 
 def _labels(kinds: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return the class for each of its numbers, and NaN for each NaN."""
+    """Return the label for each number of a class, and NaN for each NaN."""
     unknown = np.isnan(numbers)
     labels = kinds[np.where(unknown, 0, numbers).astype(int)]
     if unknown.any():

@@ -142,7 +142,9 @@ class MoleculeModel(FittedModel):
         return ()
 
     def probabilities(self, mean: Tensor) -> list[Tensor]:
-        """Return the probabilities [k, c] of each target's classes; a TypeError for numbers."""
+        """Return the probabilities [k, c] of each target's classes; raise a TypeError for a
+        regression.
+        """
         raise TypeError(f"{type(self).__name__} predicts no classes for {len(mean)} molecules")
 
     def outputs_of(self, y: Tensor) -> Tensor:

@@ -311,7 +311,8 @@ class GaussianProcess:
                 places_of_rest = labelled.nonzero().flatten()[rest]
                 predictions[number, 0, places_of_rest, target] = expected[rest] - residual
                 predictions[number, 1, places_of_rest, target] = variance
-        self._factors = factors  # the method predict needs these factors of the kernel matrix
+        # The method predict needs these factors of the kernel matrix.
+        self._factors = factors
         return [self._in_units(mean, variance) for mean, variance in predictions]
 
     def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:

@@ -52,8 +52,8 @@ class ClassificationEstimator(MoleculeEstimator, ClassificationModel):
         return as_classes(table, self.classes_by_target, self.targets_)
 
     def _decide(self, mean: Tensor) -> np.ndarray:
-        """Return the number of the most probable class, the first if two are equally probable; NaN
-        is returned unchanged.
+        """Return the number of the most probable class (the first of several equal ones); NaN is
+        returned unchanged.
         """
         chosen = [
             p.argmax(1).double().masked_fill(p.isnan().any(1), torch.nan)

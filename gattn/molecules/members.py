@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 from collections.abc import Sequence
@@ -14,7 +15,12 @@ from torch import Tensor
 
 from gattn.molecules.classes import split_classes
 from gattn.molecules.layers import MoleculeBatch
-from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
+from gattn.molecules.network import (
+    AttentiveFPNetwork,
+    MoleculeNetwork,
+    batch_inputs,
+    join_graphs,
+)
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import varied
 from gattn.training.losses import (
@@ -28,8 +34,10 @@ from gattn.training.losses import (
 )
 from gattn.training.processes import in_order
 from gattn.training.settings import TrainingSettings
+from gattn.training.threads import share_threads
 
 if TYPE_CHECKING:
+    from gattn.data.molecules.arrays import MoleculeArrays
     from gattn.molecules.inputs import MoleculeInputs
     from gattn.training.loop import History
     from gattn.training.types import Loss
@@ -59,6 +67,12 @@ needed to choose the epoch by cross-fitting, which has little effect for more mo
 FEW = 20_000
 """Minimum of (number of epochs) x (number of training molecules) for training an ensemble in
 several processes; for less work, starting processes takes longer than it saves.
+"""
+
+
+EXPANDED = 8192
+"""Maximum number of molecules whose graphs are stored as tensors during the training. They take
+about ten kilobytes each; the graphs of more molecules are unpacked for each batch.
 """
 
 
@@ -99,7 +113,20 @@ class MoleculeBatches:
 
     def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor]:
         """Return the batch of the molecules at these positions, and their targets or ends."""
-        return batch_inputs(self.inputs[positions]), self.targets[positions]
+        targets = self.targets[positions]
+        if len(self) > EXPANDED:
+            return batch_inputs(self.inputs[positions]), targets
+        arrays, *descriptors = self._expanded
+        sizes = self.inputs.molecule_sizes
+        some = None if sizes is None else sizes[positions]
+        chosen = (each[positions] for each in descriptors)
+        return join_graphs(arrays.take(positions), *chosen, sizes=some), targets
+
+    @functools.cached_property
+    def _expanded(self) -> tuple[MoleculeArrays, Tensor, Tensor]:
+        """Graphs and descriptors of all molecules."""
+        inputs = self.inputs
+        return inputs.molecules.arrays, inputs.descriptors, inputs.extra_descriptors.float()
 
     def make_network(
         self, settings: MoleculeSettings, seed: int
@@ -138,6 +165,7 @@ def fit_members(
     classes: Sequence[int] = (),
     folder: Path | None = None,
     progress: bool = False,
+    threads: int = 0,
 ) -> tuple[list[MoleculeNetwork | AttentiveFPNetwork], list[History]]:
     """Train the networks of an ensemble, each with a different seed.
 
@@ -154,6 +182,7 @@ def fit_members(
         classes: for the task multiclass, the number of classes of each target.
         folder: folder of checkpoints, one folder for each network; training continues from them.
         progress: whether to show a progress bar, for the networks of this process.
+        threads: number of threads that compute a batch; 0 to choose it.
 
     Returns:
         The networks with their averaged weights, and their training histories.
@@ -162,7 +191,7 @@ def fit_members(
         none = val.inputs[torch.arange(0)]
         weights = None if val.weights is None else val.weights[:0]
         val = MoleculeBatches(none, val.y[:0], bounded=val.bounded, weights=weights)
-    training = _MemberTraining(train, val, task, settings, folder, tuple(classes))
+    training = _MemberTraining(train, val, task, settings, folder, tuple(classes), threads)
     processes = _process_count(settings, len(train))
     if processes == 1:
         pairs = [training.fit(member, progress=progress) for member in range(settings.ensemble)]
@@ -194,6 +223,7 @@ class _MemberTraining:
     settings: MoleculeSettings
     folder: Path | None
     classes: tuple[int, ...]
+    threads: int
 
     def fit(
         self, member: int, *, progress: bool
@@ -203,6 +233,7 @@ class _MemberTraining:
 
         settings, train = self.settings, self.train
         network = train.make_network(settings, settings.seed + member)
+        network.threads = share_threads(self.threads)
         shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
         shared["seed"] = settings.seed + member
         loop = LoopSettings(
@@ -252,6 +283,8 @@ def cross_fit_members(
     settings: MoleculeSettings,
     y: Tensor,
     classes: Sequence[int] = (),
+    *,
+    threads: int = 0,
 ) -> Tensor:
     """Predict each fold of the validation part, with the epoch chosen on the other folds.
 
@@ -265,18 +298,21 @@ def cross_fit_members(
         settings: settings of the training.
         y: [k, t] training labels, scaled.
         classes: for the task multiclass, the number of classes of each target.
+        threads: number of threads that compute a batch; 0 to choose it.
 
     Returns:
         [K, m, t] float64, in the unit of the training; for classes logits.
     """
-    outputs = predict_members(networks, val.inputs, val.y.shape[1])
+    outputs = predict_members(networks, val.inputs, val.y.shape[1], threads=threads)
     loss = _loss(task, settings, y.float(), classes, val.weights is not None)
     measured = _measured(val.targets)
     for member, history in enumerate(histories):
         if history.outputs is None:
             continue
         losses = torch.stack([loss(each, val.targets.nan_to_num(0.0)) for each in history.outputs])
-        losses = losses.where(measured, 0.0).double().sum(2)  # shape [epochs, m] for m molecules
+        losses = (
+            losses.where(measured, 0.0).double().sum(2)
+        )  # [epochs, m]: loss of each of m molecules
         for fold in folds.unique():
             inside = folds == fold
             if inside.all() or not varied(val.y[~inside]).any():
@@ -290,11 +326,19 @@ def cross_fit_members(
 
 
 def predict_members(
-    networks: Sequence[MoleculeNetwork | AttentiveFPNetwork], inputs: MoleculeInputs, targets: int
+    networks: Sequence[MoleculeNetwork | AttentiveFPNetwork],
+    inputs: MoleculeInputs,
+    targets: int,
+    *,
+    threads: int = 0,
 ) -> Tensor:
     """Return the outputs of each network, [K, k, t] float64: scaled targets, or logits for
     classes.
+
+    ``threads`` is the number of threads that compute a batch; 0 to choose it.
     """
+    for network in networks:
+        network.threads = share_threads(threads)
     if not networks:
         return torch.empty(0, len(inputs), targets, dtype=torch.float64)
     outputs = []
@@ -324,12 +368,14 @@ def _loss(
 
 
 def _scaled(loss: Loss, factors: Tensor) -> Loss:
-    """Return a loss that is multiplied by a factor for each output, [t]."""
+    """Return a loss in which the losses of each output are multiplied by a factor, [t]."""
     return lambda output, target: factors.to(output) * loss(output, target)
 
 
 def target_weights(settings: MoleculeSettings, classes: Sequence[int] = ()) -> Tensor | None:
-    """Return the weights of the outputs, [t] or [O] float64 with the mean 1; None if equal."""
+    """Return the weights of the outputs, [t] or [O] float64 with the mean 1, or None if all
+    weights are equal.
+    """
     if not settings.task_weights:
         return None
     weights = torch.tensor(settings.task_weights, dtype=torch.float64)

@@ -46,6 +46,8 @@ PIECE = 1024
 """Number of molecules whose fingerprints are unpacked in one step."""
 ATOMS = 25
 """Typical number of atoms of a molecule, used to estimate the size of a batch."""
+MARGIN = 0.1
+"""Part of the width of a descriptor's training range beyond which a value is far outside."""
 KERNEL_PARTS = 6
 """Number of matrices of the kernel's size that one evaluation of the kernel reads."""
 
@@ -106,7 +108,8 @@ class MoleculePredictor:
         self.history: list[History] = []
         self.validation = _nothing(targets)
         self._tensors = {name: tensors[name] for name in _OWN}
-        self._tensors |= {name: tensors[name] for name in _EXTRA if name in tensors}
+        extra = (*_EXTRA, *_RANGE)
+        self._tensors |= {name: tensors[name] for name in extra if name in tensors}
         self.extra = len(tensors.get("extra_mean", ()))
         self.molecules = int(tensors.get(_MOLECULES, 1))
         self._tensors |= {name: tensors[name] for name in (_MOLECULES,) if name in tensors}
@@ -201,6 +204,7 @@ class MoleculePredictor:
             tensors[_MOLECULES] = torch.tensor(molecules)
         if train.extra_descriptors.shape[1]:
             tensors |= dict(zip(_EXTRA, moments(train.extra_descriptors)))
+            tensors |= _ranges(train.extra_descriptors)
             train, val = (_with_standard_columns(part, tensors) for part in (train, val))
         history: list[History] = []
         networks: list[MoleculeNetwork | AttentiveFPNetwork] = []
@@ -238,7 +242,7 @@ class MoleculePredictor:
                     )
                 networks, history = fit_members(
                     batches, val_batches, task, settings, classes=classes, folder=folder,
-                    progress=progress,
+                    progress=progress, threads=threads,
                 )  # fmt: skip
                 kernel = background and background.result()
         if settings.model in ("stacked", "gp") and kernel is None:
@@ -260,8 +264,9 @@ class MoleculePredictor:
         predictor.history, predictor.threads = history, threads
         with limited_threads(kernel_size, threads):
             members = cross_fit_members(
-                networks, history, val_batches, folds, task, settings, batches.y, classes
-            )
+                networks, history, val_batches, folds, task, settings, batches.y, classes,
+                threads=threads,
+            )  # fmt: skip
             outputs = predictor.in_units(members)
             predictor._calibrate(val, y_val, outputs, kernel_index, group, folds, weights_val)
         bits = torch.cat([predictor._tensors["bits"], _bits(val)], 1)
@@ -341,7 +346,7 @@ class MoleculePredictor:
         return parts
 
     def _probabilities(self, mean: Tensor) -> Tensor:
-        """Convert means [k, t] of the Gaussian process to probabilities if the labels are
+        """Convert the means [k, t] of the Gaussian process to probabilities if the labels are
         classes.
         """
         if self.task == "multiclass":
@@ -412,6 +417,23 @@ class MoleculePredictor:
                 f"the model was trained with {self.extra} descriptor columns; got {count}"
             )
         return _with_standard_columns(inputs, self._tensors) if count else inputs
+
+    def outside(self, values: Tensor) -> Tensor:
+        """Return where descriptor columns are far outside of their range in the training part.
+
+        A value is far outside if it is beyond the range by more than a tenth of its width.
+
+        Args:
+            values: [k, f] descriptors in their units, NaN for a missing one.
+
+        Returns:
+            [k, f] bool; False for missing values, and for a model that was saved without ranges.
+        """
+        if _RANGE[0] not in self._tensors:
+            return torch.zeros(values.shape, dtype=torch.bool)
+        low, high = (self._tensors[name] for name in _RANGE)
+        margin = MARGIN * (high - low)
+        return (values < low - margin) | (values > high + margin)
 
     def _similarity(self, inputs: MoleculeInputs) -> Tensor:
         """Return the similarity of each molecule to the most similar training molecule: [k]."""
@@ -526,7 +548,9 @@ class MoleculePredictor:
         """Return the means [k, t] by component and by network, and the variances of the Gaussian
         process.
         """
-        members = self.in_units(predict_members(self.networks, inputs, self.targets))
+        members = self.in_units(
+            predict_members(self.networks, inputs, self.targets, threads=self.threads)
+        )
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
             mean, variance = self.kernel.predict(inputs)
@@ -562,6 +586,8 @@ _MOLECULES = "molecules"
 """Name of the number of molecules in a row; a model of one molecule does not store it."""
 _EXTRA = ("extra_mean", "extra_scale")
 """Names of the mean and the standard deviation of each descriptor column of the user."""
+_RANGE = ("extra_low", "extra_high")
+"""Names of the smallest and the largest training value of each descriptor column of the user."""
 
 
 def _disagreement(parts: Tensor, members: Tensor) -> Tensor:
@@ -582,6 +608,16 @@ def _with_standard_columns(inputs: MoleculeInputs, tensors: dict[str, Tensor]) -
     mean, scale = (tensors[name] for name in _EXTRA)
     columns = ((inputs.extra_descriptors - mean) / scale).clamp(-FARTHEST, FARTHEST)
     return DescribedInputs(inputs, columns.nan_to_num(0.0))
+
+
+def _ranges(columns: Tensor) -> dict[str, Tensor]:
+    """Return the smallest and the largest value of each column [k, f]; NaN if it has none."""
+    missing = columns.isnan()
+    low = columns.masked_fill(missing, torch.inf).amin(0)
+    high = columns.masked_fill(missing, -torch.inf).amax(0)
+    empty = missing.all(0)
+    ends = (low.masked_fill(empty, torch.nan), high.masked_fill(empty, torch.nan))
+    return dict(zip(_RANGE, ends))
 
 
 def _bits(inputs: MoleculeInputs) -> Tensor:

@@ -116,9 +116,9 @@ class MoleculeSettings(TrainingSettings):
     task_weights: Annotated[
         tuple[float, ...],
         Meta(
-            description="Weight of each target in the loss, in the order of the targets, with the "
-            "mean 1 after scaling. Raise the weight of the target that matters most. The networks "
-            "and the weights of the parts use them.",
+            description="Weight of each target in the loss, in the order of the targets. The "
+            "weights are scaled to the mean 1. Raise the weight of a target whose errors are "
+            "most important. The networks and the fit of the components' weights use them.",
             extra={"default": "equal weights"},
         ),
     ] = ()

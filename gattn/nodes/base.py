@@ -22,7 +22,7 @@ from gattn.nodes.labels import Labels, read_labels, usual_labels
 from gattn.nodes.models import AnyPredictor, fit_predictors, predictor_from_state
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
-from gattn.nodes.settings import NodeParameters, NodeSettings
+from gattn.nodes.settings import NodeParameters, NodeSettings, NodeTask
 from gattn.nodes.splits import (
     MASKS,
     mask_columns,
@@ -52,6 +52,7 @@ else:
 class NodeEstimator(SerializableEstimator, Parameters):
     """Base class of the estimators of nodes; :class:`NodeParameters` describes the parameters."""
 
+    task: ClassVar[NodeTask]
     item: ClassVar[str] = "nodes"
     predictor_: AnyPredictor
     graph_: AttributedGraph
@@ -84,7 +85,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
             GraphError: the graph, an attribute or the labels cannot be trained on.
             ValueError: a parameter is out of its range.
         """
-        self.settings()  # this call raises an error for invalid parameters before the graph is read
+        # This call raises an error for invalid parameters before the graph is read.
+        self.settings()
         self.checked_threads()
         read = read_graph(graph, directed=self.directed)
         values, notes = self._read_labels(read, y)
@@ -292,7 +294,9 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
     @abstractmethod
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Store the classes of the labels, and return the labels like :meth:`encode_labels`."""
+        """Store the classes of the labels, and return the labels encoded as by
+        :meth:`encode_labels`.
+        """
 
     @abstractmethod
     def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:

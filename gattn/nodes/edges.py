@@ -441,7 +441,8 @@ def _feature_names(edges: EdgeTable, chosen: EdgeColumns) -> tuple[list[str], li
                 raise GraphError(f"each feature of edges must be named once; got {name!r} twice")
             parts = [one for one in columns if one.rpartition(".")[0] == name]
             if name not in columns and parts:
-                names += parts  # a list of numbers, which became several columns
+                # The attribute is a list of numbers, which became several columns.
+                names += parts
                 continue
             _column(edges, name)
             names.append(name)
@@ -616,7 +617,8 @@ def _narrow(block: Matrix, limit: int, size: int) -> Matrix:
         return block
     from sklearn.random_projection import GaussianRandomProjection
 
-    size_argument: Any = size  # scikit-learn's type annotation does not allow an integer
+    # scikit-learn accepts an integer, but its type annotation does not.
+    size_argument: Any = size
     projection = GaussianRandomProjection(size_argument, random_state=0)
     projection.fit(sp.csr_matrix((1, block.shape[1])))
     return sp.csr_matrix(np.asarray(projection.transform(block)))
@@ -625,7 +627,8 @@ def _narrow(block: Matrix, limit: int, size: int) -> Matrix:
 def _ages(
     times: NDArray, at: NDArray | None, pairs: NDArray, rows: NDArray
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Return which edges lead to a node that is predicted later, and the ages of the edges.
+    """Return a mask of the edges that lead to a node that is predicted later, and the ages of the
+    edges.
 
     Args:
         times: [n] times at which the nodes are predicted.

@@ -142,7 +142,8 @@ def _attention(predictor: AnyPredictor, graph: AttributedGraph, place: int) -> d
     mask = edges[1] == place
     sums: dict[int, float] = {}
     for source, weight in zip(edges[0, mask].tolist(), weights[mask].double().mean(1).tolist()):
-        sums[source] = sums.get(source, 0.0) + weight  # edges with different columns are repeated
+        # An edge occurs several times if it has different columns.
+        sums[source] = sums.get(source, 0.0) + weight
     return sums
 
 

@@ -163,12 +163,14 @@ def _marked_up(path: Path) -> networkx.Graph:
     try:
         if path.suffix.lower() == ".gml":
             text = path.read_text("utf-8-sig")
-            label: Any = None  # networkx accepts None, which its type annotation does not contain
+            # networkx accepts None, but its type annotation does not.
+            label: Any = None
             return _named_by_label(networkx.parse_gml(text, label=label))
         if path.suffix.lower() == ".gexf":
             return _without_names(networkx.read_gexf(path))
         return networkx.read_graphml(path)
-    except Exception as error:  # the readers raise exceptions of many types for invalid files
+    # The readers raise exceptions of many types for invalid files.
+    except Exception as error:
         raise GraphError(f"it cannot be read as {path.suffix[1:]}: {error}") from error
 
 
@@ -178,7 +180,8 @@ def _named_by_label(graph: networkx.Graph) -> networkx.Graph:
 
     labels = networkx.get_node_attributes(graph, "label")
     if len(set(labels.values())) < len(graph):
-        return graph  # labels are not unique, so the ids remain the names of the nodes
+        # The labels are not unique, so the ids remain the names of the nodes.
+        return graph
     for _, attributes in graph.nodes(data=True):
         del attributes["label"]
     return networkx.relabel_nodes(graph, labels)

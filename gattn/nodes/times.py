@@ -152,7 +152,8 @@ def time_cutoffs(graph: AttributedGraph, split: Split, name: str) -> tuple[float
 def prediction_times(
     graph: AttributedGraph, name: str, cutoffs: Sequence[float]
 ) -> NDArray[np.float64]:
-    r"""Return the time at which each node is predicted; it depends on nothing that is newer.
+    r"""Return the time at which each node is predicted; the prediction does not depend on newer
+    nodes or edges.
 
     If the nodes have a column of times, it contains these times. Otherwise a node is predicted at
     the end of the part of the split in which its first edge lies. A node of the training part is

@@ -203,7 +203,7 @@ def explain_molecule(
     inputs = featurise([smiles], max_atoms=model.max_atoms, row_format=model.row_format).inputs
     method = method or DEFAULT_METHOD
     output = target
-    if model.class_counts:  # the probability of the predicted class is explained
+    if model.class_counts:  # the explained output is the probability of the predicted class
         columns = target_columns(model)
         output = model.output_of(target, row.cells[sum(map(len, columns[:target]))])
     try:

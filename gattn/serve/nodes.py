@@ -184,7 +184,7 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
     settings = read_toml(NodeRunSettings, folder / "config.toml")
     splits = read_json(folder / "splits.json", "sha256", remedy="train the model again")
     try:
-        digest = data_hash(settings)
+        digest = data_hash(settings.data, settings.nodes)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"{folder} was trained on {error.filename}, which does not exist: move it back, or "

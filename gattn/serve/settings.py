@@ -128,7 +128,8 @@ class ServeSettings(Settings):
         """True if only this machine can reach the address."""
         if self.host == "localhost":
             return True
-        import ipaddress  # not at the top, because every command imports this module
+        # The import is inside the function, because every command imports this module.
+        import ipaddress
 
         try:
             return ipaddress.ip_address(self.host).is_loopback

@@ -84,7 +84,8 @@ def bounded(loss: Loss) -> Loss:
 
 
 def weighted(loss: Loss) -> Loss:
-    """Return a loss that is multiplied by the weight of each row, the last entry of its target.
+    """Return a loss that is multiplied by the weight of each row, which is the last entry of its
+    target.
 
     Args:
         loss: element-wise loss of outputs [g, t] and targets [g, t] or [g, t, d].

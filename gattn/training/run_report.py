@@ -257,7 +257,8 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g}\u00a0%"  # a non-breaking space before the percent sign
+    # The text contains a non-breaking space before the percent sign.
+    return f"{100 * share:.3g}\u00a0%"
 
 
 def _training(run: RunFacts, losses: Mapping[str, Figure]) -> tuple[Section, ...]:

@@ -43,7 +43,7 @@ def _pairs(graph):
 
 
 def _network(nodes=90, seed=0, classes=3):
-    """Return tables whose labels the kinds and the strengths of edges carry."""
+    """Return tables in which the labels depend on the types and weights of the edges."""
     draw = np.random.default_rng(seed)
     label = draw.integers(classes, size=nodes)
     members = [np.flatnonzero(label == kind) for kind in range(classes)]

@@ -112,7 +112,8 @@ def count_environments(
         columns += environments.keys()
         counts += environments.values()
     factors = np.full(len(lengths), 2)
-    factors[list(labels)] = 1  # the counts of rows with labels are complete, so their factor is 1
+    # The counts of rows with labels are complete, so their factor is 1.
+    factors[list(labels)] = 1
     totals = np.array(counts, np.int64) * factors.repeat(lengths)
     return PackedCounts(
         np.array(lengths, np.int32),

@@ -35,7 +35,8 @@ except ModuleNotFoundError as error:
             f"; gattn is imported from the source folder {_sources}: if pip installed another "
             "copy, start Python in another folder, or install with pip install -e ."
         )
-except ImportError as error:  # the C++ extension was built for another machine or Python version
+# The C++ extension was built for another machine or Python version.
+except ImportError as error:
     _kernels = None
     _reason = str(error)
 

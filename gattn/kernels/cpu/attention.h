@@ -30,7 +30,8 @@
 
 namespace gattn::GATTN_ISA {
 
-constexpr i64 prefetch_distance = 16;  // number of edges between prefetch and use of a row
+// A row is prefetched this number of edges before it is used.
+constexpr i64 prefetch_distance = 16;
 
 // The following functions do not depend on the number of channels. They are compiled once, because
 // compiling them for every number of channels would take most of the compile time.

@@ -107,8 +107,10 @@ template <class T, class I, int C> struct DotProductScore {
   A* edge_out;
 
   Buffer<A> q, u;
-  Buffer<A> projection, transposed;  // W with shape [h, c, d], and transposed to [h, d, c]
-  Buffer<const T*> attr_rows;        // rows of edge features of the current block
+  // These are W with shape [h, c, d], and its transpose with shape [h, d, c].
+  Buffer<A> projection, transposed;
+  // These are the rows of edge features of the current block of edges.
+  Buffer<const T*> attr_rows;
   const A* query_row = nullptr;
 
   i64 extra_size() const { return features; }
@@ -171,7 +173,8 @@ template <class T, class I, int C> struct DotProductScore {
 
   void end(A* acc, const A* sum, const A*, const A* inverse, i64 row) {
     if (!features) return;
-    A* mean = u.data();  // u is not needed any more, so its memory is used for the mean
+    // u is not needed any more, so its memory is used for the mean.
+    A* mean = u.data();
     for (i64 x = 0; x < heads; ++x)
       for (i64 k = 0; k < features; ++k)
         mean[x * features + k] = sum[x * features + k] * inverse[x];
@@ -212,7 +215,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
 
   Buffer<A> s, ds, g, grad_edge_out, grad_attr, delta, shift, inverse, total;
   const A* grad_row = nullptr;
-  Buffer<A> left, right;  // pairs of rows whose products have not been added to dW yet
+  // These are the pairs of rows whose products have not been added to dW yet.
+  Buffer<A> left, right;
   i64 pending = 0;
 
   i64 heads() const { return score.heads; }
@@ -308,8 +312,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
                        lanes(), features());
   }
 
-  // For each edge of a block, write alpha times dropout and edge weight to s, and the gradient of
-  // the scaled score to ds.
+  // For each edge of a block, write the product of alpha, dropout factor and edge weight to s, and
+  // the gradient of the scaled score to ds.
   void gradients(i64 first, i64 count) {
     A *alphas = s.data(), *grads = ds.data();
     const A *row_shift = shift.data(), *inv = inverse.data(), *row_delta = delta.data();

@@ -222,7 +222,7 @@ template <class I> struct Direction {
         num_edges(edges.e),
         transposed(transposed) {}
   i64 position(i64 at) const { return transposed ? perm[csr2csc[at]] : perm[at]; }
-  // Prefetch the rows that the edge prefetch_distance steps ahead reads from both tables.
+  // Prefetch the rows of both tables that will be read in prefetch_distance edges.
   template <class T> void prefetch_ahead(i64 at, const Table<T>& weight, i64 heads,
                                          const Table<T>& value, i64 size) const {
     if (at + prefetch_distance >= num_edges) return;

@@ -22,7 +22,7 @@
 
 namespace gattn::GATTN_ISA {
 
-constexpr i64 block = 32;  // edges per block
+constexpr i64 block = 32;  // number of edges per block
 
 // Multiply each of the `count` numbers in `to` by the number at the same position in `from`.
 template <class A>
@@ -49,7 +49,8 @@ template <class T, class I> struct EdgeRows {
 
   Walk<I> walk;
   Table<const T> from;
-  T* gradient;  // null if no gradient is written
+  // This pointer is null if no gradient is written.
+  T* gradient;
   i64 width;
 
   Buffer<T> rows;
@@ -115,9 +116,9 @@ template <class T, class I, class Args> EdgeRows<T, I> edge_rows(const Args& arg
 }
 
 // This struct contains values [e, 2, h] in CSR order that the pass by destination writes for the
-// pass by source. The two values of an edge and head are alpha times dropout and edge weight, and
-// the gradient of the score. The two values are adjacent in memory, because the pass by source
-// reads edges at random positions.
+// pass by source. An edge has two values for each head: the product of alpha, dropout factor and
+// edge weight, and the gradient of the score. The two values are adjacent in memory, because the
+// pass by source reads edges at random positions.
 template <class A> struct EdgeValues {
   A* numbers;
   i64 heads;
@@ -137,12 +138,14 @@ template <class T, class I> struct EdgeTerms {
   using A = acc_t<T>;
 
   Walk<I> walk;
-  EdgeRows<T, I> bias, weight;  // shapes [e, bias_heads] and [e]
+  // The shapes are [e, bias_heads] and [e].
+  EdgeRows<T, I> bias, weight;
   i64 heads, lanes;
   Mask<A> mask;
 
   Buffer<A> factor, product;
-  const A* block_factors = nullptr;  // the factors of the current block of edges
+  // These are the products of dropout factor and weight for the current block of edges.
+  const A* block_factors = nullptr;
 
   bool has_factors() const { return mask || weight; }
   void prepare() {

@@ -77,7 +77,8 @@ template <class T, class I, int C> struct GATScore {
   EdgeRows<T, I> edge_score;
   i64 heads, lanes, channels;
   A negative_slope;
-  A* out_pos_centered;  // null if the gradient da is not needed
+  // This pointer is null if the gradient da is not needed.
+  A* out_pos_centered;
   ShortRows<I> is_short;
 
   Buffer<A> a, positive;
@@ -359,8 +360,8 @@ template <class T, class I, int C> struct GATBackward {
     }
   }
 
-  // For each edge of a block, write alpha times dropout and edge weight to p, and the gradient of z
-  // to ds.
+  // For each edge of a block, write the product of alpha, dropout factor and edge weight to p, and
+  // the gradient of z to ds.
   void gradients(i64 first, i64 count) {
     A *alphas = p.data(), *grads = ds.data();
     exponentials(alphas, count * lanes);

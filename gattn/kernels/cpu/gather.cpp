@@ -32,8 +32,9 @@ GATTN_ARGS(GatherRowsArgs, GATHER_ROWS_FIELDS);
 // clang-format on
 GATTN_ARGS(AddRowsArgs, ADD_ROWS_FIELDS);
 
-constexpr i64 rows_ahead = 16;  // number of rows between prefetch and use of a row
-constexpr i64 line = 64;        // number of bytes of a cache line
+// A row is prefetched this number of rows before it is used.
+constexpr i64 rows_ahead = 16;
+constexpr i64 line = 64;  // number of bytes of a cache line
 
 // Copy the row table[index[t]] to out[t] for all t. The elements may have any type.
 void gather_rows(const GatherRowsArgs& args) {

@@ -149,12 +149,14 @@ template <class T, class I, int C> struct GATv2Score {
   Edges<I> graph;
   Table<const T> row_table, other, weight, edge_attr, edge_proj;
   i64 heads, lanes, channels, features;
-  bool tanh;  // may be true only if C = 0
+  // The activation is tanh if this is true, which is possible only if C = 0.
+  bool tanh;
   A negative_slope;
 
   Buffer<A> row_buffer, w, z, attr, projection;
   const A* current_row = nullptr;
-  i64 pending = 0;  // number of edges of earlier blocks that are stored
+  // This is the number of edges of earlier blocks whose products are pending.
+  i64 pending = 0;
 
   i64 c() const { return width<C>(channels); }
   bool has_tanh() const { return C == 0 && tanh; }
@@ -278,12 +280,14 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
   const A *row_max, *row_sum;
   T *grad_query, *grad_edge_attr;
   EdgeValues<A> edge_values;
-  std::uint8_t* signs;  // null if the activation is tanh
+  // This pointer is null if the activation is tanh.
+  std::uint8_t* signs;
   EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, delta, shift, inverse, grad_attr, transposed;
   const A* grad_row = nullptr;
-  Buffer<i64> pending_edges;  // the caller's index of each edge with pending products
+  // These are the caller's indices of the edges with pending products.
+  Buffer<i64> pending_edges;
 
   i64 heads() const { return score.heads; }
   i64 lanes() const { return score.lanes; }
@@ -364,8 +368,8 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
     load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads(), lanes());
   }
 
-  // For each edge of a block, write alpha times dropout and edge weight to s, and the gradient of
-  // the score to ds.
+  // For each edge of a block, write the product of alpha, dropout factor and edge weight to s, and
+  // the gradient of the score to ds.
   void gradients(i64 first, i64 count) {
     const Edges<I>& graph = score.graph;
     A *alphas = s.data(), *products = ds.data();
@@ -428,8 +432,10 @@ template <class T, class I, int C> struct GATv2BackwardBySource {
   Table<const T> grad_out;
   i64 value_channels;
   EdgeValues<A> edge_values;
-  const std::uint8_t* signs;  // null if the activation is tanh: then z is computed again
-  T *grad_key, *grad_value;   // grad_value is null if value is key: dv is then added to dk
+  // This pointer is null if the activation is tanh. In this case, z is computed again.
+  const std::uint8_t* signs;
+  // If value is key, grad_value is null, and dv is added to dk.
+  T *grad_key, *grad_value;
 
   i64 c() const { return score.c(); }
   i64 cv() const { return C ? C : value_channels; }

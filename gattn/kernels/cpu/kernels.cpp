@@ -12,6 +12,7 @@
   FAMILY(node)                 \
   FAMILY(dropout)              \
   FAMILY(gather)               \
+  FAMILY(molecule_network)     \
   FAMILY(sampling)
 
 #define GATTN_STRING_(x) #x

@@ -33,14 +33,17 @@
 namespace gattn::GATTN_ISA {
 
 constexpr i64 split_edges = 2048;  // maximum number of edges of a split
-constexpr i64 chunk_edges = 256;   // minimum work of a chunk: its number of rows plus edges
+// A chunk has at least this work, which is its number of rows plus edges.
+constexpr i64 chunk_edges = 256;
 constexpr i64 max_chunks = 1024;
 // These constants limit the number of partial sums in a sum over all rows, and their total number
 // of elements.
 constexpr i64 max_partial_sums = 128, min_partial_sums = 16;
 constexpr i64 max_sum_elements = 1 << 23;
-constexpr i64 row_prefetch_distance = 4;    // number of rows between prefetch and use of a row
-constexpr i64 min_parallel_work = 1 << 17;  // for fewer updates, one thread is faster
+// A row is prefetched this number of rows before it is used.
+constexpr i64 row_prefetch_distance = 4;
+// For less work, one thread is faster than several threads.
+constexpr i64 min_parallel_work = 1 << 17;
 
 struct Hub {
   i64 row, first_split, splits;

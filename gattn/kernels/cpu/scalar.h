@@ -65,7 +65,8 @@ template <> inline f16 narrow<f16>(float x) {
 // bit or two, and n is added to the exponent. Results below the smallest normal number are zero;
 // NaN stays NaN.
 inline float exp_below(float x) {
-  constexpr float lowest = -87.0f, shift = 12582912.0f;  // adding 1.5 * 2^23 rounds to an integer
+  // Adding `shift`, which is 1.5 * 2^23, rounds a number to an integer.
+  constexpr float lowest = -87.0f, shift = 12582912.0f;
   const float safe = x > lowest ? x : lowest;
   const float t = safe * 1.44269504089f + shift;
   const float n = t - shift;
@@ -84,7 +85,7 @@ inline float exp_below(float x) {
   return x != x ? x : flushed;
 }
 inline double exp_below(double x) {
-  // Adding 1.5 * 2^52 rounds to an integer.
+  // Adding `shift`, which is 1.5 * 2^52, rounds a number to an integer.
   constexpr double lowest = -708.0, shift = 6755399441055744.0;
   const double safe = x > lowest ? x : lowest;
   const double t = safe * 1.4426950408889634074 + shift;

@@ -23,7 +23,10 @@ from gattn.training.settings import (
 if TYPE_CHECKING:
     from gattn.data.tables.numbers import NumberFormat
 
-__all__ = ["SEARCH", "NumberSettings", "RunSettings", "override"]
+__all__ = ["RULES", "SEARCH", "NumberSettings", "RunSettings", "override"]
+
+RULES = ("random", "scaffold", "butina", "kennard-stone", "time")
+"""Rules of ``--split`` that divide the molecules of a table."""
 
 SEARCH: dict[str, tuple[float, ...]] = {
     "width": (64, 128, 256),
@@ -117,6 +120,26 @@ class RunSettings(NumberSettings):
             extra={"default": "the 1,017 measured compounds of CHEMBL2321810"},
         ),
     ] = ""
+    more_data: Annotated[
+        tuple[str, ...],
+        Meta(description="Further CSV files with the same columns, whose rows are added."),
+    ] = ()
+    validation: Annotated[
+        str,
+        Meta(
+            description="CSV file of the validation part, with the same columns. The rows of DATA "
+            "are then divided into a training and a test part only.",
+            extra={"default": "a part of DATA"},
+        ),
+    ] = ""
+    test: Annotated[
+        str,
+        Meta(
+            description="CSV file of the test part, with the same columns. The rows of DATA are "
+            "then divided into a training and a validation part only.",
+            extra={"default": "a part of DATA"},
+        ),
+    ] = ""
     smiles: Annotated[
         str | tuple[str, ...],
         Meta(
@@ -144,9 +167,9 @@ class RunSettings(NumberSettings):
     weight_column: Annotated[
         str,
         Meta(
-            description="Column of weights above 0. A row of weight 2 counts as much as two equal "
-            "rows in the training, and a weight below 1 fits uncertain values. The errors of the "
-            "report are not weighted.",
+            description="Name of a column of weights above 0. A row with the weight 2 has the "
+            "same effect on the training as two equal rows. Use a weight below 1 for "
+            "uncertain values. The metrics of the report are not weighted.",
             extra={"default": "equal weights"},
         ),
     ] = ""
@@ -154,9 +177,10 @@ class RunSettings(NumberSettings):
         Literal["auto", "regression", "classification", "multiclass"],
         Meta(
             description="Type of the labels: regression for numbers, classification for two "
-            "classes, multiclass for more. With auto, 0 and 1 or two texts are two classes, and "
-            "three to twenty texts that each occur at least twice are several classes; other "
-            "labels, also whole numbers such as 0, 1 and 2, are numbers."
+            "classes, multiclass for more than two classes. With auto, labels that are only 0 "
+            "and 1, or two texts, are two classes, and three to twenty texts that each occur "
+            "at least twice are several classes. All other labels are numbers, including "
+            "whole numbers such as 0, 1 and 2."
         ),
     ] = "auto"
     split: Annotated[
@@ -167,11 +191,21 @@ class RunSettings(NumberSettings):
             "molecules with the same scaffold are in the same part, which makes the test "
             "harder. With molecule:NAME, all rows with the same molecule in the SMILES column "
             "NAME are in the same part, which tests the prediction for a new solvent, for "
-            "example. With column:NAME, the parts (train, val or test) are read from the "
+            "example. With butina, all molecules of a cluster of similar fingerprints are in the "
+            "same part. With kennard-stone, the training part contains the molecules that are "
+            "farthest from one another. With time, the test part contains the latest times of the "
+            "column --time. With column:NAME, the parts (train, val or test) are read from the "
             "column NAME. With FILE.json, the parts are read from the file splits.json of "
             "another run."
         ),
     ] = "random"
+    time: Annotated[
+        str,
+        Meta(
+            description="Column of numbers or dates, such as 2019 or 2024-01-31, for --split time.",
+            extra={"default": "none"},
+        ),
+    ] = ""
     encoding: Annotated[
         str | None,
         Meta(
@@ -226,9 +260,9 @@ class RunSettings(NumberSettings):
         column = self.split.removeprefix("column:")
         is_file = column.lower().endswith(".json")
         is_prefixed = self.split in (f"column:{column}", f"molecule:{component}")
-        if self.split not in ("random", "scaffold") and not is_prefixed and not is_file:
+        if self.split not in RULES and not is_prefixed and not is_file:
             raise SettingsError(
-                "split must be random, scaffold, molecule:NAME, column:NAME or FILE.json; got "
+                f"split must be {', '.join(RULES)}, molecule:NAME, column:NAME or FILE.json; got "
                 f"{self.split!r}"
             )
         if component != self.split and component not in self.smiles_columns:
@@ -236,12 +270,28 @@ class RunSettings(NumberSettings):
                 f"split {self.split} must name a column of SMILES; they are "
                 f"{', '.join(self.smiles_columns)}"
             )
+        if bool(self.time) != (self.split == "time"):
+            raise SettingsError(
+                f"--split time needs the column --time, which no other split reads; got split "
+                f"{self.split} and time {self.time!r}"
+            )
+        if (self.test or self.validation) and self.split not in RULES:
+            raise SettingsError(
+                f"--test and --validation are parts of their own; leave out --split {self.split}"
+            )
+        if self.test and self.validation and self.split != "random":
+            raise SettingsError(
+                f"--test and --validation leave nothing to split; leave out --split {self.split}"
+            )
         if len(set(self.target)) < len(self.target):
             raise SettingsError(f"each target must be listed once; got {', '.join(self.target)}")
         columns = {
             "--target": self.target,
             "--descriptors-columns": self.descriptors_columns,
             "--weight-column": self.weight_column,
+            "--time": self.time,
+            "--test": self.test,
+            "--validation": self.validation,
         }
         if not self.data and any(columns.values()):
             option = next(name for name, value in columns.items() if value)
@@ -265,6 +315,19 @@ class RunSettings(NumberSettings):
         labels as limits.
         """
         return replace(super().style, censored="limit") if self.model.bounded else super().style
+
+    @property
+    def files(self) -> list[str]:
+        """All files of the run; empty for the built-in data set."""
+        if not self.data:
+            return []
+        return [self.data, *self.more_data, *filter(None, (self.validation, self.test))]
+
+    @property
+    def file_parts(self) -> list[str]:
+        """For each file "val" or "test" if it is that part, "" for files that are divided."""
+        fixed = {"val": self.validation, "test": self.test}
+        return [""] * (1 + len(self.more_data)) + [part for part, file in fixed.items() if file]
 
     def _check_search(self) -> None:
         """Check that the initial values of the searched settings are within the ranges of the

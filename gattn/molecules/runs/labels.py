@@ -173,7 +173,8 @@ def read_labels(
                 [[style.limits(row[i]) for i in range(len(targets))] for row in cells]
             )
             bounds = bounds.reshape(len(cells), len(targets), 2)
-            bounds[np.isnan(y) & np.isfinite(bounds).all(2)] = np.nan  # a label that was left out
+            # The label was left out, so it has no bounds.
+            bounds[np.isnan(y) & np.isfinite(bounds).all(2)] = np.nan
             empty = np.isnan(bounds).all(2)
     without = np.asarray(empty.reshape(len(cells), len(targets)).all(axis=1))
     problems = [""] * len(cells)

@@ -178,7 +178,9 @@ def undefined(
 def _undefined(
     estimator: MoleculeEstimator, y: Tensor, targets: list[str], classes: list[list[object]]
 ) -> dict[str, str]:
-    """Return the reasons for one part; with several targets of several classes, for each target."""
+    """Return the reasons why metrics of one part are undefined; for several classes, separately
+    for each target.
+    """
     if not estimator.class_counts:
         return undefined_metrics(y, estimator.task, targets, classes)
     reasons: dict[str, list[str]] = {}

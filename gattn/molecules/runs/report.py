@@ -274,8 +274,8 @@ def _output(
 def _errors(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> Tensor:
-    """Return the error of each molecule and target, [k, t]; for several classes 1 minus the
-    probability of the measured class.
+    """Return the error of each molecule and target, [k, t]; for several classes, the error is 1
+    minus the probability of the measured class.
     """
     y = molecules.y
     if estimator.class_counts:

@@ -8,17 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from gattn.data import BadRow, get_dataset, load_molecules
-from gattn.data.tables.csv_table import SEPARATORS, Table, TableRow, as_number, open_table
+from gattn.data.tables.csv_table import SEPARATORS, Table, TableRow, as_number
 from gattn.data.tables.numbers import NumberFormat, classify
 from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.row_format import row_text, split_smiles
 from gattn.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.molecules.settings import Task
+from gattn.molecules.tables import JoinedTables, open_tables, read_times
 from gattn.pipeline.run_folder import file_hash
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ class Source:
         columns: names of the SMILES columns.
         weights: [n] float64, the weight of each row, 1 for a bad row; None without a column of
             weights.
+        fixed: "val" or "test" for each row of a file of that part, "" for the rows that the split
+            divides; None without such files.
+        times: [n] float64, the time of each row, NaN for a bad row; None without such a column.
     """
 
     name: str
@@ -64,6 +68,8 @@ class Source:
     descriptor_values: np.ndarray | None = None
     columns: tuple[str, ...] = ("smiles",)
     weights: np.ndarray | None = None
+    fixed: list[str] | None = None
+    times: np.ndarray | None = None
 
     def descriptor_notes(self, train: np.ndarray) -> list[str]:
         """Return a note for each descriptor column that has no effect on the model.
@@ -88,7 +94,8 @@ class Source:
         """The input of an estimator: n SMILES, or a data frame of SMILES and descriptors."""
         if self.descriptor_values is None:
             return self.smiles
-        import pandas as pd  # the import takes a second, and only tables with descriptors need it
+        # The import takes about a second, and only tables with descriptors need it.
+        import pandas as pd
 
         columns = pd.DataFrame(self.descriptor_values, columns=list(self.descriptors))
         count = len(self.columns)
@@ -99,7 +106,7 @@ class Source:
 
 
 def read_source(
-    path: str,
+    path: str | Sequence[str],
     smiles: str | Sequence[str],
     targets: Sequence[str],
     task: Literal["auto"] | Task,
@@ -111,11 +118,13 @@ def read_source(
     skip_bad: bool = False,
     descriptors: Sequence[str] = (),
     weight: str | None = None,
+    time: str | None = None,
+    file_parts: Sequence[str] = (),
 ) -> Source:
-    """Read a CSV file of SMILES and labels.
+    """Read one or several CSV files of SMILES and labels.
 
     Args:
-        path: the file.
+        path: the file, or several with the same columns, whose rows follow one another.
         smiles: its column of SMILES, or its columns for several molecules in a row.
         targets: its columns of labels.
         task: task of the labels.
@@ -129,6 +138,8 @@ def read_source(
         descriptors: its descriptor columns. A row with a descriptor that is not a number is left
             out; more than 5 % of such rows are an error.
         weight: its column of weights, which are numbers above 0; the same rule holds.
+        time: its column of times, which are numbers or dates of ISO 8601; the same rule holds.
+        file_parts: for each file "val" or "test" if all its rows are in that part, or "".
 
     Returns:
         All rows of the file in order, including the bad ones.
@@ -138,10 +149,12 @@ def read_source(
         ValueError: the file, a column or a label cannot be used.
     """
     molecules = (smiles,) if isinstance(smiles, str) else tuple(smiles)
-    names = [*molecules, *targets, *descriptors, *filter(None, (weight, part_column))]
+    names = [*molecules, *targets, *descriptors, *filter(None, (weight, time, part_column))]
     if len(set(names)) < len(names):
         raise ValueError(f"a column can be used only once; got {', '.join(names)}")
-    table = open_table(path, names, encoding=encoding)
+    paths = [path] if isinstance(path, str) else list(path)
+    path = ", ".join(paths)
+    table = open_tables(paths, names, parts=file_parts, encoding=encoding)
     places = [table.place(target) for target in targets]
     columns = DescriptorColumns.of(table, descriptors, style or NumberFormat())
     weighing = DescriptorColumns.of(table, [weight] if weight else [], style or NumberFormat())
@@ -152,7 +165,8 @@ def read_source(
     cells: list[tuple[str, ...]] = []
     parts: list[str] | None = None if part_column is None else []
     faults: list[str] = []
-    lines = array("q")
+    lines: Any = array("q") if len(paths) == 1 else []
+    moments: list[str] = []
     first: TableRow | None = None
     # Only the cells of the columns that the run needs are stored, to save memory.
     for row in table.rows():
@@ -175,16 +189,24 @@ def read_source(
                 cell = row.cells[weighing.places[0]]
                 problem = wrong or f"{weight} must be a number above 0; it is {cell!r}"
             weights.append(1.0 if problem else factor)
+        if time:
+            moments.append(row.cells[table.place(time)] if fits else "")
         if fits and problem:
             unread.append(len(faults))
         faults.append(problem)
         lines.append(row.line)
     if not texts:
         raise ValueError(f"{path} has a header but no rows")
+    times = read_times(moments) if time else None
+    if times is not None:
+        for i in np.flatnonzero(np.isnan(times)).tolist():
+            if not faults[i]:
+                faults[i] = f"{time} must be a number or a date; it is {moments[i]!r}"
+                unread.append(i)
     if len(unread) > max(1, SHARE * len(texts)) and not skip_bad:
         raise ValueError(
-            f"{path}: {len(unread):,} of {len(texts):,} rows have a descriptor or a weight that is "
-            f"not such a number, the first in line {lines[unread[0]]}: {faults[unread[0]]}; "
+            f"{path}: {len(unread):,} of {len(texts):,} rows have a descriptor, a weight or a "
+            f"time that cannot be read, the first in line {lines[unread[0]]}: {faults[unread[0]]}; "
             f"correct them, or leave the rows out with {SKIP}"
         )
     misfits = sum(map(bool, faults)) - len(unread)
@@ -204,7 +226,7 @@ def read_source(
     problems = [fault or problem for fault, problem in zip(faults, labels.problems)]
     return Source(
         name=path,
-        sha256=file_hash(Path(path)),
+        sha256=file_hash(*map(Path, paths)),
         smiles=["" if problem else text for text, problem in zip(texts, problems)],
         targets=tuple(targets),
         labels=labels,
@@ -219,10 +241,12 @@ def read_source(
         ),
         columns=molecules,
         weights=np.array(weights) if weight else None,
+        fixed=[line.part for line in lines] if any(file_parts) else None,
+        times=times,
     )
 
 
-def _check_split_number(table: Table, row: TableRow, places: Sequence[int]) -> None:
+def _check_split_number(table: Table | JoinedTables, row: TableRow, places: Sequence[int]) -> None:
     """Raise an error if a row has an extra cell because a number contains the table's separator.
 
     An example is the number 1,008, without quotes, in a table separated by commas.

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from gattn.data import Split, molecule_identities, random_split, scaffold_split, split_by_names
 from gattn.data.molecules.scaffolds import murcko_scaffold
-from gattn.data.splits import number_groups, read_positions, split_from_positions
+from gattn.data.molecules.similarity_splits import butina_clusters, kennard_stone_split
+from gattn.data.splits import (
+    EIGHT_ONE_ONE,
+    number_groups,
+    ratio,
+    read_positions,
+    split_by_groups,
+    split_by_order,
+    split_from_positions,
+)
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.fitted import ClassificationModel
 from gattn.molecules.row_format import ONE_MOLECULE, RowFormat
 from gattn.molecules.rows import LabelledMolecules
+from gattn.molecules.runs.config import RULES
 from gattn.molecules.runs.source import Source
 from gattn.pipeline.measure import PARTS
 from gattn.training.model_io import Json
@@ -33,15 +44,16 @@ def choose_parts(
 ) -> tuple[Split, list[str]]:
     """Split molecules according to the option ``--split``.
 
-    ``random`` and ``scaffold`` assign all rows of one molecule (see
+    The rules but ``time`` assign all rows of one molecule (see
     :func:`gattn.data.molecule_identities`) to the same part. If a row has several molecules,
-    ``random`` assigns all rows of the same molecules to one part, and ``scaffold`` all rows whose
-    first molecules have the same scaffold (:func:`scaffold_part`). ``molecule:NAME`` assigns all rows
-    with the same molecule in the column NAME to one part. The parts of a column or a file are used
-    unchanged.
+    ``random`` assigns all rows of the same molecules to one part, and the rules by scaffold and by
+    similarity read the first molecule of a row, or the reactants (:func:`first_part`).
+    ``molecule:NAME`` assigns all rows with the same molecule in the column NAME to one part. The
+    parts of a column or a file are used unchanged.
 
     Args:
-        spec: ``random``, ``scaffold``, ``molecule:NAME``, ``column:NAME`` or ``FILE.json``.
+        spec: one of :data:`gattn.molecules.runs.config.RULES`, ``molecule:NAME``, ``column:NAME``
+            or ``FILE.json``.
         molecules: the labelled molecules.
         source: the table from which they were read, with the split column.
         seed: seed of the random split.
@@ -58,18 +70,15 @@ def choose_parts(
     notes: list[str] = []
     if len(molecules) < LEAST:
         raise ValueError(f"a run needs at least {LEAST} labelled molecules; got {len(molecules)}")
-    if (different := len(set(molecules.canonical))) < LEAST and spec in ("random", "scaffold"):
+    if (different := len(set(molecules.canonical))) < LEAST and spec in RULES:
         raise ValueError(
             f"a {spec} split needs at least {LEAST} different molecules; the "
             f"{len(molecules):,} rows have {different}, for example {molecules.canonical[0]}"
         )
-    if spec == "random":
-        split = random_split(len(molecules), seed=seed, groups=molecules.canonical)
-    elif spec == "scaffold":
-        split = scaffold_split([scaffold_part(text, row_format) for text in molecules.canonical])
+    if spec in RULES:
+        split = _ruled_split(spec, molecules, source, seed, row_format)
     elif spec.startswith("molecule:"):
-        groups = component_groups(spec, molecules, source, row_format)
-        split = split_groups(groups, seed, spec)
+        split = split_groups(component_groups(spec, molecules, source, row_format), seed, spec)
     elif source.parts is not None:
         try:
             split = split_by_names(source.parts, protocol=spec).among(molecules.rows)
@@ -78,6 +87,7 @@ def choose_parts(
     else:
         positions = read_positions(spec)
         split = split_from_positions(positions, spec, len(source.smiles)).among(molecules.rows)
+        split = replace(split, protocol=str(positions.get("fold", split.protocol)))
         if positions.get("sha256") not in (None, source.sha256):
             notes.append(
                 f"{spec} contains row numbers of other data, {positions.get('data')}: "
@@ -89,14 +99,71 @@ def choose_parts(
     return split, notes
 
 
+def _ruled_split(
+    spec: str, molecules: LabelledMolecules, source: Source, seed: int, row_format: RowFormat
+) -> Split:
+    """Split molecules by a rule; the rows of files that are a part of their own stay in it."""
+    rows, everything = molecules.rows.tolist(), torch.arange(len(molecules))
+    fixed = ["" if source.fixed is None else source.fixed[row] for row in rows]
+    free, val, test = (everything[[part == name for part in fixed]] for name in ("", "val", "test"))
+    train_share, val_share, test_share = EIGHT_ONE_ONE
+    shares = [train_share, val_share, test_share]
+    if source.fixed is not None:
+        files = set(source.fixed)
+        shares = [
+            train_share, val_share * ("val" not in files), test_share * ("test" not in files)
+        ]  # fmt: skip
+        train_share, val_share, test_share = (share / sum(shares) for share in shares)
+    fractions = (train_share, val_share, test_share)
+    canonical = [molecules.canonical[i] for i in free.tolist()]
+    if spec == "random":
+        split = random_split(len(free), seed=seed, fractions=fractions, groups=canonical)
+    elif spec == "scaffold":
+        first = [first_part(text, row_format) for text in canonical]
+        split = scaffold_split(first, fractions=fractions)
+    elif spec == "time":
+        assert source.times is not None
+        times = [float(source.times[rows[i]]) for i in free.tolist()]
+        split = split_by_order(times, fractions, f"time {ratio(fractions)}")
+    else:
+        first = [first_part(text, row_format) for text in canonical]
+        split = _similarity_split(spec, first, fractions)
+    protocol = split.protocol
+    if source.fixed is not None:
+        named = {"val": "validation", "test": "test"}
+        titles = " and ".join(name for part, name in named.items() if part in source.fixed)
+        shown = ":".join(f"{10 * share:g}" for share in shares if share)
+        divided = protocol.replace(ratio(fractions), shown) if ":" in shown else "a file"
+        protocol = f"{divided}, with a file for the {titles} part"
+    return Split(
+        free[split.train], torch.cat([free[split.val], val]), torch.cat([free[split.test], test]),
+        protocol,
+    )  # fmt: skip
+
+
+def _similarity_split(
+    spec: str, canonical: Sequence[str], fractions: tuple[float, float, float]
+) -> Split:
+    """Split by Butina cluster or by Kennard and Stone, with all rows of a molecule in one part."""
+    different = list(dict.fromkeys(canonical))
+    if spec == "butina":
+        cluster = dict(zip(different, butina_clusters(different)))
+        groups = [cluster[text] for text in canonical]
+        return split_by_groups(groups, fractions, f"Butina {ratio(fractions)}", largest_trains=True)
+    split = kennard_stone_split(different, fractions=fractions)
+    part_of = {different[i]: part for part in PARTS for i in getattr(split, part).tolist()}
+    names = [part_of[text] for text in canonical]
+    return split_by_names(names, protocol=split.protocol)
+
+
 def validation_groups(
     spec: str, val: LabelledMolecules, source: Source, row_format: RowFormat = ONE_MOLECULE
 ) -> list[str] | None:
     """Return the group of each validation molecule if whole groups were held out, otherwise None.
 
-    The test part of a split by scaffold has scaffolds that the model was not trained on. To imitate
-    this, the Gaussian process predicts a validation molecule without all molecules of its scaffold,
-    or of its group of a split ``molecule:NAME``.
+    The test part of a split by scaffold or cluster has scaffolds or clusters that the model was not
+    trained on. To imitate this, the Gaussian process predicts a validation molecule without all
+    molecules of its scaffold or cluster, or of its group of a split ``molecule:NAME``.
 
     Args:
         spec: value of ``--split``.
@@ -105,17 +172,23 @@ def validation_groups(
         row_format: content of a row.
 
     Returns:
-        k scaffolds or molecules; None for another split.
+        k groups; None for another split.
     """
-    if spec == "scaffold":
-        return [murcko_scaffold(scaffold_part(text, row_format)) for text in val.canonical]
+    if spec.lower().endswith(".json") and not spec.startswith("column:"):
+        spec = str(read_positions(spec).get("groups", ""))
+    first = [first_part(text, row_format) for text in val.canonical]
+    if spec == "butina":
+        different = list(dict.fromkeys(first))
+        cluster = dict(zip(different, butina_clusters(different)))
+        return [f"cluster {cluster[text]}" for text in first]
     if spec.startswith("molecule:"):
         return component_groups(spec, val, source, row_format)
-    return None
+    return list(map(murcko_scaffold, first)) if spec == "scaffold" else None
 
 
-def scaffold_part(text: str, row_format: RowFormat) -> str:
-    """Return the SMILES whose scaffold is that of a row: the first molecule, or the reactants.
+def first_part(text: str, row_format: RowFormat) -> str:
+    """Return the SMILES that decides the scaffold or cluster of a row: the first molecule, or the
+    reactants.
 
     Args:
         text: the canonical text of a row.

@@ -139,7 +139,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         self, settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
     ) -> None:
         super().__init__(settings, out, log)
-        self.inputs = [settings.data] if settings.data else []
+        self.inputs = settings.files
         self.progress = progress
 
     def load(self) -> MoleculeData:
@@ -297,9 +297,10 @@ def read_run_source(settings: RunSettings) -> Source:
     column = settings.split.removeprefix("column:")
     part_column = column if column != settings.split else None
     return read_source(
-        settings.data, settings.smiles_columns, settings.target, settings.task, part_column,
+        settings.files, settings.smiles_columns, settings.target, settings.task, part_column,
         encoding=settings.encoding, style=settings.style, skip_bad=settings.skip_bad_labels,
         descriptors=settings.descriptors_columns, weight=settings.weight_column or None,
+        time=settings.time or None, file_parts=settings.file_parts,
     )  # fmt: skip
 
 

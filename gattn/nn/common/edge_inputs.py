@@ -53,7 +53,8 @@ def read_edges(
     graph = as_graph(edge_index, size, self_loops=self_loops)
     if edge_attr is not None:
         edge_attr = edge_rows(caller_edges if is_networkx(caller_edges) else edge_index, edge_attr)
-        if edge_attr.dtype in _INTEGERS:  # PyG's layers also accept integer edge features
+        # PyG's layers also accept integer edge features.
+        if edge_attr.dtype in _INTEGERS:
             edge_attr = edge_attr.to(x_src.dtype)
     return graph, edge_attr
 
@@ -236,7 +237,8 @@ def with_loop_features(
     output, version = cached_last(graph, name, (edge_attr,), build)
     if output._version == version:
         return output
-    graph.derived.pop(name, None)  # a caller has modified the cached edge features in place
+    # A caller has modified the cached edge features in place, so they are computed again.
+    graph.derived.pop(name, None)
     return cached_last(graph, name, (edge_attr,), build)[0]
 
 

@@ -208,7 +208,8 @@ def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:
     unless the module does more than multiply by its weight.
     """
     if is_lazy(lin):
-        lin(x[:0])  # calling a lazy module initialises its weight with the width of x
+        # Calling a lazy module initialises its weight with the width of x.
+        lin(x[:0])
     if not is_product(lin):
         return head_scores(split_heads(project(lin, x, name), att.shape[-1]), att)[0]
     check_features(name, x, lin.weight.shape[1], lin.weight)

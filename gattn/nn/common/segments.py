@@ -124,7 +124,8 @@ def zero_empty(out: Tensor, segments: Graph) -> Tensor:
 
 
 def within(segments: Graph, width: int | None = None) -> tuple[Graph, Tensor | None]:
-    """Return the graph in which every row attends to all rows of its segment, and a bias or None.
+    """Return the graph in which every row attends to all rows of its segment, and a score bias
+    (which may be None).
 
     Under torch.compile the number of these edges is not known. Each row then gets ``width`` edges,
     and the second result is a bias [e, 1] of 0 or -inf, which masks the unused edges. Otherwise the
@@ -253,7 +254,8 @@ def _count(index: Tensor) -> int:
 def _row_segments(index: Tensor, ptr: Tensor | None, rows: int) -> Tensor:
     """Return the segment of each row, [n], from ptr or, if ptr is None, from index."""
     if ptr is None:
-        as_tensor = getattr(index, "as_tensor", None)  # only PyG's class Index has this method
+        # Only PyG's class Index has this method.
+        as_tensor = getattr(index, "as_tensor", None)
         return index if as_tensor is None else as_tensor()
     return owners(ptr, rows)
 

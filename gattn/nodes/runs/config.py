@@ -92,9 +92,11 @@ class NodeRunSettings(Settings):
     time: Annotated[
         str,
         Meta(
-            description="Column of the nodes or the edges with times: numbers, or dates such as "
-            "2024-01-31. The test part is newer than the training part. A node depends on nothing "
-            "newer than its own time or, if only the edges have times, than its part."
+            description="Name of the column of the nodes or edges that contains their times: "
+            "numbers, or dates such as 2024-01-31. The test part is newer than the training "
+            "part. If the nodes have times, the prediction of a node does not depend on newer "
+            "nodes or edges. If only the edges have times, it does not depend on edges that "
+            "are newer than the node's part."
         ),
     ] = ""
     encoding: Encoding = None

@@ -160,7 +160,8 @@ class Perceptron(nn.Module):
                 loss.backward()
                 optimizer.step()
                 schedule.step()
-        model.generator = None  # only training needs the generator of the dropout masks
+        # Only training needs the generator of the dropout masks.
+        model.generator = None
         return model.eval()
 
     @torch.no_grad()

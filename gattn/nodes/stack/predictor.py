@@ -204,7 +204,8 @@ class StackedPredictor:
     ) -> dict[str, Tensor]:
         neighbours = Neighbours.of(graph)
         components = self._components
-        if with_labels:  # the training nodes may have other positions in this graph
+        # The training nodes may have other positions in this graph.
+        if with_labels:
             components = components.with_train(_name_order(graph)[self._train_ranks])
         predicted = components.predict(
             self.encoder.features(graph), neighbours, with_labels=with_labels

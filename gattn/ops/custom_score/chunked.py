@@ -307,7 +307,9 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
                 f"{tuple(writer.target.shape[1:])} (adding [b, 1] and [b] gives [b, b])"
             )
         writer.write(chunk, output)
-    if writer is None or output is None:  # the graph has no edges
+    # If the graph has no edges, the function has not been called yet. It is called on no rows to
+    # find the shape of its output.
+    if writer is None or output is None:
         inputs = [tensor[:0] for tensor in tensors[: len(plan.row_kinds)]]
         output = plan.call(*inputs, *tensors[len(plan.row_kinds) :])
         _check_rows(output, 0)

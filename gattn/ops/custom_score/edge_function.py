@@ -199,7 +199,8 @@ def _snapshot_closure(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def _snapshot_cell(cell: types.CellType) -> types.CellType:
     try:
         return types.CellType(cell.cell_contents)
-    except ValueError:  # the variable has no value yet, so the cell is not copied
+    # The variable has no value yet, so the cell is not copied.
+    except ValueError:
         return cell
 
 
