@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from gattn.molecules.runs.config import RunSettings
+from gattn.molecules.screening.settings import ScreenSettings
 from gattn.molecules.settings import MoleculeSettings
 from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.settings import NodeSettings
@@ -20,6 +21,7 @@ from gattn.training.settings import declared
 PAGE = Path(__file__).parents[1] / "guide" / "settings.md"
 COMMANDS = {
     "molecules train": (RunSettings, MoleculeSettings),
+    "molecules predict": (ScreenSettings,),
     "nodes train": (NodeRunSettings, NodeSettings),
     "serve": (ServeSettings,),
 }

@@ -43,6 +43,7 @@ def main() -> None:
         if (error.name or "gattn").startswith("gattn"):
             raise
         extra = next((name for name in ("nodes", "serve") if name in sys.argv[1:2]), "molecules")
+        extra = "ray" if error.name == "ray" else extra
         _fail(f'this command needs {error.name}: pip install "gattn[{extra}]"')
     except Exception as error:
         if code := _signal_behind(error):
