@@ -17,9 +17,9 @@ from benchmarks.tools.lines import lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure the selected cases. The exit code is 0 if all checks passed."""
+    """Measure the selected cases, and return the exit code 0 if all checks passed."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     every = cases()
     names = matching(every, options.pattern)
     if options.list:
@@ -42,22 +42,47 @@ def _parser() -> argparse.ArgumentParser:
     default = Settings()
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "pattern", nargs="*", default=["*"], help="patterns of case names, for example 'esol-64/*'"
+        "pattern",
+        nargs="*",
+        default=["*"],
+        help="patterns of the names of cases to run, for example 'esol-64/*'; by default all cases",
     )
-    parser.add_argument("--list", action="store_true", help="list the cases and exit")
-    parser.add_argument("--seconds", type=float, default=default.seconds, help="seconds per case")
+    parser.add_argument("--list", action="store_true", help="print the names of the cases and exit")
     parser.add_argument(
-        "--scale", type=float, default=default.scale, help="scale of the large graph"
+        "--seconds",
+        type=float,
+        default=default.seconds,
+        help="time in seconds for which each case is repeated (default: %(default)s)",
     )
-    parser.add_argument("--threads", type=int, default=default.threads)
-    parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=default.scale,
+        help="size of the large graph, as a fraction of its full size (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=default.threads,
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--no-memory",
+        action="store_true",
+        help="do not measure the peak memory, which takes an additional process for each case",
+    )
     parser.add_argument(
         "--largest",
         type=int,
         default=default.largest,
-        help="maximum number of edges of the growth table",
+        help="maximum number of edges in the table of growing graphs (default: %(default)s)",
     )
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "cpu.jsonl")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "cpu.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

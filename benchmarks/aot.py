@@ -22,11 +22,19 @@ PAGE = Path(__file__).parents[1] / "docs" / "gpu.md"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compile all shape classes or a few. The exit code is 1 if a kernel spills."""
+    """Compile all or some shape classes, and return the exit code 1 if a kernel spills
+    registers.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.aot", description=main.__doc__)
-    parser.add_argument("--quick", action="store_true", help="three shape classes only")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "aot_sm90.jsonl")
-    parser.add_argument("--table", action="store_true", help="write the table of docs/gpu.md")
+    parser.add_argument("--quick", action="store_true", help="compile only three shape classes")
+    parser.add_argument(
+        "--out", type=Path, default=record.RESULTS / "aot_sm90.jsonl", help="file with the results"
+    )
+    parser.add_argument(
+        "--table",
+        action="store_true",
+        help="write the recorded results into the table of docs/gpu.md, without compiling",
+    )
     options = parser.parse_args(arguments)
     if options.table:
         tables.write(PAGE, "registers and spills", aot.table(record.every(options.out)))

@@ -1,8 +1,8 @@
-"""Measure band attention beside dense attention with the band as its mask.
+"""Comparison of band attention with dense attention that uses the band as a mask.
 
     python -m benchmarks.band
 
-measures all sizes, each in a process of its own, prints a table and adds a JSON line to
+measures each size in a separate process, prints a table, and appends a JSON line to
 benchmarks/results/band.jsonl.
 """
 
@@ -20,7 +20,7 @@ from benchmarks.suites import band
 
 
 def main(arguments: list[str]) -> None:
-    """Measure every size up to the largest. Dense attention stops after its first failure."""
+    """Measure every size up to the largest; dense attention stops after its first failure."""
     options = _parser().parse_args(arguments)
     torch.set_num_threads(options.threads)
     rows, stopped = [], None
@@ -40,7 +40,9 @@ def main(arguments: list[str]) -> None:
 
 
 def _apart(kind: str, tokens: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Measure in a process with limited memory and time. Returns the reason if it was stopped."""
+    """Run a measurement in a process with limited memory and time; return the reason if it was
+    stopped.
+    """
     try:
         return isolate.call(
             band.measure, kind, tokens, options.width,
@@ -52,21 +54,42 @@ def _apart(kind: str, tokens: int, options: argparse.Namespace) -> dict[str, Any
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.band", description=main.__doc__)
-    parser.add_argument("--width", type=int, default=32, help="width of the band on each side")
     parser.add_argument(
-        "--largest", type=int, default=band.TOKENS[-1], help="maximum number of tokens"
+        "--width",
+        type=int,
+        default=32,
+        help="width of the band on each side of a token (default: %(default)s)",
     )
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--largest",
+        type=int,
+        default=band.TOKENS[-1],
+        help="maximum number of tokens (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=torch.get_num_threads(),
+        help="number of threads of each operator (default: %(default)s)",
+    )
     parser.add_argument(
         "--gigabytes",
         type=float,
         default=16.0,
-        help="limit of the address space of a process in GB",
+        help="maximum size of the address space of each process, in GB (default: %(default)s)",
     )
     parser.add_argument(
-        "--seconds", type=float, default=300.0, help="time limit of a process in seconds"
+        "--seconds",
+        type=float,
+        default=300.0,
+        help="maximum run time of each process, in seconds (default: %(default)s)",
     )
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "band.jsonl")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "band.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

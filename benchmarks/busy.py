@@ -1,16 +1,16 @@
-"""Measure the commands alone, two at a time, and on cores that other programs use.
+"""Measurement of the commands alone, two at the same time, and on cores that other programs use.
 
     python -m benchmarks.busy                            # this tree
     python -m benchmarks.busy --other FOLDER             # in turns with another build
     python -m benchmarks.busy --table                    # print the newest results again
     python -m benchmarks.busy --page                     # write them into the documentation
 
-Each command is a process of its own, from its start to its end: training and prediction of
-molecules (ESOL, below GATTN_DATA) and of the nodes of a generated network of texts. It is timed
-alone, beside a second run of itself, and beside one busy loop on each core. FOLDER is a checkout
-with an environment ``.venv`` that has its gattn installed. A measurement that exceeds the limit is
-recorded as such. A JSON line for each command and build goes to benchmarks/results/busy.jsonl.
-Run it on an idle machine.
+Each command runs in a separate process and is timed from its start to its end. The commands train
+and predict molecules (ESOL, in the folder GATTN_DATA) and the nodes of a generated network of
+texts. A command is timed alone, at the same time as a second run of the same command, and at the
+same time as one busy loop on each core. FOLDER is another checkout with an environment ``.venv`` in
+which its gattn is installed. If a measurement exceeds the limit, this is recorded. A JSON line for
+each command and build goes to benchmarks/results/busy.jsonl. Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "threads.md"
 ALONE, PAIR, BUSY = "alone", "two at a time", "beside loops"
 LOADS = (ALONE, PAIR, BUSY)
 ROWS = 900
-"""Molecules of the training table."""
+"""Number of molecules in the training table."""
 SIZE = {"nodes": 7_778, "edges": 28_874, "words": 4_593}
-"""Size of the network of texts."""
+"""Size of the generated network of texts."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of gattn.
+    """Command of gattn that is measured.
 
     Attributes:
         words: returns its words; it writes to the path that it gets.
@@ -192,18 +192,62 @@ def _write_rows(path: Path, rows: list[list[str]]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
-    parser.add_argument("--other", type=Path, help="checkout of another build, with its .venv")
-    parser.add_argument("--commands", nargs="+", choices=COMMANDS, default=list(COMMANDS))
-    parser.add_argument("--epochs", type=int, default=10, help="epochs of molecules")
-    parser.add_argument("--node-epochs", type=int, default=100, help="epochs of nodes")
-    parser.add_argument("--rows", type=int, default=4_000, help="rows to predict")
-    parser.add_argument("--nodes", type=int, default=SIZE["nodes"], help="nodes of the network")
     parser.add_argument(
-        "--limit", type=float, default=120, help="seconds after which a measurement ends"
+        "--other",
+        type=Path,
+        help="folder of another checkout of gattn, built in its .venv, which is also measured",
     )
-    parser.add_argument("--table", action="store_true", help="print the newest results")
-    parser.add_argument("--page", action="store_true", help="write the newest into the guide")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "busy.jsonl")
+    parser.add_argument(
+        "--commands",
+        nargs="+",
+        choices=COMMANDS,
+        default=list(COMMANDS),
+        help="commands to measure; by default all",
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=10,
+        help="number of epochs for which molecules are trained (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--node-epochs",
+        type=int,
+        default=100,
+        help="number of epochs for which nodes are trained (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=4_000,
+        help="number of molecules to predict (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        default=SIZE["nodes"],
+        help="number of nodes of the network (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=120,
+        help="maximum time of a measurement, in seconds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="print the newest results without measuring"
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="write the newest results into the guide, without measuring",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "busy.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

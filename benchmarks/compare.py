@@ -1,13 +1,14 @@
-"""Measure gattn of this tree beside gattn of another commit, in turns.
+"""Comparison of gattn in this working tree with gattn of another commit, in alternating runs.
 
     python -m benchmarks.compare main~3                              # every case
     python -m benchmarks.compare main~3 'esol-64/*' --seconds 4      # some, for longer
     python -m benchmarks.compare main~3 --other /tmp/old             # built there already
 
-The other commit is checked out and built in a temporary folder, which takes minutes. Each side has
-a process of its own; the two take turns on the same inputs. A case whose outputs or gradients
-differ by more than rounding is not timed. The ratio is that of this tree's time to the other's
-within a round: its median and quartiles over the rounds.
+The other commit is checked out and built in a temporary folder, which takes minutes. Each side
+runs in a separate process, and the two processes run the same inputs alternately. If the outputs
+or gradients of a case differ by more than rounding errors, it is not timed. In each round, the
+time of this tree is divided by the time of the other commit. The result is the median of these
+ratios, with their quartiles.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from benchmarks.tools import lines
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compare the selected cases. The exit code is 0 if all of them agree."""
-    options = _parser().parse_args(arguments)
+    """Compare the selected cases, and return the exit code 0 if all results agree."""
+    options = _parser().parse_intermixed_args(arguments)
     cases = with_one_side()
     names = matching(cases, options.pattern)
     commit = checkout.git("rev-parse", "--short", options.commit)
@@ -61,17 +62,39 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     default = Settings()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=main.__doc__)
-    parser.add_argument("commit", help="commit to compare with")
+    parser.add_argument("commit", help="commit with which the working tree is compared")
     parser.add_argument(
-        "pattern", nargs="*", default=["*"], help="patterns of case names, for example 'esol-64/*'"
+        "pattern",
+        nargs="*",
+        default=["*"],
+        help="patterns of the names of cases to run, for example 'esol-64/*'; by default all cases",
     )
-    parser.add_argument("--other", type=Path, help="folder that holds that commit's gattn, built")
-    parser.add_argument("--seconds", type=float, default=4.0, help="seconds per case")
     parser.add_argument(
-        "--scale", type=float, default=default.scale, help="scale of the large graph"
+        "--other",
+        type=Path,
+        help="folder with a build of the other commit; by default, the commit is built",
     )
-    parser.add_argument("--threads", type=int, default=default.threads)
-    parser.add_argument("--out", type=Path, help="file that gets a JSON line for each case")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=4.0,
+        help="time in seconds for which each case is repeated (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=default.scale,
+        help="size of the large graph, as a fraction of its full size (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=default.threads,
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="file to which the results are appended, one JSON object per line"
+    )
     return parser
 
 

@@ -1,4 +1,5 @@
-"""Measure where torch's dense attention beats the operator on edges.
+"""Measurement of the block size from which torch's dense attention is faster than the operator on
+edges.
 
     python -m benchmarks.dense_rule
 
@@ -19,17 +20,41 @@ from benchmarks.tools import dense_rule
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Time dense and edge attention on every kind of graph."""
+    """Measure dense attention and attention on edges for every kind of graph."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.dense_rule", description=main.__doc__
     )
-    parser.add_argument("--seconds", type=float, default=0.3, help="seconds per comparison")
     parser.add_argument(
-        "--sizes", type=int, nargs="*", default=dense_rule.SIZES, help="mean sizes of the blocks"
+        "--seconds",
+        type=float,
+        default=0.3,
+        help="time in seconds for which each comparison is repeated (default: %(default)s)",
     )
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "dense_rule.jsonl")
+    parser.add_argument(
+        "--sizes",
+        type=int,
+        nargs="*",
+        default=dense_rule.SIZES,
+        help="mean sizes of the blocks (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=torch.get_num_threads(),
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="device on which the operators run (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "dense_rule.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     rows = []

@@ -1,14 +1,16 @@
-"""Measure one graph in 1, 2 and 4 processes: bytes between them, time, and memory of each.
+"""Measurement of one graph in 1, 2 and 4 processes: bytes between them, time, and memory of each
+process.
 
     python -m benchmarks.distributed              # some minutes, 2 GB
 
-Nodes lie on a ring; most edges are short, some lead anywhere. Each process makes the edges into its
-own nodes alone. A step is a layer forward and backward and the sum of the gradients over the
-processes. Halo rows x width x element size, and what the counter of gattn says, are put beside the
-bytes that torch.distributed was handed for its all_to_all, and beside what went over the loopback
-device of the machine in that time: with the gradients, of which each process sends 2 (p - 1) / p of
-the parameters' size by a ring, headers, and whatever other programs sent. JSON lines go to
-benchmarks/results/distributed.jsonl.
+The nodes are arranged in a ring. Most edges are short, and some edges lead to random nodes. Each
+process creates only the edges into its local nodes. A step consists of the forward and backward
+pass of a layer, and the sum of the gradients over the processes. The benchmark compares three
+numbers of bytes: halo rows x width x element size together with gattn's counter, the bytes that
+were passed to all_to_all of torch.distributed, and the bytes that the loopback device of the
+machine sent in this time. The last number also contains the gradients (with p processes, each
+process sends 2 (p - 1) / p of the parameters' size in a ring), packet headers, and the data of
+other programs. The results are appended to benchmarks/results/distributed.jsonl.
 """
 
 from __future__ import annotations
@@ -41,14 +43,14 @@ WIDTHS: dict[str, tuple[type[torch.nn.Module], int]] = {
     "GATv2Conv": (gattn.nn.GATv2Conv, HEADS * CHANNELS),
     "TransformerConv": (gattn.nn.TransformerConv, 2 * HEADS * CHANNELS),
 }
-"""Elements sent per row by each layer: values and scores; keys; keys and values."""
+"""Number of elements that each layer sends per row: values and scores, keys, or keys and values."""
 BLOCK = 1 << 12
 """Number of consecutive nodes whose edges share a seed, so that any process can draw them."""
 ELEMENT = 4
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure every layer in each number of processes, and print what was sent."""
+    """Measure every layer with each number of processes, and print the sent bytes."""
     options = _parser().parse_args(arguments)
     if "RANK" in os.environ:
         work(options)
@@ -69,7 +71,9 @@ def work(options: argparse.Namespace) -> None:
 
 
 def measure(name: str, processes: Processes, options: argparse.Namespace) -> record.Record:
-    """Measure bytes, seconds and memory of one step with one layer in this process."""
+    """Measure the bytes, the seconds and the memory of one training step with one layer in this
+    process.
+    """
     partition = Partition.contiguous(options.nodes, processes.size)
     first, last = partition.bounds[processes.rank : processes.rank + 2]
     layer, width = WIDTHS[name]
@@ -109,7 +113,9 @@ def measure(name: str, processes: Processes, options: argparse.Namespace) -> rec
 
 
 def own_edges(first: int, last: int, nodes: int, degree: int) -> Tensor:
-    """Incoming edges of a range of nodes, (2, e), independent of the number of processes."""
+    """Create the incoming edges of a range of nodes, (2, e), which do not depend on the number
+    of processes.
+    """
     parts = []
     for block in range(first // BLOCK, -(-last // BLOCK)):
         draw = torch.Generator().manual_seed(block)
@@ -124,20 +130,20 @@ def own_edges(first: int, last: int, nodes: int, degree: int) -> Tensor:
 
 
 def exchange(graph: DistributedGraph, rows: Tensor) -> None:
-    """Exchange the rows forward and backward, without attention."""
+    """Exchange the rows of the forward and backward pass without computing attention."""
     graph.halo.scatter_add(graph.halo.gather((rows,)))
 
 
 @dataclass
 class Handed:
-    """Number of bytes passed to all_to_all for other processes."""
+    """Number of bytes that were passed to all_to_all for other processes."""
 
     bytes: int = 0
 
 
 @contextmanager
 def handed_over() -> Iterator[Handed]:
-    """Count the bytes passed to torch, without the overhead of a backend."""
+    """Count the bytes that are passed to torch, without the overhead of the backend."""
     counter, plain = Handed(), dist.all_to_all_single
 
     def counting(output: Tensor, sent: Tensor, *arguments: Any, **options: Any) -> Any:
@@ -203,14 +209,43 @@ def _line(entry: record.Record) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.distributed")
-    parser.add_argument("--nodes", type=int, default=200_000)
-    parser.add_argument("--degree", type=int, default=16)
-    parser.add_argument("--features", type=int, default=64)
     parser.add_argument(
-        "--steps", type=int, default=5, help="number of steps, of which the median is reported"
+        "--nodes",
+        type=int,
+        default=200_000,
+        help="number of nodes of the graph (default: %(default)s)",
     )
-    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "distributed.jsonl")
+    parser.add_argument(
+        "--degree",
+        type=int,
+        default=16,
+        help="number of incoming edges of each node (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--features",
+        type=int,
+        default=64,
+        help="number of features of each node (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=5,
+        help="number of training steps; the result is their median time (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        nargs="+",
+        default=[1, 2, 4],
+        help="numbers of processes to measure (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "distributed.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     return parser
 

@@ -1,18 +1,21 @@
-"""Measure a step of training on a whole graph of ogbn-products' size, and what PyG would need.
+"""Measurement of a training step on a graph with the size of ogbn-products, and an estimate for
+PyG.
 
     python -m benchmarks.sampling.make FOLDER        # the graph, once: 1.7 GB
     python -m benchmarks.full_graph FOLDER           # minutes, and 12 GB of memory
 
-A step is forward, backward and Adam on the cross-entropy of 8 % of the nodes. The model is a GAT
-of two layers with 4 heads of 16 channels on 100 features, and a linear map to 47 classes; with
-``--average`` the second layer has the classes for channels and averages its heads, as PyG's GAT
-does by default. gattn keeps no more than the input of each layer (``checkpoint=True``) and reads
-the features from a mapped file; self-loops are part of its graph. The peak is that of a fresh
-process, with Python, torch, graph and features.
+A step consists of the forward pass, the backward pass and a step of Adam, for the cross-entropy of
+8 % of the nodes. The model is a GAT with two layers of 4 heads with 16 channels, on 100 features,
+and a linear layer to 47 classes. With ``--average``, the channels of the second layer are the
+classes, and its heads are averaged, which is the default of PyG's GAT. gattn stores only the input
+of each layer (``checkpoint=True``) and reads the features from a memory-mapped file; its graph
+contains the self-loops. The peak memory is that of a new process, with Python, torch, the graph
+and the features.
 
-PyG does the same on two small graphs of the same kind, from edges in memory. Nodes and edges grow
-alike, so that its demand is a straight line through both, a + b edges; on the smaller one gattn's
-losses are compared with PyG's first. A JSON line goes to benchmarks/results/full_graph.jsonl.
+PyG is measured on two small graphs of the same kind, with edges in memory. The ratio of nodes to
+edges is constant, so the memory of PyG is extrapolated by a straight line, a + b edges. On the
+smaller graph, the losses of gattn and PyG are compared first. A JSON line is appended to
+benchmarks/results/full_graph.jsonl.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from benchmarks.sampling import make
 from benchmarks.tools.full_graph import line, step
 
 SMALL = 0.0125, 0.025
-"""Scales of PyG's graphs."""
+"""Scales of the small graphs on which PyG is measured."""
 GIB = 2**30
 
 
@@ -78,15 +81,37 @@ def _compare(ours: Record, theirs: Record) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.full_graph")
-    parser.add_argument("folder", type=Path, help="folder written by benchmarks.sampling.make")
-    parser.add_argument("--average", action="store_true", help="the last layer averages its heads")
-    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
-    parser.add_argument("--skip-pyg", action="store_true", help="measure gattn only")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("folder", type=Path, help="folder that benchmarks.sampling.make wrote")
     parser.add_argument(
-        "--gigabytes", type=float, default=20.0, help="limit of the address space in GB"
+        "--average",
+        action="store_true",
+        help="average the heads of the last layer instead of adding a linear layer",
     )
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "full_graph.jsonl")
+    parser.add_argument(
+        "--dtype",
+        choices=["float32", "bfloat16"],
+        default="float32",
+        help="dtype of the features (default: %(default)s)",
+    )
+    parser.add_argument("--skip-pyg", action="store_true", help="measure only gattn")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=2,
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--gigabytes",
+        type=float,
+        default=20.0,
+        help="maximum size of the address space, in GB (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "full_graph.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

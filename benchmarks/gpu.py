@@ -1,12 +1,12 @@
-"""Check and benchmark the Triton kernels on a CUDA device, beside their peers, in one command.
+"""Check and benchmark of the Triton kernels on a CUDA device, compared with their peers.
 
     python -m benchmarks.gpu                     # everything; about an hour
     python -m benchmarks.gpu --quick             # two shapes, three graphs
-    python -m benchmarks.gpu --minutes 9         # begin no case later
-    python -m benchmarks.gpu --resume            # go on with the cases that are left
-    python -m benchmarks.gpu --table             # the table of docs/gpu.md from the results
-    python -m benchmarks.gpu --tune              # better tiles for this card, if there are any
-    python -m benchmarks.gpu --dry-run           # every line of it at toy size, with no card
+    python -m benchmarks.gpu --minutes 9         # start no case after nine minutes
+    python -m benchmarks.gpu --resume            # continue with the remaining cases
+    python -m benchmarks.gpu --table             # print the results as a table
+    python -m benchmarks.gpu --tune              # search for faster tiles on this GPU
+    python -m benchmarks.gpu --dry-run           # test the script at small sizes, without a GPU
 
 JSON lines go to benchmarks/results/gpu.jsonl. :mod:`benchmarks.suites.gpu` says what is measured.
 """
@@ -35,7 +35,7 @@ FEW = ("arxiv", "products/16", "molecules-1024")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure the selected graphs. The exit code is 0 if all checks passed."""
+    """Measure the selected graphs, and return the exit code 0 if all checks passed."""
     options = parse(arguments)
     if options.dry_run and os.environ.get("TRITON_INTERPRET") != "1":
         # Triton reads this variable at import, so the command starts itself again with it.
@@ -59,23 +59,72 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--dry-run", action="store_true", help="toy sizes in the interpreter")
-    parser.add_argument("--quick", action="store_true", help="fewer shapes and graphs")
-    parser.add_argument("--table", action="store_true", help="print the table of the results")
-    parser.add_argument("--tune", action="store_true", help="search tiles and write them")
-    parser.add_argument("--tiles", type=Path, help="file for the tiles")
-    parser.add_argument("--graphs", nargs="+", choices=graphs.NAMES)
-    parser.add_argument("--operators", nargs="+", choices=OPERATORS, default=OPERATORS)
-    parser.add_argument("--peers", nargs="*", choices=gpu.PEERS, default=tuple(gpu.PEERS))
     parser.add_argument(
-        "--minutes", type=float, default=math.inf, help="start no case after this time"
+        "--dry-run",
+        action="store_true",
+        help="test the script without a GPU: small sizes in Triton's interpreter",
     )
-    parser.add_argument("--resume", action="store_true", help="skip what --out holds already")
+    parser.add_argument("--quick", action="store_true", help="measure fewer shapes and graphs")
     parser.add_argument(
-        "--scale", type=float, default=1.0, help="factor for the size of every graph"
+        "--table",
+        action="store_true",
+        help="print the recorded results as a table, without measuring",
     )
-    parser.add_argument("--runs", type=int, default=20, help="timed runs of each function")
-    parser.add_argument("--out", type=Path, help="file for the results")
+    parser.add_argument(
+        "--tune", action="store_true", help="search for faster tiles, and write them to --tiles"
+    )
+    parser.add_argument(
+        "--tiles",
+        type=Path,
+        help="file for the tiles; by default tiles.jsonl in the folder of the results",
+    )
+    parser.add_argument(
+        "--graphs",
+        nargs="+",
+        choices=graphs.NAMES,
+        help="names of the graphs to measure; by default all",
+    )
+    parser.add_argument(
+        "--operators",
+        nargs="+",
+        choices=OPERATORS,
+        default=OPERATORS,
+        help="names of the operators to measure; by default all",
+    )
+    parser.add_argument(
+        "--peers",
+        nargs="*",
+        choices=gpu.PEERS,
+        default=tuple(gpu.PEERS),
+        help="names of the libraries to compare with; by default all",
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=math.inf,
+        help="start no new case after this number of minutes; by default no limit",
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="skip the cases that the file --out already contains"
+    )
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="factor by which the size of every graph is multiplied (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=20,
+        help="number of timed runs of each function (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="file to which the results are appended; by default gpu.jsonl in the folder of "
+        "results",
+    )
     options = parser.parse_args(arguments)
     folder = Path(tempfile.gettempdir()) if options.dry_run else record.RESULTS
     options.out = options.out or folder / "gpu.jsonl"

@@ -1,13 +1,14 @@
-"""Measure what a wheel costs its user: bytes, and seconds from ``pip install`` to a first output.
+"""Measurement of the size of a wheel, and of the seconds from ``pip install`` to the first output.
 
     GATTN_ISAS=all python -m pip wheel . --no-deps --wheel-dir dist
     python -m benchmarks.install dist/gattn-*.whl
 
-The environment is fresh and has no compiler; torch and PyTorch Geometric are there already, those
-of the Python that runs this. With ``--into PYTHON`` it is that of another Python, which has torch
-alone: pip then fetches PyTorch Geometric and all that it needs, over the network, and what it
-installed stays. The first output is that of ``.ci/installed.py``: a layer on the C++
-kernels beside PyG's and the reference. A JSON line goes to benchmarks/results/install.jsonl.
+The wheel is installed into a new environment without a compiler, which uses torch and PyTorch
+Geometric of the Python that runs the benchmark. With ``--into PYTHON``, the wheel is installed into
+the environment of another Python that has only torch. In this case pip downloads PyTorch Geometric
+and its dependencies, and the packages remain installed. The first output is printed by
+``.ci/installed.py``, which compares a layer on the C++ kernels with PyG's layer and the reference.
+A JSON line is appended to benchmarks/results/install.jsonl.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ INSTALLED = Path(__file__).parents[1] / ".ci" / "installed.py"
 
 
 def run(*command: str | Path, **environment: str) -> str:
-    """Run a command and return its output. Raises an error with the output if it fails."""
+    """Run a command and return its output; raise an error with the output if the command fails."""
     inherited = {k: v for k, v in os.environ.items() if k not in ("GATTN_BACKEND", "PYTHONPATH")}
     done = subprocess.run(
         [str(part) for part in command],
@@ -83,9 +84,21 @@ def first_output(python: Path, home: Path, *options: str) -> dict[str, Any]:
 def main(arguments: Sequence[str]) -> None:
     """Install each wheel, run a layer, and print bytes and seconds."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.install", description=main.__doc__)
-    parser.add_argument("wheel", type=Path, nargs="+")
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "install.jsonl")
-    parser.add_argument("--into", type=Path, metavar="PYTHON")
+    parser.add_argument(
+        "wheel", type=Path, nargs="+", help="wheels of gattn to install and measure"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "install.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
+    parser.add_argument(
+        "--into",
+        type=Path,
+        metavar="PYTHON",
+        help="Python of an environment with PyTorch, instead of a fresh one",
+    )
     options = parser.parse_args(arguments)
     machine = record.environment("benchmarks.install", [Path(one).name for one in arguments])
     for wheel in options.wheel:

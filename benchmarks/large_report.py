@@ -2,8 +2,8 @@
 
 python -m benchmarks.large_report
 
-The tables are those of ``benchmarks.full_graph``, ``.layerwise``, ``.edge_tables``,
-``.distributed`` and ``.sampling.measure``; one that was not measured stays as it is.
+The tables show the results of ``benchmarks.full_graph``, ``.layerwise``, ``.edge_tables``,
+``.distributed`` and ``.sampling.measure``. A table without new results does not change.
 """
 
 from __future__ import annotations
@@ -38,11 +38,15 @@ TABLES: dict[tuple[str, str, str], Callable[[Path], str]] = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fill the marked places of the guide from the newest records."""
+    """Fill the marked sections of the guide from the newest records."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.large_report")
     parser.description = main.__doc__
-    parser.add_argument("--results", type=Path, default=record.RESULTS)
-    parser.add_argument("--guide", type=Path, default=GUIDE)
+    parser.add_argument(
+        "--results", type=Path, default=record.RESULTS, help="folder with the recorded results"
+    )
+    parser.add_argument(
+        "--guide", type=Path, default=GUIDE, help="folder of the pages that are written"
+    )
     options = parser.parse_args(arguments)
     for (results, page, place), table in TABLES.items():
         path = options.results / f"{results}.jsonl"

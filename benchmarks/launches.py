@@ -25,9 +25,20 @@ from benchmarks.tools import launches
 def main(arguments: Sequence[str]) -> None:
     """Measure every operator, or write the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.launches", description=main.__doc__)
-    parser.add_argument("--seconds", type=float, default=2.0, help="seconds per case")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "launches.jsonl")
-    parser.add_argument("--table", action="store_true", help="write the table of docs/gpu.md")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=2.0,
+        help="time in seconds for which each case is repeated (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=record.RESULTS / "launches.jsonl", help="file with the results"
+    )
+    parser.add_argument(
+        "--table",
+        action="store_true",
+        help="write the recorded results into the table of docs/gpu.md, without measuring",
+    )
     options = parser.parse_args(arguments)
     if options.table:
         newest = list(record.newest(options.out).values())

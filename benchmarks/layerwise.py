@@ -1,13 +1,14 @@
-"""Measure the memory of inference layer by layer, beside that of the model at once.
+"""Measurement of the memory of layer-by-layer inference, compared with the whole model at once.
 
     python -m benchmarks.sampling.make FOLDER        # the graph, once
     python -m benchmarks.layerwise FOLDER
 
-A GAT of two layers with 4 heads of 16 channels on 100 features, and 47 classes averaged over 4
-heads, over the graph of ogbn-products' size. x is on disk, and so are the results of inference.
-Peaks are of the process, above the graph; pages of mapped files count while they are in memory, and
-the system may take them back. The results are compared with those at once, which takes 8 GB more.
-A JSON line goes to benchmarks/results/layerwise.jsonl.
+The model is a GAT with two layers of 4 heads with 16 channels, on 100 features, and 47 classes that
+are averaged over 4 heads. The graph has the size of ogbn-products. The features and the results of
+inference are on disk. The peak memory is that of the process without the graph. Pages of mapped
+files count while they are in memory, although the system may reclaim them. The results are compared
+with those of the whole model at once, which needs 8 GB more. A JSON line is appended to
+benchmarks/results/layerwise.jsonl.
 """
 
 from __future__ import annotations
@@ -34,18 +35,33 @@ FEATURES, CLASSES = 100, 47
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure both ways, compare their results, and print the peaks."""
+    """Measure both kinds of inference, compare their results, and print the peak memory."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.layerwise")
     parser.description = main.__doc__
-    parser.add_argument("folder", type=Path, help="folder written by benchmarks.sampling.make")
+    parser.add_argument("folder", type=Path, help="folder that benchmarks.sampling.make wrote")
     parser.add_argument(
-        "--batch-edges", type=int, default=2**20, help="maximum number of edges per range"
+        "--batch-edges",
+        type=int,
+        default=2**20,
+        help="maximum number of edges of a range of nodes (default: %(default)s)",
     )
     parser.add_argument(
-        "--skip-once", action="store_true", help="measure layer-by-layer inference only"
+        "--skip-once",
+        action="store_true",
+        help="measure only layer-by-layer inference, not the whole model at once",
     )
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "layerwise.jsonl")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=2,
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "layerwise.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     edges, nodes = pairs(options.folder, torch.int32)
@@ -84,7 +100,7 @@ def _once(model: GAT, folder: Path, graph: gattn.Graph) -> Tensor:
 
 
 def _measure(run: Callable[[], Tensor]) -> dict[str, Any]:
-    """Peak bytes, seconds and the result of one run."""
+    """Return the peak memory, the seconds and the result of one run."""
     start = time.perf_counter()
     with memory.peak() as peak:
         out = run()

@@ -1,10 +1,11 @@
-"""Measure what the training loop costs beside a bare loop that does the same.
+"""Measurement of the overhead of the training loop, compared with a minimal loop that does the
+same.
 
     python -m benchmarks.loop             # about a minute
 
-Both train the network of molecules on batches of 64 of CHEMBL2321810, in turns, and must end with
-the same loss. What is measured is the processor's time on one thread, so that other programs
-disturb it little. A JSON line goes to benchmarks/results/loop.jsonl.
+Both loops train the network of molecules alternately, on batches of 64 molecules of CHEMBL2321810,
+and must end with the same loss. The processor time on one thread is measured, because other
+programs affect it little. A JSON line is appended to benchmarks/results/loop.jsonl.
 """
 
 from __future__ import annotations
@@ -33,13 +34,28 @@ Part = MoleculeBatches
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Time both loops, and print the share that the training loop adds to a step."""
+    """Measure both loops, and print the fraction that the training loop adds to the time of a
+    step.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loop", description=main.__doc__)
     parser.add_argument(
-        "--epochs", type=int, default=6, help="number of steps; the first is not timed"
+        "--epochs",
+        type=int,
+        default=6,
+        help="number of epochs; the first one is not timed (default: %(default)s)",
     )
-    parser.add_argument("--rounds", type=int, default=5, help="number of rounds")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "loop.jsonl")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=5,
+        help="number of measurements of each loop (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "loop.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     settings = LoopSettings(epochs=options.epochs)
@@ -78,7 +94,7 @@ def _time(loop, train: Part, validate: Part, settings: LoopSettings) -> tuple[fl
     marks: list[float] = []
 
     class Marked(Part):
-        """Records the time at which the first batch of an epoch is taken."""
+        """Batches that record the time at which the first batch of an epoch is read."""
 
         def batch(self, positions):
             marks.append(time.process_time())
@@ -97,7 +113,9 @@ def _ours(network: nn.Module, train: Part, validate: Part, settings: LoopSetting
 
 
 def _bare(network: nn.Module, train: Part, validate: Part, settings: LoopSettings) -> float:
-    """A bare training loop with AdamW, one cycle, clipping, averaged weights and validation."""
+    """Train with a minimal loop: AdamW, a one-cycle schedule, clipping, averaged weights and
+    validation.
+    """
     steps = settings.epochs * math.ceil(len(train) / settings.batch_size)
     average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(settings.average)).eval()
     optimizer = torch.optim.AdamW(

@@ -1,4 +1,5 @@
-"""Train models of nodes on networks over several splits, beside their components and baselines.
+"""Measurement of node models on several networks and splits, compared with components and
+baselines.
 
     python -m benchmarks.networks cora sympy blocks-0.8 noise --splits 5
     python -m benchmarks.networks debian --options=--names
@@ -32,17 +33,37 @@ from benchmarks.data.networks import NETWORKS, READING, ignore_edge_columns, mak
 def main(arguments: Sequence[str]) -> None:
     """Measure the accuracy on some networks."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.networks", description=main.__doc__)
-    parser.add_argument("networks", nargs="+", choices=tuple(NETWORKS))
-    parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--split", default="random", help="as of gattn nodes train")
-    parser.add_argument("--model", default="stacked", help="as of gattn nodes train")
-    parser.add_argument("--options", nargs="*", default=[], help="further options of the command")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "networks.jsonl")
+    parser.add_argument(
+        "networks", nargs="+", choices=tuple(NETWORKS), help="names of the networks to train on"
+    )
+    parser.add_argument(
+        "--splits", type=int, default=5, help="number of random splits (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--split",
+        default="random",
+        help="kind of split, like the option --split of gattn nodes train (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--model",
+        default="stacked",
+        help="model to train, like the option --model of gattn nodes train (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--options", nargs="*", default=[], help="additional options of gattn nodes train"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "networks.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     parser.add_argument(
         "--edges",
         choices=("read", "ignore", "both"),
         default="read",
-        help="read the columns and the direction of edges; ignore reads both directions alike",
+        help="read the columns and directions of the edges, ignore both, or measure both "
+        "cases (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
     environment = record.environment("benchmarks.networks", arguments)
@@ -60,7 +81,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def measure(name: str, options: argparse.Namespace, edges: str) -> dict[str, Any]:
-    """Train on each split of a network: means and standard errors of accuracies, and times."""
+    """Train on each split of a network, and return means and standard errors of the accuracy,
+    and times.
+    """
     scores: dict[str, list[float]] = {}
     began, used = time.perf_counter(), _processor_seconds()
     with tempfile.TemporaryDirectory() as folder:

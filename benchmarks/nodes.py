@@ -1,4 +1,5 @@
-"""Train on a made network of texts, or many times on a citation network, as a user would.
+"""Measurement of ``gattn nodes train`` on a generated network of texts, or of many runs on a
+citation network.
 
     python -m benchmarks.nodes text --nodes 60000      # minutes, and the memory that it took
     python -m benchmarks.nodes cora --runs 100         # the GAT paper's table
@@ -6,9 +7,9 @@
     python -m benchmarks.nodes cora --runs 20 --layers pyg   # the same by PyG's layers
     python -m benchmarks.nodes cora --runs 20 --stack 1      # not trained together
 
-Each calls ``gattn nodes train`` in a process of its own and measures its wall time, the time that
-processors worked for it, and its peak memory. The last two have one worker: what other layers or
-stacks take is told from what gattn's take by the time of processors. A JSON line goes to
+Each of these commands runs ``gattn nodes train`` in a separate process, and measures its wall time,
+its processor time and its peak memory. The last two commands use one worker, so that their
+processor times can be compared with those of gattn's layers. A JSON line is appended to
 benchmarks/results/nodes.jsonl.
 """
 
@@ -30,21 +31,46 @@ import numpy as np
 from benchmarks.core import record
 
 CLASSES, WORDS, OWN = 10, 20_000, 400
-"""Classes, words of the language, and words that a class uses more than others."""
+"""Numbers of classes, of words in the vocabulary, and of words that a class uses more often."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Create the data, train on it, and print time and memory."""
+    """Write the data, train on them, and print the time and memory."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.nodes", description=main.__doc__)
-    parser.add_argument("data", choices=("text", "cora", "citeseer", "pubmed"))
-    parser.add_argument("--nodes", type=int, default=60_000, help="size of the synthetic network")
-    parser.add_argument("--runs", type=int, default=1)
     parser.add_argument(
-        "--layers", choices=("gattn", "pyg"), help="sides to measure (default: gattn)"
+        "data",
+        choices=("text", "cora", "citeseer", "pubmed"),
+        help="data set to train on; text is a generated network of texts",
     )
-    parser.add_argument("--stack", type=int, help="networks trained together")
-    parser.add_argument("--options", nargs="*", default=[], help="further options of the command")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "nodes.jsonl")
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        default=60_000,
+        help="number of nodes of the generated network (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--runs",
+        type=int,
+        default=1,
+        help="number of trainings with different seeds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--layers", choices=("gattn", "pyg"), help="library whose layers are used (default: gattn)"
+    )
+    parser.add_argument(
+        "--stack",
+        type=int,
+        help="number of networks that are trained together; by default chosen by the size",
+    )
+    parser.add_argument(
+        "--options", nargs="*", default=[], help="additional options of gattn nodes train"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "nodes.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -99,15 +125,17 @@ def _entry(options: argparse.Namespace) -> list[str]:
 
 
 def make_text_network(folder: Path, nodes: int, seed: int = 0) -> None:
-    """Write ``nodes.csv`` and ``edges.csv``: texts of 60 words, and links within fields mostly.
+    """Write ``nodes.csv`` and ``edges.csv``: nodes with texts of 60 words, and edges mostly within
+    a class.
 
-    Words come by Zipf's law; a text takes a fifth of them from those of its field. A node links to
-    five others, four times in five of its own field, and to the first of them more often.
+    The frequencies of words follow Zipf's law. A fifth of the words of a text come from the
+    vocabulary of its class. A node is joined to five other nodes, of which four fifths are of its
+    class; the first nodes of a class are chosen more often.
 
     Args:
-        folder: to write in.
-        nodes: how many.
-        seed: of what is drawn.
+        folder: folder of the two tables.
+        nodes: number of nodes.
+        seed: seed of the random numbers.
     """
     draw = np.random.default_rng(seed)
     field = draw.integers(CLASSES, size=nodes)

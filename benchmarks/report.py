@@ -20,9 +20,14 @@ ROWS, TABLES = "benchmark rows", "benchmark table"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fill the pages' marked places from the newest records."""
+    """Fill the marked sections of the pages from the newest records."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
-    parser.add_argument("--results", type=Path, default=record.RESULTS / "cpu.jsonl")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=record.RESULTS / "cpu.jsonl",
+        help="file with the recorded results",
+    )
     options = parser.parse_args(arguments)
     records = record.newest(options.results)
     tables.write(README, ROWS, report.chosen(records))

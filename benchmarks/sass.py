@@ -1,4 +1,4 @@
-"""Read the machine code of the Triton kernels for sm_90, without a GPU.
+"""Analysis of the machine code of the Triton kernels for sm_90, without a GPU.
 
     python -m benchmarks.sass             # compile, disassemble and count; some minutes
     python -m benchmarks.sass --table     # write the table of docs/gpu.md from the results
@@ -20,10 +20,16 @@ from benchmarks.tools import sass
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Count every shape class, or write the table."""
+    """Analyse every shape class, or write the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sass", description=main.__doc__)
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "sass_sm90.jsonl")
-    parser.add_argument("--table", action="store_true", help="write the table of docs/gpu.md")
+    parser.add_argument(
+        "--out", type=Path, default=record.RESULTS / "sass_sm90.jsonl", help="file with the results"
+    )
+    parser.add_argument(
+        "--table",
+        action="store_true",
+        help="write the recorded results into the table of docs/gpu.md, without compiling",
+    )
     options = parser.parse_args(arguments)
     if options.table:
         tables.write(PAGE, "machine code", sass.table(record.every(options.out)))

@@ -1,4 +1,4 @@
-"""Measure a server of a trained model on the loopback address.
+"""Measurement of a server of a trained model on the loopback address.
 
     python -m benchmarks.serve RUN                           # 32 clients, 60 seconds
     python -m benchmarks.serve RUN --seconds 10 --clients 8
@@ -40,11 +40,33 @@ def main(arguments: Sequence[str]) -> None:
     """Start a server, send requests, and print rates, times and memory."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
     parser.add_argument("run", type=Path, help="folder of a trained model of molecules")
-    parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--rows", type=int, default=16, help="rows of a request")
-    parser.add_argument("--workers", type=int, default=2, help="processes that predict")
-    parser.add_argument("--record", action="store_true", help="append the result to the records")
+    parser.add_argument(
+        "--clients",
+        type=int,
+        default=32,
+        help="number of clients that send requests at the same time (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=60.0,
+        help="duration of the measurement, in seconds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=16,
+        help="number of molecules in each request (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=2,
+        help="number of processes of the server that predict (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="append the result to the recorded results"
+    )
     options = parser.parse_args(arguments)
     smiles = _molecules(options.run)
     with _server(options.run, options.workers) as (process, port):
@@ -115,7 +137,7 @@ def _load(
         while time.monotonic() < end:
             body = json.dumps({"smiles": list(islice(source, rows))})
             status, needed, _ = _post(connection, "/predict", body)
-            statuses[status] += 1  # one bytecode of a dict under the interpreter's lock
+            statuses[status] += 1  # the interpreter's lock makes this single bytecode atomic
             times.append(needed)
 
     threads = [threading.Thread(target=send, args=(client,)) for client in range(clients)]

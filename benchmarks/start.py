@@ -1,12 +1,14 @@
-"""Measure the processor time and wall time of starting gattn, beside ``import torch``.
+"""Measurement of the processor time and wall time for starting gattn, compared with ``import
+torch``.
 
     python -m benchmarks.start                        # about five minutes
     python -m benchmarks.start --other /tmp/old       # and of another tree, which has its own .venv
 
-Each start is a new interpreter; all starts take turns. Prediction is that of three rows by a model
-that is trained first, at the defaults but for one epoch. Modules are compiled to bytecode before
-the first round, as in an installation that is in use; with ``--no-bytecode`` they are compiled at
-every start. A JSON line for each start goes to benchmarks/results/start.jsonl.
+Each start is a new Python interpreter, and all starts are measured alternately. The command predict
+predicts three rows with a model that is trained first, with default settings and one epoch. Modules
+are compiled to bytecode before the first round, as in an installation that was used before. With
+``--no-bytecode``, they are compiled at every start. A JSON line for each start is appended to
+benchmarks/results/start.jsonl.
 """
 
 from __future__ import annotations
@@ -43,18 +45,18 @@ ARGUMENTS = (
     "molecules predict MOLECULES/run MOLECULES/three.csv --out OUT",
     "nodes predict NODES/run NODES/edges.csv --nodes NODES/nodes.csv --out OUT",
 )
-"""Arguments of the command; the fourth lack a folder, which is an error."""
+"""Arguments of the commands; in the fourth, a missing folder causes an error."""
 
 
 class Time(NamedTuple):
-    """Seconds of one start."""
+    """Time of one start in seconds."""
 
     processor: float
     wall: float
 
 
 class Side(NamedTuple):
-    """A tree with its interpreter, and the models that it trained."""
+    """Checkout with its Python interpreter and the models that it trained."""
 
     name: str
     root: Path
@@ -79,7 +81,7 @@ class Side(NamedTuple):
         return Time(usage.ru_utime + usage.ru_stime, wall)
 
     def prepare(self) -> None:
-        """Train a model of molecules and one of nodes."""
+        """Train a model of molecules and a model of nodes."""
         molecules, nodes = self.folder / "molecules", self.folder / "nodes"
         nodes.mkdir(parents=True)
         molecules.mkdir()
@@ -103,10 +105,26 @@ class Side(NamedTuple):
 def main(arguments: Sequence[str]) -> None:
     """Measure all starts, print a table, and store the times."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.start", description=main.__doc__)
-    parser.add_argument("--rounds", type=int, default=7, help="starts of each kind")
-    parser.add_argument("--other", type=Path, help="another tree, with gattn in its .venv")
-    parser.add_argument("--no-bytecode", action="store_true", help="compile at every start")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "start.jsonl")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=7,
+        help="number of measured starts of each command (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--other", type=Path, help="folder of another checkout, with gattn installed in its .venv"
+    )
+    parser.add_argument(
+        "--no-bytecode",
+        action="store_true",
+        help="let Python compile the modules at every start, without cached bytecode",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "start.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         sides = [_side("this", ROOT, sys.executable, Path(folder), not options.no_bytecode)]
@@ -146,7 +164,7 @@ def _side(name: str, root: Path, python: str, folder: Path, bytecode: bool) -> S
 
 
 def _measure(sides: Sequence[Side], rounds: int) -> dict[str, dict[str, list[Time]]]:
-    """Return the times of each start on each side; the first round is not counted."""
+    """Return the times of each start on each side, without the first round."""
     times: dict[str, dict[str, list[Time]]] = {}
     for number in range(rounds + 1):
         for start in (*CODE, *(f"gattn {line}" for line in ARGUMENTS)):

@@ -102,9 +102,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     devices = ["cpu", "cuda"][: 1 + torch.cuda.is_available()]
-    for name, n, of in (("epochs", 12, "digits"), ("steps", 150, "sequences"), ("seed", 0, "run")):
-        parser.add_argument(f"--{name}", type=int, default=n, help=f"{name} of the {of}")
-    parser.add_argument("--device", choices=devices, default="cpu", help="training device")
+    for name, n, text in (
+        ("epochs", 12, "number of epochs on the images of digits"),
+        ("steps", 150, "number of training steps on the sequences"),
+        ("seed", 0, "seed of the data and of the initial weights"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=n, help=text)
+    parser.add_argument(
+        "--device", choices=devices, default="cpu", help="device on which the models are trained"
+    )
     args = parser.parse_args()
     if min(args.epochs, args.steps) < 1 or not 0 <= args.seed < 2**63:
         parser.error("--epochs and --steps must be at least 1, --seed at least 0 and in 64 bits")

@@ -25,7 +25,7 @@ CLASSES, WIDTH = 4, 16
 
 
 class GAT(nn.Module):
-    """Two layers, the same as in one process."""
+    """Model with two layers, which is the same as in one process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,9 @@ def ring(nodes: int, degree: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def part(args: argparse.Namespace, processes: Processes) -> tuple[DistributedGraph, Tensor, Tensor]:
-    """The edges into the nodes of this process, their features and classes."""
+    """Return the edges into the nodes of this process, with the features and classes of these
+    nodes.
+    """
     edge_index, x, y = ring(args.nodes, args.degree, args.seed)
     if args.partition == "metis":
         partition = Partition.metis(edge_index, args.nodes, processes.size)
@@ -105,17 +107,36 @@ def train(args: argparse.Namespace, processes: Processes) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
-    parser.add_argument("--nodes", type=int, default=4000, help="number of nodes of the ring")
-    parser.add_argument("--degree", type=int, default=8, help="outgoing edges of a node")
     parser.add_argument(
-        "--epochs", type=int, default=50, help="number of epochs, including those of the checkpoint"
+        "--nodes",
+        type=int,
+        default=4000,
+        help="number of nodes of the graph, which is a ring",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of graph, model and dropout")
+    parser.add_argument(
+        "--degree", type=int, default=8, help="number of outgoing edges of each node"
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=50,
+        help="number of epochs, including the epochs before the checkpoint",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the graph, the initial weights and dropout"
+    )
     kinds = ["contiguous", "metis"]
     parser.add_argument(
-        "--partition", choices=kinds, default=kinds[0], help="partition of the nodes"
+        "--partition",
+        choices=kinds,
+        default=kinds[0],
+        help="method that partitions the nodes across processes",
     )
-    parser.add_argument("--checkpoint", type=Path, help="checkpoint to resume from and to write")
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        help="file of the checkpoint, which is read if it exists and written after training",
+    )
     args = parser.parse_args()
     with init_processes() as processes:
         result = train(args, processes)

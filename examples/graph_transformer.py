@@ -62,7 +62,7 @@ class Model(nn.Module):
         h = h + self.vectors.encode(batch.laplacian_eigenvector_pe)
         options = {"edge_attr": batch.edge_attr}
         if hasattr(self, "kind"):
-            # The graph contains expander edges and bonds, but only bonds have features.
+            # The graph contains edges of an expander and bonds, but only bonds have features.
             bonds = (batch.expander_type == 0).nonzero().squeeze(1)
             far = self.kind(batch.expander_type).index_add(0, bonds, self.bond(batch.edge_attr))
             options |= {"attn_index": batch.expander_index, "attn_attr": far}
@@ -107,12 +107,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     devices = ["cpu", "cuda"][: 1 + torch.cuda.is_available()]
-    parser.add_argument("--dataset", choices=NAMES, default=NAMES[0], help="data set of molecules")
+    parser.add_argument(
+        "--dataset", choices=NAMES, default=NAMES[0], help="data set of molecules to train on"
+    )
     kinds = ATTENTIONS
-    parser.add_argument("--attention", choices=kinds, default=kinds[0], help="global attention")
+    parser.add_argument(
+        "--attention",
+        choices=kinds,
+        default=kinds[0],
+        help="kind of attention of the graph transformer",
+    )
     parser.add_argument("--epochs", type=int, default=40, help="number of training epochs")
     parser.add_argument("--seed", type=int, default=0, help="seed of the split and of the models")
-    parser.add_argument("--device", choices=devices, default="cpu", help="training device")
+    parser.add_argument(
+        "--device", choices=devices, default="cpu", help="device on which the models are trained"
+    )
     args, start, result = parser.parse_args(), time.perf_counter(), {}
     if args.epochs < 1 or not 0 <= args.seed < 2**31:
         parser.error("--epochs must be at least 1, and --seed at least 0 and below 2**31")

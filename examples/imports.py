@@ -85,11 +85,20 @@ def words(tree: ast.Module, body: list[ast.stmt]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
-    parser.add_argument("--package", default="sympy", help="name of an installed package")
     parser.add_argument(
-        "--least", type=int, default=LEAST, help="minimum number of modules of a part"
+        "--package",
+        default="sympy",
+        help="name of an installed package, whose modules become nodes",
     )
-    parser.add_argument("--out", type=Path, default="runs", help="folder of the two tables")
+    parser.add_argument(
+        "--least",
+        type=int,
+        default=LEAST,
+        help="minimum number of modules of a part of the package that is kept",
+    )
+    parser.add_argument(
+        "--out", type=Path, default="runs", help="folder to which the two tables are written"
+    )
     args = parser.parse_args()
     start, modules = time.perf_counter(), find_modules(args.package)
     print(f"Reading the {len(modules):,} modules of {args.package}", flush=True)

@@ -97,13 +97,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     devices = ["cpu", "cuda"][: 1 + torch.cuda.is_available()]
-    parser.add_argument("--dataset", choices=NAMES, default=NAMES[0], help="graph to train on")
+    parser.add_argument(
+        "--dataset", choices=NAMES, default=NAMES[0], help="data set whose graph is used"
+    )
     parser.add_argument(
         "--layer", choices=LAYERS, default="gatv2", help="attention layer of the encoder"
     )
     parser.add_argument("--epochs", type=int, default=100, help="number of training epochs")
     parser.add_argument("--seed", type=int, default=0, help="seed of the split and of the model")
-    parser.add_argument("--device", choices=devices, default="cpu", help="training device")
+    parser.add_argument(
+        "--device", choices=devices, default="cpu", help="device on which the model is trained"
+    )
     args, start = parser.parse_args(), time.perf_counter()
     if args.epochs < 1 or not 0 <= args.seed < 2**31:
         parser.error("--epochs must be at least 1, and --seed at least 0 and below 2**31")

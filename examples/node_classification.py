@@ -97,17 +97,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     devices = ["cpu", "cuda"][: 1 + torch.cuda.is_available()]
-    parser.add_argument("--dataset", choices=NAMES, default=NAMES[0], help="graph to train on")
+    parser.add_argument(
+        "--dataset", choices=NAMES, default=NAMES[0], help="data set whose graph is used"
+    )
     parser.add_argument(
         "--epochs", type=int, default=1000, help="maximum number of epochs; training stops early"
     )
     parser.add_argument(
-        "--runs", type=int, default=1, help="number of runs, with seeds from --seed"
+        "--runs",
+        type=int,
+        default=1,
+        help="number of trainings, with consecutive seeds from --seed on",
     )
     parser.add_argument(
-        "--seed", type=int, default=0, help="seed of the model and of a random split"
+        "--seed", type=int, default=0, help="seed of the initial weights and of a random split"
     )
-    parser.add_argument("--device", choices=devices, default="cpu", help="training device")
+    parser.add_argument(
+        "--device", choices=devices, default="cpu", help="device on which the model is trained"
+    )
     args = parser.parse_args()
     for name, least in (("epochs", 1), ("runs", 1), ("seed", 0)):
         if not least <= (value := getattr(args, name)) < 2**31:

@@ -102,10 +102,13 @@ def main() -> None:
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     parser.add_argument("--epochs", type=int, default=20, help="number of training epochs")
     parser.add_argument(
-        "--explain-epochs", type=int, default=50, help="number of epochs of the explainer"
+        "--explain-epochs",
+        type=int,
+        default=50,
+        help="number of epochs for which the explainer is optimised",
     )
     parser.add_argument(
-        "--batch-size", type=int, default=256, help="number of compounds in a batch"
+        "--batch-size", type=int, default=256, help="number of compounds in each batch"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the split and of the models")
     args = parser.parse_args()

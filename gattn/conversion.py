@@ -58,7 +58,7 @@ TWINS: dict[type[Module], type[Module]] = {
     pyg.AttentiveFP: AttentiveFP,
     **SAME_ATTRIBUTES,
 }
-"""PyG layers and models and the gattn classes that have the same parameters."""
+"""PyG layers and models, each with the gattn class that has the same parameters."""
 
 pyg_internals.register_equations(*TWINS)
 
@@ -252,8 +252,8 @@ def conversion_report(model: Module) -> ConversionReport:
         else:
             seen[kind.__name__] += 1
             continue
-        # Inside a GPSConv, only the global attention is a part without an entry of its own. The
-        # local layer has an entry in the report.
+        # The report has a separate entry for the local layer of a GPSConv. The GPSConv's own entry
+        # describes only its global attention.
         part_path = "attn" if isinstance(module, _GPS) else ""
         wholes.append(f"{path}.{part_path}" if path else part_path)
     report.seen.update(seen)
@@ -330,7 +330,8 @@ def _adopt(theirs: Module, kind: type[Module]) -> Module:
     copied = (*_COPIED_SETTINGS, *pyg_internals.INITIAL_VALUES)
     state.update({key: source[key] for key in copied if key in source})
     of_pyg = (*pyg_internals.CLASS_STATE, *pyg_internals.BOUND)
-    for key, value in source.items():  # copy attributes that the user added to the layer
+    # Copy the attributes that the user added to the layer.
+    for key, value in source.items():
         if not key.startswith("_") and key not in of_pyg and not hasattr(twin, key):
             state[key] = value
     _share_hooks(theirs, twin)
@@ -356,7 +357,7 @@ def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
         edge = max(getattr(theirs.lin1, "in_features", source) - source, 0)
         settings.update(in_channels=source, out_channels=out, edge_dim=edge)
     elif kind is gattn.nn.GPSConv:
-        # The local layer and the norms are copied from PyG's layer afterwards.
+        # The caller copies the local layer and the norms from PyG's layer.
         settings.update(conv=None, norm=None)
     elif kind is gattn.nn.GeneralConv:
         settings.update(

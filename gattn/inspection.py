@@ -172,7 +172,7 @@ def _attends(module: Module) -> bool:
 
 
 def _summarize(name: str, kind: str, events: list[PathEvent], slow_path_reason: str) -> PathRecord:
-    """Combine the events of a layer to one record, whose path is the slowest one of the events."""
+    """Combine the events of a layer into one record, whose path is the events' slowest path."""
     events = [event._replace(operator=_public_name(event.operator)) for event in events]
     unique = list(dict.fromkeys(events))
     is_custom = any(event.path.startswith("custom") for event in unique)

@@ -59,7 +59,8 @@ def attach(
     def load(name: str) -> object:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if modules[name] == package:  # the requested name is a submodule of the package
+        # The requested name is a submodule of the package.
+        if modules[name] == package:
             return import_module(f"{package}.{name}")
         try:
             value = getattr(import_module(modules[name]), name)

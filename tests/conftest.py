@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from selenium import webdriver
 
 TESTS = Path(__file__).parent
-SHARED = {"ops", "sampling", "nn", "molecules", "nodes"}
+SHARED = {"ops", "sampling", "nn", "molecules", "nodes", "links"}
 """The folders of tests whose kernels share their work among threads."""
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 

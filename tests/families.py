@@ -74,22 +74,23 @@ class Family:
 
     attention: Callable[..., Any]
     weights: Callable[..., Any]
-    """Its twin, which gives the weights."""
+    """Function that returns the attention weights of the family."""
     score: Callable[..., torch.Tensor]
-    """The score [e, h], without the bias, of tensors with a row for each edge, and of the settings,
-    all by name."""
+    """Function that computes the score [e, h] without the bias, from tensors with a row for each
+    edge, and settings.
+    """
     variants: dict[str, Operator]
-    """Ways to call it: "" without what may be absent, "edges" with all of that."""
+    """Sets of arguments to test: "" without optional arguments, "edges" with all of them."""
     drops: tuple[str, ...] = ("attn_bias",)
-    """The inputs whose -inf drops an edge."""
+    """Inputs in which the value -inf removes an edge."""
     edges_in_value: bool = False
-    """Whether W a_ij is added to the values, too."""
+    """True if W a_ij is also added to the values."""
     gradients_apart: tuple[str, ...] = ()
-    """Inputs whose gradient is a kernel of its own in Triton."""
+    """Inputs whose gradient is computed by a separate kernel in Triton."""
 
 
 def _edges(edge_attr, edge_proj):
-    """W a_ij, [e, h, c]."""
+    """Compute W a_ij, [e, h, c], for every edge."""
     return 0.0 if edge_attr is None else torch.einsum("ed,hcd->ehc", edge_attr, edge_proj)
 
 
@@ -156,14 +157,14 @@ FAMILIES = {
         },
     ),
 }
-"""Every family that is declared: a test fails where one is missing here."""
+"""All declared families; a test fails if one is missing here."""
 
 ATTENTION = {
     f"{name}, {variant}" if variant else name: operator.but(family=name)
     for name, family in FAMILIES.items()
     for variant, operator in family.variants.items()
 }
-"""Every variant of every family."""
+"""All variants of all families."""
 
 OPERATORS = {
     **ATTENTION,
@@ -171,7 +172,7 @@ OPERATORS = {
     "aggregate": Operator(F.aggregate, {"weight": "eh", "value": "muc"}),
     "edge_dot": Operator(F.edge_dot, {"query": "nhc", "key": "muc"}),
 }
-"""Those, and the building blocks."""
+"""All variants of all families, and the building blocks."""
 
 
 def declared(family: str) -> dict[str, Setting]:
@@ -185,7 +186,9 @@ def numbers(family: str) -> list[str]:
 
 
 def distinct_settings(family: str) -> list[dict[str, Any]]:
-    """Return settings except dropout, with distinct numbers, for each word that one accepts."""
+    """Return the settings except dropout with distinct numbers, one case for each text that a
+    setting accepts.
+    """
     chosen = {}
     for number, (name, kind) in enumerate(declared(family).items()):
         if name != "dropout":

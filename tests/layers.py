@@ -1,4 +1,4 @@
-"""The table of layers that the generic tests use: constructor arguments, inputs, properties."""
+"""Table of the layers that the generic tests use: constructor arguments, inputs and properties."""
 
 from __future__ import annotations
 
@@ -93,21 +93,23 @@ class Layer:
     arguments: dict[str, Any]
     """Constructor arguments; WIDTH and EDGE_WIDTH are placeholders, a function gets the width."""
     call: Callable[..., Any] | None = None
-    """Function (module, *args) that replaces forward in the generic tests; None: forward itself."""
+    """Function (module, *args) that replaces forward in the generic tests; None for forward
+    itself.
+    """
     made_by: type[torch.nn.Module] | None = None
     """Subclass that has the arguments of the other layers."""
     edge_attr: bool = False
     batch: bool = False
-    """The layer attends beyond the edges and has the argument batch."""
+    """True if the layer also attends to nodes without an edge and has the argument batch."""
     bipartite: bool = False
-    """x is a pair: sources of width 3, and other destinations."""
+    """True if x is a pair: source features of width 3, and features of other destination nodes."""
     readout: bool = False
     conv: bool = False
-    """The layer is a PyG convolution with a fused path and an edge-by-edge path."""
+    """True if the layer is a PyG convolution with a fused path and an edge-by-edge path."""
     one_set: bool = False
-    """x must be [n, d]; [b, n, d] is an error."""
+    """True if x must be [n, d], and [b, n, d] is an error."""
     of_nodes: bool = True
-    """The output has one row per node on every graph, as tests/test_theorem.py requires."""
+    """True if the output has one row per node on every graph, as tests/test_theorem.py requires."""
 
     @property
     def kind(self) -> str:
@@ -142,7 +144,7 @@ def _sized(value, sizes):
 
 
 def _arguments(**arguments):
-    """The arguments of a constructor."""
+    """Return the arguments of a constructor."""
     return arguments
 
 
@@ -155,7 +157,7 @@ def _graph_attention(**options):
 
 
 def _on_graph(module, x, edge_index, **options):
-    """Self-attention on a graph."""
+    """Compute self-attention on a graph."""
     return module(x, x, x, gattn.Graph(edge_index, x.shape[0]), **options)
 
 
@@ -164,13 +166,13 @@ def _bipartite(edge_index, x):
 
 
 def _attend_to_narrow(module, x, edge_index):
-    """Attention between two sets whose rows must have one width."""
+    """Compute attention between two sets whose rows must have the same width."""
     sources = F.pad(x[0], (0, x[1].shape[1] - x[0].shape[1]))
     return module(x[1], sources, _bipartite(edge_index, x))
 
 
 def _one_type(module, x, edge_index):
-    """Heterogeneous graphs, on nodes and edges of one type."""
+    """Call a layer for heterogeneous graphs on nodes and edges of one type."""
     return module({"node": x}, {NODES[1][0]: edge_index})["node"]
 
 
@@ -180,12 +182,12 @@ def _two_types(module, x, edge_index):
 
 
 def _nodes_of_pair(module, x, edge_index, edge_attr):
-    """The nodes of a layer that returns nodes and edges."""
+    """Return the nodes of a layer that returns nodes and edges."""
     return module(x, edge_index, edge_attr)[0]
 
 
 def _features_of_edges(module, x, edge_index, edge_attr):
-    """The nodes of a layer whose edge features have the width of the nodes."""
+    """Return the nodes of a layer whose edge features have the width of the nodes."""
     wide = F.pad(edge_attr, (0, x.shape[1] - edge_attr.shape[1]), value=1.0)
     return module(x, edge_index, wide)[0]
 
@@ -194,7 +196,7 @@ TWO_TYPES = (["a", "b"], [("a", "to", "b"), ("b", "to", "a")])
 
 
 def _segments(index, dim_size=None):
-    """One edge from each node to its graph."""
+    """Return the graph with one edge from each node to its graph."""
     return graphs.pooling_graph(index, 1, dim_size)
 
 
@@ -203,7 +205,9 @@ def _encoding(module, x, edge_index):
 
 
 def _hyperedges(module, x, edge_index):
-    """Each node is a hyperedge, too, of the nodes whose edges lead to it."""
+    """Return a hypergraph with a hyperedge for each node, which contains the nodes whose edges
+    lead to it.
+    """
     return module(x, edge_index, hyperedge_attr=x.sin(), num_edges=x.shape[0])
 
 
@@ -377,7 +381,7 @@ NOT_OF_A_GRAPH = {
     "SinusoidalEncoding": "of positions",
     "SparseDropout": "of a sparse matrix",
 }
-"""Modules of gattn.nn that are no function of a graph's nodes."""
+"""Modules of gattn.nn that are not functions of the nodes of a graph."""
 
 
 def layers(**properties):

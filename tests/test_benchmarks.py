@@ -293,7 +293,7 @@ def compared(other: Path, processes: turns.Turns, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(turns, "Turns", turned)
     options = ["--scale", str(SCALE), "--seconds", "0.01", "--threads", "1", "--other", str(other)]
-    return lambda *arguments: compare.main(["HEAD", *arguments, *options])
+    return lambda *arguments: compare.main(["HEAD", *options, *arguments])
 
 
 def test_two_commits_take_turns_on_the_same_inputs(

@@ -19,12 +19,14 @@ GOOD = (
     "Add a test of commit subjects",
     "data: process tables in pieces",
     "attention: seed dropout from the edge",
+    "README, docs: describe the options",
 )
 BAD = {
     "few: " + "gather " * 11: "characters, at most 72",
     "few: gather by row; drop a check": "a semicolon joins two changes",
     "gather by row": "expected 'area: verb ...'",
     "few: Gather by row": "expected 'area: verb ...'",
+    "Few: gather by row": "expected 'area: verb ...'",
     "few:": "expected 'area: verb ...'",
     "few: gathered by row": "'gathered' is not an imperative verb",
     "few: gathers by row": "'gathers' is not an imperative verb",

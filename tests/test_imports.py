@@ -57,7 +57,8 @@ def test_import_of_gattn_imports_no_other_package() -> None:
     "code",
     [
         "import gattn.nn, gattn.data, gattn.draw, gattn.graphs, gattn.models, gattn.transforms",
-        "import gattn.molecules, gattn.nodes, gattn.sampling, gattn.structure, gattn.testing",
+        "import gattn.links, gattn.molecules, gattn.nodes, gattn.sampling, gattn.structure",
+        "import gattn.testing",
         "from gattn.data import dataset_names; dataset_names()",
     ],
 )
@@ -141,6 +142,8 @@ def test_version_imports_no_other_package() -> None:
         "nodes train --help",
         "nodes train edges.csv --out run --nothing",
         "nodes predict --help",
+        "links train --help",
+        "links predict --help",
     ],
 )
 def test_help_and_errors_of_arguments_do_not_import_torch(arguments: str) -> None:

@@ -38,6 +38,7 @@ PUBLIC = {
         virtual_node window_offsets""",
     "gattn.models": """AttentiveFP GAT Polynormer SGFormer layerwise_inference""",
     "gattn.molecules": """MoleculeClassifier MoleculeRegressor MoleculeSettings""",
+    "gattn.links": """LinkPredictor LinkSettings""",
     "gattn.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",
     "gattn.nn": """
         AGNNConv AttentionRecord AttentionalReadout DegreeEncoding ExphormerConv FAConv GATConv

@@ -1,1 +1,1 @@
-"""Tools that all measurements use, independent of sides and cases."""
+"""Tools that all measurements use and that do not depend on the cases."""

@@ -1,4 +1,4 @@
-"""Parts of a measurement: graphs, contenders and cases."""
+"""Parts of a measurement: graphs, the implementations that are compared, and cases."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from torch import Tensor
 
 
 class CannotRun(Exception):
-    """Reason why a side cannot run a case: missing package, unsupported feature or graph."""
+    """Error that a side cannot run a case, with the reason: a missing package, feature or kind
+    of graph.
+    """
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Duration and size of the measurements."""
+    """Settings of the duration and the size of the measurements."""
 
     seconds: float = 30.0
-    """Seconds for timing each case, after its check."""
+    """Time in seconds for which each case is repeated, after its check."""
     scale: float = 1.0
-    """Size of the power-law graph relative to ogbn-arxiv's; a trial runs at 0.01."""
+    """Size of the power-law graph relative to ogbn-arxiv; a trial run uses 0.01."""
     threads: int = 2
     memory: bool = True
     """If True, also measure peak memory, in one additional process per side."""
     largest: int = 10**8
-    """Edges of the largest graph of the growth table."""
+    """Number of edges of the largest graph in the table of growing graphs."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,16 @@ class Topology:
 
     @property
     def num_edges(self) -> int:
-        """Number of edges."""
+        """Number of edges of the graph."""
         return self.edge_index.shape[1]
 
     @property
     def device(self) -> torch.device:
-        """Device of the edges."""
+        """Device that stores the edges."""
         return self.edge_index.device
 
     def sizes(self) -> dict[str, int]:
-        """Fields of a record that describe the graph."""
+        """Fields of a record that describe the size of the graph."""
         return {"nodes": self.num_nodes, "edges": self.num_edges}
 
 
@@ -59,7 +61,8 @@ Function = Callable[..., Tensor]
 
 @dataclass(frozen=True)
 class Contender:
-    """One side of a case: a forward, and the leaves whose gradients its backward computes.
+    """Side of a case: a forward function, and the tensors whose gradients the backward pass
+    computes.
 
     All sides of a case use the same names of leaves, so that gradients can be compared.
     """
@@ -69,19 +72,23 @@ class Contender:
 
     @classmethod
     def of(cls, function: Function, inputs: Mapping[str, Tensor]) -> Contender:
-        """Contender for a function of named inputs. Inputs that require a gradient are leaves."""
+        """Create a contender from a function of named inputs; its leaves are the inputs that
+        require a gradient.
+        """
         leaves = {name: tensor for name, tensor in inputs.items() if tensor.requires_grad}
         return cls(lambda: function(**inputs), leaves)
 
     def gradients(self, out: Tensor, weights: Tensor) -> dict[str, Tensor]:
-        """Gradients of an output with respect to the leaves that it uses."""
+        """Compute the gradients of an output with respect to the leaves that it depends on."""
         gradients = torch.autograd.grad(out, list(self.leaves.values()), weights, allow_unused=True)
         return {name: grad for name, grad in zip(self.leaves, gradients) if grad is not None}
 
 
 class Case(Protocol):
-    """A case checks its sides and then measures them. If a check fails, it raises CheckFailed."""
+    """Case of a benchmark, which checks its sides and then measures them; a failed check raises
+    CheckFailed.
+    """
 
     def measure(self, settings: Settings) -> dict[str, Any]:
-        """Return the fields of a record other than the case's name and the environment."""
+        """Return the fields of a record, without the name of the case and the environment."""
         ...

@@ -18,7 +18,7 @@ TOOLS = ("scikit_build_core", "nanobind")
 
 @contextlib.contextmanager
 def built(commit: str) -> Iterator[Path]:
-    """A folder that holds the package ``gattn`` of a commit, with its C++ kernels."""
+    """Return a folder that contains the package ``gattn`` of a commit, with its C++ kernels."""
     with tempfile.TemporaryDirectory(prefix="gattn-") as folder:
         sources, packages = Path(folder) / "sources", Path(folder) / "packages"
         git("worktree", "add", "--detach", str(sources), commit)

@@ -1,4 +1,4 @@
-"""Separate processes with limits of memory and time, or with another gattn package."""
+"""Separate processes with limits of memory and time, or with another version of gattn."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Stopped(Exception):
-    """A process exceeded its limit of memory or time."""
+    """Error that a process exceeded its limit of memory or time."""
 
 
 class Failed(RuntimeError):
-    """A call in a process failed. The message is its traceback or the exit status."""
+    """Error that a call in a process failed; the message is its traceback or the exit status."""
 
 
 def call(
@@ -55,7 +55,7 @@ def call(
 
 
 class Process:
-    """A Python process that executes calls one after another.
+    """Python process that executes calls one after another.
 
     Args:
         threads: of torch.
@@ -108,7 +108,7 @@ class Process:
 
 
 class OnlyFrom:
-    """Import finder that searches a package in one folder only."""
+    """Import finder that searches a package in only one folder."""
 
     def __init__(self, package: str, folder: Path) -> None:
         self.package, self.folder = package, folder

@@ -1,4 +1,4 @@
-"""Commands timed alone, beside one another and beside busy loops."""
+"""Times of commands that run alone, with each other, or with busy loops on all cores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOP = "while True: pass"
 
 @dataclass(frozen=True)
 class Usage:
-    """Time that a command took.
+    """Wall time and processor time of a command.
 
     Attributes:
         seconds: wall time from its start to its end.

@@ -15,7 +15,9 @@ import torch
 
 @dataclass
 class Peak:
-    """Peak memory above the memory at the start of the block, set at its end."""
+    """Peak memory of a block above the memory at its start; the value is set at the end of the
+    block.
+    """
 
     bytes: int = 0
     baseline: int = 0
@@ -46,7 +48,7 @@ def peak(device: torch.device | str = "cpu") -> Iterator[Peak]:
 
 
 def free(device: torch.device | str) -> None:
-    """Free the cached memory of a device. Raises pending errors of kernels."""
+    """Free the cached memory of a device, and raise pending errors of its kernels."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.empty_cache()

@@ -30,7 +30,7 @@ def _three(value: float) -> str:
 
 
 def fill(text: str, name: str, section: str) -> str:
-    """Replace the section between the marks of this name in a text."""
+    """Replace the section between the two marks with a name in a text."""
     start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     if text.count(start) != 1 or text.count(end) != 1:
         raise SystemExit(f"the page must contain {start} and {end} once each")
@@ -40,5 +40,5 @@ def fill(text: str, name: str, section: str) -> str:
 
 
 def write(page: Path, name: str, section: str) -> None:
-    """Replace the section between the marks of this name in a file."""
+    """Replace the section between the two marks with a name in a file."""
     page.write_text(fill(page.read_text(), name, section))

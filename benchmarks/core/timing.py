@@ -21,19 +21,19 @@ Run = Callable[[], object]
 
 
 class Clock(Protocol):
-    """A clock that times a function on one kind of device."""
+    """Clock that measures the time of a function on one kind of device."""
 
     def seconds(self, function: Run, calls: int = 1) -> float:
         """Return the mean time of several consecutive calls."""
         ...
 
     def cool(self) -> None:
-        """Overwrite the cache of the device if possible."""
+        """Overwrite the cache of the device if this is possible."""
         ...
 
 
 class CpuClock:
-    """Clock of the CPU: wall time."""
+    """Clock of the CPU, which measures wall time."""
 
     def seconds(self, function: Run, calls: int = 1) -> float:
         start = time.perf_counter()
@@ -46,7 +46,7 @@ class CpuClock:
 
 
 class CudaClock:
-    """Clock of CUDA devices: events on the current stream."""
+    """Clock of CUDA devices, which measures the time between events on the current stream."""
 
     def __init__(self) -> None:
         self.scratch = torch.empty(2**26, dtype=torch.int32, device="cuda")
@@ -92,7 +92,7 @@ def alternate(functions: Mapping[str, Run], seconds: float, on: Clock = CPU) -> 
 def take_turns(
     samplers: Mapping[str, Callable[[], float]], seconds: float, fewest: int = FEWEST
 ) -> dict[str, list[float]]:
-    """Return samples of each function, taken in turns for ``seconds``, with a minimum number.
+    """Return samples of the time of each function, which run alternately for at least ``seconds``.
 
     The order is reversed in every round, so that other load on the machine affects all functions.
     """
@@ -109,13 +109,13 @@ def take_turns(
 
 
 def sample(function: Run, calls: int, on: Clock = CPU) -> float:
-    """Run one turn of a function and return its time."""
+    """Run a function once in its turn, and return its time."""
     function()
     return on.seconds(function, calls)
 
 
 def calls_a_turn(function: Run, on: Clock = CPU) -> int:
-    """Warm up, and return the number of calls per sample."""
+    """Run a function to warm up, and return the number of calls per sample."""
     function()
     once = on.seconds(function)
     return max(1, min(MOST_CALLS, round(SAMPLE_SECONDS / once)))
@@ -138,7 +138,7 @@ def summary(values: list[float]) -> Spread:
 
 
 def forward(contender: Contender) -> Callable[[], Tensor]:
-    """Return a function that runs the forward without saving tensors for backward."""
+    """Return a function that runs the forward pass without saving tensors for backward."""
 
     def run() -> Tensor:
         with torch.no_grad():
@@ -148,7 +148,7 @@ def forward(contender: Contender) -> Callable[[], Tensor]:
 
 
 def training(contender: Contender) -> Run:
-    """Return a function that runs forward and backward, with gradients of all leaves."""
+    """Return a function that runs the forward and backward pass, with gradients of all leaves."""
     weights = torch.ones_like(forward(contender)())
 
     def run() -> object:

@@ -1,4 +1,6 @@
-"""Checks before a case is timed: errors against float64, agreement with the peer, equal bits."""
+"""Checks before a case is timed: errors against float64, agreement with the peer, and equal
+bits.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from benchmarks.core.case import Contender
 from benchmarks.core.seeds import normal
 
 SLACK = 1.25
-"""Largest ratio of an error to the yardstick's error, in addition to the floor of its dtype."""
+"""Maximum ratio of gattn's error to the error of the yardstick, above the rounding of the dtype."""
 FLOOR = {torch.float32: 1e-5, torch.bfloat16: 1e-3, torch.float64: 1e-10}
 APART = 1e-4
 JUMPS = 1e-2
@@ -24,11 +26,11 @@ Outcome = dict[str, Tensor]
 
 
 class CheckFailed(Exception):
-    """A contender computes a different result, so that the case is not timed."""
+    """Error that a side computes a different result, so that its case is not timed."""
 
 
 def step(contender: Contender, rounded: torch.dtype | None = None) -> Outcome:
-    """Run forward and backward, and return the output and all gradients.
+    """Run the forward and backward pass, and return the output and all gradients.
 
     The gradient of the output is random, with the rounding of dtype ``rounded`` or of the output.
     """
@@ -39,7 +41,7 @@ def step(contender: Contender, rounded: torch.dtype | None = None) -> Outcome:
 
 @contextlib.contextmanager
 def on_reference() -> Iterator[None]:
-    """Run gattn on its plain PyTorch reference."""
+    """Run gattn's operators on the reference implementation in plain PyTorch during the block."""
     before = os.environ.get("GATTN_BACKEND")
     os.environ["GATTN_BACKEND"] = "reference"
     try:
@@ -52,12 +54,12 @@ def on_reference() -> Iterator[None]:
 
 
 def largest(tensor: Tensor) -> float:
-    """Return the largest magnitude."""
+    """Return the largest magnitude of the elements of a tensor."""
     return tensor.double().abs().max().item() if tensor.numel() else 0.0
 
 
 def norm(tensor: Tensor) -> float:
-    """Return the Euclidean norm."""
+    """Return the Euclidean norm of a tensor."""
     return float(torch.linalg.vector_norm(tensor.double()))
 
 
@@ -87,11 +89,12 @@ def error(outcome: Outcome, exact: Outcome, size: Callable[[Tensor], float] = la
 def against_float64(
     sides: Mapping[str, Contender], exact: Mapping[str, Contender], dtype: torch.dtype
 ) -> dict[str, float]:
-    """Compare the errors of gattn and of a yardstick against float64. Both must be similar.
+    """Check that the error of gattn against float64 is not much larger than the error of a
+    yardstick.
 
-    The exact values are those of gattn's reference in float64, which must be the peer's in
-    float64 where the peer computes the same. The yardstick is the peer or, in 16 bits or where
-    the peer computes something else, gattn's reference in the same precision.
+    The exact values are computed by gattn's reference in float64. If the peer computes the same
+    function, its results in float64 must be equal to them. The yardstick is the peer. In 16 bits,
+    or if the peer computes another function, it is gattn's reference in the same precision.
     """
     with on_reference():
         want = step(exact["gattn"])
@@ -110,7 +113,7 @@ def against_float64(
 
 
 def against_peer(outcome: Outcome, want: Outcome, apart: float = APART) -> dict[str, float]:
-    """Return the differences of gattn's results from a peer's at full size.
+    """Return the differences between the results of gattn and of a peer at full size.
 
     Outputs are compared element by element. Gradients are compared in norm: a LeakyReLU's slope
     jumps at zero, and among hundreds of millions of scores some lie within rounding of it.
@@ -125,7 +128,7 @@ def against_peer(outcome: Outcome, want: Outcome, apart: float = APART) -> dict[
 
 
 def differing(contender: Contender) -> list[str]:
-    """Return the names of results that differ in their bits between two runs."""
+    """Return the names of the results whose bits differ between two runs."""
     first, second = step(contender), step(contender)
     return [name for name, tensor in first.items() if not torch.equal(tensor, second[name])]
 

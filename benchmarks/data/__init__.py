@@ -1,1 +1,1 @@
-"""The graphs that the cases run on."""
+"""Graphs on which the cases run."""

@@ -30,7 +30,7 @@ def esol(count: int, seed: int = 0) -> Topology:
 
 
 class Citations(NamedTuple):
-    """A citation graph whose nodes are to be classified."""
+    """Citation graph for the classification of nodes."""
 
     x: Tensor
     """[n, d], sparse."""
@@ -40,11 +40,11 @@ class Citations(NamedTuple):
 
     @property
     def topology(self) -> Topology:
-        """The graph alone."""
+        """Edges of the citation graph."""
         return Topology(self.edge_index, self.y.numel())
 
 
 def cora() -> Citations:
-    """Cora with its public split, each node's features divided by their sum."""
+    """Load Cora with its public split, in which each row of features is divided by its sum."""
     data: Any = gattn.data.load_citation("cora", root(), normalize_features=True)
     return Citations(data.x, data.edge_index, data.y, data.train_mask)

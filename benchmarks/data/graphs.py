@@ -1,4 +1,4 @@
-"""Random graphs of several sizes and kinds, equal in every run and on every device."""
+"""Random graphs of several sizes and kinds, which are equal in every run and on every device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ SIZES = {
     "reddit": (232_965, 57_307_946),
     "reddit/16": (232_965, 3_581_746),
 }
-"""Nodes and pairs of the graphs shaped after ogbn-arxiv, ogbn-products and Reddit, loops apart."""
+"""Numbers of nodes and node pairs of graphs with the sizes of ogbn-arxiv, ogbn-products and
+Reddit, without self-loops.
+"""
 BATCHES = {"molecules-1024": 1024, "molecules-8192": 8192}
 EDGES = {
     **{name: 2 * pairs for name, (_, pairs) in SIZES.items()},
@@ -23,12 +25,12 @@ EDGES = {
     "sets": 64 * 256**2,
     "hub": 2_000_000,
 }
-"""Approximate number of edges at scale 1."""
+"""Approximate number of edges of each graph at scale 1."""
 NAMES = tuple(EDGES)
 
 
 def make(name: str, scale: float = 1.0, device: torch.device | str = "cpu") -> Topology:
-    """The graph of this name at a scale of its size."""
+    """Create the graph with a name, at a scale relative to its full size."""
     if name in SIZES:
         nodes, pairs = (max(8, int(size * scale)) for size in SIZES[name])
         return Topology(power_law(nodes, pairs, device=device), nodes)
@@ -42,7 +44,8 @@ def make(name: str, scale: float = 1.0, device: torch.device | str = "cpu") -> T
 def power_law(
     num_nodes: int, num_pairs: int, seed: int = 0, device: torch.device | str = "cpu"
 ) -> Tensor:
-    """Edges of a graph with the skew of citation graphs: 2 num_pairs + num_nodes of them.
+    """Create a graph with a skewed degree distribution, as in citation graphs, and 2 num_pairs +
+    num_nodes edges.
 
     Every pair joins a uniform node to one drawn with probability proportional to rank^-0.75
     (ranks are shuffled over the nodes): at the size of ogbn-arxiv the largest hub has about
@@ -64,9 +67,10 @@ def power_law(
 
 
 def molecules(count: int, seed: int = 0, device: torch.device | str = "cpu") -> Topology:
-    """A batch of trees of 6 to 60 nodes, 25 on average, that grow near their ends, with two rings.
+    """Create a batch of random trees with 6 to 60 nodes (25 on average) and two rings, similar to
+    molecules.
 
-    It stands in for a batch of molecules where no data set is at hand.
+    It is used instead of a batch of molecules if no data set is available.
     """
     random = generator(seed, device)
     normal = torch.randn(count, generator=random, device=device)
@@ -85,7 +89,7 @@ def molecules(count: int, seed: int = 0, device: torch.device | str = "cpu") -> 
 
 
 def sets(count: int, size: int, device: torch.device | str = "cpu") -> Topology:
-    """Complete graphs, as in self-attention over sets."""
+    """Create complete graphs, as in self-attention over sets."""
     place = torch.arange(count * size, device=device)
     source = place.view(count, 1, size).expand(count, size, size).reshape(-1)
     edges = torch.stack([source, place.repeat_interleave(size)])
@@ -93,7 +97,7 @@ def sets(count: int, size: int, device: torch.device | str = "cpu") -> Topology:
 
 
 def hub(num_nodes: int, device: torch.device | str = "cpu") -> Topology:
-    """Star graphs: edges between one node and all others, in both directions."""
+    """Create star graphs, with edges between one node and all others, in both directions."""
     others = torch.arange(1, num_nodes, device=device)
     one = torch.zeros_like(others)
     return Topology(torch.stack([torch.cat([others, one]), torch.cat([one, others])]), num_nodes)

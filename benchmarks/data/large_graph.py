@@ -1,4 +1,5 @@
-"""The graph of ogbn-products' size, read from the folder that ``benchmarks.sampling.make`` wrote.
+"""Graph with the size of ogbn-products, which is read from the folder that
+``benchmarks.sampling.make`` wrote.
 
 This module does not import gattn, because the graph is also read for its peers.
 """
@@ -14,14 +15,16 @@ _PIECE = 1 << 16
 
 
 def rows(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
-    """Offsets, [n + 1] int64, and sources, [e] int32, of the compressed rows."""
+    """Read the offsets, [n + 1] int64, and the sources, [e] int32, of the edges in compressed
+    form.
+    """
     names = ("indptr.npy", "indices.npy")
     indptr, indices = (torch.from_numpy(np.load(folder / name)) for name in names)
     return indptr, indices
 
 
 def pairs(folder: Path, dtype: torch.dtype) -> tuple[torch.Tensor, int]:
-    """Pairs of a source and a destination, [2, e], and the number of nodes."""
+    """Read the source and the destination of each edge, [2, e], and the number of nodes."""
     indptr, indices = rows(folder)
     nodes = torch.arange(indptr.numel() - 1, dtype=dtype)
     edges = torch.stack([indices.to(dtype), nodes.repeat_interleave(indptr.diff())])
@@ -29,12 +32,14 @@ def pairs(folder: Path, dtype: torch.dtype) -> tuple[torch.Tensor, int]:
 
 
 def features(folder: Path) -> torch.Tensor:
-    """Node features in memory, [n, 100] float32."""
+    """Read the node features into memory, [n, 100] float32."""
     return torch.from_numpy(np.load(folder / "x.npy"))
 
 
 def mapped_features(folder: Path, dtype: torch.dtype) -> torch.Tensor:
-    """Memory-mapped node features. Other dtypes have a separate file, written on first use."""
+    """Memory-map the node features; for another dtype, a separate file is written at the first
+    use.
+    """
     x = np.load(folder / "x.npy", mmap_mode="c")
     if dtype == torch.float32:
         return torch.from_numpy(x)

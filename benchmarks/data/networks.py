@@ -34,11 +34,13 @@ __all__ = [
 
 RELATIONS = ("Depends", "Recommends", "Suggests")
 LEAST = 200
-"""Fewest packages of a section of Debian; the packages of smaller ones have no label."""
+"""Minimum number of packages in a section of Debian; packages of smaller sections have no label."""
 
 
 def make(name: str, folder: Path) -> list[str]:
-    """Write a network of :data:`NETWORKS`, and return the arguments that name it and its label."""
+    """Write one of the :data:`NETWORKS`, and return the arguments of the command that name it
+    and its label.
+    """
     if name == "cora":
         return ["cora"]
     NETWORKS[name](folder)
@@ -46,7 +48,7 @@ def make(name: str, folder: Path) -> list[str]:
 
 
 def debian(folder: Path) -> None:
-    """Write Debian's packages as ``apt-cache dumpavail`` lists them.
+    """Write the network of Debian's packages, as ``apt-cache dumpavail`` lists them.
 
     The features are the descriptions, the edges the relations Depends, Recommends and Suggests
     between listed packages. The label is the section without its area, such as ``contrib/``.
@@ -75,7 +77,7 @@ def debian(folder: Path) -> None:
 
 
 def imports(folder: Path, package: str, least: int) -> None:
-    """Write the imports between the modules of a package, by ``examples/imports.py``.
+    """Write the network of imports between the modules of a package, by ``examples/imports.py``.
 
     Args:
         folder: to write in.
@@ -95,7 +97,8 @@ def imports(folder: Path, package: str, least: int) -> None:
 def block_model(
     folder: Path, homophily: float, nodes: int = 3000, classes: int = 5, seed: int = 0
 ) -> None:
-    """Write a contextual block model: numbers that depend on the class, and edges likewise.
+    """Write a contextual block model, in which the numbers and the edges of nodes depend on their
+    class.
 
     A node has ten numbers, normal around the centre of its class. Of its five edges a share joins
     its class, the others one of the other classes.
@@ -195,7 +198,8 @@ def timed(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
 
 
 def aged(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
-    """Write a citation network: each node joins five older nodes, most of them of its class.
+    """Write a citation network, in which each node cites five older nodes, most of them of its
+    class.
 
     The column ``year`` of the nodes holds their times.
     """
@@ -213,7 +217,9 @@ def aged(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
 def _classes(
     nodes: int, classes: int, seed: int
 ) -> tuple[np.random.Generator, NDArray[np.int64], NDArray[np.float64], list[NDArray[np.int64]]]:
-    """Return a generator, classes of nodes, features that say little of them, and members."""
+    """Return a random generator, the classes of the nodes, weakly informative features, and the
+    nodes of each class.
+    """
     draw = np.random.default_rng(seed)
     label = draw.integers(classes, size=nodes)
     x = 0.3 * draw.normal(size=(classes, 10))[label] + draw.normal(size=(nodes, 10))
@@ -221,7 +227,7 @@ def _classes(
 
 
 def ignore_edge_columns(path: Path) -> None:
-    """Rewrite a table of edges with the names of nodes alone, and each edge in both directions."""
+    """Rewrite a table of edges without columns, with each edge in both directions."""
     with path.open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -235,7 +241,7 @@ READING = {
     "time": (),
     "years": ("--time", "year"),
 }
-"""Options that read the columns of a network, by its name."""
+"""Options with which the command reads the columns of each network, by the network's name."""
 
 NETWORKS = {
     "cora": lambda folder: None,

@@ -1,4 +1,4 @@
-"""Generated network whose nodes have texts, as tables of nodes and of edges."""
+"""Generated network whose nodes have texts, written as tables of nodes and edges."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import numpy as np
 CLASSES = 10
 WORDS_OF_CLASS = 120
 TEXT, SPECIAL = 60, 12
-"""Words of a text, and those of them that are drawn from the words of its class."""
+"""Number of words of a text, and number of these words that come from the vocabulary of its
+class.
+"""
 INSIDE = 0.8
-"""Probability that an edge stays within a class."""
+"""Probability that both ends of an edge have the same class."""
 
 
 def write_text_network(
     folder: Path, nodes: int, edges: int, words: int, seed: int = 0
 ) -> list[str]:
-    """Write ``nodes.csv`` and ``edges.csv``.
+    """Write the tables ``nodes.csv`` and ``edges.csv``.
 
     Args:
         folder: an existing folder.
@@ -52,7 +54,7 @@ def write_text_network(
 
 
 def _edges(field: np.ndarray, edges: int, draw: np.random.Generator) -> np.ndarray:
-    """Draw distinct undirected edges [edges, 2]; the first nodes of a class have more of them."""
+    """Draw distinct undirected edges [edges, 2]; the first nodes of a class get more edges."""
     order = np.argsort(field, kind="stable")
     counts = np.bincount(field, minlength=CLASSES)
     starts = np.cumsum(counts) - counts

@@ -1,1 +1,3 @@
-"""Models of molecules: the search for the default, and Chemprop beside it."""
+"""Benchmarks of molecule models: the search for the default model, and the comparison with
+Chemprop.
+"""

@@ -1,16 +1,17 @@
-"""Attributions beside exact truth: Crippen's logP and the polar surface are sums over atoms.
+"""Comparison of attributions with exact contributions of atoms to Crippen's logP and the polar
+surface area.
 
     python -m benchmarks.molecules.attributions                        # both data sets and models
     python -m benchmarks.molecules.attributions --data esol --epochs 5 # a trial run
 
-Models are trained on the logP and on the polar surface that RDKit computes. For every method the
-weights of the test molecules' atoms are compared with RDKit's own contributions: the mean over
-molecules of Pearson's correlation. A hydrogen's logP counts to its heavy atom, as it does in the
-target; ``heavy`` leaves hydrogens out. Molecules whose contributions are all alike have no
-correlation: they are left out and counted.
+Models are trained on the logP and on the polar surface area that RDKit computes. For every method,
+the weights of the atoms of the test molecules are compared with RDKit's contributions, by the mean
+of Pearson's correlation over the molecules. The logP of a hydrogen is added to its heavy atom, as
+in the target; ``heavy`` ignores hydrogens. If all contributions of a molecule are equal, it has no
+correlation; such molecules are left out and counted.
 
-The descriptors of the stacked model hold both answers, so that it learns them almost exactly; the
-network of ``--model attention`` reads atoms and bonds alone.
+Both targets are among the descriptors of the stacked model, so its predictions are almost exact.
+The network of ``--model attention`` reads only atoms and bonds.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ TRUTHS = ("logp", "tpsa")
 
 
 def contributions(molecule: Mol, truth: str) -> dict[str, np.ndarray]:
-    """RDKit's exact contributions of the heavy atoms: [n] with and without hydrogens' own."""
+    """Compute RDKit's exact contributions [n] of the heavy atoms, with and without those of
+    hydrogens.
+    """
     from rdkit import Chem
     from rdkit.Chem import rdMolDescriptors as rd
 
@@ -60,7 +63,9 @@ def contributions(molecule: Mol, truth: str) -> dict[str, np.ndarray]:
 
 
 def compare(smiles: Sequence[str], weights: Sequence[Tensor], truth: str) -> dict[str, float]:
-    """Mean correlation with each truth over the molecules that have one, and how many do not."""
+    """Return the mean correlation with each exact contribution, and the number of molecules
+    without one.
+    """
     from rdkit import Chem
 
     correlations: dict[str, list[float]] = {}
@@ -82,7 +87,9 @@ def _correlation(atoms: np.ndarray, values: np.ndarray) -> float:
 
 
 def measure(data: str, truth: str, settings: MoleculeSettings, limit: int) -> record.Record:
-    """Train on the logP or the surface, and compare every method on the test part."""
+    """Train models on logP or the surface area, and compare the weights of all methods on the
+    test part.
+    """
     from rdkit import Chem
 
     molecules = load_molecules(data, root(), on_error="skip", download=False)
@@ -121,7 +128,9 @@ def _total(molecule: Mol, truth: str) -> float:
 
 
 def table(entries: Sequence[record.Record]) -> str:
-    """One line a model, data set and truth, one column a method; the last line is the mean."""
+    """Return a table with a row for each model, data set and property, a column for each method,
+    and the means.
+    """
     lines = ["| model | data | truth | RMSE | " + " | ".join(METHODS) + " |", "|---" * 8 + "|"]
     for one in entries:
         numbers = " | ".join(f"{one['methods'][method]['exact']:.3f}" for method in METHODS)
@@ -133,7 +142,7 @@ def table(entries: Sequence[record.Record]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Train, compare, print the table, and record the runs if a file is named."""
+    """Train the models, compare the methods, print the table, and append the results to a file."""
     options = _parser().parse_args(arguments)
     environment, entries = record.environment("benchmarks.molecules.attributions", arguments), []
     torch.set_num_threads(options.threads)
@@ -156,16 +165,53 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.attributions", description=main.__doc__
     )
-    parser.add_argument("--data", nargs="+", choices=DATA, default=DATA)
-    parser.add_argument("--model", nargs="+", choices=(*MODELS, "gp"), default=MODELS)
-    parser.add_argument("--epochs", type=int, default=default.epochs)
-    parser.add_argument("--ensemble", type=int, default=default.ensemble)
-    parser.add_argument("--seed", type=int, default=default.seed, help="seed of the networks")
     parser.add_argument(
-        "--molecules", type=int, default=1000, help="maximum number of test molecules"
+        "--data",
+        nargs="+",
+        choices=DATA,
+        default=DATA,
+        help="data sets to train on; by default all",
     )
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--out", type=Path, help="file that gets a JSON line for each model")
+    parser.add_argument(
+        "--model",
+        nargs="+",
+        choices=(*MODELS, "gp"),
+        default=MODELS,
+        help="models to train; by default all",
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=default.epochs,
+        help="number of training epochs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--ensemble",
+        type=int,
+        default=default.ensemble,
+        help="number of networks whose predictions are averaged (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=default.seed,
+        help="seed of the initial weights of the networks (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--molecules",
+        type=int,
+        default=1000,
+        help="maximum number of test molecules (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=torch.get_num_threads(),
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="file to which the results are appended, one JSON object per line"
+    )
     return parser
 
 

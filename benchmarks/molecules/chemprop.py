@@ -1,17 +1,19 @@
-"""Train Chemprop and gattn on the same files, one after the other, and compare their errors.
+"""Comparison of the test errors of Chemprop and gattn, which are trained alternately on the same
+files.
 
     python -m venv ENV && ENV/bin/pip install torch==2.13.0 && ENV/bin/pip install chemprop==2.3.1
     python -m benchmarks.molecules.chemprop ENV
     python -m benchmarks.molecules.chemprop ENV --other FOLDER
     python -m benchmarks.molecules.chemprop ENV --other FOLDER --options --ensemble 5
 
-Both are whole commands at their defaults, reading one CSV with a column of parts, and timed from
-start to end, in wall time and in processor time of all their processes. ``--other`` adds another
-build of gattn to each turn: a folder with its own ``.venv``, recorded as the side ``other``.
-``--sides`` selects some of the three. Adds a JSON line a run to
-benchmarks/results/molecules-chemprop.jsonl, and prints the medians of this call and the table of
-every run at the defaults. ``--table`` prints the table of what is there already, ``--page`` writes
-it into the documentation.
+Both commands run with default settings and read the same CSV file, which has a column of parts.
+The benchmark measures the wall time and the processor time of all processes of a command, from its
+start to its end. With ``--other``, another build of gattn is measured in each round: a folder with
+a separate ``.venv``, which is recorded as the side ``other``. The option ``--sides`` selects some
+of the three sides. The benchmark appends a JSON line for each run to
+benchmarks/results/molecules-chemprop.jsonl, and prints the medians of this call and a table of all
+runs with default settings. With ``--table``, it only prints the table of the recorded results, and
+with ``--page``, it writes this table into the documentation.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ Metrics = dict[str, float]
 
 
 def main(arguments: list[str]) -> None:
-    """Train both on every data set and split, in turns."""
+    """Train Chemprop and gattn alternately on every data set and split."""
     options = _parser().parse_args(arguments)
     if not (options.table or options.page):
         needed = "chemprop" in (options.sides or ["chemprop"])
@@ -64,7 +66,10 @@ def main(arguments: list[str]) -> None:
 
 def _measure(options: argparse.Namespace, arguments: list[str]) -> list[record.Record]:
     rows = []
-    environment = record.environment("benchmarks.molecules.chemprop", arguments)
+    # The record contains no folder of this machine.
+    folders = {str(options.environment): "ENV", str(options.other): "FOLDER"}
+    words = [folders.get(word, folders.get(str(Path(word).resolve()), word)) for word in arguments]
+    environment = record.environment("benchmarks.molecules.chemprop", words)
     sides = options.sides or ("chemprop", *(["other"] if options.other else []), "gattn")
     for name in options.datasets:
         molecules = parts.load(name)
@@ -90,13 +95,15 @@ def _measure(options: argparse.Namespace, arguments: list[str]) -> list[record.R
 
 
 def _children_cpu() -> float:
-    """Return the processor time of the child processes that have ended, and of theirs, in s."""
+    """Return the processor time in seconds of all child processes that have ended, including
+    their children.
+    """
     used = os.times()
     return used.children_user + used.children_system
 
 
 def _has_chemprop(environment: Path) -> bool:
-    """Check that an environment has the expected version of Chemprop."""
+    """Return True if an environment contains the expected version of Chemprop."""
     python = environment / "bin" / "python"
     if not python.exists():
         return False
@@ -151,21 +158,25 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _targets(rows: list[dict[str, str]]) -> Tensor:
-    """The column target: [k, 1] float64."""
+    """Return the labels of the column target: [k, 1] float64."""
     return torch.tensor([[float(row["target"])] for row in rows], dtype=torch.float64)
 
 
 def _run(*command: object, folder: Path = ROOT) -> None:
+    # An installed package contains compiled files, so that Python must be allowed to write them.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, check=False, cwd=folder,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        env={**env, "CUDA_VISIBLE_DEVICES": ""},
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"{command[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
 def table(entries: list[record.Record]) -> str:
-    """Every data set's test errors and seconds, side by side, with the means of random splits."""
+    """Return a table of the test errors and seconds for each data set, with means over the
+    random splits.
+    """
     newest = {row["case"]: row for row in entries}
     rows = []
     for dataset in parts.DATASETS.values():
@@ -179,7 +190,9 @@ def table(entries: list[record.Record]) -> str:
 
 
 def medians(entries: list[record.Record]) -> str:
-    """Mean test metric, and median wall and processor time, of each data set and side."""
+    """Return the mean test metric and the median wall and processor times for each data set and
+    side.
+    """
     groups: dict[tuple[str, str, str], list[record.Record]] = {}
     for row in entries:
         groups.setdefault((row["dataset"], row["side"], " ".join(row["options"])), []).append(row)
@@ -195,7 +208,7 @@ def medians(entries: list[record.Record]) -> str:
 def _cells(
     newest: dict[str, record.Record], dataset: parts.Dataset, which: str, side: str
 ) -> tuple[str, str] | None:
-    """The metric and the seconds of one run, or their means over the random splits."""
+    """Return the metric and the seconds of one run, or their means over the random splits."""
     splits = SPLITS[:-1] if which == "mean" else (which,)
     rows = [newest.get(f"{dataset.name}/{one}/{side}") for one in splits]
     complete = [row for row in rows if row is not None]
@@ -209,21 +222,54 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.chemprop", description=main.__doc__
     )
-    parser.add_argument("environment", type=Path, nargs="?", help="environment with Chemprop")
-    parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*parts.DATASETS])
-    parser.add_argument("--splits", nargs="+", choices=SPLITS, default=[*SPLITS])
     parser.add_argument(
-        "--sides", nargs="+", choices=[*_SIDES], help="commands to run; by default all"
+        "environment",
+        type=Path,
+        nargs="?",
+        help="folder of the environment in which Chemprop is installed",
     )
     parser.add_argument(
-        "--other", type=lambda text: Path(text).resolve(), help="another build of gattn"
+        "--datasets",
+        nargs="+",
+        choices=parts.DATASETS,
+        default=[*parts.DATASETS],
+        help="data sets to train on; by default all",
     )
-    parser.add_argument("--options", nargs=argparse.REMAINDER, default=[], help="for gattn: last")
-    parser.add_argument("--table", action="store_true", help="print what was measured before")
     parser.add_argument(
-        "--page", action="store_true", help="write the table into the documentation"
+        "--splits",
+        nargs="+",
+        choices=SPLITS,
+        default=[*SPLITS],
+        help="splits to train on; by default all",
     )
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "molecules-chemprop.jsonl")
+    parser.add_argument(
+        "--sides", nargs="+", choices=[*_SIDES], help="libraries to measure; by default all"
+    )
+    parser.add_argument(
+        "--other",
+        type=lambda text: Path(text).resolve(),
+        help="folder of another build of gattn, which is also measured",
+    )
+    parser.add_argument(
+        "--options",
+        nargs=argparse.REMAINDER,
+        default=[],
+        help="options of gattn molecules train; must be the last argument",
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="print the recorded results without measuring"
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="write the recorded results into the documentation, without measuring",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "molecules-chemprop.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

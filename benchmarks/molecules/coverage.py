@@ -1,4 +1,4 @@
-"""Measure how often intervals contain the truth, and how wide they are, over many random splits.
+"""Measurement of the coverage and the width of intervals over many random splits.
 
     python -m benchmarks.molecules.coverage                               # ESOL and FreeSolv
     python -m benchmarks.molecules.coverage --datasets freesolv --seeds 20 --settings model=gp
@@ -6,9 +6,10 @@
     python -m benchmarks.molecules.coverage --table                       # earlier measurements
     python -m benchmarks.molecules.coverage --page                        # them, in the docs
 
-Each seed draws a random split 8:1:1 and trains one model. A JSON line for each seed goes to
-benchmarks/results/coverage.jsonl: coverage, mean width and RMSE on the test part. One seed's
-coverage has a standard deviation of some 4 points on a hundred test molecules: read the means.
+For each seed, a random split 8:1:1 is drawn and one model is trained. A JSON line for each seed,
+with the coverage, the mean width and the RMSE on the test part, is appended to
+benchmarks/results/coverage.jsonl. With a hundred test molecules, the coverage of one seed has a
+standard deviation of about 4 percentage points, so only the means over seeds are informative.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_model.md"
 
 
 def main(arguments: list[str]) -> None:
-    """Train one model a seed and data set, and print the means over seeds."""
+    """Train a model for each seed and data set, and print the means over the seeds."""
     options = _parser().parse_args(arguments)
     if options.page:
         return tables.write(PAGE, "coverage", table(record.every(options.output)))
@@ -56,7 +57,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _sources(options: argparse.Namespace) -> list[tuple[str, list[str], list[float]]]:
-    """Name, SMILES and labels of every data set."""
+    """Yield the name, the SMILES and the labels of every data set."""
     if options.csv is not None:
         opened = open_table(options.csv, [options.smiles, options.target])
         places = [opened.place(name) for name in (options.smiles, options.target)]
@@ -72,7 +73,7 @@ def _sources(options: argparse.Namespace) -> list[tuple[str, list[str], list[flo
 def _measure(
     regressor: MoleculeRegressor, molecules: LabelledMolecules, seed: int
 ) -> record.Record:
-    """Coverage, mean width and RMSE on the test part of the seed's split."""
+    """Return the coverage, the mean width and the RMSE on the test part of a seed's split."""
     split = random_split(len(molecules), seed=seed, groups=molecules.canonical)
     train, val, test = (molecules[part] for part in (split.train, split.val, split.test))
     begin = time.perf_counter()
@@ -94,7 +95,7 @@ def _measure(
 
 
 def table(rows: Sequence[record.Record]) -> str:
-    """The mean over seeds for every label, data set and setting."""
+    """Return a table of the means over seeds for each label, data set and setting."""
     groups: dict[tuple[str, str, str], dict[int, record.Record]] = {}
     for row in rows:
         settings = ", ".join(f"{k}={v}" for k, v in row["settings"].items()) or "default"
@@ -123,20 +124,59 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.coverage", description=main.__doc__
     )
-    parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*DATASETS])
-    parser.add_argument("--csv", help="table to use instead of the data sets")
-    parser.add_argument("--smiles", default="smiles", help="the SMILES column of --csv")
-    parser.add_argument("--target", default="y", help="the label column of --csv")
-    parser.add_argument("--seeds", type=int, default=20, help="number of splits")
-    parser.add_argument("--first", type=int, default=0, help="seed of the first split")
     parser.add_argument(
-        "--settings", nargs="*", default=[], help="setting of the regressor as NAME=VALUE"
+        "--datasets",
+        nargs="+",
+        choices=parts.DATASETS,
+        default=[*DATASETS],
+        help="data sets to train on; by default all",
     )
-    parser.add_argument("--label", default="now", help="name of this version in the table")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--table", action="store_true", help="print earlier measurements only")
-    parser.add_argument("--page", action="store_true", help="write the table into the page")
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "coverage.jsonl")
+    parser.add_argument("--csv", help="CSV file to train on instead of the data sets")
+    parser.add_argument(
+        "--smiles",
+        default="smiles",
+        help="name of the column of SMILES in --csv (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--target", default="y", help="name of the column of labels in --csv (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=20, help="number of random splits (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--first", type=int, default=0, help="seed of the first split (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--settings",
+        nargs="*",
+        default=[],
+        help="settings of the regressor, each as NAME=VALUE",
+    )
+    parser.add_argument(
+        "--label",
+        default="now",
+        help="name of this version of gattn in the table (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="print the recorded results without measuring"
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="write the recorded results into the documentation, without measuring",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "coverage.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Measure how fast SMILES become inputs of models, and in how much memory.
+"""Measurement of the time and memory for computing model inputs from SMILES.
 
     python -m benchmarks.molecules.featurise            # a minute
     python -m benchmarks.molecules.featurise --side rdkit --molecules 4000 --workers 1
@@ -36,21 +36,41 @@ from gattn.data.molecules.smiles import MAX_ATOMS, parse_or_reason
 from gattn.molecules.inputs import stream
 
 Totals = tuple[int, int, int]
-"""Rows, invalid rows and atoms."""
+"""Numbers of rows, of invalid rows and of atoms."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Read SMILES piece by piece, and print the rate and the peak of memory."""
+    """Parse SMILES piece by piece, and print the rate and the peak memory."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.featurise", description=main.__doc__
     )
     parser.add_argument(
-        "--side", choices=SIDES, default="gattn", help="library that makes the inputs"
+        "--side",
+        choices=SIDES,
+        default="gattn",
+        help="library that computes the features (default: %(default)s)",
     )
-    parser.add_argument("--molecules", type=int, default=40_000, help="number of SMILES to read")
-    parser.add_argument("--workers", type=int, default=2, help="processes that read")
-    parser.add_argument("--canonical", action="store_true", help="also write canonical SMILES")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "featurise.jsonl")
+    parser.add_argument(
+        "--molecules",
+        type=int,
+        default=40_000,
+        help="number of SMILES to parse (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=2,
+        help="number of processes that parse SMILES (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--canonical", action="store_true", help="also compute the canonical SMILES"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "featurise.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     start, used = time.perf_counter(), processor_seconds()
     rows, bad, atoms = SIDES[options.side](spoilt_texts(options.molecules), options)
@@ -73,7 +93,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def with_gattn(texts: Iterator[str], options: argparse.Namespace) -> Totals:
-    """Read with gattn's featuriser, which looks up the kinds of many atoms at once."""
+    """Compute the inputs with gattn's featuriser, which looks up the properties of many atoms at
+    once.
+    """
     rows = bad = atoms = 0
     for piece in stream(texts, workers=options.workers, canonical=options.canonical):
         rows += len(piece.errors)
@@ -83,7 +105,7 @@ def with_gattn(texts: Iterator[str], options: argparse.Namespace) -> Totals:
 
 
 def with_rdkit(texts: Iterator[str], options: argparse.Namespace) -> Totals:
-    """Make the same numbers with RDKit's accessors, one atom, bond and descriptor after another."""
+    """Compute the same inputs with RDKit's accessors, one atom, bond and descriptor at a time."""
     rows = bad = atoms = 0
     for text in texts:
         rows += 1
@@ -103,7 +125,7 @@ def with_rdkit(texts: Iterator[str], options: argparse.Namespace) -> Totals:
 
 
 def with_scikit_fingerprints(texts: Iterator[str], options: argparse.Namespace) -> Totals:
-    """Make Morgan counts with scikit-fingerprints, which takes valid molecules only."""
+    """Compute Morgan counts with scikit-fingerprints, which accepts only valid molecules."""
     from skfp.fingerprints import ECFPFingerprint
 
     rows = bad = atoms = 0
@@ -130,7 +152,7 @@ def spoilt_texts(count: int) -> Iterator[str]:
 
 
 def hiv_texts() -> list[str]:
-    """The SMILES of HIV's file."""
+    """Return the SMILES in the file of the HIV data set."""
     data_record = get_dataset("hiv")
     table = open_table(
         data_root() / data_record.folder / data_record.files[0].name, [data_record.smiles]

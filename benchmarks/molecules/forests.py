@@ -30,12 +30,14 @@ KINDS = {
 
 
 def fit(kind: str, inputs: MoleculeInputs, y: Tensor, task: str, seed: int) -> BaseEstimator:
-    """Train on one target [k, 1] without gaps; boosting reads the descriptors alone."""
+    """Train a model of trees on one target [k, 1] without missing labels; boosting reads only
+    descriptors.
+    """
     return KINDS[kind, task](seed).fit(_features(kind, inputs), y[:, 0].numpy())
 
 
 def predict(model: BaseEstimator, inputs: MoleculeInputs, task: str) -> Tensor:
-    """Predict: [k, 1] float64, of classes the probability of class 1."""
+    """Predict numbers or the probability of class 1: [k, 1] float64."""
     kind = "boosting" if "Boosting" in type(model).__name__ else "forest"
     features = _features(kind, inputs)
     if task == "classification":

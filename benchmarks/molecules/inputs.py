@@ -1,4 +1,4 @@
-"""Errors of models of molecules with and without an input beside the SMILES and labels.
+"""Measurement of the errors of molecule models with and without additional inputs.
 
     python -m benchmarks.molecules.inputs                # every case, a few minutes on one core
     python -m benchmarks.molecules.inputs descriptors --molecules 300 --epochs 10  # a trial run
@@ -15,6 +15,17 @@ needed. Each case measures the default model on a test part that is drawn by mol
     limit in the training part, as an assay with a largest concentration reports them. Errors are
     those against the measured values. Compared: labels above the limit left out, the limit taken as
     the value, a bounded loss, and all values measured.
+``weights``
+    The labels are the measured pIC50. Noise of standard deviation 1.5 is added to a random half of
+    the training part. Compared: equal weights, weights 1 / sigma^2 for an assumed noise of 0.3 of
+    the other rows, the noisy rows left out, and no noise.
+``classes``
+    The classes are three ranges of the measured pIC50, named low, middle and high, with equal
+    numbers of molecules. The error is 1 - accuracy. Compared: several classes, one model of 0 and 1
+    for each class, and the most frequent class.
+``splits``
+    The labels are the measured pIC50. Compared: the test parts of four rules, each a quarter of the
+    molecules, for the same model. This shows how much the error depends on the rule.
 """
 
 from __future__ import annotations
@@ -29,8 +40,9 @@ import pandas as pd
 import torch
 
 from benchmarks.core import record
-from gattn.data import load_molecules, random_split
-from gattn.molecules import MoleculeRegressor
+from gattn.data import load_molecules, random_split, scaffold_split
+from gattn.data.molecules.similarity_splits import butina_split, kennard_stone_split
+from gattn.molecules import MoleculeClassifier, MoleculeRegressor
 
 RESULTS = record.RESULTS / "molecule-inputs.jsonl"
 TEST_FRACTIONS = (0.75, 0.0, 0.25)
@@ -38,7 +50,7 @@ Model = Callable[..., MoleculeRegressor]
 
 
 def descriptors(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return test RMSE with and without a column of temperatures, and of the known truth."""
+    """Return the test RMSE with and without a column of temperatures, and of the true function."""
     from rdkit.Chem import Crippen, MolFromSmiles, rdMolDescriptors
 
     smiles = load_molecules("chembl2321810").smiles[:count]
@@ -59,7 +71,7 @@ def descriptors(model: Model, count: int, seed: int) -> dict[str, float]:
 
 
 def bounded(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return test RMSE of four treatments of labels that are known by a limit only."""
+    """Return the test RMSE of four treatments of censored labels."""
     molecules = load_molecules("chembl2321810")[:count]
     smiles, y = molecules.smiles, molecules.y[:, 0].double().numpy()
     train, test = _parts(smiles, seed)
@@ -79,6 +91,66 @@ def bounded(model: Model, count: int, seed: int) -> dict[str, float]:
     }
 
 
+def weights(model: Model, count: int, seed: int) -> dict[str, float]:
+    """Return test RMSE with and without weights for labels of which a half is noisy."""
+    molecules = load_molecules("chembl2321810")[:count]
+    smiles, y = molecules.smiles, molecules.y[:, 0].double().numpy()
+    train, test = _parts(smiles, seed)
+    generator = np.random.default_rng(seed)
+    noisy = generator.random(len(y)) < 0.5
+    wrong = np.where(noisy, y + generator.normal(0, 1.5, len(y)), y)
+    table, sample_weight = pd.DataFrame({"smiles": smiles}), np.where(noisy, 1.5**-2, 0.3**-2)
+    truth = y[test]
+    return {
+        "equal weights": _error(model, table, wrong, train, test, truth, seed),
+        "weights 1 / sigma^2": _error(
+            model, table, wrong, train, test, truth, seed, sample_weight=sample_weight
+        ),
+        "noisy rows left out": _error(
+            model, table, np.where(noisy, np.nan, y), train, test, truth, seed
+        ),
+        "no noise": _error(model, table, y, train, test, truth, seed),
+    }
+
+
+def classes(model: Model, count: int, seed: int) -> dict[str, float]:
+    """Return 1 - accuracy on the test part of three treatments of three classes."""
+    molecules = load_molecules("chembl2321810")[:count]
+    smiles, y = np.array(molecules.smiles), molecules.y[:, 0].double().numpy()
+    names = np.array(["low", "middle", "high"])
+    kinds = names[np.searchsorted(np.quantile(y, [1 / 3, 2 / 3]), y)]
+    train, test = _parts(molecules.smiles, seed)
+    settings = model(seed=seed).get_params()
+    together = MoleculeClassifier(**settings).fit(smiles[train], kinds[train])
+    one_by_one = MoleculeClassifier(**settings).fit(smiles[train], (kinds[:, None] == names)[train])
+    chosen = names[np.asarray(one_by_one.predict_proba(smiles[test])).argmax(1)]
+    counts = [(kinds[train] == name).sum() for name in names]
+    guesses = {
+        "several classes": together.predict(smiles[test]),
+        "0 and 1 for each class": chosen,
+        "most frequent class": np.full(len(test), names[int(np.argmax(counts))]),
+    }
+    return {name: float((guess != kinds[test]).mean()) for name, guess in guesses.items()}
+
+
+def splits(model: Model, count: int, seed: int) -> dict[str, float]:
+    """Return test RMSE on the test part of each rule."""
+    molecules = load_molecules("chembl2321810")[:count]
+    y, table = molecules.y[:, 0].double().numpy(), pd.DataFrame({"smiles": molecules.smiles})
+    rules = {
+        "kennard-stone": lambda: kennard_stone_split(molecules, fractions=TEST_FRACTIONS),
+        "random": lambda: random_split(molecules, seed=seed, fractions=TEST_FRACTIONS),
+        "scaffold": lambda: scaffold_split(molecules, fractions=TEST_FRACTIONS),
+        "butina": lambda: butina_split(molecules, fractions=TEST_FRACTIONS),
+    }
+    errors = {}
+    for name, rule in rules.items():
+        split = rule()
+        train, test = split.train.numpy(), split.test.numpy()
+        errors[name] = _error(model, table, y, train, test, y[test], seed)
+    return errors
+
+
 def _parts(smiles: Sequence[str], seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows of the training and of the test part, with each molecule in one part."""
     split = random_split(len(smiles), seed=seed, fractions=TEST_FRACTIONS, groups=list(smiles))
@@ -87,17 +159,25 @@ def _parts(smiles: Sequence[str], seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _error(
     model: Model, x: pd.DataFrame, y: np.ndarray, train: np.ndarray, test: np.ndarray,
-    truth: np.ndarray, seed: int, **options: Any,
+    truth: np.ndarray, seed: int, sample_weight: np.ndarray | None = None, **options: Any,
 ) -> float:  # fmt: skip
     """Return the RMSE on the test part of a model that is fitted to the training part."""
-    fitted = model(seed=seed, **options).fit(x.iloc[train], y[train])
+    factors = None if sample_weight is None else sample_weight[train]
+    fitted = model(seed=seed, **options).fit(x.iloc[train], y[train], sample_weight=factors)
     return float(np.sqrt(np.mean((fitted.predict(x.iloc[test]) - truth) ** 2)))
 
 
 CASES: dict[str, Callable[[Model, int, int], dict[str, float]]] = {
     "descriptors": descriptors,
     "bounded": bounded,
+    "weights": weights,
+    "classes": classes,
+    "splits": splits,
 }
+
+
+ERROR = dict.fromkeys(CASES, "RMSE") | {"classes": "1 - accuracy"}
+"""Name of the error that each case returns."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -105,12 +185,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.inputs", description=main.__doc__
     )
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"{', '.join(CASES)}; default all")
-    parser.add_argument("--molecules", type=int, default=400)
-    parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--record", action="store_true", help=f"append to {RESULTS.name}")
-    options = parser.parse_args(arguments)
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help=f"cases to run: {', '.join(CASES)} (default: all)"
+    )
+    parser.add_argument(
+        "--molecules", type=int, default=400, help="number of molecules (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--epochs", type=int, default=20, help="number of training epochs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=2,
+        help="number of seeds; the results are means over the seeds (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="append the results to the recorded results"
+    )
+    options = parser.parse_intermixed_args(arguments)
     if unknown := set(options.cases) - CASES.keys():
         parser.error(f"no case {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
     torch.set_num_threads(1)
@@ -124,11 +217,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(case)
         for name, values in errors.items():
             spread = ", ".join(f"{value:.3f}" for value in values)
-            print(f"  {name}: RMSE {np.mean(values):.3f} ({spread})", flush=True)
+            print(f"  {name}: {ERROR[case]} {np.mean(values):.3f} ({spread})", flush=True)
         if options.record:
+            key = "rmse" if ERROR[case] == "RMSE" else "error"
             settings = {"molecules": options.molecules, "epochs": options.epochs}
             about = record.environment("benchmarks.molecules.inputs", arguments or sys.argv[1:])
-            record.append(RESULTS, {**about, "case": case, **settings, "rmse": errors})
+            record.append(RESULTS, {**about, "case": case, **settings, key: errors})
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Measure a training on a large table: rows a second, and the memory that grows with the rows.
+"""Measurement of a training on a large table: rows per second, and memory that depends on the rows.
 
     python -m benchmarks.molecules.large --rows 20000
     python -m benchmarks.molecules.large --rows 60000   # a process of its own: the slope a row
 
-Joins the molecules of HIV (below GATTN_DATA) with chains until there are so many different texts,
-and trains as ``gattn molecules train`` does, from the table to the report. A JSON line goes to
-benchmarks/results/molecules-large.jsonl. Anonymous memory is what a process holds beside mapped
-files, which the system drops when it needs room. Wall time needs a machine that does nothing else.
+The benchmark adds chains to the molecules of HIV (in the folder GATTN_DATA) until there are enough
+different SMILES, and runs ``gattn molecules train``, from the table to the report. A JSON line is
+appended to benchmarks/results/molecules-large.jsonl. Anonymous memory is the memory of a process
+without memory-mapped files, which the system can reclaim. Measure wall times on an idle machine.
 """
 
 from __future__ import annotations
@@ -35,12 +35,29 @@ INTERVAL = 0.05
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Make a table and train on it, and print the rows a second and the peaks of memory."""
+    """Write a table, train on it, and print the rows per second and the peak memory."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
-    parser.add_argument("--rows", type=int, default=20_000, help="rows of the table")
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=2, help="processes that read SMILES")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "molecules-large.jsonl")
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=20_000,
+        help="number of rows of the table (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--epochs", type=int, default=1, help="number of training epochs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=2,
+        help="number of processes that parse SMILES (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "molecules-large.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         entry = _measure(options.rows, Path(folder), options.epochs, options.workers)
@@ -50,7 +67,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def different_texts(count: int) -> Iterator[str]:
-    """Return different SMILES: those of HIV, then the same with a head and a chain in front."""
+    """Return distinct SMILES: those of HIV, and then the same with an additional chain at the
+    beginning.
+    """
     texts = list(dict.fromkeys(hiv_texts()))
     chains = (head + "C" * length for length in itertools.count() for head in HEADS)
     fronts = itertools.chain([""], chains)
@@ -58,13 +77,15 @@ def different_texts(count: int) -> Iterator[str]:
 
 
 def label(text: str) -> int:
-    """Label of a text: the number of letters C and c minus the number of N and O."""
+    """Return the label of a SMILES: the number of letters C and c minus the number of letters N
+    and O.
+    """
     count = text.lower().count
     return count("c") - count("n") - count("o")
 
 
 class PeakOfAnonymousMemory:
-    """Samples the anonymous memory of this process during a block (Linux only)."""
+    """Sampler of the anonymous memory of this process during a block (Linux only)."""
 
     def __enter__(self) -> PeakOfAnonymousMemory:
         self.mib, self._over = anonymous_mib(), threading.Event()
@@ -82,7 +103,7 @@ class PeakOfAnonymousMemory:
 
 
 def anonymous_mib() -> int:
-    """Return the anonymous memory of this process."""
+    """Return the anonymous memory of this process in MiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("RssAnon:"))
 

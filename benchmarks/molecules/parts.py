@@ -1,4 +1,4 @@
-"""The data sets and splits that models of molecules are measured on."""
+"""Data sets and splits on which models of molecules are measured."""
 
 from __future__ import annotations
 
@@ -48,18 +48,20 @@ DATASETS = {
     "bbbp": Dataset("bbbp", "classification", "roc_auc"),
 }
 SPLITS = ("0", "1", "2", "scaffold")
-"""Three seeds of the random split, and the split by scaffold."""
+"""Names of the splits: three seeds of the random split, and the scaffold split."""
 OTHER_SPLITS = ("numpy-0", "numpy-1", "numpy-2")
-"""Permutations of NumPy's default generator by seed: a tenth for test, then one for validation."""
+"""Splits by permutations of NumPy's default generator: the first tenth for testing, the next for
+validation.
+"""
 
 
 def load(name: str) -> Molecules:
-    """The molecules that RDKit can read and that have a label."""
+    """Load the molecules of a data set that RDKit can parse and that have a label."""
     return load_molecules(name, root(), on_error="skip", download=False).labelled()
 
 
 def split(molecules: Molecules, which: str) -> Split:
-    """A random split by its seed, or the one by scaffold; 8:1:1."""
+    """Return the random split with a seed, or the scaffold split, with parts of 8:1:1."""
     if which == "scaffold":
         return scaffold_split(molecules)
     if which in OTHER_SPLITS:
@@ -71,7 +73,7 @@ def split(molecules: Molecules, which: str) -> Split:
 
 
 def write_table(path: Path, molecules: Molecules, parts: Split) -> None:
-    """A CSV with the columns smiles, target and split (train, val or test)."""
+    """Write a CSV file with the columns smiles, target and split (train, val or test)."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["smiles", "target", "split"])
@@ -81,6 +83,6 @@ def write_table(path: Path, molecules: Molecules, parts: Split) -> None:
 
 
 def metrics_of(task: str, y: Tensor, predicted: Tensor) -> dict[str, float]:
-    """The metrics of predictions [k, t]; of classes those of probabilities."""
+    """Compute the metrics of predictions [k, t], which are probabilities in classification."""
     kind = classification_metrics if task == "classification" else regression_metrics
     return kind(y, predicted)

@@ -1,13 +1,14 @@
-"""Measure how fast a model predicts a large file, in how much memory, and whether rows keep theirs.
+"""Measurement of the prediction of a large table: the rate, the memory, and the order of the rows.
 
     python -m benchmarks.molecules.predict                      # 100,000 rows
     python -m benchmarks.molecules.predict --rows 1000000 --run RUN
 
-Writes a table of HIV's SMILES (below GATTN_DATA) again and again, one in a hundred of them spoilt,
-and predicts it as ``gattn molecules predict`` does, by the default model trained on ESOL or by that
-of RUN. Then it compares every row out with the row in, and some predictions with those of the same
-molecules alone. Wall time needs a machine that does nothing else; the processors' time less so. A
-JSON line goes to benchmarks/results/predict.jsonl.
+The benchmark writes a table with the SMILES of HIV (in the folder GATTN_DATA), which are repeated
+and of which one in a hundred is invalid. It predicts the table by ``gattn molecules predict``, with
+the default model trained on ESOL or with the model RUN. It then compares every row of the output
+with the row of the input, and some predictions with separate predictions of the same molecules.
+Measure wall times on an idle machine; processor times depend less on other programs. A JSON line is
+appended to benchmarks/results/predict.jsonl.
 """
 
 from __future__ import annotations
@@ -36,22 +37,40 @@ MODULE = "benchmarks.molecules.predict"
 ASKED_ALONE = 200
 """Number of rows that are predicted again separately."""
 DIGITS = 1e-4
-"""Largest difference of two predictions of one molecule, in standard deviations."""
+"""Maximum difference between two predictions of one molecule, in standard deviations."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Predict a file of many rows, and print the rate and the peaks of memory."""
+    """Predict a table with many rows, and print the rate and the peak memory."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
-    parser.add_argument("--rows", type=int, default=100_000, help="rows of the file")
-    parser.add_argument("--workers", type=int, default=2, help="processes that predict")
     parser.add_argument(
-        "--run", type=Path, help="folder of a trained regressor (default: train one on ESOL)"
+        "--rows",
+        type=int,
+        default=100_000,
+        help="number of rows of the table (default: %(default)s)",
     )
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "predict.jsonl")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=2,
+        help="number of processes that predict (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--run",
+        type=Path,
+        help="folder of a trained regressor; by default, a regressor is trained on ESOL",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "predict.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
         if options.run is None:
-            # Train in another process, so that the measured memory is that of prediction alone.
+            # The model is trained in another process, so that the measured memory is that of the
+            # prediction.
             child_arguments = [*arguments, "--run", str(_train(Path(scratch) / "run"))]
             subprocess.run([sys.executable, "-m", MODULE, *child_arguments], check=True)
             return
@@ -97,7 +116,8 @@ def _write(path: Path, rows: int) -> None:
 
 
 def _compare(run: Path, table: Path, out: Path) -> float:
-    """Compare rows out with rows in, and give how far predictions of molecules alone lie apart.
+    """Compare the rows of the output with the rows of the input, and return the difference to
+    single predictions.
 
     Raises:
         ValueError: a row is another one, has no prediction and no error, or another's prediction.

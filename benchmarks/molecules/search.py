@@ -1,13 +1,14 @@
-"""Train models of molecules by several settings, to choose the default among them.
+"""Search for the default model of molecules: training of several variants.
 
     python -m benchmarks.molecules.search                      # every variant, data set and split
     python -m benchmarks.molecules.search stacked gp --datasets esol --splits 0 1
     python -m benchmarks.molecules.search --table val          # what was measured before
     python -m benchmarks.molecules.search --page               # the same, into the documentation
 
-Adds a JSON line a run to benchmarks/results/molecules-search.jsonl: the metrics of the model and of
-each of its parts on the validation and the test part, of the intervals, and seconds. Variants are
-compared by ``--table val``; ``--table test`` is for the one that was chosen.
+The benchmark appends a JSON line for each run to benchmarks/results/molecules-search.jsonl. The
+line contains the metrics of the model and of its components on the validation and the test part,
+the metrics of the intervals, and the time in seconds. Compare variants by ``--table val``; use
+``--table test`` only for the variant that was chosen.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ CHOSEN = (
 
 @dataclass(frozen=True)
 class Variant:
-    """A model to try: its settings, and what it is shown of molecules."""
+    """Variant of the model: its settings, and the inputs that it reads."""
 
     settings: MoleculeSettings = field(default_factory=MoleculeSettings)
     shown: Callable[[MoleculeInputs], MoleculeInputs] = lambda inputs: inputs
@@ -79,7 +80,7 @@ VARIANTS = {
 
 def main(arguments: list[str]) -> None:
     """Train every variant on every data set and split, and print a table."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     if options.page:
         return _write(PAGE, record.every(options.output))
     if options.table is None:
@@ -97,7 +98,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _write(page: Path, entries: list[record.Record]) -> None:
-    """The tables of the page that says what was tried."""
+    """Write the tables of the page that describes the variants."""
     chosen = [row for row in entries if row["variant"] in CHOSEN]
     tables.write(page, "search", table(entries, "val"))
     tested = (table(chosen, "test"), table(chosen, "test", parts.OTHER_SPLITS), intervals(chosen))
@@ -106,7 +107,7 @@ def _write(page: Path, entries: list[record.Record]) -> None:
 
 @dataclass(frozen=True)
 class _Data:
-    """A data set, featurised."""
+    """Data set with the features of its molecules."""
 
     dataset: parts.Dataset
     molecules: parts.Molecules
@@ -201,7 +202,9 @@ def _metrics(data: _Data, split: parts.Split, predictions: dict[str, Tensor]) ->
 
 
 def _intervals(data: _Data, split: parts.Split, predicted: dict[str, Prediction]) -> record.Record:
-    """Coverage and mean width on the test part, of intervals by the standard deviation and even."""
+    """Return the coverage and mean width on the test part, of intervals with predicted and with
+    constant width.
+    """
     y_val, y = data.y[split.val], data.y[split.test]
     results = {}
     for kind in ("normalised", "constant"):
@@ -216,7 +219,7 @@ def _intervals(data: _Data, split: parts.Split, predicted: dict[str, Prediction]
 
 
 def table(entries: list[record.Record], part: str, splits: tuple[str, ...] = parts.SPLITS) -> str:
-    """Every variant's metric on every data set: three random splits, their mean, and others."""
+    """Return a table of the metrics of every variant on every data set and split, with means."""
     newest = {(row["variant"], row["dataset"], row["split"]): row for row in entries}
     rows = []
     for dataset in parts.DATASETS.values():
@@ -233,7 +236,9 @@ def table(entries: list[record.Record], part: str, splits: tuple[str, ...] = par
 
 
 def intervals(entries: list[record.Record]) -> str:
-    """Coverage and width of the default's intervals on the test parts, and their means."""
+    """Return a table of the coverage and width of the default model's intervals on the test
+    parts.
+    """
     rows = [row for row in entries if row["variant"] == "stacked" and "intervals" in row]
     newest = {(row["dataset"], row["split"]): row for row in rows}.values()
     measurements = [(row["dataset"], row["split"], *_measured(row["intervals"])) for row in newest]
@@ -259,18 +264,50 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.molecules.search", description=main.__doc__
     )
     names = [*VARIANTS, *_OTHERS]
-    parser.add_argument("variants", nargs="*", default=names, metavar="VARIANT")
-    parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*parts.DATASETS])
     parser.add_argument(
-        "--splits", nargs="+", choices=[*parts.SPLITS, *parts.OTHER_SPLITS], default=[*parts.SPLITS]
+        "variants",
+        nargs="*",
+        default=names,
+        metavar="VARIANT",
+        help="names of the variants to train; by default all",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the model")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--table", choices=["val", "test"], help="print what was measured before")
     parser.add_argument(
-        "--page", action="store_true", help="write the tables into the documentation"
+        "--datasets",
+        nargs="+",
+        choices=parts.DATASETS,
+        default=[*parts.DATASETS],
+        help="data sets to train on; by default all",
     )
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "molecules-search.jsonl")
+    parser.add_argument(
+        "--splits",
+        nargs="+",
+        choices=[*parts.SPLITS, *parts.OTHER_SPLITS],
+        default=[*parts.SPLITS],
+        help="splits to train on; by default all",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the model (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=torch.get_num_threads(),
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--table", choices=["val", "test"], help="print the recorded results without measuring"
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="write the recorded results into the documentation, without measuring",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "molecules-search.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

@@ -1,13 +1,14 @@
-"""Measure the processor time of each stage of ``gattn molecules train`` at its defaults.
+"""Measurement of the processor time of each stage of ``gattn molecules train`` with default
+settings.
 
     python -m benchmarks.molecules.stages                    # each data set, below GATTN_DATA
     python -m benchmarks.molecules.stages --datasets esol
     python -m benchmarks.molecules.stages --page             # write the table to the documentation
 
-Each data set is trained by a process of its own. The start is the import of what a training needs.
-The fit is divided into the network and the Gaussian process, which is fitted by a second thread.
-Processor time hardly depends on other programs. A JSON line for each data set goes to
-benchmarks/results/stages.jsonl.
+Each data set is trained in a separate process. The stage ``start`` imports the modules that a
+training needs. The fit is divided into the network and the Gaussian process, which is fitted by a
+second thread. The benchmark measures processor times, which hardly depend on other programs. A JSON
+line for each data set is appended to benchmarks/results/stages.jsonl.
 """
 
 from __future__ import annotations
@@ -93,7 +94,9 @@ def _stages(path: str, out: str) -> dict[str, float]:
 
 
 def table(entries: list[record.Record]) -> str:
-    """Return the processor seconds of each stage, a row for each data set."""
+    """Return a table of the processor time of each stage in seconds, with a row for each data
+    set.
+    """
     rows = [
         [row["dataset"], *(f"{row['cpu'][stage]:.1f}" for stage in STAGES),
          f"{sum(row['cpu'].values()):.1f}"]
@@ -104,12 +107,30 @@ def table(entries: list[record.Record]) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
-    parser.add_argument("--datasets", nargs="+", choices=parts.DATASETS, default=[*parts.DATASETS])
-    parser.add_argument("--train", nargs=2, metavar=("DATA", "RUN"), help="train in this process")
     parser.add_argument(
-        "--page", action="store_true", help="write the newest results into the documentation"
+        "--datasets",
+        nargs="+",
+        choices=parts.DATASETS,
+        default=[*parts.DATASETS],
+        help="data sets to train on; by default all",
     )
-    parser.add_argument("--output", type=Path, default=record.RESULTS / "stages.jsonl")
+    parser.add_argument(
+        "--train",
+        nargs=2,
+        metavar=("DATA", "RUN"),
+        help="train on DATA in this process, and write the run to the folder RUN",
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="write the newest results into the documentation, without measuring",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=record.RESULTS / "stages.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     return parser
 
 

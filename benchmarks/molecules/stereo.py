@@ -1,4 +1,4 @@
-"""Forms of stereochemistry in a model of molecules, compared on a table with stereoisomers.
+"""Comparison of variants of the stereochemistry features, on a table with stereoisomers.
 
     python -m benchmarks.molecules.stereo table.csv --smiles SMILES --target RT --log
     python -m benchmarks.molecules.stereo table.csv --target Tm --rows 400 --epochs 2  # a trial run
@@ -48,11 +48,11 @@ VARIANTS = [
     *(("gp", "cip", counts) for counts in COUNTS),
     *(("attention", graph, "both") for graph in GRAPHS),
 ]
-"""The model, the graph that its network reads, and the counts that its kernel reads."""
+"""Variants: the model, the stereochemistry of the graph, and the kind of Morgan counts."""
 
 
 class Labelled(NamedTuple):
-    """Molecules that differ, with the mean label of each.
+    """Distinct molecules with the mean label of each.
 
     Attributes:
         smiles: k canonical texts.
@@ -66,7 +66,9 @@ class Labelled(NamedTuple):
 
 
 def read(path: Path, smiles: str, target: str, log: bool, rows: int, seed: int) -> Labelled:
-    """Read a table; of many constitutions so many rows, those with several isomers first."""
+    """Read a table with at most a number of rows; constitutions with several stereoisomers are
+    chosen first.
+    """
     from rdkit import Chem, rdBase
 
     labels: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -91,7 +93,7 @@ def read(path: Path, smiles: str, target: str, log: bool, rows: int, seed: int) 
 
 
 def inputs_of(smiles: Sequence[str], graph: str, counts: str) -> ExpandedInputs:
-    """Make the inputs of a model in which stereochemistry has this form."""
+    """Compute the inputs of a model with one variant of the stereochemistry features."""
     from rdkit import Chem
 
     inputs = featurise(smiles).inputs
@@ -131,7 +133,7 @@ def _counts(molecules: Sequence[Mol], *, chiral: bool) -> Tensor:
 def measure(
     labelled: Labelled, variant: tuple[str, str, str], options: argparse.Namespace, seed: int
 ):
-    """Train one variant on one split, and measure its test part."""
+    """Train one variant on one split, and measure its errors on the test part."""
     model, graph, counts = variant
     inputs = inputs_of(labelled.smiles, graph, counts)
     parts = random_split(len(inputs), seed=seed, groups=labelled.groups)
@@ -166,7 +168,7 @@ def _root_mean_square(values: Sequence[float] | np.ndarray) -> float:
 
 
 def table(runs: Sequence[record.Record]) -> str:
-    """One line a variant: means over the splits."""
+    """Return a table of the means over splits, with a row for each variant."""
     names = ("rmse", "pairs", "measured", "correlation")
     lines = ["| model | graph | counts | RMSE | pairs | measured | correlation |"]
     lines.append("|---|---|---|---:|---:|---:|---:|")
@@ -202,18 +204,48 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("csv", type=Path, help="a table with stereoisomers")
-    parser.add_argument("--smiles", default="smiles", help="its column of SMILES")
-    parser.add_argument("--target", required=True, help="its column of measured numbers")
-    parser.add_argument("--log", action="store_true", help="take the logarithm of the numbers")
+    parser.add_argument("csv", type=Path, help="CSV file of molecules that contains stereoisomers")
     parser.add_argument(
-        "--rows", type=int, default=10**9, help="approximate maximum number of molecules"
+        "--smiles", default="smiles", help="name of the column of SMILES (default: %(default)s)"
     )
-    parser.add_argument("--models", nargs="+", default=["gp", "attention"])
-    parser.add_argument("--epochs", type=int, default=30, help="epochs of the network")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="seeds, one split each")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="append the runs to this file")
+    parser.add_argument("--target", required=True, help="name of the column of measured numbers")
+    parser.add_argument(
+        "--log", action="store_true", help="predict the logarithm of the measured numbers"
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=10**9,
+        help="approximate maximum number of molecules (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        default=["gp", "attention"],
+        help="models to train (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=30,
+        help="number of epochs for which the network is trained (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        nargs="+",
+        default=[0],
+        help="seeds of the splits; each seed gives one split (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="file to which the results are appended, one JSON object per line"
+    )
     return parser
 
 

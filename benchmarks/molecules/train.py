@@ -1,11 +1,11 @@
-"""Measure a whole training of the default model: how long it takes, and in how much memory.
+"""Measurement of the time and memory of a whole training of the default model.
 
     python -m benchmarks.molecules.train --data hiv      # 41,127 molecules
     python -m benchmarks.molecules.train --data tox21    # 12 targets with gaps
 
-Trains as ``gattn molecules train`` does, from the table (below GATTN_DATA) to the report, and keeps
-nothing of the run but a JSON line in benchmarks/results/train.jsonl. Wall time needs a machine that
-does nothing else.
+The benchmark runs ``gattn molecules train``, from the table (in the folder GATTN_DATA) to the
+report. It appends a JSON line to benchmarks/results/train.jsonl and removes the run. Measure wall
+times on an idle machine.
 """
 
 from __future__ import annotations
@@ -29,12 +29,31 @@ MODULE = "benchmarks.molecules.train"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Train on a data set, and print the rows a second and the peaks of memory."""
+    """Train on a data set, and print the rows per second and the peak memory."""
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
-    parser.add_argument("--data", default="hiv", help="a registered data set of molecules")
-    parser.add_argument("--epochs", type=int, default=MoleculeSettings.epochs)
-    parser.add_argument("--workers", type=int, default=2, help="processes that read SMILES")
-    parser.add_argument("--out", type=Path, default=record.RESULTS / "train.jsonl")
+    parser.add_argument(
+        "--data",
+        default="hiv",
+        help="name of a registered data set of molecules (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--epochs",
+        type=int,
+        default=MoleculeSettings.epochs,
+        help="number of training epochs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=2,
+        help="number of processes that parse SMILES (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=record.RESULTS / "train.jsonl",
+        help="file to which the results are appended, one JSON object per line",
+    )
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         entry = _measure(options.data, Path(folder), options.epochs, options.workers)

@@ -1,8 +1,8 @@
-"""Neighbour sampling in a graph of ogbn-products' size, beside PyG's loader and DGL's.
+"""Measurement of neighbour sampling on a large graph, compared with the loaders of PyG and DGL.
 
     python -m benchmarks.sampling.make FOLDER       # the graph and its features, about 1.7 GB
     python -m benchmarks.sampling.measure FOLDER gattn pyg
 
-DGL runs on older versions of torch only: ``measure FOLDER dgl graphbolt`` in an environment that
-has them. There and for ``pyg`` nothing of gattn is imported.
+DGL needs an older version of torch. Run ``measure FOLDER dgl graphbolt`` in an environment with
+both. For these two and for ``pyg``, no module of gattn is imported.
 """

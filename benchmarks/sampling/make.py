@@ -1,4 +1,4 @@
-"""Make the graph that is sampled, in a folder of three NumPy files.
+"""Generation of the graph for sampling, which is written to a folder as three NumPy files.
 
     python -m benchmarks.sampling.make FOLDER [--scale 0.1]
 
@@ -26,11 +26,18 @@ _PIECE = 1 << 20
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the files, and print what the graph is."""
+    """Write the files, and print the size of the graph."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sampling.make")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("folder", type=Path, help="folder to which the graph is written")
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="size of the graph, as a fraction of the size of ogbn-products (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the random graph (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
     nodes, pairs = max(2, int(NODES * options.scale)), int(PAIRS * options.scale)
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +60,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _edges(nodes: int, pairs: int, shift: float, generator: np.random.Generator) -> torch.Tensor:
-    """Both directions of pairs of different nodes, [2, 2 pairs] int32."""
+    """Draw pairs of different nodes, and return both directions of each pair, [2, 2 pairs]
+    int32.
+    """
     mass = np.cumsum((np.arange(nodes) + shift) ** -0.65)
     shuffled = generator.permutation(nodes).astype(np.int32)
     edges = np.empty((2, 2 * pairs), dtype=np.int32)

@@ -1,10 +1,12 @@
-"""Measure edges and batches a second, of 1,024 seeds with fan-outs 15, 10 and 5.
+"""Measurement of the sampled edges and batches per second, for 1,024 seeds and fan-outs 15, 10 and
+5.
 
     python -m benchmarks.sampling.measure FOLDER gattn pyg [--features] [--workers 0 1 2]
 
-Every side is measured with each number of workers, threads in gattn and processes elsewhere; the
-best is what it is capable of. One JSON line for each. Without workers the processor's time is told,
-too, which other programs disturb less: with ``--threads 1`` it is what one core does.
+Every library is measured with each number of workers, which are threads in gattn and processes in
+the other libraries. Compare the best result of each library. One JSON line is printed for each
+measurement. Without workers, the processor time is also printed, which depends less on other
+programs; with ``--threads 1``, it is the time of one core.
 """
 
 from __future__ import annotations
@@ -26,16 +28,34 @@ _PACKAGES = ("torch", "torch_geometric", "torch_sparse", "pyg_lib", "dgl")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure the sides that are named, one after the other."""
+    """Measure the loaders of the named libraries, one after the other."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sampling.measure")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("sides", nargs="+", choices=sorted(SIDES))
+    parser.add_argument("folder", type=Path, help="folder that benchmarks.sampling.make wrote")
     parser.add_argument(
-        "--features", action="store_true", help="also load the features of the nodes"
+        "sides", nargs="+", choices=sorted(SIDES), help="libraries whose loaders are measured"
     )
-    parser.add_argument("--workers", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument(
+        "--features", action="store_true", help="also read the features of the sampled nodes"
+    )
+    parser.add_argument(
+        "--workers",
+        nargs="+",
+        type=int,
+        default=[0, 1, 2],
+        help="numbers of worker processes or threads of the loader (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=2,
+        help="number of threads of each operator (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=10.0,
+        help="time in seconds for which each loader is measured (default: %(default)s)",
+    )
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     for name in options.sides:
@@ -45,13 +65,13 @@ def main(arguments: Sequence[str]) -> None:
             entry = {"side": name, "workers": workers, "features": options.features}
             entry |= _rates(batches, options.seconds) | {"threads": options.threads}
             if workers:
-                # The measured CPU time lacks that of the worker processes.
+                # The measured processor time does not include the worker processes.
                 del entry["edges_per_cpu_second"]
             print(json.dumps(entry | _environment()), flush=True)
 
 
 def _rates(batches: Iterator[int], seconds: float) -> dict[str, float]:
-    """Edges and batches a second, after a few that are not counted."""
+    """Return the edges and batches per second, after a few batches that are not counted."""
     for _ in range(4):
         next(batches)
     start, used = time.perf_counter(), time.process_time()

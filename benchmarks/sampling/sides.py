@@ -1,4 +1,4 @@
-"""The loaders that are put side by side: each yields the number of edges of every batch."""
+"""Loaders that are compared; each yields the number of edges of every batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Side = Callable[[Path, bool, int], Iterator[int]]
 
 
 def gattn_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]:
-    """gattn's NeighborLoader."""
+    """Yield the numbers of edges of the batches of gattn's NeighborLoader."""
     from torch_geometric.data import Data
 
     import gattn
@@ -34,7 +34,9 @@ def gattn_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]
 
 
 def pyg_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]:
-    """PyG's NeighborLoader, on pyg-lib or torch-sparse, whichever is installed."""
+    """Yield the numbers of edges of the batches of PyG's NeighborLoader, with pyg-lib or
+    torch-sparse.
+    """
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
 
@@ -56,7 +58,7 @@ def pyg_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]:
 
 
 def dgl_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]:
-    """DGL's DataLoader with its NeighborSampler."""
+    """Yield the numbers of edges of the batches of DGL's DataLoader with its NeighborSampler."""
     import dgl
 
     indptr, indices = rows(folder)
@@ -77,7 +79,7 @@ def dgl_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]:
 
 
 def graphbolt_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]:
-    """DGL's GraphBolt."""
+    """Yield the numbers of edges of the batches of DGL's GraphBolt."""
     from dgl import graphbolt
 
     indptr, indices = rows(folder)

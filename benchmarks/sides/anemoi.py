@@ -13,7 +13,7 @@ from benchmarks.sides.pyg import check_fits
 
 
 def operator(shape: Shape, topology: Topology) -> Function:
-    """Dot products; with features of edges it is given W a_ij, [e, h, c], as it asks."""
+    """Compute dot-product attention; edge features are passed as W a_ij, [e, h, c]."""
     if shape.family != "dot_product":
         raise CannotRun("its score is a dot product")
     check_fits(topology)
@@ -44,6 +44,6 @@ def operator(shape: Shape, topology: Topology) -> Function:
 
 
 def _offsets(index: Tensor, size: int) -> Tensor:
-    """First edge of each node, [size + 1]."""
+    """Return the offset of the first edge of each node, [size + 1]."""
     counts = torch.bincount(index, minlength=size)
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0)).int()

@@ -1,4 +1,6 @@
-"""Layers whose edges weigh the products of queries and keys: gattn's, and PyG's messages."""
+"""Layers in which edge features multiply queries and keys, in gattn and with PyG's message
+passing.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from benchmarks.sides.inputs import CHANNELS, EDGE_DIM, HEADS, WIDTH, edge_attr
 
 
 class _Messages(MessagePassing):
-    """Either layer's attention as one writes it with PyG: sums of values, and the edges' stream."""
+    """Attention of these layers written with PyG's message passing: sums of values, and new edge
+    features.
+    """
 
     def __init__(self, layer: gattn.nn.ExphormerConv | gattn.nn.GTConv) -> None:
         super().__init__(aggr="add", node_dim=0)
@@ -41,7 +45,7 @@ class _Messages(MessagePassing):
 
 
 def exphormer(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
-    """ExphormerConv, its attention alone."""
+    """Create the attention of ExphormerConv."""
     torch.manual_seed(0)
     layer = gattn.nn.ExphormerConv(WIDTH, HEADS * CHANNELS, HEADS, edge_dim=EDGE_DIM).to(dtype)
     x, features = _inputs(topology, dtype)
@@ -56,7 +60,7 @@ def exphormer(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
 
 
 def gt(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
-    """GTConv with all that follows its attention: nodes, and below them edges."""
+    """Create a whole GTConv layer, whose output contains the rows of nodes and then of edges."""
     torch.manual_seed(0)
     width = HEADS * CHANNELS
     layer = gattn.nn.GTConv(

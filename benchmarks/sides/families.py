@@ -1,4 +1,6 @@
-"""The families of scores that are measured: one entry each, which every suite and tool reads."""
+"""Score families that are measured, with one entry for each family, which all suites and tools
+read.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +10,33 @@ from typing import NamedTuple
 
 
 class Floor(NamedTuple):
-    """Minimum memory traffic of forward + backward: rows of a node, numbers per head, bytes."""
+    """Minimum memory traffic of forward and backward: rows per node, numbers per head, and
+    bytes.
+    """
 
     once: tuple[int, int, int]
-    """For a node, each tensor once: rows, bytes a head, bytes."""
+    """Traffic of a node if each tensor is read or written once: rows, bytes per head, and bytes."""
     gathered: tuple[int, int, int]
-    """For an edge, each row that it gathers: likewise."""
+    """Traffic of an edge for each row that it gathers: rows, bytes per head, and bytes."""
     written: int
-    """Rows of a node beside those gathers."""
+    """Number of rows per node that are written in addition to those that are gathered."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """A family of scores."""
+    """Score family that is measured."""
 
     attention: str
-    """Its function in ``gattn.functional``."""
+    """Function of ``gattn.functional`` that computes the attention."""
     shapes: Mapping[str, str]
-    """Inputs in letters: n nodes, h heads, c channels."""
+    """Shapes of the inputs in letters: n nodes, h heads, c channels."""
     rows_per_edge: int
-    """Rows that an edge gathers in forward."""
+    """Number of rows that each edge gathers in the forward pass."""
     floor: Floor
     takes_edge_features: bool = True
     """True if edge_attr and edge_proj are also inputs."""
     shared: Mapping[str, str] = field(default_factory=dict)
-    """Inputs that are another one's tensor unless they are given."""
+    """Inputs that use the tensor of another input unless they are passed."""
 
 
 FAMILIES = {
@@ -57,7 +61,9 @@ FAMILIES = {
         floor=Floor(once=(12, 24, 8), gathered=(6, 8, 12), written=10),
     ),
 }
-"""By the name that its operators have. Whether a peer computes the same, its own file says."""
+"""Families by the name of their operators; the file of each peer defines which families it
+computes.
+"""
 
 EDGES = "+edges"
 """Suffix of an operator's name if edges have features."""
@@ -66,4 +72,4 @@ OPERATORS = tuple(
     for name, family in FAMILIES.items()
     for edges in ("", EDGES)[: 1 + family.takes_edge_features]
 )
-"""Every operator that is measured."""
+"""Names of all operators that are measured."""

@@ -1,4 +1,4 @@
-"""FlexAttention with the graph as its block mask."""
+"""FlexAttention with the edges of the graph as its block mask."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_NODES = 50_000
 
 
 def operator(shape: Shape, topology: Topology) -> Function:
-    """Dot products; nodes are padded to whole blocks."""
+    """Compute dot-product attention on nodes that are padded to whole blocks."""
     if shape.operator != "dot_product":
         raise CannotRun("its score is a dot product without features of the edges")
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -40,7 +40,7 @@ def operator(shape: Shape, topology: Topology) -> Function:
 
 
 def _dense_mask(topology: Topology) -> Tensor:
-    """Dense mask of attention, [n, n] bool, for graphs without repeated edges."""
+    """Return the dense mask of attention, [n, n] bool, for graphs without repeated edges."""
     n = topology.num_nodes
     if n > MOST_NODES:
         raise CannotRun("a dense mask of the graph does not fit")

@@ -1,4 +1,4 @@
-"""Sizes and inputs of the cases' layers and operators."""
+"""Sizes and inputs of the layers and operators in the cases."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from benchmarks.core.seeds import leaf, normal
 from benchmarks.sides.families import EDGES, FAMILIES
 
 WIDTH, HEADS, CHANNELS, EDGE_DIM = 128, 8, 16, 16
-"""Input channels, heads, channels of a head, numbers of an edge's features."""
+"""Number of input channels, heads, channels per head, and edge features."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """An operator, its widths and its numbers."""
+    """Operator with the widths and the dtype of its inputs."""
 
     operator: str
-    """One of :data:`benchmarks.sides.families.OPERATORS`."""
+    """Name of the operator, one of :data:`benchmarks.sides.families.OPERATORS`."""
     heads: int = HEADS
     channels: int = CHANNELS
     dtype: torch.dtype = torch.float32
 
     @property
     def family(self) -> str:
-        """The operator's name without what its edges have."""
+        """Name of the operator without the suffix for edge features."""
         return self.operator.removesuffix(EDGES)
 
     @property
@@ -37,7 +37,7 @@ class Shape:
 
 
 def edge_attr(topology: Topology, dtype: torch.dtype) -> Tensor:
-    """Features of the edges, [e, d], which ask for no gradient."""
+    """Create features of the edges, [e, d], which require no gradient."""
     size = topology.num_edges, EDGE_DIM
     return normal(*size, seed=10, dtype=dtype, device=topology.device)
 
@@ -45,7 +45,7 @@ def edge_attr(topology: Topology, dtype: torch.dtype) -> Tensor:
 def operator_inputs(
     topology: Topology, shape: Shape, *, edge_gradient: bool = False
 ) -> dict[str, Tensor]:
-    """Projected inputs of an operator by the names of its arguments.
+    """Create the projected inputs of an operator, by the names of its arguments.
 
     All of them are leaves, but that edge_attr is one only where its gradient is asked for.
     """
@@ -66,7 +66,7 @@ def operator_inputs(
 
 
 def in_float64(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The very numbers of these inputs, in float64."""
+    """Convert inputs to float64 without changing their values."""
     return {
         name: tensor.detach().double().requires_grad_(tensor.requires_grad)
         for name, tensor in inputs.items()

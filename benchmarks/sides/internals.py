@@ -1,4 +1,4 @@
-"""Everything that the benchmarks use below gattn's public names, imported where it is used.
+"""Private names of gattn that the benchmarks use; each function imports them when it is called.
 
 The rest of the benchmarks names only :mod:`gattn`, ``gattn.nn``, ``gattn.functional``,
 ``gattn.graphs`` and ``gattn.data``, so that their cases also run on another commit's gattn.
@@ -67,13 +67,15 @@ def _sdpa() -> Any:
 
 
 def sorted_layout(edge_index: Tensor, num_nodes: int) -> dict[str, Tensor]:
-    """The six index tensors of a graph's layout by name, from torch's stable sorts."""
+    """Compute the six index tensors of a graph's layout by torch's stable sorts, by name."""
     layout = _layout().build(edge_index[0], edge_index[1], num_nodes, num_nodes)
     return dict(zip(layout._fields[:6], layout))
 
 
 def row_gather(graph: gattn.Graph, table: Tensor) -> Callable[[], Tensor] | None:
-    """The C++ loop that gathers the rows of every edge's source and adds them up, if it runs."""
+    """Return the C++ function that gathers and sums the source rows of all edges, if it is
+    available.
+    """
     from gattn.kernels import cpu
 
     # This kernel serves benchmarks only, so a build may omit it.
@@ -84,7 +86,7 @@ def row_gather(graph: gattn.Graph, table: Tensor) -> Callable[[], Tensor] | None
 
 
 def as_any_graph(graph: gattn.Graph) -> gattn.Graph:
-    """The graph, of which no more is known than of any: it is served by the general kernels."""
+    """Return the graph without statistics, so that the general kernels process it."""
     stats = _stats()
     set_stat = _either(stats, "set_stat", "put")
     set_stat(_either(graph.layout, "stats", "facts"), stats.BAND_AREA, 0)
@@ -92,7 +94,7 @@ def as_any_graph(graph: gattn.Graph) -> gattn.Graph:
 
 
 def as_on_card(graph: gattn.Graph) -> gattn.Graph:
-    """The graph with its largest degrees known, as they are where it was laid out on a card."""
+    """Return the graph with its largest degrees, as if it had been sorted on a GPU."""
     stats = _stats()
     for transposed in (False, True):
         stats.max_degree(graph.layout, transposed)
@@ -100,21 +102,21 @@ def as_on_card(graph: gattn.Graph) -> gattn.Graph:
 
 
 def launchers() -> ModuleType:
-    """The launchers of the Triton kernels."""
+    """Return the module with the launchers of the Triton kernels."""
     import gattn.kernels.triton
 
     return gattn.kernels.triton
 
 
 def operators() -> dict[str, Any]:
-    """Every operator as it is declared, by name."""
+    """Return all declared operators by name."""
     import gattn.functional  # noqa: F401  # declares the operators
 
     return _operator().OPERATORS
 
 
 def tiles() -> ModuleType:
-    """The rules that choose a kernel's tile: ``override``, ``tuned``, ``seen``."""
+    """Return the module that chooses the tile of a kernel: ``override``, ``tuned``, ``seen``."""
     from gattn.kernels.triton import tiles
 
     return tiles
@@ -123,7 +125,7 @@ def tiles() -> ModuleType:
 def layout_of(
     tensors: list[Tensor], *, is_runs: bool = False, graph_ptr: Tensor | None = None
 ) -> list[Tensor]:
-    """Arguments of a launcher for a layout of these six index tensors.
+    """Return the arguments of a launcher for a layout with these six index tensors.
 
     Args:
         tensors: of a layout.
@@ -139,13 +141,13 @@ def layout_of(
 
 
 def value_sum(out: Tensor, out_acc: Tensor) -> Tensor:
-    """The sum of the values that backward is given, of what forward returned."""
+    """Return the sum of the values that backward reads, from the results of forward."""
     return _operator().value_sum(out, out_acc)
 
 
 @contextlib.contextmanager
 def triton_on_cpu() -> Iterator[None]:
-    """Inside the block the operators hand tensors of the CPU to Triton's launchers."""
+    """Run the operators on CPU tensors with the Triton launchers during the block."""
     backend = _module("gattn.ops.registration.backend", "gattn.ops.backend")
 
     def everywhere() -> bool:  # a plain function is faster to call than a Mock
@@ -162,5 +164,5 @@ def dense_plan(blocks: Any, every: dict[str, int] | None = None) -> Any:
 
 
 def attend_densely(*arguments: Any) -> Tensor:
-    """Attention by such a plan."""
+    """Compute attention with a plan for dense blocks."""
     return _either(_sdpa(), "attend_blocks", "attend")(*arguments)

@@ -1,4 +1,4 @@
-"""Layers, readouts and operators of gattn and of PyG: the same parameters, the same inputs.
+"""Layers, readouts and operators of gattn and of PyG with the same parameters and inputs.
 
 Each function makes one side's contender: ``function(side, topology, dtype)``.
 """
@@ -32,7 +32,7 @@ Maker = Callable[[str, Topology, torch.dtype], Contender]
 
 
 def operator(side: str, topology: Topology, dtype: torch.dtype, *, name: str) -> Contender:
-    """An operator alone, given projected inputs."""
+    """Create an operator with projected inputs."""
     shape = Shape(name, dtype=dtype)
     if side == "gattn":
         function = ours.operator(shape.family, gattn.Graph(topology.edge_index, topology.num_nodes))
@@ -50,7 +50,7 @@ def layer(
     edges: bool = False,
     **options: Any,
 ) -> Contender:
-    """A layer on x, and on features of the edges if it has them."""
+    """Create a layer on x, and on edge features if the case has them."""
     inputs = [topology.edge_index]
     if edges:
         options["edge_dim"] = EDGE_DIM
@@ -60,7 +60,7 @@ def layer(
 
 
 def supervised(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
-    """SuperGATConv in training, its attention loss included, on given negative edges."""
+    """Create SuperGATConv in training, including its attention loss, with fixed negative edges."""
     count = topology.num_edges // 2
     negatives = torch.randint(topology.num_nodes, (2, count), generator=generator(3))
     name = "SuperGATConv"
@@ -74,7 +74,8 @@ def supervised(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
 
 
 def learned_queries(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
-    """LearnedQueryReadout, or SetTransformerAggregation with as many queries and heads.
+    """Create LearnedQueryReadout, or SetTransformerAggregation with equal numbers of queries and
+    heads.
 
     They are different functions of the same shape: gattn's is verified against its reference.
     """
@@ -86,14 +87,14 @@ def learned_queries(side: str, topology: Topology, dtype: torch.dtype) -> Conten
 
 
 def set_transformer(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
-    """SetTransformerReadout or PyG's aggregation."""
+    """Create SetTransformerReadout, or PyG's aggregation."""
     names = "SetTransformerReadout", "SetTransformerAggregation"
     module = _module(side, *names, WIDTH, num_seed_points=QUERIES, heads=HEADS)
     return _readout(module, topology, dtype)
 
 
 def _module(side: str, ours: str, theirs: str, *arguments: Any, **options: Any) -> nn.Module:
-    """One side's module; gattn's begins with the parameters of PyG's."""
+    """Create the module of one side; gattn's module gets the parameters of PyG's."""
     torch.manual_seed(0)
     module = getattr(pyg_nn, theirs)(*arguments, **options)
     if side == "pyg":

@@ -1,10 +1,10 @@
-"""``gattn nodes`` with something changed that its users cannot change, for comparisons.
+"""Variants of ``gattn nodes`` for comparisons, with changes that its options cannot make.
 
     python -m benchmarks.sides.nodes LAYERS STACK nodes train cora --workers 1 --out run
 
-LAYERS are ``gattn`` or ``pyg``: the same harness around PyG's GATConv. STACK networks are trained
-together; layers of PyG's one after the other in any case. Other processes than the first would
-know of neither: there must be one worker.
+LAYERS is ``gattn`` or ``pyg``; with ``pyg``, the networks use PyG's GATConv. STACK is the number of
+networks that are trained together; networks with PyG's layers are always trained one after the
+other. Child processes do not get these changes, so the number of workers must be 1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gattn.nodes.runs import trials
 
 
 class Dropping(pyg.GATConv):
-    """PyG's layer that drops entries of its values, too, as :mod:`gattn.nodes.network` does."""
+    """PyG's layer with additional dropout of the values, like :mod:`gattn.nodes.network`."""
 
     def propagate(self, edge_index: Any, size: Any = None, **options: Any) -> Tensor:
         """Sum the weighted values."""
@@ -34,14 +34,14 @@ class Dropping(pyg.GATConv):
 
 
 class GATConv(nn.Module):
-    """PyG's layer, given what the networks of nodes give theirs."""
+    """PyG's layer with the arguments that the networks of nodes pass to gattn's layer."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__()
         self.layer = Dropping(*args, **options)
 
     def forward(self, x: Tensor, graph: gattn.Graph, **options: Any) -> Any:
-        """Attend along the edges of a graph, from dense features."""
+        """Compute the attention along the edges of a graph, from dense features."""
         dense = x if x.layout == torch.strided else x.to_dense()
         return self.layer(dense, graph.edge_index, **options)
 

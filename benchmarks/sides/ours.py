@@ -1,4 +1,4 @@
-"""gattn's operators, by its public names alone."""
+"""Operators of gattn, used only by their public names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.sides.families import FAMILIES
 
 
 def graph_of(topology: Topology) -> gattn.Graph:
-    """The graph with all that is known of it: that it is a batch, if it is one."""
+    """Return the graph; if it is a batch, it contains the node offsets of the small graphs."""
     if topology.batch is None:
         return gattn.Graph(topology.edge_index, topology.num_nodes)
     ptr = torch.nn.functional.pad(torch.bincount(topology.batch).cumsum(0), (1, 0))
@@ -21,7 +21,7 @@ def graph_of(topology: Topology) -> gattn.Graph:
 
 
 def operator(family: str, graph: gattn.Graph, backend: str | None = None) -> Function:
-    """An attention on a graph, as a function of its projected inputs by name."""
+    """Return a function that computes attention on a graph from projected inputs, by name."""
     entry = FAMILIES[family]
     attention, shared = internals.functional(entry.attention), entry.shared
     options = {internals.keyword(attention, "backend", "impl"): backend}

@@ -1,4 +1,4 @@
-"""PyG's operators: the message passing of its layers, given projected inputs."""
+"""PyG's message passing as operators with projected inputs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from benchmarks.core.case import CannotRun, Function, Topology
 from benchmarks.sides.inputs import EDGE_DIM, Shape
 
 MOST_EDGES = 12_000_000
-"""Edges of which tensors of edges x heads x channels fit on a card."""
+"""Maximum number of edges for which tensors of size edges x heads x channels fit on a GPU."""
 
 
 def operator(shape: Shape, topology: Topology) -> Function:
-    """PyG's computation on the operator's inputs."""
+    """Create PyG's computation for the inputs of an operator."""
     edge_index = topology.edge_index
     options: dict[str, Any] = {"heads": shape.heads, "bias": False}
     if shape.has_edges:
@@ -54,24 +54,28 @@ _LAYERS = {"gat": pyg.GATConv, "gatv2": pyg.GATv2Conv, "dot_product": pyg.Transf
 
 
 def _give_projection(layer: Any, weight: Tensor | None) -> None:
-    """Put a plain tensor where a layer keeps the parameter of its edges' projection."""
+    """Replace a layer's parameter for the edge projection by a plain tensor."""
     if weight is not None:
         layer.lin_edge._parameters["weight"] = weight.flatten(0, 1)
 
 
 def on_card(shape: Shape, topology: Topology) -> Function:
-    """PyG's operator, if its intermediate tensors fit on the card."""
+    """Create PyG's operator if its intermediate tensors fit on the GPU."""
     check_fits(topology)
     return operator(shape, topology)
 
 
 def check_fits(topology: Topology) -> None:
-    """Raise :class:`CannotRun` where a card cannot hold a tensor of edges x heads x channels."""
+    """Raise :class:`CannotRun` if a tensor of size edges x heads x channels does not fit on a
+    GPU.
+    """
     if topology.num_edges > MOST_EDGES:
         raise CannotRun("edges x heads x channels do not fit")
 
 
 def compiled(function: Function) -> Function:
-    """Compile anew: the cases share their code, and dynamo runs it uncompiled after a few."""
+    """Compile a function again, because dynamo stops compiling code that was compiled for
+    several cases.
+    """
     torch.compiler.reset()
     return torch.compile(function, dynamic=False)

@@ -1,4 +1,6 @@
-"""Custom scores: gattn's attention in chunks, PyG's messages, and gattn's fused kernel."""
+"""Custom scores in gattn's chunked attention, in PyG's message passing, and in gattn's fused
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from benchmarks.sides.inputs import CHANNELS, HEADS
 
 
 class Gaussian(nn.Module):
-    """The logarithm of a Gaussian kernel."""
+    """Score that is the logarithm of a Gaussian kernel."""
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor | None) -> Tensor:
         """Return the scores of b edges, [b, h]."""
@@ -23,7 +25,7 @@ class Gaussian(nn.Module):
 
 
 class Perceptron(nn.Module):
-    """The score of GATv2, for which gattn has a kernel, too."""
+    """Score of GATv2, for which gattn also has a fused kernel."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +40,7 @@ SCORES = {"gaussian": Gaussian, "perceptron": Perceptron}
 
 
 class _Messages(MessagePassing):
-    """The same layer written with PyG's MessagePassing."""
+    """Layer with the same score, written with PyG's MessagePassing."""
 
     def __init__(self, score: nn.Module) -> None:
         super().__init__(aggr="add", node_dim=0)
@@ -55,7 +57,9 @@ class _Messages(MessagePassing):
 
 
 def attention(side: str, topology: Topology, dtype: torch.dtype, *, name: str) -> Contender:
-    """Attention with one of these scores: "gattn", "pyg", or the "gattn_fused" perceptron."""
+    """Create attention with one of these scores: by "gattn", "pyg", or "gattn_fused" (only the
+    perceptron).
+    """
     torch.manual_seed(0)
     score = SCORES[name]().to(dtype)
     size = topology.num_nodes, HEADS, CHANNELS

@@ -1,4 +1,6 @@
-"""A batch padded to its largest graph, with a mask, through scaled_dot_product_attention."""
+"""Attention on a batch that is padded to its largest graph, by scaled_dot_product_attention with
+a mask.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from benchmarks.sides.inputs import Shape
 
 
 def operator(shape: Shape, topology: Topology) -> Function:
-    """Dot products within the graphs of a batch."""
+    """Compute dot-product attention within the graphs of a batch."""
     if shape.operator != "dot_product":
         raise CannotRun("its score is a dot product without features of the edges")
     if topology.batch is None:

@@ -1,4 +1,4 @@
-"""gattn's layers with a weight or a bias of single edges, and without."""
+"""Layers of gattn with and without a weight or a bias of each edge."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TERMS: dict[str, tuple[str, bool]] = {
 }
 LEARNT = ", gradient"
 SIDES = (PLAIN, *TERMS, *(term + LEARNT for term in TERMS))
-"""The layer alone, with a term, and with one that asks for its gradient."""
+"""Variants of a layer: alone, with an edge term, and with an edge term that requires a gradient."""
 
 
 def layer(side: str, topology: Topology, dtype: torch.dtype, *, name: str) -> Contender:
-    """A layer on x with one of :data:`SIDES`."""
+    """Create a layer on x in one of the variants :data:`SIDES`."""
     torch.manual_seed(0)
     module = getattr(gattn.nn, name)(WIDTH, CHANNELS, HEADS).to(dtype)
     x = leaf(topology.num_nodes, WIDTH, seed=1, dtype=dtype)

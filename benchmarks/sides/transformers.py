@@ -1,4 +1,4 @@
-"""The graph transformers that PyG has, models of two layers of each kind, without dropout."""
+"""Graph transformers that PyG also has: models with two layers of each kind, without dropout."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def model(side: str, topology: Topology, dtype: torch.dtype, *, name: str) -> Contender:
-    """A model on x, the graphs of a batch kept apart; gattn's has the parameters of PyG's."""
+    """Create a model on x for a batch of graphs; gattn's model gets the parameters of PyG's."""
     torch.manual_seed(0)
     module = getattr(pyg_nn, name)(WIDTH, WIDTH // HEADS, CHANNELS, **OPTIONS[name])
     if side == "gattn":

@@ -1,1 +1,1 @@
-"""The cases."""
+"""Cases of the benchmark."""

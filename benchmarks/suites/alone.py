@@ -1,4 +1,6 @@
-"""gattn's side of a case alone, which needs public names of gattn and inputs made elsewhere."""
+"""gattn's side of a case, which needs only public names of gattn and inputs from another
+process.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ from benchmarks.core.verify import Outcome
 
 @dataclass(frozen=True)
 class Alone:
-    """gattn's side of a case and its timed functions."""
+    """gattn's side of a case with its timed functions."""
 
     outcome: Callable[[], Outcome]
     runs: Mapping[str, Run]
 
 
 class HasOneSide(Protocol):
-    """A case whose side of gattn can be measured alone."""
+    """Case in which gattn's side can be measured without its peer."""
 
     name: str
 
@@ -28,5 +30,5 @@ class HasOneSide(Protocol):
         ...
 
     def alone(self, inputs: Any) -> Alone:
-        """gattn's side on these inputs."""
+        """Return gattn's side for these inputs."""
         ...

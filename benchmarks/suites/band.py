@@ -1,4 +1,6 @@
-"""Band attention up to a million tokens, beside dense attention with the band as its mask."""
+"""Band attention for up to a million tokens, compared with dense attention that uses the band as
+a mask.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ CHECKED = 1_000
 
 
 def measure(kind: str, tokens: int, width: int) -> dict[str, float]:
-    """Time and peak memory of forward and backward, what they need laid out or masked included."""
+    """Return the time and peak memory of forward and backward, including the layout or the mask."""
     inputs = {
         name: leaf(tokens, HEADS, CHANNELS, seed=seed, dtype=torch.float32)
         for seed, name in enumerate(("query", "key", "value"))
@@ -71,7 +73,7 @@ def _dense(tokens: int, width: int) -> Function:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as a Markdown table."""
+    """Return the rows as a Markdown table."""
     head = [
         "tokens", "edges", "band: lay out, s", "forward + backward, s", "memory, MB",
         "dense with mask: forward + backward, s", "memory, MB",

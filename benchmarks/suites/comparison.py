@@ -1,4 +1,4 @@
-"""A case of two sides on one graph."""
+"""Case with two sides on one graph."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ CHECK_SCALE = 1 / 16
 
 @dataclass(frozen=True)
 class Comparison:
-    """gattn beside a peer on one graph: verified, then timed, then weighed."""
+    """Comparison of gattn with a peer on one graph, which checks results, times both and
+    measures memory.
+    """
 
     name: str
     topology: Callable[[float], Topology]
@@ -28,14 +30,15 @@ class Comparison:
     large: bool = False
 
     def contenders(self, topology: Topology, dtype: torch.dtype) -> dict[str, Contender]:
-        """Every side on a graph."""
+        """Return all sides for a graph."""
         return {side: self.make(side, topology, dtype) for side in self.sides}
 
     def check(self, scale: float) -> dict[str, float]:
-        """Raise :class:`benchmarks.core.verify.CheckFailed` or tell the errors found.
+        """Raise :class:`benchmarks.core.verify.CheckFailed`, or return the measured errors.
 
-        Float64 on a large graph would not fit: there it is asked of a smaller one of its kind,
-        and the full size must agree with the peer.
+        In float64, a large graph would not fit into memory. In this case, a smaller graph
+        of the same kind is checked in float64, and the results at full size must agree with
+        the peer.
         """
         small = self.topology(scale * CHECK_SCALE if self.large else scale)
         exact = self.contenders(small, torch.float64)
@@ -47,7 +50,7 @@ class Comparison:
         return errors
 
     def measure(self, settings: Settings) -> dict[str, Any]:
-        """Verify, time and, on a large graph, measure the peak memory."""
+        """Check and time the sides and, on a large graph, measure their peak memory."""
         checked = self.check(settings.scale)
         topology = self.topology(settings.scale)
         sides = self.contenders(topology, self.dtype)
@@ -70,11 +73,11 @@ class Comparison:
         }
 
     def inputs(self, scale: float) -> Topology:
-        """The graph."""
+        """Return the graph of the case."""
         return self.topology(scale)
 
     def alone(self, inputs: Topology) -> Alone:
-        """gattn's side."""
+        """Return gattn's side of the case."""
         contender = self.make("gattn", inputs, self.dtype)
         runs = {what: prepare(contender) for what, prepare in timing.PASSES.items()}
         return Alone(lambda: verify.step(contender), runs)
@@ -88,9 +91,9 @@ class Comparison:
         }
 
     def peak_bytes(self, side: str, what: str, scale: float) -> int:
-        """Most bytes above the inputs while a side runs once, layout-building included.
+        """Return the peak memory above the inputs during one run of a side, including the layout.
 
-        In a process that has done nothing else: a run on a small graph comes first.
+        The memory is measured in a new process, after a run on a small graph.
         """
         self._run_once(side, what, scale / 50)
         return self._run_once(side, what, scale)

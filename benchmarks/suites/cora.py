@@ -23,7 +23,7 @@ SIDES = ("gattn", "pyg")
 
 
 class GAT(nn.Module):
-    """Two layers of 8 x 8 and 1 x classes channels."""
+    """Model with two layers, of 8 x 8 and of 1 x classes channels."""
 
     def __init__(self, layer: Any, dropout: Any, features: int, classes: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class GAT(nn.Module):
 
 @dataclass(frozen=True)
 class Epoch:
-    """The same model of gattn's layers and of PyG's.
+    """Epoch of the same model with gattn's layers and with PyG's layers.
 
     Args:
         name: of the case.
@@ -61,11 +61,11 @@ class Epoch:
         }
 
     def inputs(self, scale: float) -> Citations:
-        """The data set, at any scale."""
+        """Return the data set, which is the same at any scale."""
         return datasets.cora()
 
     def alone(self, inputs: Citations) -> Alone:
-        """gattn's side."""
+        """Return gattn's side of the case."""
         return Alone(
             lambda: verify.step(self._evaluation("gattn", inputs, torch.float32)),
             {"training": self._epoch("gattn", inputs)},
@@ -84,7 +84,7 @@ class Epoch:
         return data.x if side in self.sparse else data.x.to_dense()
 
     def _model(self, side: str, data: Citations) -> GAT:
-        """Both sides begin with the same parameters."""
+        """Create the model of a side; both sides have the same initial parameters."""
         sizes = data.x.shape[1], int(data.y.max()) + 1
         torch.manual_seed(0)
         parameters = GAT(pyg.GATConv, nn.Dropout, *sizes).state_dict()
@@ -95,7 +95,7 @@ class Epoch:
         return model
 
     def _evaluation(self, side: str, data: Citations, dtype: torch.dtype) -> Contender:
-        """The model without dropout."""
+        """Create the model without dropout."""
         model = self._model(side, data).to(dtype).eval()
         x = self._features(side, data).to(dtype)
         return Contender(lambda: model(x, data.edge_index), dict(model.named_parameters()))

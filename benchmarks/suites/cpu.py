@@ -1,4 +1,4 @@
-"""The CPU's cases by name. Those of two sides are comparisons; the others measure one thing."""
+"""Cases for the CPU by name: comparisons of two sides, and cases that measure one thing."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from benchmarks.suites.threads import Threads
 
 @functools.cache
 def power_law(scale: float) -> Topology:
-    """A graph with the size and skew of ogbn-arxiv's: 2,499,999 edges at full size."""
+    """Create a graph with the size and skew of ogbn-arxiv, with 2,499,999 edges at full size."""
     return graphs.make("arxiv", scale)
 
 
 @functools.cache
 def molecules(count: int) -> Topology:
-    """A batch of ESOL's molecules."""
+    """Create a batch of molecules of ESOL."""
     return datasets.esol(count)
 
 
 def esol_64(scale: float) -> Topology:
-    """64 molecules, at any scale."""
+    """Create a batch of 64 molecules, at any scale."""
     return molecules(64)
 
 
 def esol_512(scale: float) -> Topology:
-    """512 molecules, at any scale."""
+    """Create a batch of 512 molecules, at any scale."""
     return molecules(512)
 
 
 def in_precision(side: str, topology: Topology, dtype: torch.dtype, *, make: Maker) -> Contender:
-    """gattn in a precision ("gattn") or in fp32 ("gattn_fp32")."""
+    """Create gattn's layer in a dtype ("gattn") or in fp32 ("gattn_fp32")."""
     return make("gattn", topology, torch.float32 if side == "gattn_fp32" else dtype)
 
 
@@ -87,7 +87,7 @@ READOUTS: dict[str, tuple[Maker, tuple[str, ...]]] = {
 
 @functools.cache
 def comparisons() -> dict[str, Comparison]:
-    """The cases of two sides on one graph."""
+    """Return the cases with two sides on one graph."""
     suite = []
     for name, make in {**ALL_LAYERS, **OTHER_LAYERS, **EXPHORMER, **TRANSFORMERS}.items():
         suite.append(Comparison(f"power-law/{name}", power_law, make, large=True))
@@ -132,7 +132,7 @@ LAYOUT = LayoutBuilding("power-law/layout", power_law)
 
 
 def cases() -> dict[str, Case]:
-    """Every case, in the order of the report."""
+    """Return all cases in the order of the report."""
     products = {**LAYERS, "SetTransformerReadout": layers.set_transformer}
     return {
         **comparisons(),
@@ -147,13 +147,15 @@ def cases() -> dict[str, Case]:
 
 
 def with_one_side() -> dict[str, HasOneSide]:
-    """The cases that can be measured without a peer, each of gattn's computations once."""
+    """Return the cases that can be measured without a peer, with each of gattn's computations
+    once.
+    """
     every = [*comparisons().values(), EPOCH, EPOCH_OF_DENSE, LAYOUT]
     return {case.name: case for case in every}
 
 
 def matching(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """The names that match one of the patterns; none is a mistake."""
+    """Return the names that match one of the patterns; raise an error if no name matches."""
     selected = [name for name in names if any(fnmatch.fnmatch(name, p) for p in patterns)]
     if not selected:
         raise SystemExit(f"no case matches {' '.join(patterns)}; --list shows them")

@@ -1,11 +1,11 @@
-"""The GPU benchmark: every operator on every graph, beside the peers that can run it.
+"""GPU benchmark of every operator on every graph, compared with the peers that can run it.
 
-Each case is first checked against float64: all of it on a small graph of its kind, and sampled
-rows at full size. No time is taken where a check fails, and of a case that raises there is kept
-what it raised. Forward, forward + backward and peak memory are measured apart; the layout is built
-outside and timed once; times are medians of CUDA events, with warm caches, with the L2 cache
-overwritten before each run, and as a replayed CUDA graph. The roofs, copy and row-gather
-bandwidth, are measured on the same card.
+Each case is first checked against float64: all rows on a small graph of the same kind, and sampled
+rows at full size. If a check fails, the case is not timed. If a case raises an error, the error is
+recorded. Forward, forward + backward and peak memory are measured separately. The layout is built
+before and timed once. Times are medians that are measured by CUDA events: with warm caches, with an
+L2 cache that is overwritten before each run, and as a replayed CUDA graph. The limits of the speed,
+which are the bandwidths for copying and for gathering rows, are measured on the same GPU.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ SPACE: list[dict[str, int]] = [
     {}, {"warps": 2}, {"warps": 4}, {"unroll": 2}, {"unroll": 8}, {"rows": 2}, {"rows": 4},
     {"rows": 4, "warps": 4}, {"rows": 4, "unroll": 2},
 ]  # fmt: skip
-"""Tiles to try, as what differs from the rule's."""
+"""Tiles to try, as differences from the tile of the default rule."""
 LEAST_GAIN = 1.05
 """Minimum speedup of a tile over the rule's tile."""
 
 
 def pyg_compiled(shape: Shape, topology: Topology) -> Function:
-    """PyG's operator as torch.compile has it."""
+    """Create PyG's operator compiled by torch.compile."""
     return pyg.compiled(pyg.on_card(shape, topology))
 
 
@@ -59,7 +59,7 @@ PEERS: dict[str, Callable[[Shape, Topology], Function]] = {
 
 
 class Bench:
-    """One run of the benchmark: its settings, its device and its number of failed cases."""
+    """Run of the benchmark: its settings, its device and its number of failed cases."""
 
     def __init__(self, options: argparse.Namespace, machine: Record) -> None:
         self.options = options
@@ -72,7 +72,7 @@ class Bench:
         self.done = self.finished() if options.resume and options.out.exists() else set()
 
     def run(self) -> None:
-        """Measure, or tune, every graph that is asked for."""
+        """Measure or tune all selected graphs."""
         # The tile has a fixed size, because tuning it in the interpreter would be useless: all
         # tiles take equally long.
         tile = internals.tiles().override(rows=8, unroll=1)
@@ -82,7 +82,7 @@ class Bench:
                 self.tune(name) if self.options.tune else self.graph(name)
 
     def write(self, case: str, **fields: Any) -> None:
-        """Record one line."""
+        """Write one record to the results."""
         line = {"case": case, **fields, "asked": self.settings, "environment": self.environment}
         record.append(self.options.out, line)
         print(case, json.dumps(fields), flush=True)
@@ -102,7 +102,9 @@ class Bench:
         }  # fmt: skip
 
     def roofs(self) -> None:
-        """Copy bandwidth, and that of gathering rows from tables of the graphs' sizes."""
+        """Measure the bandwidth of copies, and of gathers from tables with the sizes of the
+        graphs.
+        """
         if "roofs" in self.done:
             return
         size = 2**12 if self.options.dry_run else 2**30
@@ -116,13 +118,13 @@ class Bench:
         self.write("roofs", bytes_per_second=rates)
 
     def median(self, function: timing.Run, *, cold: bool = False) -> float:
-        """Median seconds, after a run that is not timed."""
+        """Return the median time in seconds, after a run that is not timed."""
         if not self.options.dry_run:
             function()
         return timing.median(function, self.options.runs, self.clock, cold=cold)
 
     def graph(self, name: str) -> None:
-        """All operators, shapes and types on one graph."""
+        """Measure all operators, shapes and dtypes on one graph."""
         options = self.options
         shapes = {
             f"{name}/{operator}/{heads}x{channels}/{kind}": Shape(
@@ -159,13 +161,13 @@ class Bench:
         return late
 
     def give_up(self, key: str, problem: Exception) -> None:
-        """Record what was raised, and go on with free memory."""
+        """Record the error of a case, free its memory, and continue."""
         self.failed += 1
         self.write(key, raised=f"{type(problem).__name__}: {problem}")
         memory.free(self.device)
 
     def ground(self, name: str) -> Ground:
-        """A graph of this name and what its cases need of it."""
+        """Create the graph with a name, and the data that its cases need."""
         scale = self.scale(name)
         topology = graphs.make(name, scale, self.device)
         scale *= min(1.0, CHECK_EDGES / max(topology.num_edges, 1))
@@ -178,7 +180,7 @@ class Bench:
         return DRY_EDGES / graphs.EDGES[name] if self.options.dry_run else self.options.scale
 
     def case(self, ground: Ground, shape: Shape) -> dict[str, Any]:
-        """Check one case, and measure it where the check passed."""
+        """Check one case, and measure it if the check passed."""
         entry: dict[str, Any] = {
             **ground.topology.sizes(), "layout": ground.layout_seconds,
             "check": check(ground, shape),
@@ -189,7 +191,7 @@ class Bench:
         return entry
 
     def sides(self, ground: Ground, shape: Shape) -> dict[str, Any]:
-        """Times and memory of gattn and of every peer that can run."""
+        """Return the times and memory of gattn and of every peer that can run the case."""
         sides: dict[str, Any] = {}
         topology = ground.topology
         makers: dict[str, Callable[[], Function]] = {
@@ -218,7 +220,9 @@ class Bench:
         return sides
 
     def measure(self, contender: Contender) -> dict[str, Any]:
-        """Seconds of forward and of forward + backward, and peak bytes of the latter."""
+        """Return the seconds of forward and of forward + backward, and the peak memory of the
+        latter.
+        """
         forward, both = (prepare(contender) for prepare in timing.PASSES.values())
         first = self.times(forward)
         second = self.times(both, captures=not isinstance(first.get("graph"), str))
@@ -227,7 +231,9 @@ class Bench:
         return {"forward": first, "both": second, "peak_bytes": peak.bytes}
 
     def times(self, function: timing.Run, captures: bool = True) -> dict[str, float | str]:
-        """Seconds with warm caches, with the L2 cache overwritten, and as a CUDA graph."""
+        """Return the seconds with warm caches, with an overwritten L2 cache, and as a CUDA
+        graph.
+        """
         times: dict[str, float | str] = {
             "warm": self.median(function),
             "cold": self.median(function, cold=True),
@@ -240,7 +246,9 @@ class Bench:
         return times
 
     def tune(self, name: str) -> None:
-        """Try tiles around the rule for every shape class of a graph's cases; keep the fastest."""
+        """Try tiles that are similar to the rule's tile for every shape class of a graph, and
+        keep the fastest.
+        """
         topology = graphs.make(name, self.scale(name), self.device)
         graph = ours.graph_of(topology)
         for operator, (heads, channels), kind in itertools.product(
@@ -254,7 +262,9 @@ class Bench:
             self.tune_classes(timing.training(Contender.of(function, inputs)))
 
     def tune_classes(self, step: timing.Run) -> None:
-        """Search each shape class that a step meets, the others held."""
+        """Search for the best tile of each shape class of a step, while the other tiles are
+        fixed.
+        """
         tiles = internals.tiles()
         tiles.seen.clear()
         step()
@@ -274,7 +284,9 @@ class Bench:
 
 
 def floor_bytes(topology: Topology, shape: Shape) -> dict[str, int]:
-    """Bytes that a pass must move: each tensor once, and with a gather for every edge."""
+    """Return the minimum number of bytes of a pass: each tensor once, and with a gather for each
+    edge.
+    """
     n, e, h, s = topology.num_nodes, topology.num_edges, shape.heads, shape.dtype.itemsize
     row = h * shape.channels * s
     edges = EDGE_DIM * s * e if shape.has_edges else 0
@@ -298,14 +310,14 @@ def _gather_rows(table, index, out, WIDTH: tl.constexpr, ROWS: tl.constexpr):
 
 
 def copying(size: int, device: torch.device) -> timing.Run:
-    """A copy of so many bytes."""
+    """Create a function that copies a number of bytes."""
     source = torch.randn(size // 4, device=device)
     target = torch.empty_like(source)
     return lambda: target.copy_(source)
 
 
 def gathering(rows: int, width: int, count: int, device: torch.device) -> timing.Run:
-    """A gather of so many random rows of ``width`` bytes from a table."""
+    """Create a function that gathers random rows of ``width`` bytes from a table."""
     table = torch.randn(rows, width // 4, device=device)
     index = torch.randint(rows, (count,), device=device, dtype=torch.int32)
     out = torch.empty(count // 64, width // 4, device=device)
@@ -314,7 +326,9 @@ def gathering(rows: int, width: int, count: int, device: torch.device) -> timing
 
 
 def environment(device: torch.device, machine: Record) -> Record:
-    """Card, driver and versions beside what is known of the machine."""
+    """Return the GPU, the driver and the versions, in addition to the description of the
+    machine.
+    """
     card, driver = "none: dry run in Triton's interpreter", ""
     if device.type == "cuda":
         card = torch.cuda.get_device_name(device)

@@ -1,4 +1,4 @@
-"""The GPU benchmark's check of a case: errors against float64 and repeatability.
+"""Checks of a case of the GPU benchmark: errors against float64, and repeatability.
 
 All of it on a small graph of the case's kind, and sampled rows at full size.
 """
@@ -20,7 +20,7 @@ from benchmarks.sides.inputs import Shape, in_float64, operator_inputs
 
 SAMPLED_ROWS = 64
 SLACK = 2
-"""Largest ratio of the kernels' error to the reference's, in addition to one rounding."""
+"""Maximum ratio of the kernels' error to the reference's error, in addition to one rounding."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class Ground:
 
 
 def check(ground: Ground, shape: Shape) -> dict[str, Any]:
-    """Errors against float64: of everything on the small graph, of sampled rows on the whole."""
+    """Return the errors against float64: of all rows on the small graph, of sampled rows on the
+    whole graph.
+    """
     small = ours.graph_of(ground.small)
     inputs = operator_inputs(ground.small, shape, edge_gradient=True)
 
@@ -57,7 +59,7 @@ def check(ground: Ground, shape: Shape) -> dict[str, Any]:
 def errors(
     outcome: verify.Outcome, reference: verify.Outcome, exact: verify.Outcome, dtype: torch.dtype
 ) -> dict[str, float]:
-    """Errors of the kernels and of the reference in the same dtype against float64."""
+    """Return the errors of the kernels, and of the reference in the same dtype, against float64."""
     baseline = verify.error(reference, exact, verify.norm)
     return {
         "ours": verify.error(outcome, exact, verify.norm),
@@ -68,7 +70,9 @@ def errors(
 
 @torch.no_grad()
 def sampled_rows(ground: Ground, shape: Shape) -> dict[str, float]:
-    """Errors of the outputs of sampled destinations of the full graph, the largest included."""
+    """Return the errors of the outputs of sampled destinations of the full graph, including the
+    largest degree.
+    """
     topology, device = ground.topology, ground.topology.device
     inputs = operator_inputs(topology, shape)
     full = ours.operator(shape.family, ground.graph, "triton")(**inputs)

@@ -1,4 +1,4 @@
-"""Time and memory over graphs of ten thousand edges to a hundred million."""
+"""Time and memory for graphs of ten thousand to a hundred million edges."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHECKED = 10**5
 
 @dataclass(frozen=True)
 class Growth:
-    """Forward and backward at one head of 16 channels, each size in a process of its own."""
+    """Forward and backward with one head of 16 channels, with each size in a separate process."""
 
     def measure(self, settings: Settings) -> dict[str, Any]:
         powers = range(SMALLEST, int(math.log10(settings.largest)) + 1)
@@ -42,7 +42,7 @@ class Growth:
 
 
 def grow(name: str, edges: int) -> dict[str, float]:
-    """Lay out a graph of about this many edges, check the operator on it and time it."""
+    """Create a graph of about this many edges, and check and time the operator on it."""
     nodes = max(edges // EDGES_PER_NODE, 2)
     topology = Topology(graphs.power_law(nodes, (edges - nodes) // 2), nodes)
     with memory.peak() as laid_out:

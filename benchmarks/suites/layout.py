@@ -1,4 +1,4 @@
-"""Laying out a graph, beside the stable sorts of torch that specify it."""
+"""Time for sorting a graph into a layout, compared with torch's stable sorts."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class LayoutBuilding:
         }
 
     def inputs(self, scale: float) -> Topology:
-        """The graph."""
+        """Return the graph of the case."""
         return self.topology(scale)
 
     def alone(self, inputs: Topology) -> Alone:
-        """gattn's side."""
+        """Return gattn's side of the case."""
 
         def lay_out() -> gattn.Graph:
             return gattn.Graph(inputs.edge_index, inputs.num_nodes)

@@ -1,8 +1,8 @@
-"""The dense products of a whole step: what no attention kernel can save.
+"""Time of the dense matrix products in a training step, which no attention kernel can reduce.
 
-Every matrix product of our forward and backward is noted and then run alone, on the same tensors.
-PyG's side multiplies the same matrices, or padded ones; the ratio of its time to that of the
-products is the most that anything else could reach.
+Every matrix product of gattn's forward and backward pass is recorded and then run alone, on the
+same tensors. PyG multiplies the same matrices, or padded ones. The time of PyG divided by the time
+of the products is therefore the largest speedup that is possible.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "mkldnn::_l
 
 @dataclass(frozen=True)
 class Products:
-    """The products alone beside the whole layer, in gattn and in PyG."""
+    """Comparison of the matrix products alone with the whole layer, in gattn and in PyG."""
 
     topology: Callable[[float], Topology]
     layers: Mapping[str, Maker]
@@ -58,7 +58,7 @@ class Products:
 
 
 class _Noted(TorchDispatchMode):
-    """Notes the matrix products that run."""
+    """Dispatch mode that records the matrix products that run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class _Noted(TorchDispatchMode):
 
 
 def _products(layer: Contender) -> tuple[Callable[[], object], int]:
-    """The products of a step alone, and how many there are."""
+    """Return a function that runs only the matrix products of a step, and their number."""
     step = timing.training(layer)
     step()
     with _Noted() as noted:

@@ -1,4 +1,4 @@
-"""The roof: a bare gather and sum of as many rows as the operators read."""
+"""Speed limit: the time for gathering and summing the rows that the operators read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS_PER_EDGE = {name: family.rows_per_edge for name, family in FAMILIES.items()
 
 @dataclass(frozen=True)
 class Roof:
-    """Share of the gather's speed that the operators' forward reaches."""
+    """Fraction of the speed of a plain gather that the forward pass of the operators reaches."""
 
     topology: Callable[[float], Topology]
     operators: Mapping[str, Maker]
@@ -55,7 +55,7 @@ class Roof:
 
 
 def gather(topology: Topology, width: int) -> dict[str, Callable[[], Tensor]]:
-    """Ways to read and sum the source rows of all edges: what attention cannot beat.
+    """Return functions that read and sum the source rows of all edges, which attention cannot beat.
 
     Each reads one row of ``width`` fp32 numbers per edge, in the graph's own order. torch's write
     one row per node; gattn's own bare loop adds all rows up.
@@ -77,7 +77,7 @@ def gather(topology: Topology, width: int) -> dict[str, Callable[[], Tensor]]:
 
 
 def _check(gathers: Mapping[str, Callable[[], Tensor]]) -> float:
-    """Every way must give the same total, within the rounding of so many additions."""
+    """Check that all of these functions return the same total, up to rounding errors."""
     first, *others = (way().double() for way in gathers.values())
     scale = first.abs().sum()
     apart = max(((other.sum() - first.sum()).abs() / scale).item() for other in others)

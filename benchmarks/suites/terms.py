@@ -16,7 +16,8 @@ from benchmarks.suites.comparison import CHECK_SCALE
 
 @dataclass(frozen=True)
 class Terms:
-    """A layer with each term of its edges beside the layer without, all in turns.
+    """Layer with each kind of edge term, compared with the layer without edge terms, in alternating
+    runs.
 
     The terms come in the caller's order of edges, which on this graph is a random one for a layer.
     A gather of the [e, h] numbers into the layout's order by torch stands beside: what reading
@@ -28,7 +29,7 @@ class Terms:
     layer: str
 
     def measure(self, settings: Settings) -> dict[str, Any]:
-        """Check each in float64, then time forward and backward."""
+        """Check each variant in float64, and then time forward and backward."""
         small = self.topology(settings.scale * CHECK_SCALE)
         errors = [self._check(side, small) for side in terms.SIDES]
         topology = self.topology(settings.scale)

@@ -1,4 +1,4 @@
-"""Speedup by threads: forward and backward of layers."""
+"""Speedup of the forward and backward pass of layers with several threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.sides.layers import Maker
 
 @dataclass(frozen=True)
 class Threads:
-    """Compare one thread with several."""
+    """Comparison of one thread with several threads."""
 
     topology: Callable[[float], Topology]
     layers: Mapping[str, Maker]

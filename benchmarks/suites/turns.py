@@ -1,8 +1,8 @@
-"""One commit's gattn beside another's: each in a process of its own, taking turns.
+"""Comparison of gattn at two commits in two processes, which run alternately.
 
-Both processes run the benchmarks' code of the present tree; only the package ``gattn`` differs.
-The inputs are made once, here, and read by both. Whatever the other commit's gattn has beside its
-public names may differ: nothing of it is used.
+Both processes run the benchmark code of this tree, and only the package ``gattn`` differs. The
+inputs are created once, in this process, and read by both processes. Only public names of the other
+commit's gattn are used, so its private names may differ.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from benchmarks.core.record import Record
 from benchmarks.suites.alone import Alone, HasOneSide
 
 FEWEST = 5
-"""Rounds of a case, so that the quartiles of its ratios say something."""
+"""Minimum number of rounds of a case, for meaningful quartiles of the ratios."""
 APART_IN_16_BITS = 0.03
-"""Largest difference between two outputs that are rounded to 16 bits."""
+"""Maximum difference between two outputs that are rounded to 16 bits."""
 
 
 class Turns:
-    """Two processes that measure the same cases.
+    """Pair of processes that measure the same cases.
 
     Args:
         other: folder that holds the other package ``gattn``, built.
@@ -50,7 +50,9 @@ class Turns:
             raise
 
     def _check_sides(self) -> None:
-        """This side must be this tree's gattn, and both must run on the same kind of kernels."""
+        """Check that one side is gattn of this tree, and that both sides run on the same kind of
+        kernels.
+        """
         folder = Path(self.descriptions["this"]["gattn"])
         if folder != ROOT / "gattn":
             raise SystemExit(f"this tree is {ROOT}, but Python imports gattn from {folder}")
@@ -65,13 +67,13 @@ class Turns:
         self.close()
 
     def close(self) -> None:
-        """End both processes and remove what they read and wrote."""
+        """End both processes, and remove their temporary files."""
         for side in self.sides.values():
             side.close()
         self._folder.cleanup()
 
     def measure(self, case: HasOneSide, scale: float, seconds: float) -> Record:
-        """Check that both sides compute the same, then time them in turns.
+        """Check that both sides compute the same results, and then time them alternately.
 
         Raises:
             CheckFailed: where they differ by more than rounding.
@@ -105,7 +107,9 @@ class Turns:
     def _alternate(
         self, run: str, calls: dict[str, dict[str, int]], seconds: float
     ) -> dict[str, timing.Spread]:
-        """Times of both, and the ratio within each round of this to the other."""
+        """Return the times of both sides, and the ratio of this side to the other within each
+        round.
+        """
         number = max(of_side[run] for of_side in calls.values())
 
         def sampler(side: Process) -> Callable[[], float]:
@@ -128,7 +132,7 @@ def _fields(inputs: Any) -> dict[str, Any]:
 # The following functions run in the two processes that are compared.
 
 _now: list[Alone] = []
-"""The case that is measured now."""
+"""Case that is measured at the moment."""
 
 
 def _introduce() -> dict[str, str]:
@@ -140,7 +144,9 @@ def _introduce() -> dict[str, str]:
 
 
 def _prepare(case: HasOneSide, kind: Callable[..., Any], path: str) -> dict[str, int]:
-    """Build a case on these inputs; how often each of its runs is called in a turn."""
+    """Build a case with these inputs; return how often each of its functions is called in a
+    turn.
+    """
     _now.clear()  # free the memory of the previous case before the next one allocates
     alone = case.alone(kind(**torch.load(path, weights_only=True)))
     _now.append(alone)

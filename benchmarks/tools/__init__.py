@@ -1,1 +1,1 @@
-"""Tools of the commands that do not measure cases."""
+"""Tools of the commands that measure no cases."""

@@ -1,8 +1,8 @@
-"""Triton kernels compiled for sm_90 without a GPU, and their registers and spills.
+"""Compilation of the Triton kernels for sm_90 without a GPU, with their registers and spills.
 
-The launchers run on tensors of the meta device, with the compiler told that the card is an H100
-and with nothing launched: what is compiled is what a card would be sent. A kernel spills registers
-where one of its instructions reads or writes the stack.
+The launchers run on tensors of the meta device, the compiler compiles for an H100, and no kernel is
+launched. The compiled kernels are therefore those that an H100 would run. A kernel spills registers
+if one of its instructions reads or writes the stack.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EDGES = 100_000
 
 
 class NoCard:
-    """Stands in for triton's driver: it knows the card, and has none."""
+    """Replacement for Triton's driver, which describes the GPU without needing one."""
 
     get_current_device = staticmethod(lambda: 0)
     get_current_stream = staticmethod(lambda device=None: 0)
@@ -43,7 +43,9 @@ class NoCard:
 
 @contextlib.contextmanager
 def compiling_only() -> Iterator[list[tuple[str, Any]]]:
-    """Inside the block every launch compiles its kernel and appends (name, kernel)."""
+    """Compile the kernel of every launch during the block without running it, and record (name,
+    kernel).
+    """
     compiled: list[tuple[str, Any]] = []
     run = JITFunction.run
 
@@ -69,7 +71,7 @@ class ShapeClass:
     channels: int
     dtype: torch.dtype
     degree: int
-    """Edges of a destination, on average."""
+    """Mean number of edges of a destination."""
     options: bool
     """True if the operator uses all of its options."""
     path: str = "general"
@@ -77,11 +79,15 @@ class ShapeClass:
 
 
 BANDED = ("dot_product",)
-"""Families that have kernels of their own for runs, without features and weights of the edges."""
+"""Families that have separate kernels for consecutive sources, without edge features and edge
+weights.
+"""
 
 
 def call_all(shape: ShapeClass) -> None:
-    """Call every launcher that serves a shape class, on what its operator is declared to take."""
+    """Call every launcher that supports a shape class, with inputs as its operator declares
+    them.
+    """
     launched = families()
     call_families(shape, launched)
     if shape.path != "general":
@@ -99,13 +105,13 @@ def call_all(shape: ShapeClass) -> None:
 
 
 def families() -> list[str]:
-    """The operators that have a forward and a backward of their own."""
+    """Return the operators that have a forward and a backward kernel."""
     names = internals.operators()
     return [name.removesuffix("_forward") for name in names if name.endswith("_forward")]
 
 
 def call_families(shape: ShapeClass, chosen: Iterable[str]) -> None:
-    """Call the forward and the backward of the chosen families that serve a shape class."""
+    """Call the forward and the backward of the chosen families for a shape class."""
     launchers, operators, layout = internals.launchers(), internals.operators(), layout_of(shape)
     for family in BANDED if shape.path == "runs" else chosen:
         arguments: dict[str, Any] = {"layout": layout}
@@ -121,7 +127,9 @@ def call_families(shape: ShapeClass, chosen: Iterable[str]) -> None:
 def call(
     launchers: ModuleType, operator: Any, shape: ShapeClass, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Call an operator's launcher on empty tensors and on what is given; its outputs by name."""
+    """Call the launcher of an operator on empty tensors and the given values; return its outputs
+    by name.
+    """
     n = m = nodes(shape)
     lengths = {"n": n, "m": m, "k": m, "e": EDGES, "h": shape.heads, "u": shape.heads}
     lengths |= {"c": shape.channels, "w": shape.channels, "d": EDGE_DIM, "b": shape.heads}
@@ -148,12 +156,12 @@ def call(
 
 
 def nodes(shape: ShapeClass) -> int:
-    """Sources, and destinations, of a shape class's graph."""
+    """Return the numbers of sources and of destinations of the graph of a shape class."""
     return max(1, EDGES // shape.degree)
 
 
 def layout_of(shape: ShapeClass) -> list[torch.Tensor]:
-    """A layout of its sizes, without numbers."""
+    """Create a layout with the sizes of a graph, but without values."""
     n = m = nodes(shape)
     sizes = (n + 1, EDGES, EDGES, m + 1, EDGES, EDGES)
     indices = [empty(size, dtype=torch.int32) for size in sizes]
@@ -162,12 +170,14 @@ def layout_of(shape: ShapeClass) -> list[torch.Tensor]:
 
 
 def empty(*size: int, dtype: torch.dtype) -> torch.Tensor:
-    """A tensor that has no memory."""
+    """Create a tensor without memory."""
     return torch.empty(*size, dtype=dtype, device="meta")
 
 
 def resources(kernel: Any) -> dict[str, int]:
-    """Registers a thread, instructions that spill one, bytes of shared memory, and warps."""
+    """Return the registers per thread, the spill instructions, the bytes of shared memory, and
+    the warps.
+    """
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(kernel.asm["cubin"])
         file.flush()
@@ -190,7 +200,7 @@ def dump(*arguments: str) -> str:
 
 
 def classes(quick: bool) -> Iterator[ShapeClass]:
-    """Every shape class that is compiled, or three of them."""
+    """Return all shape classes that are compiled, or three of them."""
     fp32, bf16, fp16, fp64 = torch.float32, torch.bfloat16, torch.float16, torch.float64
     if quick:
         yield ShapeClass(8, 16, fp32, 16, True)
@@ -220,7 +230,9 @@ def classes(quick: bool) -> Iterator[ShapeClass]:
 
 
 def compile_class(shape: ShapeClass, compiled: list[tuple[str, Any]]) -> Iterator[Record]:
-    """A record for every kernel that a shape class compiles, inside :func:`compiling_only`."""
+    """Return a record for each kernel that is compiled for a shape class, inside
+    :func:`compiling_only`.
+    """
     compiled.clear()
     call_all(shape)
     for name, kernel in compiled:
@@ -232,7 +244,9 @@ def compile_class(shape: ShapeClass, compiled: list[tuple[str, Any]]) -> Iterato
 
 
 def table(records: Iterable[Record]) -> str:
-    """Markdown: each kernel's registers, shared memory and spills over its shape classes."""
+    """Return a Markdown table of each kernel's registers, shared memory and spills over its
+    shape classes.
+    """
     kernels: dict[str, list[Record]] = {}
     for entry in records:
         kernels.setdefault(entry["kernel"].rpartition(".")[2], []).append(entry)
@@ -243,11 +257,11 @@ def table(records: Iterable[Record]) -> str:
         for name, entries in sorted(kernels.items())
     ]  # fmt: skip
     first = next(iter(kernels.values()))[0]
-    caption = f"For {first['target']}, Triton {first['triton']}."
+    caption = f"The kernels were compiled for {first['target']} by Triton {first['triton']}."
     return f"{caption}\n\n{tables.markdown(head, rows, text=len(head))}"
 
 
 def _span(records: list[Record], what: str) -> str:
-    """From the least to the most."""
+    """Format the range from the minimum to the maximum of some numbers."""
     values = [entry[what] for entry in records]
     return " to ".join(map(str, dict.fromkeys((min(values), max(values)))))

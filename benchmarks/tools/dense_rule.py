@@ -1,6 +1,7 @@
 """Compare torch's dense attention with the edge kernels to find the rule for dense blocks.
 
-Both are timed on complete, bipartite and causal graphs, in blocks of one size and of many.
+Both kinds of attention are timed on complete, bipartite and causal graphs, with blocks of equal and
+of different sizes.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ SHAPES = ((8, 16), (4, 64))
 TOKENS = 2048
 ASPECTS = {"complete": 1, "few queries": 4, "fewer queries": 16, "few keys": 1 / 4,
            "fewer keys": 1 / 16, "causal": 1}  # fmt: skip
-"""Kinds of blocks: the square root of how many keys there are per query."""
+"""Kinds of blocks: the square root of the number of keys per query."""
 EVERY = {"complete": 1, "causal": 1}
 
 
 def graph_of(kind: str, mean: int, ragged: bool, device: str) -> gattn.Graph:
-    """Blocks of about mean x mean pairs, all alike or from half that size to one and a half."""
+    """Create blocks of about mean x mean pairs, with equal sizes or with sizes that differ by a
+    factor of three.
+    """
     count = max(TOKENS // mean, 1)
     size = torch.full((count,), float(mean))
     if ragged:
@@ -46,7 +49,9 @@ def graph_of(kind: str, mean: int, ragged: bool, device: str) -> gattn.Graph:
 
 
 def run(sizes: Sequence[int], device: str, seconds: float) -> Iterator[Record]:
-    """Every kind of graph, of one size and of many, at every width and mean size."""
+    """Measure every kind of graph, with one size and with different sizes, for every width and
+    mean size.
+    """
     for kind, ragged, (heads, channels), mean in itertools.product(
         ASPECTS, (False, True), SHAPES, sizes
     ):
@@ -59,7 +64,7 @@ def run(sizes: Sequence[int], device: str, seconds: float) -> Iterator[Record]:
 
 
 def compare(graph: gattn.Graph, shape: Shape, seconds: float) -> Record:
-    """Time of both, forward and forward with backward, on one graph."""
+    """Measure both kinds of attention on one graph: forward, and forward with backward."""
     assert graph.blocks is not None
     device = graph.device
     plan = internals.dense_plan(graph.blocks, EVERY)
@@ -106,7 +111,7 @@ HEAD = (
 
 
 def cells(row: Record) -> list[str]:
-    """A row of the table: how many times faster dense attention is."""
+    """Return a row of the table: the ratios of the times of edge and dense attention."""
     gains = [f"{times['edges'] / times['dense']:.2f}" for times in row["seconds"].values()]
     return [
         f"{row['kind']}{', ragged' if row['ragged'] else ''}", str(row["mean"]),

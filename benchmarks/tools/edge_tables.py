@@ -1,4 +1,4 @@
-"""A table of edges from disk to batches: what each step takes in a process of its own."""
+"""Steps from a table of edges on disk to sampled batches, each measured in a separate process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _pieces(edges: int, nodes: int) -> Iterator[list[np.ndarray]]:
 
 
 def steps(path: Path, nodes: int) -> dict[str, Record]:
-    """Seconds and peak bytes of reading, of laying out, and of sampling batches.
+    """Measure the seconds and peak memory of reading, of sorting, and of sampling batches.
 
     Peaks are above what the process held before it read; pages of mapped files count.
     """

@@ -1,4 +1,4 @@
-"""A step of training on a whole graph: what one process measures of itself."""
+"""Training step on a whole graph, measured inside one process."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from benchmarks.data.large_graph import features, mapped_features, pairs
 
 FEATURES, HEADS, CHANNELS, CLASSES, KNOWN = 100, 4, 16, 47, 0.08
 STEPS = 2
-"""The first lays out what later ones find; the last is timed."""
+"""Number of training steps. The first one fills the caches, and only the last one is timed."""
 
 
 def step(side: str, folder: Path, dtype: str, average: bool) -> Record:
-    """Peak bytes of this process, and seconds and losses of a few steps."""
+    """Return the peak memory of this process, and the seconds and losses of a few steps."""
     make = _gattn if side == "gattn" else _pyg
     torch.manual_seed(0)
     model, x, edges, count = make(folder, getattr(torch, dtype), average)
@@ -49,14 +49,18 @@ def step(side: str, folder: Path, dtype: str, average: bool) -> Record:
 
 
 def line(peers: Sequence[Record], edges: int) -> float:
-    """Bytes at so many edges, on the straight line through the first and the last peer."""
+    """Extrapolate the memory to a number of edges by the line through the first and the last
+    peer.
+    """
     first, last = peers[0], peers[-1]
     slope = (last["peak_bytes"] - first["peak_bytes"]) / (last["edges"] - first["edges"])
     return last["peak_bytes"] + slope * (edges - last["edges"])
 
 
 Inputs = tuple[Module, Tensor, gattn.Graph | Tensor, int]
-"""A model, features, edges as it takes them, and their number without self-loops."""
+"""Type of the inputs: a model, features, edges in its format, and their number without
+self-loops.
+"""
 
 
 def _gattn(folder: Path, dtype: torch.dtype, average: bool) -> Inputs:
@@ -79,5 +83,7 @@ def _pyg(folder: Path, dtype: torch.dtype, average: bool) -> Inputs:
 
 
 def _joined(average: bool) -> str | None:
-    """PyG's name for what follows the layers: with "last" a linear map, and no average of heads."""
+    """Return PyG's setting ``jk`` for the output: "last" adds a linear layer, and no head is
+    averaged.
+    """
     return None if average else "last"

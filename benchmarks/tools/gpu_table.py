@@ -1,4 +1,4 @@
-"""The table of docs/gpu.md from what the GPU benchmark recorded."""
+"""Table of docs/gpu.md, written from the records of the GPU benchmark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from benchmarks.core.tables import markdown
 
 
 def table(records: dict[str, Record]) -> str:
-    """Markdown: forward + backward of every side, the share of the roof, peak memory."""
+    """Return a Markdown table: times of every side, the fraction of the speed limit, and peak
+    memory.
+    """
     cases = {name: entry for name, entry in records.items() if "sides" in entry}
     roofs = records.get("roofs", {}).get("bytes_per_second", {})
     sides = sorted({side for entry in cases.values() for side in entry["sides"]} - {"gattn"})
@@ -18,7 +20,7 @@ def table(records: dict[str, Record]) -> str:
 
 
 def row(name: str, entry: Record, sides: list[str], roofs: dict[str, float]) -> list[str]:
-    """One case of the table; peers as multiples of gattn's time."""
+    """Return one row of the table, with the times of peers as multiples of gattn's time."""
     seconds = entry["sides"]["gattn"]["both"]["warm"]
     cells = [name, f"{1e3 * seconds:.3f}", f"{roof_seconds(entry, roofs) / seconds:.0%}"]
     for side in sides:
@@ -30,7 +32,9 @@ def row(name: str, entry: Record, sides: list[str], roofs: dict[str, float]) -> 
 
 
 def roof_seconds(entry: Record, roofs: dict[str, float]) -> float:
-    """The longer of: every tensor once at copy speed, every gather at the speed of gathers."""
+    """Return the larger of two times: each tensor at the speed of copies, and each gather at
+    that of gathers.
+    """
     floors = entry["floor_bytes"]
     if not roofs:
         return float("nan")
@@ -40,7 +44,7 @@ def roof_seconds(entry: Record, roofs: dict[str, float]) -> float:
 
 
 def gather_roofs(roofs: dict[str, float]) -> Iterator[tuple[int, float]]:
-    """(rows of the table, bytes a second) of the gathers of 512 bytes."""
+    """Return pairs (rows of the table, bytes per second) for gathers of 512 bytes."""
     for name, speed in roofs.items():
         if name.endswith("x512B"):
             yield int(name.removeprefix("gather ").split("x")[0]), speed

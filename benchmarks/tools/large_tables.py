@@ -1,4 +1,4 @@
-"""Tables of what was measured on large graphs and in several processes."""
+"""Tables of the measurements on large graphs and in several processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODELS = {
 
 
 def training(records: dict[str, Record]) -> str:
-    """Memory of a step on the whole graph, beside PyG's."""
+    """Return the table of the memory of a training step on the whole graph, compared with PyG."""
     rows, lines = [], []
     for entry in records.values():
         _, head, dtype = entry["case"].split("/")
@@ -25,13 +25,18 @@ def training(records: dict[str, Record]) -> str:
         rows.append([name, seconds(ours["seconds"]), _gib(ours["peak_bytes"]), pyg])
         if entry["pyg"]:
             small = [f"{_gib(p['peak_bytes'])} at {p['edges']:,} edges" for p in entry["pyg"]]
-            lines.append(f"PyG's {pyg} lie on the line through {' and '.join(small)}.")
+            lines.append(
+                f"The {pyg} for PyG are an estimate: a straight line through the measured memory "
+                f"of two smaller graphs ({' and '.join(small)})."
+            )
     head = ["a step of training", "time", "peak memory", "PyG, float32"]
     return "\n\n".join([markdown(head, rows), *lines])
 
 
 def inference(entry: Record) -> str:
-    """Memory of inference layer by layer, beside the model at once."""
+    """Return the table of the memory of layer-by-layer inference, compared with the whole model
+    at once.
+    """
     ways = {"layerwise": "layer by layer", "once": "the model at once"}
     rows = [
         [name, seconds(entry[way]["seconds"]), _gib(entry[way]["bytes"])]
@@ -42,7 +47,7 @@ def inference(entry: Record) -> str:
 
 
 def sampling(records: Iterable[Record]) -> str:
-    """The medians of the rounds of each side, with the workers that served it best."""
+    """Return the table of the medians of each side, with the number of workers that was fastest."""
     rounds: dict[tuple[str, int], list[Record]] = {}
     for entry in records:
         rounds.setdefault((entry["side"], entry["workers"]), []).append(entry)
@@ -64,7 +69,7 @@ def sampling(records: Iterable[Record]) -> str:
 
 
 def edge_tables(records: dict[str, Record]) -> str:
-    """Seconds and memory of each step from a table of edges to batches."""
+    """Return the table of the seconds and memory of each step from a table of edges to batches."""
     rows = []
     for entry in records.values():
         kind = entry["case"].rpartition("/")[2]
@@ -75,7 +80,9 @@ def edge_tables(records: dict[str, Record]) -> str:
 
 
 def distributed(records: Iterable[Record]) -> str:
-    """Bytes by the formula, handed over and on the wire; time and memory of the worst process."""
+    """Return the table of the bytes by the formula, passed to all_to_all and on the network;
+    with time and memory.
+    """
     newest = {(entry["case"], entry["processes"]): entry for entry in records}
     rows = []
     for (case, count), entry in newest.items():

@@ -1,9 +1,9 @@
 """Host time of a GPU call of each operator, measured without a GPU.
 
-Everything happens as for a CUDA tensor, from the checks to the kernel's arguments, but that tensors
-are taken from torch's CPU allocator and a prepared launch is counted and dropped: what the driver
-takes for it is not in these times, and no result is looked at. A batch of small molecules is where
-that time decides.
+A call runs the same code as for a CUDA tensor, from the checks to the arguments of the kernel.
+There are two differences: tensors are allocated by torch's CPU allocator, and a prepared launch is
+counted but not executed. The times therefore do not include the driver, and the results are not
+computed. The host time is most important for batches of small molecules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEADS, CHANNELS = 8, 16
 
 
 class IdleCard(aot.NoCard):
-    """A card that takes every launch and does nothing."""
+    """Replacement for a GPU that accepts every launch without running it."""
 
     launches = 0
     utils = SimpleNamespace(
@@ -48,7 +48,7 @@ class IdleCard(aot.NoCard):
 
 
 def run(seconds: float) -> Iterator[Record]:
-    """Measure every operator on every path."""
+    """Measure every operator on every kernel path."""
     card = IdleCard()
     triton.runtime.driver.set_active(card)
     with internals.triton_on_cpu():
@@ -58,7 +58,9 @@ def run(seconds: float) -> Iterator[Record]:
 
 
 def measure(card: IdleCard, operator: str, path: str, seconds: float) -> Record:
-    """Times of one operator on one batch of molecules, and how many kernels it launches."""
+    """Measure the times of one operator on a batch of molecules, and count the kernels that it
+    launches.
+    """
     topology = graphs.molecules(MOLECULES)
     graph = ours.graph_of(topology)
     if path != PATHS[0]:
@@ -85,12 +87,12 @@ def measure(card: IdleCard, operator: str, path: str, seconds: float) -> Record:
 
 
 def table(records: list[Record]) -> str:
-    """Markdown: host time and launches of every operator."""
+    """Return a Markdown table of the host time and the launches of every operator."""
     environment = records[0]["environment"]
     caption = (
-        f"{environment['cpu']}, torch {environment['versions']['torch']}, "
-        f"Triton {environment['triton']}: {MOLECULES} molecules, {HEADS} heads of {CHANNELS} "
-        "channels, fp32."
+        f"The times were measured on {environment['cpu']} with torch "
+        f"{environment['versions']['torch']} and Triton {environment['triton']}, for a batch of "
+        f"{MOLECULES} molecules and {HEADS} heads of {CHANNELS} channels in fp32."
     )
     head = ["operator", "path", "forward", "launches", "forward + backward", "launches"]
     rows = []

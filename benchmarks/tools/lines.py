@@ -69,7 +69,7 @@ def compared(record: Record) -> str:
 
 
 def overall(records: list[Record]) -> str:
-    """The middle of all cases' ratios."""
+    """Return a summary of the ratios of all cases: their median."""
     ratios = [
         spreads["ratio"]["median"] for entry in records for spreads in entry["seconds"].values()
     ]

@@ -1,4 +1,4 @@
-"""The measured tables of the README and the documentation, from what the runs recorded."""
+"""Tables of the README and the documentation, written from the recorded measurements."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ from benchmarks.suites import band, cpu
 from benchmarks.tools.lines import PEERS
 
 TITLES = {
-    "power-law": "A power-law graph of 169,343 nodes and 2.5 million edges, 128 to 8 x 16 channels",
+    "power-law": "Layers from 128 to 8 x 16 channels, on a power-law graph with 169,343 nodes and "
+    "2.5 million edges",
     "power-law/attention": "Custom scores on that graph, compared with PyG's MessagePassing; "
     "fused: the perceptron as a custom score, compared with gattn's kernel `gatv2_attention`",
     "power-law/operator": "Operators on that graph, with projected inputs",
-    "power-law/bf16": "bf16 compared with fp32 on that graph",
-    "esol-64": "A batch of 64 molecules (ESOL), 128 to 8 x 16 channels; "
+    "power-law/bf16": "Layers in bf16 compared with layers in fp32, on that graph",
+    "esol-64": "Layers from 128 to 8 x 16 channels, on a batch of 64 molecules (ESOL); "
     "+edges: 16 features per bond",
-    "esol-64/bf16": "bf16 compared with fp32 on that batch",
-    "esol-512": "A batch of 512 molecules",
+    "esol-64/bf16": "Layers in bf16 compared with layers in fp32, on that batch",
+    "esol-512": "The same layers, on a batch of 512 molecules",
     "cora": "The GAT paper's model on Cora, an epoch of training and evaluation, with the data set "
     "of each library: sparse features in gattn, dense features in PyG; +sparse: sparse features on "
     "both sides, with gattn's SparseDropout; +dense: dense features on both sides",
 }
 HEAD = ["", "gattn", "peer", "speed", "peak memory, gattn", "peer"]
 METHOD = (
-    "Times are medians of forward + backward, in alternating runs in one process. Peak memory is "
-    "above the inputs, with each side in a separate process (blank if not measured). Every case "
-    "was first checked against float64, and against its peer if the peer computes the same. The "
-    "rows come from several runs, listed below: compare within a row, not between rows."
+    "The times are medians of forward + backward. Both sides run alternately in one process. The "
+    "peak memory does not include the inputs, and is measured with each side in a separate "
+    "process; a cell is empty if it was not measured. Every case was first checked against "
+    "float64, and against its peer if the peer computes the same function. The rows come from "
+    "several runs, which are listed below the tables. Therefore compare only numbers in the same "
+    "row."
 )
 
 
@@ -40,11 +43,11 @@ CHOSEN = {
     "esol-512/SetTransformerReadout": "`SetTransformerReadout`, the same batch",
     "cora/epoch": "an epoch of the GAT paper's model on Cora",
 }
-"""Cases in the README."""
+"""Names of the cases in the README."""
 
 
 def report(records: dict[str, Record]) -> str:
-    """The page of measured tables, from the newest full-size record of each case."""
+    """Return the page of tables from the newest full-size record of each case."""
     full = full_size(records)
     parts = [METHOD]
     for group, title in TITLES.items():
@@ -75,8 +78,9 @@ def chosen(records: dict[str, Record]) -> str:
     table = markdown(HEAD, [row for row in rows if row])
     machines = dict.fromkeys(_machine(full[name]) for name in CHOSEN if name in full)
     return (
-        f"{table}\n\nForward + backward on {' and '.join(machines)}; peak memory above the inputs, "
-        "if measured. [All cases and methods](docs/benchmarks.md)."
+        f"{table}\n\nThe times are those of forward + backward, on "
+        f"{' and '.join(machines)}. The peak memory does not include the inputs. "
+        "[All cases and methods](docs/benchmarks.md)."
     )
 
 
@@ -99,7 +103,8 @@ def full_size(records: dict[str, Record]) -> dict[str, Record]:
 
 
 def comparison_table(records: Iterable[Record]) -> str:
-    """One row for each case with a peer: forward + backward, the ratio, peak memory.
+    """Return a table with one row for each case: forward + backward, the ratio to the peer, peak
+    memory.
 
     Empty where no record has a peer.
     """
@@ -110,7 +115,7 @@ def comparison_table(records: Iterable[Record]) -> str:
 
 
 def _row(record: Record, title: str = "") -> list[str]:
-    """Empty where the record has no peer."""
+    """Return the cells of a row; cells without a record are empty."""
     times = record.get("seconds", {}).get("training", {})
     others = [side for side in times if side != "gattn"]
     if "gattn" not in times or not others:
@@ -126,7 +131,7 @@ def _row(record: Record, title: str = "") -> list[str]:
 
 
 def growth_table(record: Record) -> str:
-    """Time and memory over the number of edges."""
+    """Return a table of the time and memory for each number of edges."""
     rows = [
         [row["operator"], f"{row['edges']:,}", seconds(row["seconds"]),
          f"{1e9 * row['seconds'] / row['edges']:.1f}", size(row["peak_bytes"]),
@@ -147,10 +152,12 @@ def _terms(records: dict[str, Record]) -> str:
         ratios = (f"{time / alone:.2f}x" for time in times.values())
         rows.append([name.rpartition("/")[2], seconds(alone), *ratios])
     return (
-        "`edge_weight` and `attn_bias` on the power-law graph, whose edges are in random order. "
-        "The columns show forward + backward with a term as a multiple of the layer alone, without "
-        "and with the gradient of the term. The last column is torch's gather of [e, h] numbers, "
-        "which each pass must read once.\n\n" + markdown(["", "alone", *times], rows)
+        "The following table shows the cost of the arguments `edge_weight` and `attn_bias` on the "
+        "power-law graph, whose edges are in random order. The time of forward + backward with an "
+        "argument is given as a multiple of the time of the layer alone, without and with the "
+        "gradient of the argument. The last column is the time in which torch gathers [e, h] "
+        "numbers, because each pass must read them once.\n\n"
+        + markdown(["", "alone", *times], rows)
     )
 
 
@@ -168,39 +175,47 @@ def _circumstances(records: list[Record]) -> str:
         f"- {where}:\n" + ",\n".join(f"  {run}" for run in commands) + "."
         for where, commands in runs.items()
     ]
-    return "Measured on:\n\n" + "\n".join(seen)
+    return "The cases were measured on the following machines, by these commands:\n\n" + "\n".join(
+        seen
+    )
 
 
 def _roof(entry: Record) -> str:
     speed = entry["gather_bytes_per_second"] / 1e9
     shares = ", ".join(f"{name} {share:.0%}" for name, share in entry["share_of_roof"].items())
     return (
-        f"Only gathering and summing the same rows ({entry['fastest_gather']}) runs at {speed:.1f} "
-        f"GB/s. The forward of the operators reaches these shares of it: {shares}."
+        f"A loop that only gathers and sums the same rows ({entry['fastest_gather']}) reads "
+        f"{speed:.1f} GB/s. The forward pass of each operator reaches the following percentage of "
+        f"this speed: {shares}."
     )
 
 
 def _products(entry: Record, count: int) -> str:
     rows = ", ".join(f"{n} {row['ceiling']:.1f}x" for n, row in entry["products"].items())
     return (
-        f"Both sides use torch's dense matrix products. They limit the speedup over PyG on a batch "
-        f"of {count} molecules to: {rows}."
+        f"Both gattn and PyG compute dense matrix products with torch. Their time limits the "
+        f"possible speedup over PyG on a batch of {count} molecules to the following factors: "
+        f"{rows}."
     )
 
 
 def _threads(entry: Record) -> str:
     count = entry["environment"]["threads"]
     speedups = ", ".join(f"{n} {row['speedup']:.2f}x" for n, row in entry["threads"].items())
-    return f"Speedup of {count} threads over one, forward + backward: {speedups}."
+    return (
+        f"Forward + backward is faster with {count} threads than with one thread by the following "
+        f"factors: {speedups}."
+    )
 
 
 def band_report(entry: Record) -> str:
     """Return the guide's table that compares band attention with dense attention."""
     machine: dict[str, Any] = entry["environment"]
     return (
-        f"{band.table(entry['rows'])}\n\n*{entry['width']} tokens on each side, "
-        f"{entry['heads']} heads of {entry['channels']} channels, {entry['dtype']}; dense: torch's "
-        f"attention with the band as its mask. {machine['cpu']}, {machine['threads']} threads, "
-        f"torch {machine['versions']['torch']}. The command "
-        f"`{machine['command']}` generates this table.*\n"
+        f"{band.table(entry['rows'])}\n\n*The band has {entry['width']} tokens on each side, and "
+        f"attention has {entry['heads']} heads of {entry['channels']} channels in "
+        f"{entry['dtype']}. Dense attention is torch's attention with the band as its mask. The "
+        f"times were measured on {machine['threads']} threads of {machine['cpu']} with torch "
+        f"{machine['versions']['torch']}. The command `{machine['command']}` generates this "
+        "table.*\n"
     )

@@ -1,8 +1,9 @@
 """Analyse the machine code of a kernel's loops over edges from the disassembly.
 
-Kernels are compiled for sm_90 without a GPU (:mod:`benchmarks.tools.aot`), and Triton's own
-disassembler lists them. A loop is counted along the way round it that loads the most and, among
-those, has the fewest instructions: a branch that only some graphs take is left out.
+Kernels are compiled for sm_90 without a GPU (:mod:`benchmarks.tools.aot`) and disassembled by
+Triton's disassembler. The instructions of a loop are counted along the path with the most loads
+and, among these paths, with the fewest instructions. Branches that only some graphs take are
+therefore not counted.
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ TABLES = {
     "gatv2_backward_query_kernel": (1, 2),
     "gatv2_backward_key_kernel": (2,),
 }
-"""Rows that an edge gathers in each loop over edges; the second loop is there in whole graphs."""
+"""Number of rows that an edge gathers in each loop over edges; a second loop exists for whole
+graphs.
+"""
 PAIRS = {
     "dot_product_banded_forward_kernel",
     "dot_product_banded_backward_query_kernel",
     "dot_product_banded_backward_key_kernel",
 }
-"""Kernels whose loop does the pairs of a tile."""
+"""Kernels whose loop processes pairs of a tile."""
 SHAPES = ((8, 16), (1, 128), (4, 25), (1, 7))
 DEGREES = {"general": 16, "graphs": 2, "runs": 64}
 PATHS = {"general": "rows", "graphs": "whole graphs", "runs": "matrix products"}
@@ -47,7 +50,7 @@ LINE = re.compile(r"/\*([0-9a-f]{4,5})\*/\s+(?:@!?U?P\w+ )?\s*([A-Z0-9_.]+)([^;]
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction of a listing."""
+    """Instruction of a disassembly."""
 
     address: int
     name: str
@@ -60,7 +63,7 @@ class Instruction:
         return int(match[1], 16) if match and self.name.split(".")[0] == "BRA" else None
 
     def load_bytes(self) -> int:
-        """Bytes that a lane loads from global memory; 0 if it is no such load."""
+        """Number of bytes that a lane loads from global memory; 0 for other instructions."""
         if not self.name.startswith("LDG"):
             return 0
         widths = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
@@ -68,7 +71,7 @@ class Instruction:
 
 
 def parse(listing: str) -> list[Instruction]:
-    """The instructions, without the cold copies for warps that have diverged."""
+    """Parse the instructions, without the code for warps that have diverged."""
     code = [
         Instruction(int(match[1], 16), match[2], match[3], "@" in match[0].split("*/")[1])
         for match in LINE.finditer(listing)
@@ -79,7 +82,7 @@ def parse(listing: str) -> list[Instruction]:
 
 
 def loops(code: list[Instruction]) -> list[list[Instruction]]:
-    """The bodies of the loops that hold no other loop and load from global memory."""
+    """Return the innermost loops that load from global memory."""
     spans = []
     for at, one in enumerate(code):
         target = one.target()
@@ -96,9 +99,9 @@ def loops(code: list[Instruction]) -> list[list[Instruction]]:
 
 
 def way_round(body: list[Instruction]) -> list[Instruction]:
-    """The way from the first instruction of a loop to its last with the most loads.
+    """Return the path through a loop that contains the most loads.
 
-    Of several the one with the fewest instructions.
+    If several paths have the same number of loads, return the one with the fewest instructions.
     """
     place = {one.address: i for i, one in enumerate(body)}
     best: list[tuple[int, int, int] | None] = [None] * len(body)
@@ -126,7 +129,9 @@ def way_round(body: list[Instruction]) -> list[Instruction]:
 
 
 def loads_in_flight(body: list[Instruction]) -> int:
-    """Loads of 16 bytes a lane that are issued before the result of one of them is used."""
+    """Count the loads of 16 bytes per lane that are issued before the result of one of them is
+    used.
+    """
     pending: set[int] = set()
     flying = most = 0
     for one in body * 2:
@@ -146,7 +151,7 @@ def loads_in_flight(body: list[Instruction]) -> int:
 
 
 def blocks(registers: int, warps: int, shared: int) -> int:
-    """Blocks that a multiprocessor holds at once."""
+    """Return the number of blocks that a multiprocessor can hold at the same time."""
     of_registers = REGISTERS // (-(-registers // 8) * 8 * 32 * warps)
     return min(BLOCKS, WARPS // warps, of_registers, SHARED // (shared + 1024))
 
@@ -154,7 +159,9 @@ def blocks(registers: int, warps: int, shared: int) -> int:
 def loop_figures(
     body: list[Instruction], constants: dict[str, Any], warps: int, size: int, tables_read: int
 ) -> Record:
-    """Counts of a loop; per edge and per 128 bytes of gathered rows, or per pair of a tile."""
+    """Count the instructions of a loop per edge and per 128 bytes of gathered rows, or per pair
+    of a tile.
+    """
 
     def count(*names: str) -> int:
         return sum(one.name.split(".")[0] in names for one in body)
@@ -184,7 +191,7 @@ def loop_figures(
 
 
 def figures(kernel: Any, path: str) -> Record:
-    """All figures of one compiled kernel."""
+    """Return all counts of one compiled kernel."""
     names = kernel.src.fn.arg_names
     constants = {names[at[0]]: value for at, value in kernel.src.constants.items() if len(at) == 1}
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -205,13 +212,13 @@ def figures(kernel: Any, path: str) -> Record:
 
 
 def table_type(kernel: Any) -> str:
-    """The type of the tables that a kernel gathers from."""
+    """Return the dtype of the tables from which a kernel gathers."""
     types = {str(kind).lstrip("*") for kind in kernel.src.signature.values()}
     return "bf16" if "bf16" in types else "fp32"
 
 
 def classes() -> Iterator[aot.ShapeClass]:
-    """The shape classes whose kernels are read."""
+    """Return the shape classes whose kernels are analysed."""
     for heads, channels in SHAPES:
         for path, degree in DEGREES.items():
             for dtype in (torch.float32, torch.bfloat16):
@@ -219,7 +226,7 @@ def classes() -> Iterator[aot.ShapeClass]:
 
 
 def read(shape: aot.ShapeClass, families: Iterable[str] | None = None) -> Iterator[Record]:
-    """A record of every kernel with a loop over edges that a shape class compiles.
+    """Return a record for each kernel of a shape class that has a loop over edges.
 
     Args:
         shape: the shape class.
@@ -239,7 +246,7 @@ def read(shape: aot.ShapeClass, families: Iterable[str] | None = None) -> Iterat
 
 
 def table(records: Iterable[Record]) -> str:
-    """Markdown: a line for every loop over edges."""
+    """Return a Markdown table with a row for each loop over edges."""
     head = ["path", "kernel", "shape", "dtype", "instructions, per edge or pair", "per 128 bytes",
             "wide loads in flight", "barriers", "registers", "blocks"]  # fmt: skip
     rows = []

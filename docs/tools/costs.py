@@ -47,7 +47,7 @@ SMALL = (256, 1_024, 4_096, 16_384)
 
 
 def random_graph(size: int) -> gattn.Graph:
-    """Random graph with eight edges per node: four drawn and their reverses."""
+    """Create a random graph with eight edges per node: four random edges and their reverses."""
     source, destination = torch.randint(0, size, (2, 4 * size))
     both = torch.stack([torch.cat([source, destination]), torch.cat([destination, source])])
     return gattn.Graph(both, size)
@@ -67,7 +67,7 @@ FAMILIES = (
 
 
 def path_length(graph: gattn.Graph, starts_at_a_corner: bool) -> str:
-    """Longest of the shortest paths between connected nodes: the diameter.
+    """Return the diameter: the longest of the shortest paths between connected nodes.
 
     By a search from every node up to a few thousand, or from a corner where node 0 is one; else
     from the node farthest from the first one, which gives a lower bound.
@@ -91,7 +91,7 @@ def path_length(graph: gattn.Graph, starts_at_a_corner: bool) -> str:
 
 
 def measure(graph: gattn.Graph, seconds: float) -> tuple[float, float]:
-    """Time a forward, and a forward with backward, for some seconds each."""
+    """Measure a forward pass, and a forward pass with backward, for some seconds each."""
     query = torch.randn(graph.num_dst, HEADS, CHANNELS)
     key, value = torch.randn(2, graph.num_src, HEADS, CHANNELS).unbind()
     leaves = {"query": query, "key": key, "value": value}
@@ -149,8 +149,9 @@ def note() -> str:
     machine = record.environment("docs.tools.costs", [])
     backend = machine["backend"].removeprefix("available (").removesuffix(")")
     return (
-        f"{HEADS} heads of {CHANNELS} channels, fp32, {machine['threads']} threads of "
-        f"{machine['cpu']}, torch {machine['versions']['torch']}, {backend}; medians. "
+        f"The times are medians for {HEADS} heads of {CHANNELS} channels in fp32, measured on "
+        f"{machine['threads']} threads of {machine['cpu']} with torch "
+        f"{machine['versions']['torch']} and the kernels {backend}. "
         "The column Operations is the number of multiplications and additions of the two matrix "
         "products of a forward pass. "
         "The command `python -m docs.tools.costs` generates this table."
@@ -158,7 +159,7 @@ def note() -> str:
 
 
 def picture(measured: dict[str, list[dict[str, float | str]]], path: Path) -> None:
-    """Forward and backward against n, both on logarithmic scales."""
+    """Draw the times of forward and backward against n, with logarithmic axes."""
     figure, axes = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
     for name, rows in measured.items():
         sizes = [float(row["n"]) for row in rows]
@@ -176,9 +177,15 @@ def picture(measured: dict[str, list[dict[str, float | str]]], path: Path) -> No
 def main(arguments: list[str] | None = None) -> None:
     """Measure, write the tables and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--largest", type=int, default=LARGE[-1], help="largest n")
-    parser.add_argument("--seconds", type=float, default=0.5, help="seconds per measurement")
-    parser.add_argument("--guide", type=Path, default=GUIDE, help="folder of the pages")
+    parser.add_argument(
+        "--largest", type=int, default=LARGE[-1], help="maximum number of nodes of a graph"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=0.5, help="time in seconds for which each case is repeated"
+    )
+    parser.add_argument(
+        "--guide", type=Path, default=GUIDE, help="folder of the pages that are written"
+    )
     options = parser.parse_args(arguments)
     measured = {
         family.name: rows_of(family, options.largest, options.seconds) for family in FAMILIES

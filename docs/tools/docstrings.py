@@ -39,7 +39,7 @@ def to_markdown(text: str, owner: str = "") -> str:
 
 
 class MarkdownDocstrings(griffe.Extension):
-    """Converts every docstring when it is loaded."""
+    """Griffe extension that converts every docstring when it is loaded."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Convert the docstring of a module, class, function or attribute."""

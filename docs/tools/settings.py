@@ -10,6 +10,8 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
+from gattn.links.runs.config import LinkRunSettings
+from gattn.links.settings import LinkSettings
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.screening.settings import ScreenSettings
 from gattn.molecules.settings import MoleculeSettings
@@ -23,6 +25,7 @@ COMMANDS = {
     "molecules train": (RunSettings, MoleculeSettings),
     "molecules predict": (ScreenSettings,),
     "nodes train": (NodeRunSettings, NodeSettings),
+    "links train": (LinkRunSettings, LinkSettings),
     "serve": (ServeSettings,),
 }
 
@@ -32,9 +35,10 @@ def page() -> str:
     lines = [
         "# All settings",
         "",
-        "A setting has one name: `learning_rate` in `config.toml` and as a parameter of the",
-        "estimators is `--learning-rate` on the command line. Settings of the network stand in the",
-        "table `[model]` of `config.toml`.",
+        "A setting has the same name everywhere: the setting `learning_rate` in `config.toml` is",
+        "the parameter `learning_rate` of the estimators and the option `--learning-rate` of the",
+        "command. In `config.toml`, the settings of the network and its training are in the table",
+        "`[model]`.",
     ]
     for command, kinds in COMMANDS.items():
         settings = [setting for kind in kinds for setting in declared(kind).values()]

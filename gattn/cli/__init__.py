@@ -42,7 +42,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "gattn").startswith("gattn"):
             raise
-        extra = next((name for name in ("nodes", "serve") if name in sys.argv[1:2]), "molecules")
+        command = sys.argv[1] if len(sys.argv) > 1 else ""
+        extra = {"nodes": "nodes", "links": "nodes", "serve": "serve"}.get(command, "molecules")
         extra = "ray" if error.name == "ray" else extra
         _fail(f'this command needs {error.name}: pip install "gattn[{extra}]"')
     except Exception as error:

@@ -1,4 +1,6 @@
-"""The Typer application of ``gattn``: the groups ``molecules`` and ``nodes``, and ``serve``."""
+"""Typer application of the command ``gattn``: the groups ``molecules``, ``nodes`` and ``links``,
+and ``serve``.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from typing import Annotated
 import typer
 
 from gattn import __version__
+from gattn.cli.links import app as links
 from gattn.cli.molecules import app as molecules
 from gattn.cli.nodes import app as nodes
 from gattn.cli.serve import serve
@@ -14,13 +17,14 @@ from gattn.cli.serve import serve
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Graph attention, from a table to a trained model.",
+    help="Train graph attention models on tables of molecules or networks, and use them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(molecules, name="molecules")
 app.add_typer(nodes, name="nodes")
+app.add_typer(links, name="links")
 app.command(no_args_is_help=True)(serve)
 
 
@@ -39,4 +43,4 @@ def _commands(
         ),
     ] = False,
 ) -> None:
-    """Accept the options of ``gattn`` itself."""
+    """Define the options of the command ``gattn`` itself."""

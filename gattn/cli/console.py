@@ -22,10 +22,15 @@ from rich.table import Table
 
 from gattn.training.processes import is_first_process
 
-__all__ = ["counted", "rated", "say", "show_metrics", "show_runs", "watched"]
+__all__ = ["counted", "rated", "say", "show_metrics", "show_repeats", "show_runs", "watched"]
 
 PAUSE = 10.0
 """Minimum time in seconds between two progress lines if stderr is not a terminal."""
+NOISE = (
+    "The model is no better than a constant: the data do not predict the labels.",
+    "The model is no better than a random order: the data do not predict the links.",
+)
+"""Messages for a model of labels or of links that is not better than chance."""
 MAX_TARGET_LINES = 5
 """Maximum number of targets for which a separate line is printed."""
 # If torchrun starts several processes, only the first process prints messages.
@@ -146,13 +151,15 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
         table.add_row(metric, *(_format(scores.get(metric)) for scores in columns.values()))
     RESULTS.print(table)
     if metrics.get("noise"):
-        _print_plain("The model is no better than a constant: the data do not predict the labels.")
+        _print_plain(NOISE[item == "links"])
     for name, component in metrics.get("components", {}).items():
         scores = ", ".join(f"{k} {_format(v)}" for k, v in component["test"].items())
         _print_plain(f"component {name}, weight {component['weight']:.2f}: {scores}")
     for metric, reason in metrics.get("undefined", {}).get("test", {}).items():
         _print_plain(f"{metric} of the test part: {reason}")
-    intervals = metrics["intervals"]
+    intervals = metrics.get("intervals")
+    if intervals is None:
+        return
     noun = "intervals" if metrics["task"] == "regression" else "sets of classes"
     RESULTS.print(
         f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']:.1%} of the labels"
@@ -173,8 +180,30 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
         )
 
 
+def show_repeats(metrics: Mapping[str, Any]) -> None:
+    """Print the means and standard deviations of the metrics of several runs."""
+    summary = metrics["summary"]
+    table = Table(
+        title=f"{metrics['task']}, mean ± standard deviation of {len(metrics['runs'])} runs"
+    )
+    for name in ("", *summary):
+        table.add_column(name.replace("_", " "))
+    for metric in summary["model"]:
+        cells = (scores[metric] for scores in summary.values())
+        table.add_row(metric, *(f"{_format(c['mean'])} ± {_format(c['std'])}" for c in cells))
+    RESULTS.print(table)
+    intervals = metrics["intervals"]
+    noun = "intervals" if metrics["task"] == "regression" else "sets of classes"
+    RESULTS.print(
+        f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']['mean']:.1%} of the "
+        "labels"
+    )
+
+
 def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
-    """Yield a message for each target with too few validation labels for the requested coverage."""
+    """Yield a message for each target that has too few validation labels for the requested
+    coverage.
+    """
     from gattn.training.conformal import least_rows
 
     for target, parts in sorted(labels.items(), key=lambda item: item[1].get("val", 0)):

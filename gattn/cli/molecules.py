@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from gattn.cli.console import counted, rated, say, show_metrics
+from gattn.cli.console import counted, rated, say, show_metrics, show_repeats
 from gattn.cli.options import with_settings
 from gattn.molecules.runs.config import NumberSettings, RunSettings, override
 from gattn.molecules.screening.settings import ScreenSettings, is_screening
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Properties of molecules from SMILES.", no_args_is_help=True)
+app = typer.Typer(help="Predict properties of molecules from their SMILES.", no_args_is_help=True)
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 Table = Annotated[Path, Argument(metavar="IN.csv", help="CSV file with a header line and SMILES.")]
@@ -33,23 +33,39 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".smi", ".gz")
 
 
 @app.command(no_args_is_help=False)
-@with_settings(RunSettings, MoleculeSettings)
+@with_settings(RunSettings, MoleculeSettings, without=("more_data",))
 def train(
     out: Annotated[
         Path,
         Option(
-            help="Folder for the model, metrics and report. Name a new "
-            "folder, or the folder of an interrupted run to continue it."
+            help="Folder for the model, metrics and report: a new folder, or the folder of an "
+            "interrupted run, which the command then continues."
         ),
     ],
     data: Annotated[
-        str | None,
+        list[str] | None,
         Argument(
-            metavar="DATA.csv",
-            help="CSV file with SMILES and labels. Without it, the model is trained on the "
-            "CHEMBL2321810 activities.",
+            metavar="[DATA.csv]...",
+            help="CSV file with SMILES and labels, or several files with the same columns. "
+            "Without this argument, the model is trained on the measured activities of "
+            "CHEMBL2321810.",
         ),
     ] = None,
+    folds: Annotated[
+        int,
+        Option(
+            help="Number of folds of a cross-validation. Each molecule is in the test part of one "
+            "run, whose folder is in --out; a table has the mean and the standard deviation of "
+            "each metric. 0 trains a single run."
+        ),
+    ] = 0,
+    replicates: Annotated[
+        int,
+        Option(
+            help="Number of runs with the seeds s, s + 1 and so on, which also change a random "
+            "split. Raise it to see how much the errors depend on the split and the seed."
+        ),
+    ] = 1,
     config: Annotated[
         Path | None,
         Option(
@@ -64,7 +80,18 @@ def train(
 
     Run the same command again after an interruption to continue from the last complete epoch.
     """
-    run = override(config, settings if data is None else {**settings, "data": data})
+    if data:
+        settings = {**settings, "data": data[0], "more_data": tuple(data[1:])}
+    run = override(config, settings)
+    if folds or replicates != 1:
+        from gattn.molecules.runs.repeats import train_repeats
+
+        show_repeats(train_repeats(run, out, folds=folds, replicates=replicates, log=say))
+        say(
+            f"{out / 'summary.csv'} has the metrics of each run; to predict new molecules, train "
+            "on all of them without --folds and --replicates"
+        )
+        return
     from gattn.molecules.runs.train import train_run
 
     show_metrics(train_run(run, out, progress=True, log=say), "molecules")
@@ -167,6 +194,14 @@ def explain(
             "predicts several targets."
         ),
     ] = None,
+    label: Annotated[
+        str | None,
+        Option(
+            "--class",
+            help="Class whose probability is explained. It is required if the model predicts "
+            "more than two classes.",
+        ),
+    ] = None,
     pictures: Annotated[
         int,
         Option(
@@ -180,7 +215,9 @@ def explain(
     """Draw the weight of every atom, and measure how reliable the weights are."""
     from gattn.molecules.runs.explain import explain_table
 
-    options = {"methods": method or (), "target": target, "pictures": pictures}
+    options = {
+        "methods": method or (), "target": target, "label": label, "pictures": pictures,
+    }  # fmt: skip
     counts = explain_table(run, table, out, log=say, **options, **settings)
     _show_counts(counts, table, out)
 
@@ -198,7 +235,7 @@ def embed(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Write the hidden vectors of the networks; those of an ensemble are concatenated."""
+    """Write the hidden vector of every molecule; the vectors of an ensemble are concatenated."""
     from gattn.molecules.runs.embed import embed_table
 
     with counted("embedding") as on_progress:

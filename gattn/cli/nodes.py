@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Classes and numbers of the nodes of a network.", no_args_is_help=True)
+app = typer.Typer(
+    help="Predict a class or a number for each node of a network.", no_args_is_help=True
+)
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)
@@ -41,8 +43,8 @@ def train(
     preset: Annotated[
         Preset | None,
         Option(
-            help="Use the GAT paper's settings for this data set, unless other options override "
-            "them. [dim]\\[default: the settings for the data set itself][/dim]",
+            help="Data set for which the GAT paper's settings are used. Other options override "
+            "these settings. [dim]\\[default: the data set that is trained on][/dim]",
             show_default=False,
         ),
     ] = None,
@@ -116,7 +118,8 @@ def predict(
     from gattn.nodes.runs.predict import predict_graph
 
     run, graph = paths
-    say(f"{out}: {plural(predict_graph(run, graph, out, log=say, **settings), 'node')}")
+    count = predict_graph(run, graph, out, log=say, **_with_reading(settings))
+    say(f"{out}: {plural(count, 'node')}")
 
 
 @app.command()
@@ -131,8 +134,8 @@ def explain(
         Option(
             "--neighbors",
             min=0,
-            help="Maximum number of neighbours to explain, those with the largest attention. "
-            "The graph is predicted again without each of them.",
+            help="Maximum number of neighbours to explain. The neighbours with the largest "
+            "attention are chosen. The graph is predicted again without each of them.",
         ),
     ] = 10,
     *,
@@ -141,7 +144,7 @@ def explain(
     """Explain the prediction of one node by its neighbours and its attributes."""
     from gattn.nodes.runs.explain import explain_graph_node
 
-    explain_graph_node(run, graph, node, out, most=most, log=say, **settings)
+    explain_graph_node(run, graph, node, out, most=most, log=say, **_with_reading(settings))
     say(f"{out}: neighbours.csv, attributes.csv and network.png")
 
 
@@ -159,4 +162,14 @@ def embed(
     """Write the hidden vectors of the nodes, which are the input of the network's last layer."""
     from gattn.nodes.runs.predict import embed_graph
 
-    say(f"{out}: {plural(embed_graph(run, graph, out, log=say, **settings), 'node')}")
+    count = embed_graph(run, graph, out, log=say, **_with_reading(settings))
+    say(f"{out}: {plural(count, 'node')}")
+
+
+def _with_reading(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings with those for reading the graph as one object."""
+    from gattn.nodes.files import GraphReading
+
+    rules = {name: settings[name] for name in READING if name in settings}
+    others = {name: value for name, value in settings.items() if name not in READING}
+    return {**others, "reading": GraphReading(**rules)}

@@ -16,7 +16,10 @@ __all__ = ["with_settings"]
 
 
 def with_settings(
-    *kinds: type, only: Collection[str] = (), as_trained: Collection[str] = ()
+    *kinds: type,
+    only: Collection[str] = (),
+    without: Collection[str] = (),
+    as_trained: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds one option to a command for each setting of the given
     dataclasses.
@@ -28,10 +31,16 @@ def with_settings(
         kinds: the dataclasses that declare the settings.
         only: names of the settings to add; all if empty. Settings with the name of a parameter of
             the command are not added.
+        without: names of settings that have no option.
         as_trained: names of the settings whose default is the value that the trained model was
             trained with.
     """
-    owners = {name: kind for kind in kinds for name in declared(kind) if not only or name in only}
+    owners = {
+        name: kind
+        for kind in kinds
+        for name in declared(kind)
+        if (not only or name in only) and name not in without
+    }
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command)

@@ -23,7 +23,7 @@ def serve(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Serve trained models as a web page and an HTTP API, on this machine only by default.
+    """Serve trained models as a web page and an HTTP API, by default only on this machine.
 
     The page predicts a molecule that you draw or paste and the molecules of a CSV file, and looks
     up the nodes of a network. No request leaves the machine.

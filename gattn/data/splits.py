@@ -150,6 +150,81 @@ def number_groups(groups: Iterable[Hashable] | None, count: int) -> Tensor:
     return torch.from_numpy(numbered)
 
 
+def split_by_groups(
+    groups: Iterable[Hashable],
+    fractions: tuple[float, float, float],
+    protocol: str,
+    *,
+    largest_trains: bool = False,
+) -> Split:
+    """Split items so that no group is in two parts, the large groups into the training part.
+
+    Groups are assigned in descending order of size; groups of equal size are ordered by their first
+    item, the last one first. A group is added to the training part if it fits there, else to the
+    validation part if it fits into the two parts together, else to the test part.
+
+    Args:
+        groups: the group of each item.
+        fractions: fractions of train, val and test; the first two are maxima.
+        protocol: the split's name.
+        largest_trains: put the largest group into the training part, even if it does not fit.
+
+    Returns:
+        The split, each part in ascending order.
+
+    >>> split_by_groups("aabac", (0.6, 0.2, 0.2), "by letter")
+    Split(train: 3, val: 1, test: 1; by letter)
+    """
+    listed = list(groups)
+    train_room, val_room = cuts(len(listed), fractions)
+    numbers = number_groups(listed, len(listed))
+    members = [
+        group.tolist() for group in numbers.argsort(stable=True).split(numbers.bincount().tolist())
+    ]
+    train: list[int] = []
+    val: list[int] = []
+    test: list[int] = []
+    for group in sorted(members, key=lambda group: (len(group), group[0]), reverse=True):
+        if len(train) + len(group) <= train_room or (largest_trains and not train):
+            train += group
+        elif len(train) + len(val) + len(group) <= train_room + val_room:
+            val += group
+        else:
+            test += group
+    first, second, third = (
+        torch.tensor(sorted(part), dtype=torch.int64) for part in (train, val, test)
+    )
+    return Split(first, second, third, protocol)
+
+
+def split_by_order(
+    values: Sequence[float], fractions: tuple[float, float, float], protocol: str
+) -> Split:
+    """Split items by a value such as a time: the smallest are trained on, the largest are tested.
+
+    Items with equal values are in the same part; a cut within them moves to their nearer end.
+
+    Args:
+        values: a number for each item.
+        fractions: fractions of train, val and test.
+        protocol: the split's name.
+
+    Returns:
+        The split, each part in ascending order of the values.
+
+    >>> split_by_order([2020, 2022, 2021, 2023, 2020], (0.4, 0.4, 0.2), "by year").test
+    tensor([3])
+    """
+    numbers = torch.tensor(values, dtype=torch.float64)
+    train, val = cuts(len(numbers), fractions)
+    order = numbers.argsort(stable=True)
+    _, group, sizes = numbers.unique(return_inverse=True, return_counts=True)
+    middle = (sizes.double().cumsum(0) - sizes.double() / 2)[group]
+    part = ((middle > train).long() + (middle > train + val))[order]
+    train_part, val_part, test_part = (order[part == number] for number in range(3))
+    return Split(train_part, val_part, test_part, protocol)
+
+
 def split_by_names(names: Sequence[str], *, protocol: str = "by name") -> Split:
     """Split items by a column that contains ``train``, ``val`` or ``test`` for each item.
 

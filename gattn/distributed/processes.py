@@ -168,8 +168,8 @@ def _rendezvous() -> tuple[dist.Store, int, int]:
 
 
 def _separate_connection(store: dist.Store, timeout: float) -> dist.Store:
-    """Open a second connection to the key-value store, with a key prefix for this torchrun
-    attempt.
+    """Open a second connection to the key-value store; its keys have a prefix for this attempt of
+    torchrun.
     """
     if "RANK" in os.environ:
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])

@@ -13,7 +13,7 @@ import torch.distributed as dist
 BEAT = 1.0
 """Seconds between two heartbeats of a process."""
 PATIENCE = 8.0
-"""Seconds without a heartbeat after which a process counts as dead."""
+"""Number of seconds without a heartbeat after which a process is treated as dead."""
 LEFT, FAILED = "left", "failed"
 """Prefixes of the final status of a process: it ended normally, or it failed."""
 
@@ -49,7 +49,9 @@ class Watch:
             beat += 1
             try:
                 self.store.set(f"status{self.rank}", str(beat))
-            except RuntimeError:  # find_failure reports that the store is not reachable
+            # The error is ignored here, because find_failure reports that the store is not
+            # reachable.
+            except RuntimeError:
                 return
 
     def end(self, status: str) -> None:
@@ -57,7 +59,7 @@ class Watch:
         self._ended.set()
         self._thread.join()
         with contextlib.suppress(RuntimeError):
-            # If the store is not reachable, no process can read the status.
+            # If the store is not reachable, no other process can read the status.
             self.store.set(f"status{self.rank}", status)
 
     def wait_for_others(self) -> None:

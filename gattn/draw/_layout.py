@@ -42,8 +42,8 @@ class Rectangle(NamedTuple):
     height: float
 
     def cut(self, share: float) -> tuple[Rectangle, Rectangle]:
-        """Cut the rectangle across its longer side into two; the first gets this share of
-        the area.
+        """Cut the rectangle across its longer side into two; the first one gets the fraction
+        ``share`` of the area.
         """
         if self.width >= self.height:
             width = share * self.width
@@ -177,7 +177,7 @@ def _divide(sizes: Sequence[int], rectangle: Rectangle) -> list[Rectangle]:
 
 
 def _fit(positions: NDArray[np.float64], rectangle: Rectangle) -> NDArray[np.float64]:
-    """Scale positions [n, 2] to fill a rectangle up to a margin of 0.5."""
+    """Scale positions [n, 2] so that they fill a rectangle, with a margin of 0.5 at each side."""
     sides = np.array([rectangle.width, rectangle.height])
     low, extent = positions.min(0), np.ptp(positions, axis=0)
     margin = np.minimum(0.5, sides / 2)

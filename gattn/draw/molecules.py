@@ -45,7 +45,7 @@ def draw_molecule(
     size: tuple[int, int] | None = None, format: PictureFormat = "svg", dark: bool = False,
     signed: bool = True,
 ) -> bytes:  # fmt: skip
-    """Draw a molecule with a disc on each atom, whose area and colour show the atom's weight.
+    """Draw a molecule with a disc on each atom, whose area and colour show the weight of the atom.
 
     Weights above zero are orange, weights below zero blue with an outline, so that the sign can be
     read with colour blindness and in greyscale print. Unsigned weights, such as attention, are

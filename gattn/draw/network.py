@@ -7,7 +7,9 @@ drawn, and edges between two communities are curved towards the communities' cen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +23,7 @@ from gattn.draw.theme import Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_network", "edge_limit", "sample_network"]
+__all__ = ["draw_network", "edge_limit", "network_picture", "sample_network"]
 
 NODES = 700
 """Maximum number of nodes of a picture in which single edges are visible."""
@@ -30,7 +32,9 @@ FEW_EDGES = 300
 EDGES_PER_NODE = 1.5
 """Number of edges per node up to which a picture with more nodes remains readable."""
 CURVE = np.linspace(0, 1, 13)
-"""Parameters of the points of a curved edge; the middle one separates its halves."""
+"""Parameters t of the points of a curved edge, from 0 to 1; the middle point separates its two
+halves.
+"""
 PALETTE = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255",
 )  # fmt: skip
@@ -138,7 +142,8 @@ def draw_network(
         The bytes of a PNG file.
 
     Raises:
-        ValueError: shapes do not match, a node has no colour, a class has no name, or both
+        ValueError: shapes do not match, a node has no colour, a class has no name, a colour is not
+            finite, a number of nodes, texts or edges is not a whole number of at least 0, or both
             ``names`` and texts as colours are passed.
         ImportError: matplotlib or networkx is not installed.
 
@@ -146,6 +151,27 @@ def draw_network(
         >>> draw_network([[0, 1], [1, 2]], [1.0, 0.5], [0, 0, 1], ["left", "right"])[1:4]
         b'PNG'
     """
+    picture = network_picture(
+        edge_index, weights, colour, names, labels=labels, top_labels=top_labels, wrong=wrong,
+        uncertain=uncertain, most=most, max_edges=max_edges, title=title,
+    )  # fmt: skip
+    return picture(dark=dark)
+
+
+def network_picture(
+    edge_index: Numbers, weights: Numbers | None = None, colour: Numbers | None = None,
+    names: Sequence[str] = (), *, labels: Sequence[str] = (), top_labels: int | None = None,
+    wrong: Numbers | None = None, uncertain: Numbers | None = None, most: int = NODES,
+    max_edges: int | None = None, title: str = "",
+) -> Callable[..., bytes]:  # fmt: skip
+    """Compute the layout of a network once, and return a function that draws it.
+
+    Returns:
+        A function with the argument ``dark`` that returns the picture of :func:`draw_network`; the
+        other arguments and the errors are those of :func:`draw_network`, too.
+    """
+    for name, number in (("top_labels", top_labels), ("most", most), ("max_edges", max_edges)):
+        _check_count(name, number)
     pairs = read_edges(edge_index)
     strength, count = read_weights(weights, pairs.shape[1]), int(pairs.max(initial=-1)) + 1
     nodes = max(count, len(labels)) if colour is None else len(array(colour))
@@ -195,11 +221,17 @@ def draw_network(
         axes.set_axis_off()
         axes.set_title(line(title))
 
-    return render(draw, dark=dark, height=4.2 + 0.21 * rows)
+    return partial(render, draw, height=4.2 + 0.21 * rows)
+
+
+def _check_count(name: str, number: int | None) -> None:
+    is_whole = isinstance(number, Integral) and not isinstance(number, bool)
+    if number is not None and not (is_whole and number >= 0):
+        raise ValueError(f"{name} must be a whole number of at least 0; got {number!r}")
 
 
 def _mask(name: str, values: Numbers | None, nodes: int) -> NDArray[np.bool_]:
-    """Return a mask [n] of nodes; False for every node if it is None."""
+    """Return a mask [n] of nodes; if the argument is None, the mask is False for every node."""
     if values is None:
         return np.zeros(nodes, bool)
     mask = array(values)
@@ -228,7 +260,7 @@ def _top_texts(
 
 
 def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64], Sequence[str]]:
-    """Return the colours as numbers, and the names of the classes.
+    """Return a number for the colour of each node, and the names of the classes.
 
     If the colours are texts, the classes are the different texts in sorted order.
     """
@@ -250,6 +282,9 @@ def _check(
         raise ValueError(f"colour must be [n] of {count} nodes or more; got {value.shape}")
     if len(labels) not in (0, len(value)):
         raise ValueError(f"labels must be [n], of {len(value)} nodes; got {len(labels)}")
+    if not np.isfinite(value).all():
+        node = int((~np.isfinite(value)).argmax())
+        raise ValueError(f"colour must be finite; got {value[node]} for node {node}")
     if len(names) and len(value) and not (value.min() >= 0 and value.max() < len(names)):
         raise ValueError(f"colour must be classes from 0 to {len(names) - 1}, one for each name")
 
@@ -284,7 +319,7 @@ def _draw_edges(
 
 
 def _curves(pairs: NDArray[np.int64], layout: Layout) -> NDArray[np.float64]:
-    """Return points [e, p, 2] of the edges.
+    """Return the points [e, p, 2] of the curves that are drawn for the edges.
 
     An edge inside a community is straight. An edge between communities is a quadratic Bezier curve,
     whose control point is pulled to the mean of the communities' centres, so that the edges between

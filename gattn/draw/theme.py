@@ -13,7 +13,7 @@ __all__ = ["DARK", "LIGHT", "Theme"]
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours as hexadecimal RGB; the defaults are for a light page.
+    """Colours of a page as hexadecimal RGB values; the default values are for a light page.
 
     Attributes:
         ground: background of the page.

@@ -39,7 +39,8 @@ class CacheOwner(Protocol):
 
 
 def cached(owner: Tensor | CacheOwner | None, key: object, build: Callable[[], _T]) -> _T:
-    """Return the object cached under this key with its owner, or build and cache it.
+    """Return the object that is cached for its owner under a key; build and cache it if it is
+    missing.
 
     Under torch.compile, the object is built every time. If ``owner`` is None, the object depends on
     its key only, and only the most recent such objects are cached.
@@ -53,7 +54,7 @@ def cached(owner: Tensor | CacheOwner | None, key: object, build: Callable[[], _
         return entries[key]
     result = outside_transforms(build)()
     if not torch_internals.dispatch_mode_active():
-        # Under a dispatch mode the result may contain fake tensors, which must not be cached.
+        # Under a dispatch mode, the result may contain fake tensors, which must not be cached.
         entries[key] = result
     return result
 
@@ -64,7 +65,8 @@ def cached_last(
     parts: tuple[Tensor | CacheOwner | int, ...],
     build: Callable[[], _T],
 ) -> _T:
-    """Return the object that was last built from a graph and the same parts, or build a new one.
+    """Return the object that was built last, if it was built from the same graph and parts;
+    otherwise build a new one.
 
     The object is stored with the graph, and the parts are stored as weak references: strong
     references between graphs could form a cycle that is never freed.

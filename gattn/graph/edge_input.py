@@ -26,7 +26,7 @@ def read_edges(edges: Any, size: int | tuple[int, int] | None) -> tuple[Tensor, 
     elif is_networkx(edges):
         source, destination, stored_size = _from_networkx(edges)
     elif hasattr(edges, "coo") and hasattr(edges, "sparse_sizes"):
-        # torch_sparse.SparseTensor has these methods.
+        # An object with these methods is a SparseTensor of the package torch_sparse.
         (destination, source, _), (rows, cols) = edges.coo(), edges.sparse_sizes()
         stored_size = cols, rows
     else:
@@ -66,7 +66,8 @@ def _from_pairs(edges: Tensor) -> tuple[Tensor, Tensor, tuple[int, int] | None]:
         raise TypeError(f"edge_index must be int32 or int64; got {edges.dtype}")
     stored_size = None
     sparse_size: Any = getattr(edges, "sparse_size", None)
-    if sparse_size is not None:  # only PyG's EdgeIndex has this method; its rows are sources
+    # Only PyG's EdgeIndex has this method. Its rows are sources.
+    if sparse_size is not None:
         rows, cols = sparse_size()
         stored_size = (rows, cols) if rows is not None and cols is not None else None
         edges = edges.as_tensor()  # type: ignore[attr-defined]

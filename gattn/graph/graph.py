@@ -157,7 +157,8 @@ class Graph:
     @outside_transforms
     def _lay_out(self) -> Layout:
         """Compute and store the layout of a complete or causal graph."""
-        assert self.blocks is not None  # only a graph of blocks is created without a layout
+        # Only a graph of blocks is created without a layout.
+        assert self.blocks is not None
         layout = self.blocks.layout(self.device)
         if torch.compiler.is_compiling() or not torch_internals.dispatch_mode_active():
             self.__dict__["_layout"] = layout
@@ -315,7 +316,8 @@ class Graph:
         _check_same_size(self, other.size)
         pairs, layout = other.edge_index, self.layout
         other_keys = pairs[1] * self.num_src + pairs[0]
-        keys = layout.destinations() * self.num_src + layout.col  # the keys are in ascending order
+        # The keys are in ascending order, as the binary search requires.
+        keys = layout.destinations() * self.num_src + layout.col
         index = torch.searchsorted(keys, other_keys).clamp(max=max(self.num_edges - 1, 0))
         if self.num_edges:
             is_new = keys[index] != other_keys

@@ -142,7 +142,9 @@ def _edges(
 
 
 def _offsets(axes: int, neighbourhood: Neighbourhood) -> list[tuple[int, ...]]:
-    """Return the list of offsets for a radius or for a sequence of offsets."""
+    """Return the list of offsets for a radius, or check a sequence of offsets and return it as a
+    list.
+    """
     if isinstance(neighbourhood, int):
         return window_offsets([neighbourhood] * axes)
     if not isinstance(neighbourhood, Sequence) or not all(map(_is_offset, neighbourhood)):

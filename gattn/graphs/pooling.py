@@ -58,7 +58,8 @@ def check_index(index: Tensor, num_graphs: int | None) -> int:
     if index.dim() != 1:
         raise ValueError(f"index must have shape (n,); got {tuple(index.shape)}")
     if torch.compiler.is_compiling() and num_graphs is not None:
-        return num_graphs  # the compiled code checks the range of the index at run time
+        # The compiled code checks the range of the index at run time.
+        return num_graphs
     if torch.compiler.is_exporting():
         raise ValueError(
             "torch.export would make num_graphs, read from a tensor, a constant: pass num_graphs"

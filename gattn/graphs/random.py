@@ -82,7 +82,8 @@ def _edges(nodes: int, degree: int, seed: int) -> Tensor:
         order = (destination * nodes + source).argsort()
         return torch.stack([source[order], destination[order]])
     others = ~torch.eye(nodes, dtype=torch.bool, device="cpu")
-    if degree < nodes - 1:  # the complement of a regular graph is also regular
+    # The complement of a regular graph is also regular, so only its complement is drawn.
+    if degree < nodes - 1:
         excluded = _regular(nodes, nodes - 1 - degree, seed)
         others[excluded[0], excluded[1]] = others[excluded[1], excluded[0]] = False
     return others.nonzero().t().flip(0)

@@ -67,7 +67,9 @@ def in_subgraph(graph: Graph, start: int, stop: int) -> tuple[Graph, Tensor, Ten
 
 
 def _sources(col: Tensor, start: int, stop: int, nodes: int) -> Tensor:
-    """Return the nodes of the range and then the other source nodes, ascending: [k]."""
+    """Return the sources of a subgraph: the nodes of the range, then all others in ascending
+    order, [k].
+    """
     used = torch.zeros(nodes, dtype=torch.bool, device=col.device)
     used[col] = True
     used[start:stop] = False

@@ -12,7 +12,9 @@ from gattn.kernels import cpu
 from gattn.kernels.precision import acc_dtype
 
 _REAL = {Tensor, torch.nn.Parameter}
-"""Tensor types whose memory the kernels can read; other types may wrap a tensor."""
+"""Tensor types whose memory the kernels can read. Other tensor types may be wrappers without
+memory.
+"""
 
 
 def can_gather(table: Tensor) -> bool:

@@ -1,5 +1,5 @@
-"""Reference implementation of every operator in plain PyTorch, also used as fallback and for
-exports.
+"""Reference implementation of every operator in plain PyTorch, which is also the fallback and is
+used for exports.
 
 Autograd can differentiate each function to any order. The functions read and write tensors of size
 edges x channels, which the fused kernels avoid. Edge inputs and outputs are in the caller's order;

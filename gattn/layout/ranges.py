@@ -24,14 +24,15 @@ def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
     edge = torch.arange(num_edges, dtype=dtype, device=first.device)
     rowptr, col = _members(first, last, edge)
     colptr, row = _members(begin, end, edge)
-    start = (rowptr[:-1] - first).to(dtype)  # the edge j -> i has the CSR position start[i] + j
+    # The edge j -> i has the CSR position start[i] + j.
+    start = (rowptr[:-1] - first).to(dtype)
     csr2csc = torch.index_select(start, 0, row)
     csr2csc += torch.repeat_interleave(sources.to(dtype), colptr.diff(), output_size=num_edges)
     return without_stats(rowptr, col, edge, colptr, row, csr2csc)
 
 
 def _members(first: Tensor, last: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the offsets of the ranges, [n + 1], and the members of all ranges, [e]."""
+    """Return the offsets of the ranges of sources, [n + 1], and the sources in all ranges, [e]."""
     count = last - first
     offsets = torch.zeros(count.numel() + 1, dtype=edge.dtype, device=edge.device)
     torch.cumsum(count, 0, out=offsets[1:])

@@ -21,7 +21,8 @@ from gattn.compat import torch as torch_internals
 from gattn.layout.layout import Layout, num_rows
 
 MAX_IN_DEGREE, MAX_OUT_DEGREE, BAND_AREA, ADDRESS = range(4)
-"""Positions of the statistics: maximum in-degree, maximum out-degree, band area, tensor address.
+"""Index of each statistic: maximum in-degree, maximum out-degree, band area, and address of the
+tensor.
 
 The band area is 0 unless the sources of each destination, and the destinations of each source, are
 consecutive nodes without repeats. Otherwise it is the number of (destination, source) pairs in the
@@ -29,7 +30,7 @@ rectangles that enclose the edges of every BAND_ROWS destinations."""
 SIZE = 4
 UNKNOWN = -1
 BAND_ROWS = 64
-"""Number of rows per rectangle in the measurement of the band area."""
+"""Number of rows in each rectangle that is used to measure the band area."""
 MAX_GRAPH_NODES = 64
 """Maximum number of nodes of a graph that one program can process as a whole."""
 MIN_MEAN_DEGREE = 8
@@ -110,7 +111,8 @@ def max_row_size(offsets: Tensor) -> Tensor:
 
 
 def band_density(layout: Layout) -> float | None:
-    """Return the fraction of (destination, source) pairs in a band's rectangles that are edges.
+    """Return the fraction of the (destination, source) pairs in the rectangles of a band that are
+    edges.
 
     The result is None unless the sources of each destination, and the destinations of each source,
     are consecutive nodes. The first call for the layout of a Graph measures the density and waits

@@ -1,4 +1,6 @@
-"""Layer-by-layer inference on large graphs, in ranges of nodes that fit into memory."""
+"""Layer-by-layer inference on large graphs, for one range of nodes at a time, which fits into
+memory.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,8 @@ def layerwise_inference(
             last = number == len(layers) - 1
             file = None if folder is None or last else Path(folder, str(number))
             x = _run(layer, x, graph, edge_attr, batch_edges, file, out if last else None)
-    assert isinstance(x, Tensor)  # a model has at least one layer, so x is a tensor here
+    # A model has at least one layer, so x is a tensor here.
+    assert isinstance(x, Tensor)
     return x
 
 
@@ -127,7 +130,8 @@ def _run(
                 f"out must be {rows.dtype} of shape {shape}; got {target.dtype}, {(*target.shape,)}"
             )
         target[start:stop] = rows
-    assert target is not None  # the loop runs at least once, so target is a tensor here
+    # The loop runs at least once, so target is a tensor here.
+    assert target is not None
     return target
 
 
@@ -137,7 +141,8 @@ def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
     A node with more edges is a range by itself. A graph without nodes has one empty range.
     """
     nodes = torch.arange(graph.num_dst + 1, device=graph.device)
-    cumulative, start = graph.layout.rowptr + nodes, 0  # number of edges and nodes before each node
+    # This is the number of edges and nodes before each node.
+    cumulative, start = graph.layout.rowptr + nodes, 0
     while True:
         end = torch.searchsorted(cumulative, cumulative[start] + batch_edges, right=True)
         stop = min(max(int(end) - 1, start + 1), graph.num_dst)

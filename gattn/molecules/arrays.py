@@ -11,6 +11,7 @@ import numpy as np
 
 from gattn.data.tables.csv_table import LARGEST
 from gattn.data.tables.numbers import NumberFormat, read_numbers
+from gattn.molecules.classes import MOST_CLASSES
 
 __all__ = [
     "as_classes",
@@ -30,7 +31,7 @@ NO_NUMBERS = (bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)
 
 
 def is_missing(values: np.ndarray) -> np.ndarray:
-    """Return where an array has None, NaN or pandas' marks of missing values: bool, same shape.
+    """Return a mask of the elements of an array that are None, NaN or missing values of pandas.
 
     Pandas is imported only for types of other libraries, because its import takes a second.
 
@@ -175,18 +176,21 @@ def _refuse(row: int, column: int, value: object) -> None:
 
 
 def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
-    """Return the two classes of each column of labels [n, t], sorted.
+    """Return the classes of each column of labels [n, t], sorted.
 
     Raises:
-        ValueError: a column has more or fewer than two classes, or its classes have different
-            types.
+        ValueError: a column has fewer than two classes or more than :data:`MOST_CLASSES`, or its
+            classes have different types.
     """
     classes = []
     for name, column in zip(names, table.T):
         kinds = set(column[~is_missing(column)].tolist())
-        if len(kinds) != 2:
+        if not 2 <= len(kinds) <= MOST_CLASSES:
             shown = ", ".join(map(repr, list(kinds)[:5])) + ", ..." * (len(kinds) > 5)
-            raise ValueError(f"{name} must have two classes; it has {len(kinds)}: {shown}")
+            raise ValueError(
+                f"{name} must have two classes or more, at most {MOST_CLASSES}; it has "
+                f"{len(kinds)}: {shown}"
+            )
         try:
             classes.append(np.array(sorted(kinds)))
         except TypeError:
@@ -197,18 +201,21 @@ def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:
 def as_classes(
     table: np.ndarray, classes: Sequence[np.ndarray], names: Sequence[str]
 ) -> np.ndarray:
-    """Convert labels [n, t] to float64: 0 for the first class, 1 for the second, NaN for missing.
+    """Convert labels [n, t] to float64: 0 for the first class, 1 for the second and so on, and NaN
+    for a missing label.
 
     Raises:
-        ValueError: a label is not one of the two classes.
+        ValueError: a label is not one of the classes.
     """
     y = np.full(table.shape, np.nan)
-    for i, (first, second) in enumerate(kinds.tolist() for kinds in classes):
-        y[table[:, i] == first, i], y[table[:, i] == second, i] = 0, 1
+    for i, kinds in enumerate(kinds.tolist() for kinds in classes):
+        for number, kind in enumerate(kinds):
+            y[table[:, i] == kind, i] = number
         strange = np.isnan(y[:, i]) & ~is_missing(table[:, i])
         if strange.any():
             label = table[strange, i][0]
-            raise ValueError(f"{names[i]} must be {first!r} or {second!r}; it is {label!r}")
+            listed = f"{', '.join(map(repr, kinds[:-1]))} or {kinds[-1]!r}"
+            raise ValueError(f"{names[i]} must be {listed}; it is {label!r}")
     return y
 
 

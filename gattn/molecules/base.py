@@ -9,6 +9,7 @@ import copy
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -60,6 +61,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         smiles: Rows,
         y: Any,
         *,
+        sample_weight: Any = None,
         validation: tuple[Rows, Any] | None = None,
         folder: str | os.PathLike[str] | None = None,
         progress: bool = False,
@@ -74,6 +76,9 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
                 value (NaN) is replaced by the mean.
             y: [n] or [n, t] labels; NaN or None for a missing label. With a bounded loss, labels
                 can also be limits, which are strings such as ``">10"`` and ``"<0.5"``.
+            sample_weight: [n] weights of the rows, above 0; equal by default. A row of weight 2
+                counts as much as two equal rows. If ``validation`` is passed, its rows have the
+                mean weight.
             validation: validation molecules as SMILES and labels, which are used to choose the
                 epoch and to calibrate the intervals; by default ``validation_fraction`` of the
                 molecules, sampled by ``seed``, with all
@@ -88,11 +93,13 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
             MoleculeError: SMILES that cannot be parsed under ``on_error="raise"``.
             ValueError: a parameter is out of its range; the labels are too few or all equal.
         """
-        labelled = self.read(smiles, y)
+        labelled = self.read(smiles, y, weights=sample_weight)
         if validation is None:
             train, val = self._split(labelled)
         else:
             train, val = labelled, self.labelled(*validation)
+            if train.weights is not None:
+                val = replace(val, weights=train.weights.mean().expand(len(val)))
             warn_of_overlap(train, val)
         return self.fit_labelled(train, val, folder=folder, progress=progress)
 
@@ -103,6 +110,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         *,
         targets: Sequence[str] | None = None,
         bounds: np.ndarray | None = None,
+        weights: Any = None,
         cache: str | os.PathLike[str] | None = None,
     ) -> LabelledMolecules:
         """Parse molecules, and store the names and classes of their labels for
@@ -110,8 +118,8 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
 
         ``targets`` are the names of the targets, by default those of the columns of y. ``bounds``
         [n, t, 2] are the lower and upper ends of the labels for a bounded loss; by default they are
-        read from the strings in y. ``cache`` is a file that stores the parsed molecules; see
-        :func:`gattn.molecules.inputs.featurise`.
+        read from the strings in y. ``weights`` [n] are the weights of the rows. ``cache`` is a file
+        that stores the parsed molecules; see :func:`gattn.molecules.inputs.featurise`.
         """
         # An invalid parameter raises an error before the SMILES are parsed, which may take long.
         settings_of(MoleculeParameters, self)
@@ -122,7 +130,15 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         if bounds is None:
             table, bounds = self._split_bounds(table)
         self._fit_labels(table)
-        labelled = self._labelled(texts, values, table, bounds, cache)
+        if bounds is not None:
+            _check_measured(bounds, self.targets_)
+        count = len(self.task_weights)
+        if count not in (0, len(self.targets_)):
+            raise ValueError(
+                f"task_weights must have a weight for each of the {len(self.targets_)} targets; "
+                f"got {count}"
+            )
+        labelled = self._labelled(texts, values, table, bounds, cache, _weights(weights, texts))
         self.bad_ = labelled.bad
         return labelled
 
@@ -148,8 +164,9 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
                     f"label; it has {len(part)}"
                 )
         self.predictor_ = MoleculePredictor.fit(
-            train.inputs, train.y, val.inputs, val.y, self.task, self.settings(),
-            bounds=train.bounds, bounds_val=val.bounds,
+            train.inputs, self.outputs_of(train.y), val.inputs, self.outputs_of(val.y), self.task,
+            self.settings(), classes=self.class_counts, bounds=train.bounds,
+            bounds_val=val.bounds, weights=train.weights, weights_val=val.weights,
             groups=val.canonical if groups is None else groups,
             folder=None if folder is None else Path(folder), progress=progress,
             threads=settings_of(MoleculeParameters, self).threads,
@@ -192,7 +209,12 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         return vectors.float().numpy()
 
     def explain(
-        self, smiles: Rows, *, method: str | None = None, target: int | str = 0
+        self,
+        smiles: Rows,
+        *,
+        method: str | None = None,
+        target: int | str = 0,
+        label: str | None = None,
     ) -> list[Explanation | None]:
         """Explain predictions by weights of the atoms, and measure how faithful the weights are.
 
@@ -202,6 +224,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
             method: one of :data:`gattn.molecules.attributions.METHODS`; by default the one
                 that agrees best with exact attributions of logP and TPSA.
             target: index or name of the target.
+            label: for a model of more than two classes, the class whose probability is explained.
 
         Returns:
             An explanation for each molecule, None for a SMILES that cannot be parsed, with one
@@ -216,6 +239,8 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         from gattn.molecules.explain import explain
 
         index = self.place_of(target) if isinstance(target, str) else target
+        if label is not None or self.class_counts:
+            index = self.output_of(index, label)
         texts, values = self._rows(smiles)
         parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers)
         inputs = _described(parsed.inputs, values, parsed.row_index)
@@ -244,6 +269,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         table: np.ndarray,
         bounds: np.ndarray | None,
         cache: str | os.PathLike[str] | None,
+        weights: Tensor | None = None,
     ) -> LabelledMolecules:
         labels = torch.from_numpy(self._encode(table))
         parsed = featurise(texts, max_atoms=self.max_atoms, workers=self.workers, cache=cache)
@@ -255,7 +281,10 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         mask = labels.isfinite() if ends is None else ~ends.isnan().any(2)
         index = mask.any(1).nonzero().flatten()
         inputs = _described(parsed.inputs, values, parsed.row_index)
-        readable = LabelledMolecules(inputs, labels, parsed.row_index, parsed.canonical, bad, ends)
+        factors = None if weights is None else weights[parsed.row_index]
+        readable = LabelledMolecules(
+            inputs, labels, parsed.row_index, parsed.canonical, bad, ends, factors
+        )
         return readable if len(index) == len(labels) else readable[index]
 
     def _split(self, data: LabelledMolecules) -> tuple[LabelledMolecules, LabelledMolecules]:
@@ -348,6 +377,43 @@ def _rows(table: Rows) -> tuple[list[str], np.ndarray, list[str]]:
     """Return the SMILES, the descriptors [n, f] and the names of the columns of a table."""
     smiles, values, names = split_descriptors(table)
     return as_texts(smiles), values, names
+
+
+def _check_measured(bounds: np.ndarray, targets: Sequence[str]) -> None:
+    """Raise an error if all labels of a target are limits.
+
+    Raises:
+        ValueError: a target has limits and no measured value.
+    """
+    measured = bounds[..., 0] == bounds[..., 1]
+    limits = np.isinf(bounds).any(2)
+    for name, values, censored in zip(targets, measured.T, limits.T):
+        if censored.any() and not values.any():
+            raise ValueError(
+                f"{name} has {int(censored.sum()):,} limits such as '>10' and no measured value; "
+                "at least two different measured values are needed"
+            )
+
+
+def _weights(weights: Any, texts: Sequence[str]) -> Tensor | None:
+    """Check the weights of n rows, and return them as [n] float64.
+
+    Raises:
+        ValueError: a weight is not a finite number above 0, or their number is not n.
+    """
+    if weights is None:
+        return None
+    values = torch.from_numpy(np.array(weights, dtype=np.float64))
+    if values.shape != (len(texts),):
+        raise ValueError(
+            f"sample_weight must be [{len(texts)}], one for each molecule; got {(*values.shape,)}"
+        )
+    bad = (~(values.isfinite() & (values > 0))).nonzero().flatten().tolist()
+    if bad:
+        raise ValueError(
+            f"sample_weight must be finite and above 0; row {bad[0]} is {float(values[bad[0]]):g}"
+        )
+    return values
 
 
 def _described(inputs: MoleculeInputs, values: np.ndarray, rows: Tensor) -> MoleculeInputs:

@@ -12,13 +12,14 @@ import numpy as np
 from gattn.data.tables.csv_table import LARGEST, Table, TableRow
 from gattn.data.tables.numbers import NumberFormat
 from gattn.molecules.arrays import is_missing
+from gattn.molecules.tables import JoinedTables
 
 __all__ = ["DescriptorColumns", "check_columns", "split_descriptors"]
 
 
 @dataclass(frozen=True)
 class DescriptorColumns:
-    """The descriptor columns of an open table.
+    """Descriptor columns of an open table.
 
     Attributes:
         names: the names of the f columns.
@@ -31,7 +32,9 @@ class DescriptorColumns:
     style: NumberFormat
 
     @classmethod
-    def of(cls, table: Table, names: Sequence[str], style: NumberFormat) -> DescriptorColumns:
+    def of(
+        cls, table: Table | JoinedTables, names: Sequence[str], style: NumberFormat
+    ) -> DescriptorColumns:
         """Return the columns of a table with these names.
 
         The decimal sign and the thousands separator are those of ``style``. Its other settings
@@ -41,7 +44,7 @@ class DescriptorColumns:
         return cls(tuple(names), tuple(map(table.place, names)), numbers)
 
     def read(self, row: TableRow) -> tuple[list[float], str]:
-        """Parse the f numbers of a row.
+        """Convert the f cells of descriptors in a row to numbers.
 
         Returns:
             The numbers, NaN for a missing one, and the problem of the row: a wrong number of cells,
@@ -58,11 +61,13 @@ class DescriptorColumns:
         return values, row.problem
 
     def values(self, row: TableRow) -> list[float]:
-        """Return the f numbers of a row, NaN for a missing one."""
+        """Return the f descriptors of a row; a missing number is NaN."""
         return self.read(row)[0]
 
     def checked(self, rows: Iterable[TableRow]) -> Iterator[TableRow]:
-        """Yield the rows, with a ``problem`` where a cell is not a descriptor."""
+        """Yield the rows; if a cell is not a number, the attribute ``problem`` of the row
+        describes the error.
+        """
         if not self.names:
             yield from rows
             return
@@ -71,7 +76,7 @@ class DescriptorColumns:
 
 
 def split_descriptors(table: Any) -> tuple[Any, np.ndarray, list[str]]:
-    """Split a table whose first column holds SMILES and whose other columns hold descriptors.
+    """Split a table whose first column contains SMILES and whose other columns contain descriptors.
 
     Args:
         table: a data frame or an array [n, 1 + f] with f above 0; or n SMILES alone.

@@ -118,18 +118,18 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
 
 
 class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
-    """Classifier that predicts one of two classes from SMILES, for one or several targets.
+    """Classifier that predicts one of two or more classes from SMILES, for one or several targets.
 
     It has the interface of scikit-learn's estimators, so it works with ``clone``,
     ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is a list of SMILES, or a
-    data frame of SMILES and descriptors (see :meth:`fit`). y [n] or [n, t] contains two classes for
-    each target, as numbers or strings, and NaN or None for a missing label.
+    data frame of SMILES and descriptors (see :meth:`fit`). y [n] or [n, t] contains two or more
+    classes for each target, as numbers or strings, and NaN or None for a missing label.
 
     Args:
         {settings}
 
     Attributes:
-        classes_: the two classes [2], or a list of them for each target where y was [n, t].
+        classes_: the classes [c], or a list of them for each target where y was [n, t].
         predictor_: the fitted model.
         calibrator_: the calibration of the sets of classes.
         targets_: the names of the targets, from the columns of y.
@@ -147,7 +147,7 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
     _saved_as = ""
 
     def predict(self, X: Rows) -> np.ndarray:
-        """Predict the more probable class of each molecule.
+        """Predict the most probable class of each molecule.
 
         Args:
             X: n SMILES, or a table as in :meth:`fit`.
@@ -160,29 +160,34 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
         Raises:
             NotFittedError: the estimator was not fitted.
         """
-        second = self._decide(self._predict(X)[0])
-        columns = [_labels(pair, column) for pair, column in zip(self.classes_by_target, second.T)]
+        numbers = self._decide(self._predict(X)[0])
+        columns = [_labels(kinds, each) for kinds, each in zip(self.classes_by_target, numbers.T)]
         kinds = {column.dtype.kind for column in columns}
-        if "U" in kinds and len(kinds) > 1:  # np.stack would convert numbers to strings
+        # np.stack is not used, because it would convert numbers to strings.
+        if "U" in kinds and len(kinds) > 1:
             columns = [column.astype(object) for column in columns]
         return self._shaped(np.stack(columns, axis=1))
 
-    def predict_proba(self, X: Rows) -> np.ndarray:
+    def predict_proba(self, X: Rows) -> np.ndarray | list[np.ndarray]:
         """Predict the probabilities of the classes.
 
         Args:
             X: n SMILES, or a table as in :meth:`fit`.
 
         Returns:
-            [n, 2] of both classes if y was [n]; [n, t] of each target's second class if y was
-            [n, t], as for scikit-learn's multilabel classifiers. NaN in the rows of SMILES that
-            cannot be parsed, with one warning that lists them.
+            [n, c] of all classes if y was [n]. If y was [n, t] with two classes each, [n, t] of
+            each target's second class, as for scikit-learn's multilabel classifiers; with more
+            classes, a list of [n, c] for each target, as for its multi-output classifiers. NaN
+            in the rows of SMILES that cannot be parsed, with one warning that lists them.
 
         Raises:
             NotFittedError: the estimator was not fitted.
         """
-        second = self._predict(X)[0].numpy()
-        return np.hstack([1 - second, second]) if self.single_target_ else second
+        mean = self._predict(X)[0]
+        chances = [chance.numpy() for chance in self.probabilities(mean)]
+        if self.single_target_:
+            return chances[0]
+        return chances if self.class_counts else mean.numpy()
 
     def predict_set(self, smiles: Rows, coverage: float = 0.9) -> np.ndarray:
         """Predict sets of classes that contain the true class with the given probability.
@@ -194,16 +199,16 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
             coverage: the probability, above 0 and below 1.
 
         Returns:
-            [n, 2], or [n, t, 2] if y was [n, t], bool: True for each class in the set. A set holds
-            both classes if the model cannot separate them, and none if a SMILES cannot be
-            parsed.
+            [n, c], or [n, t, c] if y was [n, t], bool: True for each class in the set. A set holds
+            several classes if the model cannot separate them, and none if a SMILES cannot be
+            parsed. Targets with fewer than c classes are padded with False.
 
         Raises:
             NotFittedError: the estimator was not fitted.
             ValueError: the coverage is not above 0 and below 1.
         """
-        second = self._predict(smiles)[0]
-        return self._shaped(self.sets_of(second, coverage).numpy())
+        mean = self._predict(smiles)[0]
+        return self._shaped(self.sets_of(mean, coverage).numpy())
 
     def score(self, X: Rows, y: Any, sample_weight: np.ndarray | None = None) -> float:
         """Return the accuracy, averaged over targets, for the molecules with a valid SMILES and a
@@ -221,15 +226,15 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False  # pyright: ignore[reportOptionalMemberAccess]
+        tags.classifier_tags.multi_class = True  # pyright: ignore[reportOptionalMemberAccess]
         tags.classifier_tags.multi_label = True  # pyright: ignore[reportOptionalMemberAccess]
         return tags
 
 
-def _labels(kinds: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the class for each 0 or 1 in ``second``, and NaN for each NaN."""
-    unknown = np.isnan(second)
-    labels = kinds[np.where(unknown, 0, second).astype(int)]
+def _labels(kinds: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return the label for each number of a class, and NaN for each NaN."""
+    unknown = np.isnan(numbers)
+    labels = kinds[np.where(unknown, 0, numbers).astype(int)]
     if unknown.any():
         labels = labels.astype(float if kinds.dtype.kind in "biuf" else object)
         labels[unknown] = np.nan

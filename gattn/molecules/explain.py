@@ -140,7 +140,8 @@ def _descriptors(predictor: MoleculePredictor, inputs: MoleculeInputs, target: i
     mean = predictor.predict(inputs).mean[:, target]
     for column in range(extra.shape[1]):
         changed = extra.clone()
-        changed[:, column] = torch.nan  # the model replaces a missing value by the mean
+        # The model replaces a missing value by the mean of the column.
+        changed[:, column] = torch.nan
         without = predictor.predict(DescribedInputs(inputs, changed)).mean[:, target]
         contributions[:, column] = mean - without
     return contributions

@@ -176,7 +176,8 @@ def _descriptor_lines(
     rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]], columns: Sequence[str]
 ) -> Iterator[Sequence[object]]:
     yield ["row", "descriptor", "contribution"]
-    first = next(iter(explained.values()), ())  # contributions do not depend on the method
+    # The contributions of descriptors are the same for every method, so the first method is read.
+    first = next(iter(explained.values()), ())
     for row, one in zip(rows, first):
         for name, contribution in zip(columns, one.descriptors.tolist()):
             yield [row, name, _number(contribution)]

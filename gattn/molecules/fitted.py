@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gattn.data.molecules.features import FEATURISER
+from gattn.molecules.classes import one_hot, split_classes
 from gattn.molecules.inputs import Piece, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.settings import MoleculeParameters, Task
@@ -113,10 +114,39 @@ class MoleculeModel(FittedModel):
             raise ValueError(f"target must be one of {', '.join(names)}; got {target}")
         return names.index(target)
 
+    @property
+    def class_counts(self) -> tuple[int, ...]:
+        """Number of classes of each target for the task multiclass; empty for other tasks."""
+        return ()
+
+    def probabilities(self, mean: Tensor) -> list[Tensor]:
+        """Return the probabilities [k, c] of each target's classes; raise a TypeError for a
+        regression.
+        """
+        raise TypeError(f"{type(self).__name__} predicts no classes for {len(mean)} molecules")
+
+    def outputs_of(self, y: Tensor) -> Tensor:
+        """Convert labels [k, t] to the values of the predictor's outputs, [k, O]."""
+        return one_hot(y, self.class_counts) if self.class_counts else y
+
+    def output_of(self, target: int, label: str | None = None) -> int:
+        """Return the index of the predictor's output for a target, and a class if it has several.
+
+        Args:
+            target: index of the target.
+            label: the name of the class, for the task multiclass.
+
+        Raises:
+            ValueError: the class is missing or does not exist, or the target has no such choice.
+        """
+        if label is not None:
+            raise ValueError(f"only a model of several classes explains a class; got {label!r}")
+        return target
+
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
         self.targets_, self.single_target_ = list(card["targets"]), card["single_target"]
         self.seen_ = tensors["seen"]
-        # Models that were saved before descriptor columns existed have none.
+        # Models of earlier versions of gattn have no descriptor columns.
         self.descriptors_columns_ = list(card.get("descriptors_columns", ()))
 
 
@@ -139,30 +169,80 @@ class ClassificationModel(MoleculeModel):
     """Trained model of a :class:`gattn.molecules.MoleculeClassifier`, which predicts classes.
 
     Attributes:
-        classes_: the two classes [2], or a list of them for each target.
+        classes_: the classes [c], or a list of them for each target.
         calibrator_: the calibration of the sets of classes.
     """
 
-    task: ClassVar[Task] = "classification"
     classes_: Any
     calibrator_: LabelSetCalibrator
     _saved_as = "MoleculeClassifier"
 
     @property
+    def task(self) -> Task:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The task: multiclass if a target has more than two classes, otherwise classification."""
+        return "multiclass" if self.class_counts else "classification"
+
+    @property
     def classes_by_target(self) -> list[np.ndarray]:
-        """The two classes of each target, as a list even if there is only one target."""
+        """The classes of each target, as a list even if there is only one target."""
         return [self.classes_] if self.single_target_ else self.classes_
 
-    def sets_of(self, probability: Tensor, coverage: float) -> Tensor:
-        """Return the sets of classes that contain the true class with the given probability: [k, t,
-        2] bool.
+    @property
+    def class_counts(self) -> tuple[int, ...]:
+        """Number of classes of each target for the task multiclass; empty for two classes each."""
+        if not hasattr(self, "classes_"):
+            return ()
+        counts = tuple(map(len, self.classes_by_target))
+        return counts if max(counts) > 2 else ()
+
+    def probabilities(self, mean: Tensor) -> list[Tensor]:
+        """Return the probabilities of the classes of each target, [k, c] each.
 
         Args:
-            probability: [k, t], of the second class.
-            coverage: probability that a set contains the true class.
+            mean: [k, O], the mean of a prediction.
         """
-        both = torch.stack([1 - probability, probability], dim=2)
-        return self.calibrator_.sets(both, coverage=coverage)
+        if self.class_counts:
+            return list(split_classes(mean, self.class_counts))
+        return [torch.stack([1 - each, each], 1) for each in mean.unbind(1)]
+
+    def sets_of(self, mean: Tensor, coverage: float) -> Tensor:
+        """Return the sets of classes that contain the true class with the given probability.
+
+        Args:
+            mean: [k, O], the mean of a prediction.
+            coverage: probability that a set contains the true class.
+
+        Returns:
+            [k, t, c] bool for the largest number c of classes; False beyond the classes of a
+            target.
+        """
+        chances, scores = self.probabilities(mean), self.calibrator_.scores
+        sets = torch.zeros(len(mean), len(chances), max(map(len, scores)), dtype=torch.bool)
+        for i, (chance, one) in enumerate(zip(chances, scores, strict=True)):
+            calibrator = LabelSetCalibrator((one,))
+            sets[:, i, : len(one)] = calibrator.sets(chance[:, None], coverage=coverage)[:, 0]
+        return sets
+
+    def calibrate_sets(self, y: Tensor, mean: Tensor) -> LabelSetCalibrator:
+        """Return the calibration of the sets of classes on labels y [k, t] and means [k, O]."""
+        chances = self.probabilities(mean)
+        each = [
+            LabelSetCalibrator.fit(y[:, i, None], p[:, None].clamp(0, 1))
+            for i, p in enumerate(chances)
+        ]
+        return LabelSetCalibrator(tuple(one.scores[0] for one in each))
+
+    def output_of(self, target: int, label: str | None = None) -> int:
+        """Return the index of the output of a class; see the base class."""
+        if not self.class_counts:
+            return super().output_of(target, label)
+        names = list(map(str, self.classes_by_target[target].tolist()))
+        if label not in names:
+            raise ValueError(
+                f"the class of {self.targets_[target]!r} to explain must be one of "
+                f"{', '.join(names)}; got {label}"
+            )
+        return sum(self.class_counts[:target]) + names.index(label)
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
         classes = [np.array(kinds) for kinds in state["classes"]]

@@ -144,10 +144,13 @@ class GaussianProcess:
 
     @functools.cached_property
     def _factors(self) -> list[_Factor]:
-        """Solution of the kernel equation for each target, computed at the first prediction."""
+        """Solution of the kernel equation for each target, which is computed at the first
+        prediction.
+        """
         parts = _compare(self.counts, self._z, self.counts, self._z)
         factors = (
-            _factor(parts, theta, y) for theta, y in zip(self._theta, self._tensors["y"].unbind(1))
+            _factor(parts, theta, y, self._tensors.get("noise"))
+            for theta, y in zip(self._theta, self._tensors["y"].unbind(1))
         )
         return [factor if self._variance else replace(factor, lower=None) for factor in factors]
 
@@ -155,7 +158,7 @@ class GaussianProcess:
     def fit(
         cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int, variance: bool = True,
         progress: bool = False, check: Callable[[], None] = lambda: None,
-        bounds: Tensor | None = None,
+        bounds: Tensor | None = None, weights: Tensor | None = None,
     ) -> GaussianProcess:  # fmt: skip
         """Fit the model: choose the hyperparameters of each target, and solve its kernel equation.
 
@@ -171,6 +174,8 @@ class GaussianProcess:
             bounds: [k, t, 2] float64, the lower and upper end of labels that are known by limits
                 only and are NaN in y. The model that is fitted to y predicts a normal distribution
                 for each of them, and its mean between the ends becomes the label.
+            weights: [k] above 0; the noise variance of a molecule is divided by its weight. None
+                for ones.
 
         Returns:
             The fitted model.
@@ -186,11 +191,14 @@ class GaussianProcess:
         scaled = (y - mean) / scale
         columns = scaled[searched].unbind(1)
         targets = progress_bar(columns, "Gaussian process", "target", progress=progress)
-        theta = torch.stack([_search(parts, target, check) for target in targets])
+        noise = None if weights is None else 1 / weights[sampled].double()
+        part_noise = None if noise is None else noise[searched]
+        theta = torch.stack([_search(parts, target, check, part_noise) for target in targets])
         model = cls(
             {
                 "counts": counts, "descriptors": z, "y": scaled, "theta": theta,
                 "mean": mean, "scale": scale, "center": center, "width": width,
+                **({} if noise is None else {"noise": noise}),
             },
             variance=variance,
         )  # fmt: skip
@@ -200,7 +208,9 @@ class GaussianProcess:
         return cls(model._tensors | {"y": (expected - mean) / scale}, variance=variance)
 
     def _with_expected(self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor) -> Tensor:
-        """Return y [k, t] with the expected value of each label that lies between two ends."""
+        """Return the labels y [k, t], in which each censored label is replaced by its expected
+        value.
+        """
         limited = bounds.isinf().any(2)
         if not limited.any():
             return y
@@ -208,14 +218,20 @@ class GaussianProcess:
         return torch.where(limited, truncated_mean(mean, variance.sqrt(), *bounds.unbind(2)), y)
 
     def with_more(
-        self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor | None = None
+        self,
+        inputs: MoleculeInputs,
+        y: Tensor,
+        bounds: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> GaussianProcess:
-        """Return a model with more training molecules and the same hyperparameters and scales.
+        """Return a model with additional training molecules and the same hyperparameters and
+        scales.
 
         Args:
             inputs: k molecules.
             y: [k, t] float64; NaN where a target was not measured.
             bounds: [k, t, 2] float64, the ends of labels that are known by limits; see :meth:`fit`.
+            weights: [k], required if the model was fitted with weights.
 
         Returns:
             A model of the old and the new training molecules; the new ones are its last k.
@@ -228,6 +244,8 @@ class GaussianProcess:
         z = _standardise(_raw(inputs), tensors["center"], tensors["width"])
         scaled = (y.double() - tensors["mean"]) / tensors["scale"]
         more = {"counts": inputs.counts, "descriptors": z, "y": scaled}
+        if weights is not None:
+            more["noise"] = 1 / weights.double()
         joined = {name: torch.cat([tensors[name], rows]) for name, rows in more.items()}
         return GaussianProcess(tensors | joined, variance=self._variance)
 
@@ -265,7 +283,7 @@ class GaussianProcess:
         parts = _compare(self.counts, self._z, self.counts, self._z)
         factors = []
         for target, theta in enumerate(self._theta):
-            factor = _factor(parts, theta, y[:, target])
+            factor = _factor(parts, theta, y[:, target], self._tensors.get("noise"))
             factors.append(factor if self._variance else replace(factor, lower=None))
             assert factor.lower is not None
             labelled = y[rows, target].isfinite()
@@ -287,7 +305,8 @@ class GaussianProcess:
                 places_of_rest = labelled.nonzero().flatten()[rest]
                 predictions[number, 0, places_of_rest, target] = expected[rest] - residual
                 predictions[number, 1, places_of_rest, target] = variance
-        self._factors = factors  # the method predict needs these factors of the kernel matrix
+        # The method predict needs these factors of the kernel matrix.
+        self._factors = factors
         return [self._in_units(mean, variance) for mean, variance in predictions]
 
     def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
@@ -484,15 +503,19 @@ def _noise(theta: Tensor, jitter: float = JITTER) -> Tensor:
     return theta[0].exp() + jitter
 
 
-def _cholesky(kernel: Tensor, theta: Tensor) -> Tensor:
+def _cholesky(kernel: Tensor, theta: Tensor, noise: Tensor | None = None) -> Tensor:
     """Compute the Cholesky factor of the kernel matrix with noise.
+
+    ``noise`` [k] are factors of the noise variance of each molecule; None for ones.
 
     Raises:
         ValueError: the factorisation failed even with the largest number added to the diagonal.
     """
     for attempt in range(ATTEMPTS):
         noisy = kernel.clone()
-        noisy.diagonal().add_(_noise(theta, JITTER * 10**attempt))
+        jitter = JITTER * 10**attempt
+        added = _noise(theta, jitter) if noise is None else theta[0].exp() * noise + jitter
+        noisy.diagonal().add_(added)
         lower, failed = torch.linalg.cholesky_ex(noisy)
         if not failed:
             return lower
@@ -503,12 +526,12 @@ def _cholesky(kernel: Tensor, theta: Tensor) -> Tensor:
     )
 
 
-def _factor(parts: list[Tensor], theta: Tensor, y: Tensor) -> _Factor:
+def _factor(parts: list[Tensor], theta: Tensor, y: Tensor, noise: Tensor | None = None) -> _Factor:
     rows = y.isfinite().nonzero().flatten()
     if len(rows) < len(y):
         parts = [part[rows][:, rows] for part in parts]
     kernel = _combine(parts, theta)
-    lower = _cholesky(kernel, theta)
+    lower = _cholesky(kernel, theta, None if noise is None else noise[rows])
     return _Factor(rows, torch.cholesky_solve(y[rows, None], lower).flatten(), lower)
 
 
@@ -530,7 +553,9 @@ def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor,
     return residual, variance
 
 
-def _search(parts: list[Tensor], y: Tensor, check: Callable[[], None]) -> Tensor:
+def _search(
+    parts: list[Tensor], y: Tensor, check: Callable[[], None], noise: Tensor | None = None
+) -> Tensor:
     """Find the logarithms of the hyperparameters with the highest density: [2 + 3 groups]."""
     start = torch.tensor(START + len(parts) // 2 * START_OF_GROUP, dtype=torch.float64)
     theta = start.clone().requires_grad_()
@@ -539,10 +564,11 @@ def _search(parts: list[Tensor], y: Tensor, check: Callable[[], None]) -> Tensor
     rows = y.isfinite().nonzero().flatten()
     if len(rows) < len(y):
         parts, y = [part[rows][:, rows] for part in parts], y[rows]
+        noise = None if noise is None else noise[rows]
 
     def loss() -> Tensor:
         check()
-        value, theta.grad = _posterior(parts, y, theta.detach(), start)
+        value, theta.grad = _posterior(parts, y, theta.detach(), start, noise)
         return value
 
     optimizer.step(loss)
@@ -550,7 +576,7 @@ def _search(parts: list[Tensor], y: Tensor, check: Callable[[], None]) -> Tensor
 
 
 def _posterior(
-    parts: list[Tensor], y: Tensor, theta: Tensor, start: Tensor
+    parts: list[Tensor], y: Tensor, theta: Tensor, start: Tensor, noise: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     r"""Return the negative log posterior density, divided by the number of molecules, and its
     gradient.
@@ -568,6 +594,7 @@ def _posterior(
         y: [k], standardised labels without NaN.
         theta: [2 + 3 groups], logarithms of the hyperparameters.
         start: [2 + 3 groups], mean of their prior.
+        noise: [k], factors of the noise variance of each molecule; None for ones.
 
     Returns:
         A scalar and [2 + 3 groups], float64.
@@ -582,13 +609,14 @@ def _posterior(
         decay = far.neg().exp_()
         slopes += [far.add_(1).mul_(decay), near.mul_(decay), product]
         kernel.add_(slopes[-3], alpha=matern).add_(product, alpha=linear)
-    lower = _cholesky(kernel, theta)
+    lower = _cholesky(kernel, theta, noise)
     weight = torch.cholesky_solve(y[:, None], lower)
     fit = 0.5 * y @ weight[:, 0] + lower.diagonal().log().sum()
     deviation = (theta - start) / SPREAD
     # The variable by_kernel is twice the derivative of the loss with respect to the kernel matrix.
     by_kernel = torch.cholesky_inverse(lower).addmm_(weight, weight.t(), alpha=-1)
-    inner = torch.stack([by_kernel.trace(), *(by_kernel.flatten() @ s.flatten() for s in slopes)])
+    by_noise = by_kernel.trace() if noise is None else by_kernel.diagonal() @ noise
+    inner = torch.stack([by_noise, *(by_kernel.flatten() @ s.flatten() for s in slopes)])
     factors = [*scales[:2]]
     for matern, _, linear in groups:
         factors += [matern, -0.5 * matern, linear]

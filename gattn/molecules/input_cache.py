@@ -152,7 +152,8 @@ def write_cache(path: str | os.PathLike[str], pieces: Iterable[PackedInputs], ke
     """
     path = Path(path)
     folder = path.with_name(f".{path.name}.parts")
-    shutil.rmtree(folder, ignore_errors=True)  # a process that was killed may have left this folder
+    # The folder is removed first, because a process that was killed may have left it.
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
         with contextlib.ExitStack() as stack:
@@ -244,7 +245,7 @@ class PackedView:
 
     @property
     def extra_descriptors(self) -> Tensor:
-        """Descriptor columns of the user: [k, 0], none."""
+        """Descriptor columns of the user, of which there are none: [k, 0]."""
         return torch.empty(len(self), 0, dtype=torch.float64)
 
 

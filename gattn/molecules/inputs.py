@@ -92,7 +92,7 @@ class ExpandedInputs:
 
     @property
     def extra_descriptors(self) -> Tensor:
-        """Descriptor columns of the user: [k, 0], none."""
+        """Descriptor columns of the user, of which there are none: [k, 0]."""
         return torch.empty(len(self), 0, dtype=torch.float64)
 
     def __len__(self) -> int:
@@ -153,7 +153,8 @@ def in_pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:
 
 @dataclass(frozen=True, eq=False)
 class ParsedSmiles:
-    """Result of parsing n SMILES: the indices of the r valid SMILES, and the errors of the others.
+    """Result of parsing n SMILES: the indices of the r valid SMILES, and the errors of all other
+    SMILES.
 
     Attributes:
         row_index: [r] int64, the index of each valid SMILES among the n.

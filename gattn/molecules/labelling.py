@@ -12,7 +12,7 @@ from gattn.molecules.arrays import as_classes, as_numbers, find_classes
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.fitted import ClassificationModel, RegressionModel
 from gattn.molecules.predictor import Prediction
-from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
+from gattn.training.conformal import IntervalCalibrator
 
 __all__ = ["ClassificationEstimator", "RegressionEstimator"]
 
@@ -52,12 +52,17 @@ class ClassificationEstimator(MoleculeEstimator, ClassificationModel):
         return as_classes(table, self.classes_by_target, self.targets_)
 
     def _decide(self, mean: Tensor) -> np.ndarray:
-        """Return 1 if the second class is more probable, otherwise 0; NaN is returned unchanged."""
-        return torch.where(mean.isnan(), mean, (mean > 0.5).to(mean.dtype)).numpy()
+        """Return the number of the most probable class (the first of several equal ones); NaN is
+        returned unchanged.
+        """
+        chosen = [
+            p.argmax(1).double().masked_fill(p.isnan().any(1), torch.nan)
+            for p in self.probabilities(mean)
+        ]
+        return torch.stack(chosen, 1).numpy()
 
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
-        both = torch.stack([1 - prediction.mean, prediction.mean], dim=2)
-        self.calibrator_ = LabelSetCalibrator.fit(y, both)
+        self.calibrator_ = self.calibrate_sets(y, prediction.mean)
 
     def _labels_state(self) -> dict[str, Any]:
         classes = [kinds.tolist() for kinds in self.classes_by_target]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 from collections.abc import Sequence
@@ -12,8 +13,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from gattn.molecules.classes import split_classes
 from gattn.molecules.layers import MoleculeBatch
-from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
+from gattn.molecules.network import (
+    AttentiveFPNetwork,
+    MoleculeNetwork,
+    batch_inputs,
+    join_graphs,
+)
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import varied
 from gattn.training.losses import (
@@ -21,12 +28,16 @@ from gattn.training.losses import (
     bounded,
     class_weights,
     cross_entropy,
+    multiclass_cross_entropy,
     squared_error,
+    weighted,
 )
 from gattn.training.processes import in_order
 from gattn.training.settings import TrainingSettings
+from gattn.training.threads import share_threads
 
 if TYPE_CHECKING:
+    from gattn.data.molecules.arrays import MoleculeArrays
     from gattn.molecules.inputs import MoleculeInputs
     from gattn.training.loop import History
     from gattn.training.types import Loss
@@ -38,6 +49,7 @@ __all__ = [
     "fit_members",
     "make_network",
     "predict_members",
+    "target_weights",
 ]
 
 AVERAGE = 0.99
@@ -57,6 +69,12 @@ several processes; for less work, starting processes takes longer than it saves.
 """
 
 
+EXPANDED = 8192
+"""Maximum number of molecules whose graphs are stored as tensors during the training. They take
+about ten kilobytes each; the graphs of more molecules are unpacked for each batch.
+"""
+
+
 class MoleculeBatches:
     """Data set of molecules and targets, from which the training loop takes batches.
 
@@ -66,6 +84,7 @@ class MoleculeBatches:
         bounds: [k, t, 2], the lower and upper ends of the labels in the same unit, for a bounded
             loss; by default both ends are y.
         bounded: whether the loss reads ends instead of y.
+        weights: [k] weights of the rows; None for equal ones.
     """
 
     def __init__(
@@ -75,19 +94,35 @@ class MoleculeBatches:
         bounds: Tensor | None = None,
         *,
         bounded: bool = False,
+        weights: Tensor | None = None,
     ) -> None:
         self.inputs, self.y = inputs, y.float()
+        self.bounded, self.weights = bounded, weights
         self.targets = self.y
         if bounded:
             ends = self.y[..., None].expand(-1, -1, 2) if bounds is None else bounds.float()
             self.targets = ends.contiguous()
+        if weights is not None:
+            single = self.targets if bounded else self.targets[..., None]
+            column = weights.float()[:, None, None].expand(-1, single.shape[1], 1)
+            self.targets = torch.cat([single, column], 2)
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor]:
         """Return the batch of the molecules at these positions, and their targets or ends."""
-        return batch_inputs(self.inputs[positions]), self.targets[positions]
+        targets = self.targets[positions]
+        if len(self) > EXPANDED:
+            return batch_inputs(self.inputs[positions]), targets
+        arrays, *descriptors = self._expanded
+        return join_graphs(arrays.take(positions), *(d[positions] for d in descriptors)), targets
+
+    @functools.cached_property
+    def _expanded(self) -> tuple[MoleculeArrays, Tensor, Tensor]:
+        """Graphs and descriptors of all molecules."""
+        inputs = self.inputs
+        return inputs.molecules.arrays, inputs.descriptors, inputs.extra_descriptors.float()
 
     def make_network(
         self, settings: MoleculeSettings, seed: int
@@ -116,8 +151,10 @@ def fit_members(
     task: Task,
     settings: MoleculeSettings,
     *,
+    classes: Sequence[int] = (),
     folder: Path | None = None,
     progress: bool = False,
+    threads: int = 0,
 ) -> tuple[list[MoleculeNetwork | AttentiveFPNetwork], list[History]]:
     """Train the networks of an ensemble, each with a different seed.
 
@@ -131,16 +168,19 @@ def fit_members(
             prediction.
         task: regression minimises ``settings.loss_function``, classification the cross entropy.
         settings: settings of the networks and their training.
+        classes: for the task multiclass, the number of classes of each target.
         folder: folder of checkpoints, one folder for each network; training continues from them.
         progress: whether to show a progress bar, for the networks of this process.
+        threads: number of threads that compute a batch; 0 to choose it.
 
     Returns:
         The networks with their averaged weights, and their training histories.
     """
     if not len(val) or not varied(val.y).any():
         none = val.inputs[torch.arange(0)]
-        val = MoleculeBatches(none, val.y[:0], bounded=val.targets.dim() > 2)
-    training = _MemberTraining(train, val, task, settings, folder)
+        weights = None if val.weights is None else val.weights[:0]
+        val = MoleculeBatches(none, val.y[:0], bounded=val.bounded, weights=weights)
+    training = _MemberTraining(train, val, task, settings, folder, tuple(classes), threads)
     processes = _process_count(settings, len(train))
     if processes == 1:
         pairs = [training.fit(member, progress=progress) for member in range(settings.ensemble)]
@@ -171,6 +211,8 @@ class _MemberTraining:
     task: Task
     settings: MoleculeSettings
     folder: Path | None
+    classes: tuple[int, ...]
+    threads: int
 
     def fit(
         self, member: int, *, progress: bool
@@ -180,6 +222,7 @@ class _MemberTraining:
 
         settings, train = self.settings, self.train
         network = train.make_network(settings, settings.seed + member)
+        network.threads = share_threads(self.threads)
         shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
         shared["seed"] = settings.seed + member
         loop = LoopSettings(
@@ -187,7 +230,7 @@ class _MemberTraining:
             recorded_outputs=RECORDED_OUTPUTS,
         )  # fmt: skip
         where = self.folder / f"member-{member}" if self.folder is not None else None
-        loss = _loss(self.task, settings, train.y)
+        loss = _loss(self.task, settings, train.y, self.classes, train.weights is not None)
         title = f"network {member + 1} of {settings.ensemble}"
         history = fit_network(
             network, loss, train, self.val, loop, folder=where, progress=progress, title=title
@@ -228,6 +271,9 @@ def cross_fit_members(
     task: Task,
     settings: MoleculeSettings,
     y: Tensor,
+    classes: Sequence[int] = (),
+    *,
+    threads: int = 0,
 ) -> Tensor:
     """Predict each fold of the validation part, with the epoch chosen on the other folds.
 
@@ -240,22 +286,27 @@ def cross_fit_members(
         task: the task, which chooses the loss.
         settings: settings of the training.
         y: [k, t] training labels, scaled.
+        classes: for the task multiclass, the number of classes of each target.
+        threads: number of threads that compute a batch; 0 to choose it.
 
     Returns:
         [K, m, t] float64, in the unit of the training; for classes logits.
     """
-    outputs = predict_members(networks, val.inputs, val.y.shape[1])
-    loss, measured = _loss(task, settings, y.float()), _measured(val.targets)
+    outputs = predict_members(networks, val.inputs, val.y.shape[1], threads=threads)
+    loss = _loss(task, settings, y.float(), classes, val.weights is not None)
+    measured = _measured(val.targets)
     for member, history in enumerate(histories):
         if history.outputs is None:
             continue
         losses = torch.stack([loss(each, val.targets.nan_to_num(0.0)) for each in history.outputs])
-        losses = losses.where(measured, 0.0).double().sum(2)  # shape [epochs, m] for m molecules
+        losses = (
+            losses.where(measured, 0.0).double().sum(2)
+        )  # [epochs, m]: loss of each of m molecules
         for fold in folds.unique():
             inside = folds == fold
             if inside.all() or not varied(val.y[~inside]).any():
-                # No labels, or only equal labels, outside of this fold cannot rank the epochs, as
-                # fit_members explains.
+                # If all labels outside of this fold are equal or missing, they cannot rank the
+                # epochs, as fit_members explains.
                 continue
             epoch = int(losses[:, ~inside].sum(1).argmin())
             if epoch != history.chosen:
@@ -264,11 +315,19 @@ def cross_fit_members(
 
 
 def predict_members(
-    networks: Sequence[MoleculeNetwork | AttentiveFPNetwork], inputs: MoleculeInputs, targets: int
+    networks: Sequence[MoleculeNetwork | AttentiveFPNetwork],
+    inputs: MoleculeInputs,
+    targets: int,
+    *,
+    threads: int = 0,
 ) -> Tensor:
     """Return the outputs of each network, [K, k, t] float64: scaled targets, or logits for
     classes.
+
+    ``threads`` is the number of threads that compute a batch; 0 to choose it.
     """
+    for network in networks:
+        network.threads = share_threads(threads)
     if not networks:
         return torch.empty(0, len(inputs), targets, dtype=torch.float64)
     outputs = []
@@ -280,14 +339,58 @@ def predict_members(
 
 
 def _measured(targets: Tensor) -> Tensor:
-    """Return [k, t] bool: True where a target [k, t], or both of its ends [k, t, 2], is known."""
+    """Return a mask [k, t] that is True where a target [k, t], or both of its ends [k, t, 2], is
+    known.
+    """
     mask = ~targets.isnan()
     return mask.all(2) if targets.dim() > 2 else mask
 
 
-def _loss(task: Task, settings: MoleculeSettings, y: Tensor) -> Loss:
+def _loss(
+    task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int], has_weights: bool
+) -> Loss:
     """Return the function that computes the loss of predictions [g, t] for a batch."""
+    loss, factors = _equal_loss(task, settings, y, classes), target_weights(settings, classes)
+    if factors is not None:
+        loss = _scaled(loss, factors.float())
+    return weighted(loss) if has_weights else loss
+
+
+def _scaled(loss: Loss, factors: Tensor) -> Loss:
+    """Return a loss in which the losses of each output are multiplied by a factor, [t]."""
+    return lambda output, target: factors.to(output) * loss(output, target)
+
+
+def target_weights(settings: MoleculeSettings, classes: Sequence[int] = ()) -> Tensor | None:
+    """Return the weights of the outputs, [t] or [O] float64 with the mean 1, or None if all
+    weights are equal.
+    """
+    if not settings.task_weights:
+        return None
+    weights = torch.tensor(settings.task_weights, dtype=torch.float64)
+    weights = weights / weights.mean()
+    return weights.repeat_interleave(torch.tensor(classes)) if classes else weights
+
+
+def _equal_loss(task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int]) -> Loss:
+    """Return the loss without weights of rows and targets."""
     if task == "regression":
         loss = absolute_error if settings.loss_function.endswith("mae") else squared_error
         return bounded(loss) if settings.bounded else loss
-    return cross_entropy(class_weights(y) if settings.class_weight == "balanced" else None)
+    balanced = settings.class_weight == "balanced"
+    if task == "multiclass":
+        return multiclass_cross_entropy(classes, _class_weights(y, classes) if balanced else None)
+    return cross_entropy(class_weights(y) if balanced else None)
+
+
+def _class_weights(y: Tensor, classes: Sequence[int]) -> Tensor:
+    """Return the weights [O] of the classes of all targets, inverse to their frequencies in y
+    [k, O].
+    """
+    labels = [part.argmax(1).double() for part in split_classes(y.nan_to_num(0.0), classes)]
+    labelled = [~part[:, 0].isnan() for part in split_classes(y, classes)]
+    weights = [
+        class_weights(label.masked_fill(~mask, torch.nan)[:, None], classes=count)[:, 0]
+        for label, mask, count in zip(labels, labelled, classes)
+    ]
+    return torch.cat(weights)

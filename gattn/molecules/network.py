@@ -17,15 +17,17 @@ from gattn.molecules.layers import (
     with_atom_loops,
 )
 from gattn.molecules.settings import MoleculeSettings
+from gattn.ops.molecule_network import NetworkGraph, NetworkSizes, molecule_network, serves
 
 if TYPE_CHECKING:
+    from gattn.data.molecules.arrays import MoleculeArrays
     from gattn.molecules.inputs import MoleculeInputs
 
-__all__ = ["AttentiveFPNetwork", "MoleculeNetwork", "batch_inputs"]
+__all__ = ["AttentiveFPNetwork", "MoleculeNetwork", "batch_inputs", "join_graphs"]
 
 QUERIES = 4
 TIMESTEPS = 2
-"""Number of AttentiveFP's updates of the vector of a molecule."""
+"""Number of times that AttentiveFP updates the vector of a molecule."""
 ATOMS = 10.0
 """Divisor of sums over atoms, which is about the number of atoms of a small molecule."""
 
@@ -39,16 +41,29 @@ def batch_inputs(inputs: MoleculeInputs) -> MoleculeBatch:
     Returns:
         The batch: the graphs, joined as by :func:`gattn.data.batch_molecules`, and the descriptors.
     """
-    arrays = inputs.molecules.arrays
+    arrays = inputs.molecules.arrays.copy()
+    return join_graphs(arrays, inputs.descriptors, inputs.extra_descriptors.float())
+
+
+def join_graphs(
+    arrays: MoleculeArrays, descriptors: Tensor, extra_descriptors: Tensor
+) -> MoleculeBatch:
+    """Combine molecules into one batch, which contains tensors of ``arrays`` without a copy.
+
+    Args:
+        arrays: graphs of g molecules.
+        descriptors: [g, len(DESCRIPTORS)] float32.
+        extra_descriptors: [g, f] float32, descriptor columns of the user.
+    """
     atoms, bonds = arrays.ptr.diff(), arrays.edge_ptr.diff()
     return MoleculeBatch(
-        x=arrays.x.clone(),
+        x=arrays.x,
         edge_index=arrays.edge_index + arrays.ptr[:-1].repeat_interleave(bonds),
-        edge_attr=arrays.edge_attr.clone(),
+        edge_attr=arrays.edge_attr,
         batch=torch.arange(len(atoms)).repeat_interleave(atoms),
-        ptr=arrays.ptr.clone(),
-        descriptors=inputs.descriptors,
-        extra_descriptors=inputs.extra_descriptors.float(),
+        ptr=arrays.ptr,
+        descriptors=descriptors,
+        extra_descriptors=extra_descriptors,
     )
 
 
@@ -70,6 +85,10 @@ class MoleculeNetwork(nn.Module):
         targets: number t of targets.
         extra: number f of descriptor columns.
 
+    Attributes:
+        threads: maximum number of threads that compute a batch on a CPU. It does not change the
+            bits of the result.
+
     Shapes:
         - **input:** a batch of g molecules from :func:`batch_inputs` or
           :func:`gattn.data.batch_molecules`
@@ -85,6 +104,8 @@ class MoleculeNetwork(nn.Module):
         >>> network(batch_molecules([smiles_to_data("CCO"), smiles_to_data("C")])).shape
         torch.Size([2, 2])
     """
+
+    threads: int = 1
 
     def __init__(self, settings: MoleculeSettings, targets: int, extra: int = 0) -> None:
         super().__init__()
@@ -106,12 +127,29 @@ class MoleculeNetwork(nn.Module):
     def forward(self, batch: MoleculeBatch) -> Tensor:
         """Predict the targets of every molecule in a batch.
 
+        A CPU computes the whole network in one kernel, unless a gradient of the batch or dropout
+        is needed.
+
         Args:
             batch: see Shapes.
 
         Returns:
             [g, t], one row for each molecule.
         """
+        if not (self.training and self.dropout.p):
+            extra = (
+                batch.extra_descriptors if self.extra else batch.x.new_empty(len(batch.ptr) - 1, 0)
+            )
+            graph = NetworkGraph(batch.x, batch.edge_index, batch.edge_attr, batch.ptr, extra)
+            parameters = self._kernel_parameters()
+            if serves(graph, parameters):
+                heads = self.convs[0].att_src.shape[1]
+                sizes = NetworkSizes(len(self.convs), heads, QUERIES, self.threads)
+                return molecule_network(graph, parameters, sizes)
+        return self.by_layers(batch)
+
+    def by_layers(self, batch: MoleculeBatch) -> Tensor:
+        """Compute the same as :meth:`forward`, with one operator after the other."""
         vector = self.dropout(self.embed(batch))
         return self.head(torch.cat([vector, batch.extra_descriptors], 1) if self.extra else vector)
 
@@ -144,6 +182,22 @@ class MoleculeNetwork(nn.Module):
         """
         return self.attend.attention_weights(self._atoms(batch), batch.ptr)
 
+    def _kernel_parameters(self) -> list[Tensor]:
+        """Return the parameters in the order of :func:`gattn.ops.molecule_network`."""
+        layers: list[Tensor] = []
+        for norm, conv in zip(self.norms, self.convs):
+            layers += [
+                norm.weight, norm.bias, conv.lin.weight, conv.att_src, conv.att_dst,
+                conv.lin_edge.weight, conv.att_edge, conv.bias,
+            ]  # fmt: skip
+        readout, hidden, last = self.attend, self.head[0], self.head[2]
+        return [
+            self.atoms.weight, self.atoms.bias, *layers,
+            readout.query, readout.lin_key.weight, readout.lin_value.weight,
+            readout.lin_out.weight, readout.lin_out.bias, self.project.weight, self.project.bias,
+            hidden.weight, hidden.bias, last.weight, last.bias,
+        ]  # fmt: skip
+
     def _atoms(self, batch: MoleculeBatch) -> Tensor:
         """Return the features of the atoms after the last layer: [n, width]."""
         x = self.atoms(batch.x).relu()
@@ -173,6 +227,9 @@ class AttentiveFPNetwork(nn.Module):
         >>> network(batch_molecules([smiles_to_data("CCO"), smiles_to_data("C")])).shape
         torch.Size([2, 2])
     """
+
+    threads: int = 1
+    """Not used; the layers use torch's threads."""
 
     def __init__(self, settings: MoleculeSettings, targets: int, extra: int = 0) -> None:
         # PyTorch Geometric takes seconds to import, so it is imported only for this model.

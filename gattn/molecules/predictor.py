@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gattn.data.molecules.features import FEATURISER
 from gattn.data.splits import number_groups
+from gattn.molecules.classes import class_softmax, normalised
 from gattn.molecules.folds import assign_folds
 from gattn.molecules.gaussian_process import FARTHEST, GaussianProcess, draw
 from gattn.molecules.inputs import DescribedInputs, in_pieces
@@ -24,6 +25,7 @@ from gattn.molecules.members import (
     fit_members,
     make_network,
     predict_members,
+    target_weights,
 )
 from gattn.molecules.nearest import NearestMolecules, pack_bits
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
@@ -43,6 +45,8 @@ PIECE = 1024
 """Number of molecules whose fingerprints are unpacked in one step."""
 ATOMS = 25
 """Typical number of atoms of a molecule, used to estimate the size of a batch."""
+MARGIN = 0.1
+"""Part of the width of a descriptor's training range beyond which a value is far outside."""
 KERNEL_PARTS = 6
 """Number of matrices of the kernel's size that one evaluation of the kernel reads."""
 
@@ -52,7 +56,9 @@ class Prediction:
     """Predictions for k molecules and t targets, with their expected errors.
 
     Attributes:
-        mean: [k, t] float64, in the target's unit; for classes the probability of class 1.
+        mean: [k, t] float64, in the target's unit; for two classes the probability of class 1. For
+            several classes t is the number of classes of all targets, and these are the
+            probabilities of the classes.
         std: [k, t] float64, in the target's unit: the standard deviation of the expected error.
             For classes the standard deviation over components and networks.
         component_means: mean [k, t] of each component: ``"attention"`` or ``"attentive_fp"``,
@@ -79,7 +85,8 @@ class MoleculePredictor:
         history: the training history of each network; empty after :meth:`from_state`.
         validation: the prediction of each validation molecule by a model that was chosen without
             it; errors and intervals are calibrated by it. Empty after :meth:`from_state`.
-        task: ``"regression"`` or ``"classification"``.
+        task: ``"regression"``, ``"classification"`` or ``"multiclass"``.
+        classes: for several classes the number of classes of each target; () for other tasks.
         settings: the settings of the model and its training.
         weights: the weight of each part in the mean, by the part's name.
         kernel: the Gaussian process; None if the model has none.
@@ -90,14 +97,17 @@ class MoleculePredictor:
     threads = 0
 
     def __init__(
-        self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings, targets: int
-    ) -> None:
+        self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings, targets: int,
+        classes: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         """Restore a model from the tensors of :meth:`state`; see :meth:`from_state`."""
         self.task, self.settings, self.targets = task, settings, targets
+        self.classes = tuple(classes)
         self.history: list[History] = []
         self.validation = _nothing(targets)
         self._tensors = {name: tensors[name] for name in _OWN}
-        self._tensors |= {name: tensors[name] for name in _EXTRA if name in tensors}
+        extra = (*_EXTRA, *_RANGE)
+        self._tensors |= {name: tensors[name] for name in extra if name in tensors}
         self.extra = len(tensors.get("extra_mean", ()))
         self.networks = [
             _loaded(
@@ -121,8 +131,11 @@ class MoleculePredictor:
         task: Task,
         settings: MoleculeSettings,
         *,
+        classes: Sequence[int] = (),
         bounds: Tensor | None = None,
         bounds_val: Tensor | None = None,
+        weights: Tensor | None = None,
+        weights_val: Tensor | None = None,
         groups: Sequence[str] | None = None,
         folder: Path | None = None,
         progress: bool = False,
@@ -143,17 +156,25 @@ class MoleculePredictor:
         Args:
             train: k molecules. Their descriptor columns, if they have any, are standardised by
                 the mean and the standard deviation of this part.
-            y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes.
+            y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes. For several
+                classes [k, O], a column for each class (:func:`gattn.molecules.classes.one_hot`).
             val: m molecules for choosing the networks' epoch, fitting the components' weights and
                 calibrating the errors.
             y_val: [m, t] float64.
-            task: ``"regression"`` or ``"classification"``.
+            task: ``"regression"``, ``"classification"`` or ``"multiclass"``.
             settings: settings of the model and its training.
+            classes: for ``"multiclass"`` the number of classes of each target.
             bounds: [k, t, 2] float64, the lower and upper ends of the training labels for a bounded
                 loss, with NaN in y where the ends differ. The networks get no loss between the
                 ends; the Gaussian process reads the expected value between them.
             bounds_val: [m, t, 2] float64, the same of the validation part. They help to choose the
                 epoch; weights and errors are those of measured values.
+            weights: [k] weights of the training rows, above 0; None for equal ones. They are
+                divided by their mean. They multiply the loss of the networks, and divide the
+                noise variance of the Gaussian process.
+            weights_val: [m] weights of the validation rows, which are divided by the same mean.
+                They weight the squared errors that choose the components' weights and the
+                coefficients of the error.
             groups: the group of each of the m rows; rows of one group are left out together.
                 Rows of the same molecule must belong to one group. If whole scaffolds were held
                 out, the molecules of a scaffold must, too. By default each row is a group.
@@ -177,6 +198,7 @@ class MoleculePredictor:
         tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train)}
         if train.extra_descriptors.shape[1]:
             tensors |= dict(zip(_EXTRA, moments(train.extra_descriptors)))
+            tensors |= _ranges(train.extra_descriptors)
             train, val = (_with_standard_columns(part, tensors) for part in (train, val))
         history: list[History] = []
         networks: list[MoleculeNetwork | AttentiveFPNetwork] = []
@@ -185,12 +207,22 @@ class MoleculePredictor:
             None if each is None else (each - mean[:, None]) / scale[:, None]
             for each in (bounds, bounds_val)
         )
+        if weights is not None and weights_val is not None:
+            unit = weights.double().mean()
+            weights, weights_val = weights.double() / unit, weights_val.double() / unit
         batches, val_batches = (
-            MoleculeBatches(inputs, (labels - mean) / scale, limits, bounded=is_bounded)
-            for inputs, labels, limits in ((train, y, ends), (val, y_val, ends_val))
+            MoleculeBatches(
+                inputs, (labels - mean) / scale, limits, bounded=is_bounded, weights=factors
+            )
+            for inputs, labels, limits, factors in (
+                (train, y, ends, weights),
+                (val, y_val, ends_val, weights_val),
+            )
         )
         rows, seed = settings.kernel_rows, settings.seed
-        fit_kernel = partial(GaussianProcess.fit, train, y, rows=rows, seed=seed, bounds=bounds)
+        fit_kernel = partial(
+            GaussianProcess.fit, train, y, rows=rows, seed=seed, bounds=bounds, weights=weights
+        )
         kernel_size = KERNEL_PARTS * min(len(train), rows) ** 2
         kernel: GaussianProcess | None = None
         if settings.model != "gp":
@@ -203,8 +235,9 @@ class MoleculePredictor:
                         Background(lambda check: fit_kernel(check=check))
                     )
                 networks, history = fit_members(
-                    batches, val_batches, task, settings, folder=folder, progress=progress
-                )
+                    batches, val_batches, task, settings, classes=classes, folder=folder,
+                    progress=progress, threads=threads,
+                )  # fmt: skip
                 kernel = background and background.result()
         if settings.model in ("stacked", "gp") and kernel is None:
             with limited_threads(kernel_size, threads):
@@ -217,24 +250,26 @@ class MoleculePredictor:
         if kernel is not None:
             kernel_index = draw(len(val), max(rows - len(kernel.counts), 0), seed)
             limits = None if bounds_val is None else bounds_val[kernel_index]
-            kernel = kernel.with_more(val[kernel_index], y_val[kernel_index], limits)
+            factors = None if weights_val is None else weights_val[kernel_index]
+            kernel = kernel.with_more(val[kernel_index], y_val[kernel_index], limits, factors)
             tensors |= _prefixed("gp.", kernel.state())
         unknown = {"weights": torch.ones(0), "spread": torch.ones(0)}
-        predictor = cls(tensors | unknown, task, settings, targets)
+        predictor = cls(tensors | unknown, task, settings, targets, classes)
         predictor.history, predictor.threads = history, threads
         with limited_threads(kernel_size, threads):
             members = cross_fit_members(
-                networks, history, val_batches, folds, task, settings, batches.y
-            )
+                networks, history, val_batches, folds, task, settings, batches.y, classes,
+                threads=threads,
+            )  # fmt: skip
             outputs = predictor.in_units(members)
-            predictor._calibrate(val, y_val, outputs, kernel_index, group, folds)
+            predictor._calibrate(val, y_val, outputs, kernel_index, group, folds, weights_val)
         bits = torch.cat([predictor._tensors["bits"], _bits(val)], 1)
         predictor._tensors["bits"], predictor._nearest = bits, NearestMolecules(bits)
         return predictor
 
     def _calibrate(
         self, val: MoleculeInputs, y_val: Tensor, members: Tensor, kernel_index: Tensor,
-        group: Tensor, folds: Tensor,
+        group: Tensor, folds: Tensor, row_weights: Tensor | None,
     ) -> None:  # fmt: skip
         """Fit the components' weights and the coefficients of the error on the validation part.
 
@@ -245,8 +280,15 @@ class MoleculePredictor:
             kernel_index: indices of the molecules that the Gaussian process is trained on.
             group: [m], the group of each row.
             folds: [m], the fold of each row.
+            row_weights: [m], weights of the rows; None for equal ones.
         """
         regression = self.task == "regression"
+        by_output = target_weights(self.settings, self.classes)
+        label_weights: Tensor | None = None
+        if row_weights is not None or by_output is not None:
+            by_row = torch.ones(len(y_val)).double() if row_weights is None else row_weights
+            of_outputs = torch.ones(y_val.shape[1]).double() if by_output is None else by_output
+            label_weights = by_row[:, None] * of_outputs
         count = int(folds.max()) + 1
         left_out = [(torch.empty(0), torch.zeros_like(y_val))] * (1 + count)
         if self.kernel is not None:
@@ -259,10 +301,12 @@ class MoleculePredictor:
             parts, sources = self._parts_and_sources(members, *pair)
             center, scale = self._tensors["mean"], self._tensors["scale"]
             parts, y = parts[:, rows], y_val[rows]
-            weights = fit_weights((parts - center) / scale, (y - center) / scale)
+            factors = None if row_weights is None else row_weights[rows]
+            by_label = None if label_weights is None else label_weights[rows]
+            weights = fit_weights((parts - center) / scale, (y - center) / scale, by_label)
             if not regression:
                 return weights, torch.ones(0)
-            return weights, fit_spread(sources[:, rows], y - combine(parts, weights))
+            return weights, fit_spread(sources[:, rows], y - combine(parts, weights), factors)
 
         chosen = fit(left_out[0], torch.ones(len(y_val), dtype=torch.bool))
         self._tensors["weights"], self._tensors["spread"] = chosen
@@ -292,8 +336,16 @@ class MoleculePredictor:
         """Return the mean [k, t] of each component: the networks and the Gaussian process."""
         parts = [members.mean(0)] if self.networks else []
         if self.kernel is not None:
-            parts.append(mean.clamp(0, 1) if self.task == "classification" else mean)
+            parts.append(self._probabilities(mean))
         return parts
+
+    def _probabilities(self, mean: Tensor) -> Tensor:
+        """Convert the means [k, t] of the Gaussian process to probabilities if the labels are
+        classes.
+        """
+        if self.task == "multiclass":
+            return normalised(mean, self.classes)
+        return mean.clamp(0, 1) if self.task == "classification" else mean
 
     def _leave_out(
         self, val: MoleculeInputs, kernel_index: Tensor, group: Tensor, folds: Tensor
@@ -308,15 +360,15 @@ class MoleculePredictor:
         rows = len(self.kernel.counts) - len(kernel_index) + torch.arange(len(kernel_index))
         left_out = self.kernel.leave_out(rows, group[kernel_index], folds[kernel_index])
         plain = self.kernel.predict(val)
-        # A fold may have no training molecule of the Gaussian process. Its predictions are those of
-        # the whole process.
+        # If a fold contains no training molecule of the Gaussian process, its molecules are
+        # predicted by the whole Gaussian process.
         left_out += left_out[:1] * (int(folds.max()) + 2 - len(left_out))
         pairs = []
         for pair in left_out:
             full = tuple(each.clone() for each in plain)
             for each, out in zip(full, pair):
-                # A row without a label was not used to fit the Gaussian process, so no fold must be
-                # left out for its prediction.
+                # A row without a label was not used to fit the Gaussian process, so its prediction
+                # needs no fold to be left out.
                 each[kernel_index] = torch.where(out.isfinite(), out, each[kernel_index])
             pairs.append(full)
         return pairs
@@ -344,7 +396,8 @@ class MoleculePredictor:
             return Prediction(mean, std, parts, members, self._similarity(inputs))
 
     def standardised(self, inputs: MoleculeInputs) -> MoleculeInputs:
-        """Return the inputs with descriptor columns in the unit in which the model reads them.
+        """Return the inputs with standardised descriptor columns, in the form in which the model
+        reads them.
 
         A column has the mean 0 and the standard deviation 1 in the training part. A missing value
         becomes 0, the mean. Values beyond 6 standard deviations are clipped.
@@ -359,13 +412,31 @@ class MoleculePredictor:
             )
         return _with_standard_columns(inputs, self._tensors) if count else inputs
 
+    def outside(self, values: Tensor) -> Tensor:
+        """Return where descriptor columns are far outside of their range in the training part.
+
+        A value is far outside if it is beyond the range by more than a tenth of its width.
+
+        Args:
+            values: [k, f] descriptors in their units, NaN for a missing one.
+
+        Returns:
+            [k, f] bool; False for missing values, and for a model that was saved without ranges.
+        """
+        if _RANGE[0] not in self._tensors:
+            return torch.zeros(values.shape, dtype=torch.bool)
+        low, high = (self._tensors[name] for name in _RANGE)
+        margin = MARGIN * (high - low)
+        return (values < low - margin) | (values > high + margin)
+
     def _similarity(self, inputs: MoleculeInputs) -> Tensor:
         """Return the similarity of each molecule to the most similar training molecule: [k]."""
         pieces = in_pieces(inputs, PIECE)
         return torch.cat([self._nearest.similarity(some.counts) for some in pieces])
 
     def train_similarities(self, inputs: MoleculeInputs) -> Tensor:
-        """Return the similarity of molecules to each molecule of the fingerprints of the model.
+        """Return the similarity of molecules to each training molecule whose fingerprint the model
+        contains.
 
         Args:
             inputs: k molecules.
@@ -421,7 +492,7 @@ class MoleculePredictor:
             tensors |= _prefixed("gp.", self.kernel.state())
         return tensors, {
             "task": self.task, "targets": self.targets, "settings": to_table(self.settings),
-            "featuriser": FEATURISER,
+            "featuriser": FEATURISER, "classes": list(self.classes),
         }  # fmt: skip
 
     @classmethod
@@ -440,7 +511,9 @@ class MoleculePredictor:
         """
         try:
             settings = from_table(MoleculeSettings, cast("dict[str, object]", facts["settings"]))
-            return cls(tensors, cast(Task, facts["task"]), settings, cast(int, facts["targets"]))
+            classes = cast("Sequence[int]", facts.get("classes", ()))
+            targets = cast(int, facts["targets"])
+            return cls(tensors, cast(Task, facts["task"]), settings, targets, classes)
         except (KeyError, TypeError, RuntimeError) as error:
             raise ValueError(
                 f"these tensors and values are not the state of a model: {error}"
@@ -453,6 +526,8 @@ class MoleculePredictor:
 
     def in_units(self, raw: Tensor) -> Tensor:
         """Convert the outputs of networks, [..., t], to the targets' units or to probabilities."""
+        if self.task == "multiclass":
+            return class_softmax(raw, self.classes)
         if self.task == "classification":
             return raw.sigmoid()
         return raw * self._tensors["scale"] + self._tensors["mean"]
@@ -467,15 +542,17 @@ class MoleculePredictor:
         """Return the means [k, t] by component and by network, and the variances of the Gaussian
         process.
         """
-        members = self.in_units(predict_members(self.networks, inputs, self.targets))
+        members = self.in_units(
+            predict_members(self.networks, inputs, self.targets, threads=self.threads)
+        )
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
             mean, variance = self.kernel.predict(inputs)
         return dict(zip(self._names, self._parts(members, mean))), members, variance
 
     def _sources(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
-        """Return the inputs for predicting the squared error, [s, k, t], in squares of the target's
-        unit.
+        """Return the inputs from which the squared error is predicted, [s, k, t], in squares of
+        the target's unit.
         """
         sources = [self._tensors["scale"].square().expand_as(variance)]
         if self.kernel is not None:
@@ -501,6 +578,8 @@ def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
 _OWN = ("mean", "scale", "bits", "weights", "spread")
 _EXTRA = ("extra_mean", "extra_scale")
 """Names of the mean and the standard deviation of each descriptor column of the user."""
+_RANGE = ("extra_low", "extra_high")
+"""Names of the smallest and the largest training value of each descriptor column of the user."""
 
 
 def _disagreement(parts: Tensor, members: Tensor) -> Tensor:
@@ -523,13 +602,23 @@ def _with_standard_columns(inputs: MoleculeInputs, tensors: dict[str, Tensor]) -
     return DescribedInputs(inputs, columns.nan_to_num(0.0))
 
 
+def _ranges(columns: Tensor) -> dict[str, Tensor]:
+    """Return the smallest and the largest value of each column [k, f]; NaN if it has none."""
+    missing = columns.isnan()
+    low = columns.masked_fill(missing, torch.inf).amin(0)
+    high = columns.masked_fill(missing, -torch.inf).amax(0)
+    empty = missing.all(0)
+    ends = (low.masked_fill(empty, torch.nan), high.masked_fill(empty, torch.nan))
+    return dict(zip(_RANGE, ends))
+
+
 def _bits(inputs: MoleculeInputs) -> Tensor:
     return pack_bits(some.counts for some in in_pieces(inputs, PIECE))
 
 
 def _scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
     """Return the mean and standard deviation of each target for scaling; 0 and 1 for classes."""
-    if task == "classification":
+    if task != "regression":
         return torch.zeros(y.shape[1]).double(), torch.ones(y.shape[1]).double()
     return moments(y)
 

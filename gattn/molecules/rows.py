@@ -42,6 +42,7 @@ class LabelledMolecules:
         bad: the rows that could not be parsed.
         bounds: [k, t, 2] float64, the lower and the upper end of each label for a bounded loss,
             equal for a measured value; NaN where nothing is known. None for another loss.
+        weights: [k] float64 above 0, the weight of each row in the training; None for equal ones.
     """
 
     inputs: MoleculeInputs
@@ -50,13 +51,16 @@ class LabelledMolecules:
     canonical: list[str]
     bad: tuple[BadRow, ...] = ()
     bounds: Tensor | None = None
+    weights: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.canonical)
 
     def __getitem__(self, positions: Tensor) -> LabelledMolecules:
         chosen = [self.canonical[i] for i in positions.tolist()]
-        bounds = None if self.bounds is None else self.bounds[positions]
+        bounds, weights = (
+            None if each is None else each[positions] for each in (self.bounds, self.weights)
+        )
         return LabelledMolecules(
             self.inputs[positions],
             self.y[positions],
@@ -64,6 +68,7 @@ class LabelledMolecules:
             chosen,
             self.bad,
             bounds,
+            weights,
         )
 
 

@@ -18,7 +18,7 @@ __all__ = [
     "Task",
 ]
 
-Task = Literal["regression", "classification"]
+Task = Literal["regression", "classification", "multiclass"]
 ModelName = Literal["stacked", "attention", "attentive_fp", "gp"]
 ClassWeight = Literal["none", "balanced"]
 LossFunction = Literal["mse", "mae", "bounded-mse", "bounded-mae"]
@@ -60,8 +60,8 @@ class MoleculeSettings(TrainingSettings):
         Meta(
             ge=1,
             description="Number of networks that are trained with different seeds and whose "
-            "predictions are averaged. Raise it for better predictions. The trainings are "
-            "shared among the processors.",
+            "predictions are averaged. Raise it for more accurate predictions. The networks "
+            "are trained in parallel on several processors.",
         ),
     ] = 1
     width: Annotated[
@@ -99,9 +99,10 @@ class MoleculeSettings(TrainingSettings):
     loss_function: Annotated[
         LossFunction,
         Meta(
-            description="Loss of regression: mse, the squared error, or mae, the absolute error, "
-            "which outliers change less. bounded-mse and bounded-mae also read censored labels "
-            "such as >10: beyond the limit the loss is 0. Classification ignores it."
+            description="Loss of a regression. mse is the squared error. mae is the absolute "
+            "error, which depends less on outliers. bounded-mse and bounded-mae also read "
+            "censored labels such as >10 as limits: the loss is 0 if the prediction is beyond "
+            "the limit. The setting has no effect in classification."
         ),
     ] = "mse"
     class_weight: Annotated[
@@ -112,6 +113,15 @@ class MoleculeSettings(TrainingSettings):
             "target; use this value if one class is rare. The setting has no effect in regression."
         ),
     ] = "none"
+    task_weights: Annotated[
+        tuple[float, ...],
+        Meta(
+            description="Weight of each target in the loss, in the order of the targets. The "
+            "weights are scaled to the mean 1. Raise the weight of a target whose errors are "
+            "most important. The networks and the fit of the components' weights use them.",
+            extra={"default": "equal weights"},
+        ),
+    ] = ()
     kernel_rows: Annotated[
         int,
         Meta(
@@ -132,12 +142,15 @@ class MoleculeSettings(TrainingSettings):
 
     @property
     def bounded(self) -> bool:
-        """Whether the loss reads censored labels."""
+        """True if the loss reads censored labels as limits."""
         return self.loss_function.startswith("bounded")
 
     def check(self) -> None:
-        """Check that ``heads`` divides ``width``."""
+        """Check that ``heads`` divides ``width``, and that the weights are positive."""
         super().check()
+        if not all(0 < weight < float("inf") for weight in self.task_weights):
+            shown = ", ".join(map(str, self.task_weights))
+            raise SettingsError(f"task_weights must be above 0 and finite; got {shown}")
         if self.width % self.heads:
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
 

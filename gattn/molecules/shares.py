@@ -84,7 +84,9 @@ def _patterns() -> dict[str, Mol]:
 
 
 def _spread(molecule: Mol, groups: tuple[tuple[int, ...], ...]) -> np.ndarray:
-    """Divide each group of atoms equally among its atoms, and sum over the groups: [n]."""
+    """Divide the value of each group of atoms equally among its atoms, and sum over the groups:
+    [n].
+    """
     terms = np.zeros(molecule.GetNumAtoms())
     for group in groups:
         terms[list(group)] += 1 / len(group)

@@ -14,7 +14,7 @@ EQUAL_ROWS = 20.0
 STEPS = 60
 
 
-def fit_weights(components: Tensor, y: Tensor) -> Tensor:
+def fit_weights(components: Tensor, y: Tensor, label_weights: Tensor | None = None) -> Tensor:
     r"""Fit the weights of the components to predictions for molecules that were not used for
     training.
 
@@ -29,6 +29,7 @@ def fit_weights(components: Tensor, y: Tensor) -> Tensor:
     Args:
         components: [P, k, t] predictions.
         y: [k, t] measured values; NaN for a missing value.
+        label_weights: [k, t] factors of the squared errors, with a mean of about 1; None for ones.
 
     Returns:
         [P] float64; equal weights if no target has two different values.
@@ -48,8 +49,9 @@ def fit_weights(components: Tensor, y: Tensor) -> Tensor:
     variance = centered.square().mean() if labelled.any() else measured.sum()
     if not variance > 0:
         return equal
-    gram = predicted.t() @ predicted / variance + EQUAL_ROWS * torch.eye(count).double()
-    right = predicted.t() @ measured / variance + EQUAL_ROWS * equal
+    left = predicted if label_weights is None else predicted * label_weights[labelled][:, None]
+    gram = left.t() @ predicted / variance + EQUAL_ROWS * torch.eye(count).double()
+    right = left.t() @ measured / variance + EQUAL_ROWS * equal
     return _least_squares_on_simplex(gram, right)
 
 
@@ -87,7 +89,7 @@ def combine(components: Tensor, weights: Tensor) -> Tensor:
     return torch.einsum("pkt,p->kt", components.double(), weights)
 
 
-def fit_spread(sources: Tensor, error: Tensor) -> Tensor:
+def fit_spread(sources: Tensor, error: Tensor, row_weights: Tensor | None = None) -> Tensor:
     r"""Fit the coefficients of the error variance by maximum likelihood.
 
     .. math::
@@ -99,6 +101,7 @@ def fit_spread(sources: Tensor, error: Tensor) -> Tensor:
     Args:
         sources: [s, k, t], not negative: variances, squared differences, a constant.
         error: [k, t] errors for molecules that were not trained on; NaN where not measured.
+        row_weights: [k] factors of the log likelihoods, with a mean of about 1; None for ones.
 
     Returns:
         [s, t] float64 coefficients, above 0; ones where nothing was measured.
@@ -111,7 +114,11 @@ def fit_spread(sources: Tensor, error: Tensor) -> Tensor:
         True
     """
     return torch.stack(
-        [_fit_one(sources[..., t].double(), error[:, t].double()) for t in range(error.shape[1])], 1
+        [
+            _fit_one(sources[..., t].double(), error[:, t].double(), row_weights)
+            for t in range(error.shape[1])
+        ],
+        1,
     )
 
 
@@ -122,8 +129,9 @@ def predicted_std(sources: Tensor, coefficients: Tensor) -> Tensor:
     return torch.einsum("skt,st->kt", sources.double(), coefficients).sqrt()
 
 
-def _fit_one(sources: Tensor, error: Tensor) -> Tensor:
+def _fit_one(sources: Tensor, error: Tensor, row_weights: Tensor | None) -> Tensor:
     measured = error.isfinite()
+    factors = None if row_weights is None else row_weights[measured]
     sources, squares = sources[:, measured], error[measured].square()
     if not measured.any() or not squares.sum() > 0:
         return torch.ones(len(sources), dtype=torch.float64)
@@ -140,7 +148,8 @@ def _fit_one(sources: Tensor, error: Tensor) -> Tensor:
     def loss() -> Tensor:
         logs.grad = None
         variance = logs.exp() @ sources
-        value = 0.5 * (variance.log() + squares / variance).sum()
+        losses = variance.log() + squares / variance
+        value = 0.5 * (losses if factors is None else factors * losses).sum()
         value = value + 0.5 * (logs - start).square().sum()
         value.backward()
         return value

@@ -140,7 +140,7 @@ class AttributedGraph:
         return replace(self, notes=(*self.notes, *notes))
 
     def without_edge_inputs(self) -> AttributedGraph:
-        """Return the graph as it was read, before an encoder attached inputs of its edges."""
+        """Return the graph as it was read, before an encoder added the inputs of its edges."""
         if self.edge_inputs is None:
             return self
         pairs, nodes = self.arcs, len(self)
@@ -173,7 +173,7 @@ class AttributedGraph:
 def with_gaps(
     table: pd.DataFrame, words: Sequence[str], owner: str = ""
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return a table with missing values in the cells that hold one of some words, and notes.
+    """Return a table in which cells that contain one of ``words`` are missing, and notes.
 
     Args:
         table: attributes of nodes or edges.
@@ -272,7 +272,7 @@ def attributed_graph(
 
 
 def doubled_note(count: int, same: str = "") -> list[str]:
-    """Return a note on edges that are given more than once; an empty list if there are none.
+    """Return a note on edges that occur more than once; an empty list if there are none.
 
     Args:
         count: number of edges that are left out.

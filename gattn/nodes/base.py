@@ -22,7 +22,7 @@ from gattn.nodes.labels import Labels, read_labels, usual_labels
 from gattn.nodes.models import AnyPredictor, fit_predictors, predictor_from_state
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
-from gattn.nodes.settings import NodeParameters, NodeSettings
+from gattn.nodes.settings import NodeParameters, NodeSettings, NodeTask
 from gattn.nodes.splits import (
     MASKS,
     mask_columns,
@@ -32,7 +32,7 @@ from gattn.nodes.splits import (
 )
 from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.tables import row_number_notes
-from gattn.nodes.times import node_times, time_split
+from gattn.nodes.times import node_times, time_cutoffs, time_split
 from gattn.training.checks import check_fraction
 from gattn.training.estimator import SerializableEstimator
 from gattn.training.settings import check_value, settings_of
@@ -52,6 +52,7 @@ else:
 class NodeEstimator(SerializableEstimator, Parameters):
     """Base class of the estimators of nodes; :class:`NodeParameters` describes the parameters."""
 
+    task: ClassVar[NodeTask]
     item: ClassVar[str] = "nodes"
     predictor_: AnyPredictor
     graph_: AttributedGraph
@@ -84,17 +85,23 @@ class NodeEstimator(SerializableEstimator, Parameters):
             GraphError: the graph, an attribute or the labels cannot be trained on.
             ValueError: a parameter is out of its range.
         """
-        self.settings()  # this call raises an error for invalid parameters before the graph is read
+        # This call raises an error for invalid parameters before the graph is read.
+        self.settings()
         self.checked_threads()
         read = read_graph(graph, directed=self.directed)
         values, notes = self._read_labels(read, y)
         labels = self.learn_labels(values, read.where)
         split, split_notes = self._parts(read, labels)
-        encoded = self.encode(read.with_notes(*notes, *split_notes), values.name)
+        encoded = self.encode(read.with_notes(*notes, *split_notes), values.name, split=split)
         return self.fit_parts(encoded, labels, split, on_epoch=on_epoch)
 
     def encode(
-        self, graph: AttributedGraph, label: Hashable, *, leave: Sequence[str] = ()
+        self,
+        graph: AttributedGraph,
+        label: Hashable,
+        *,
+        leave: Sequence[str] = (),
+        split: Split | None = None,
     ) -> EncodedGraph:
         """Fit the encoder of node features to a graph, and return the graph with its features.
 
@@ -104,6 +111,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
                 called ``y`` or ``label`` are then excluded unless ``features`` names them.
             leave: attributes to exclude besides the label and the masks. Columns that hold row
                 numbers or the parts of a split are excluded, too, unless ``features`` names them.
+            split: the parts of the nodes. If only the edges have times and the split is by time,
+                it defines the time at which a node is predicted; otherwise it is not used.
         """
         left = [name for name in (label, self.label, *leave, *MASKS) if name is not None]
         if label is None:
@@ -126,9 +135,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
         if time in graph.table.columns and time not in (self.features or ()):
             left.append(time)
             graph = graph.with_notes(f"Column {time!r} of the nodes holds times: it is no feature.")
-        return encode_graph(
-            graph, self.features, left, node_names=bool(self.names), edges=self.edge_columns()
-        )
+        edges = self.edge_columns()
+        if time is not None and split is not None:
+            edges = replace(edges, cutoffs=time_cutoffs(graph, split, time))
+        return encode_graph(graph, self.features, left, node_names=bool(self.names), edges=edges)
 
     def edge_columns(self) -> EdgeColumns:
         """Return the columns of edges to read, and the column of times."""
@@ -284,7 +294,9 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
     @abstractmethod
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Store the classes of the labels, and return the labels like :meth:`encode_labels`."""
+        """Store the classes of the labels, and return the labels encoded as by
+        :meth:`encode_labels`.
+        """
 
     @abstractmethod
     def encode_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from gattn.data.tables.numbers import NumberFormat, classify, read_numbers
 from gattn.nodes.attributed import Where, at_row, attribute_names
 from gattn.nodes.notation import describe_patterns, looks_numeric
-from gattn.nodes.values import as_numbers, as_texts, gap_words, is_missing, time_words
+from gattn.nodes.values import as_numbers, as_texts, gap_words, is_empty, is_missing, time_words
 
 __all__ = ["Column", "learn_columns", "write_features"]
 
@@ -105,6 +105,12 @@ class Column:
             return (
                 f"Column {self.name!r} is empty for {gone:,} of {len(values):,} {items}, but "
                 f"was not empty in training: the mean is used for these {items}."
+            )
+        gone = int(is_empty(values).sum())
+        if self.kind != "number" and not self.gaps and gone:
+            return (
+                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} {items}, but "
+                f"was not empty in training: these {items} have no feature for this column."
             )
         if self.kind != "category":
             return ""
@@ -218,8 +224,11 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
         )
     notes += _gap_notes(name, values)
     if _is_category(counts):
-        return Column(name, "category", categories=tuple(sorted(counts))), notes
+        gaps = bool(is_empty(values).any())
+        return Column(name, "category", gaps=gaps, categories=tuple(sorted(counts))), notes
     column, more = _learn_text(name, texts)
+    if column is not None:
+        column = replace(column, gaps=bool(is_empty(values).any()))
     return column, notes + more
 
 

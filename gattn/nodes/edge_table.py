@@ -17,7 +17,8 @@ __all__ = ["EdgeInputs", "EdgeStructure", "EdgeTable"]
 
 @dataclass(frozen=True, eq=False)
 class EdgeTable:
-    """Columns of the edges, with one row for each edge of the data, also for doubled edges.
+    """Table of the columns of the edges, with one row for each edge of the data, including
+    duplicate edges.
 
     Attributes:
         pairs: [2, m] int64, the positions of the nodes that each edge joins.
@@ -25,6 +26,7 @@ class EdgeTable:
         two_way: True if the edges have no direction, so that each row holds for both.
         lines: line of each edge in its file, from 1; empty if the edges were not read from a file.
         unreadable: for each attribute that cannot be read, and so is not in ``table``, the reason.
+        ends: names of the two columns that hold the names of nodes; empty if there are none.
     """
 
     pairs: Tensor
@@ -32,6 +34,7 @@ class EdgeTable:
     two_way: bool = False
     lines: Sequence[int] = ()
     unreadable: Mapping[Hashable, str] = field(default_factory=dict)
+    ends: Sequence[Hashable] = ()
 
     def __len__(self) -> int:
         return self.pairs.shape[1]
@@ -42,7 +45,7 @@ class EdgeTable:
         places = np.arange(len(self))[rows]
         table = self.table.iloc[places].reset_index(drop=True)
         pairs = self.pairs[:, torch.from_numpy(places)]
-        return EdgeTable(pairs, table, self.two_way, lines, self.unreadable)
+        return EdgeTable(pairs, table, self.two_way, lines, self.unreadable, self.ends)
 
     def where(self, names: Sequence[Hashable], row: int) -> str:
         """Return the position of an edge in words: ``"at edge 'a' - 'b' (line 2)"``."""
@@ -53,7 +56,7 @@ class EdgeTable:
 
 @dataclass(frozen=True, eq=False)
 class EdgeStructure:
-    """The edges of a graph, and the rows of their attributes.
+    """Edges of a graph, and the row of the edge table that contains the attributes of each edge.
 
     Attributes:
         rows: distinct edges of the data with the columns that are read.
@@ -75,7 +78,7 @@ class EdgeStructure:
 
 @dataclass(frozen=True, eq=False)
 class EdgeInputs:
-    """Tensors of edges that the models of nodes read.
+    """Tensors with the attributes of edges, which are inputs of the models of nodes.
 
     Attributes:
         structure: the edges and the rows of their attributes.
@@ -99,7 +102,7 @@ class EdgeInputs:
     arc_features: Any
 
     def select(self, edges: NDArray[np.bool_], arcs: NDArray[np.bool_]) -> EdgeInputs:
-        """Return the inputs of a part of the edges.
+        """Return the inputs for some of the edges.
 
         Args:
             edges: [e] mask of the edges of ``edge_index``.

@@ -1,4 +1,6 @@
-"""Read columns of edges: features, weights, types and times that the models of nodes use."""
+"""Encoding of the columns of edges (features, weights, types and times) as inputs of the models
+of nodes.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,23 +21,31 @@ from torch import Tensor
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, doubled_note
 from gattn.nodes.columns import Column, learn_columns
 from gattn.nodes.edge_table import EdgeInputs, EdgeStructure, EdgeTable
-from gattn.nodes.times import are_dates, as_times, edge_times, node_times
-from gattn.nodes.values import as_numbers, as_texts, is_missing
+from gattn.nodes.times import are_dates, as_times, edge_times, prediction_times
+from gattn.nodes.values import as_numbers, as_texts, is_empty, is_missing
 
 __all__ = ["ALL_COLUMNS", "EdgeColumns", "EdgeEncoder", "merged_edges_note", "read_edge_columns"]
 
 TYPES = 10
-"""Maximum number of types of edges with features of their own: the most frequent ones."""
+"""Maximum number of edge types with separate means over neighbours; the most frequent types are
+used.
+"""
 DIVIDED = 4
-"""Maximum number of columns of numbers whose quartiles have means over neighbours of their own."""
+"""Maximum number of numeric columns for which means over neighbours are computed for each
+quartile.
+"""
 NARROW, PROJECTED = 32, 16
 """A column with more than ``NARROW`` features is projected to ``PROJECTED`` for attention."""
 WIDE, REDUCED = 512, 128
 """A column with more than ``WIDE`` features is projected to ``REDUCED`` for means over edges."""
 COLUMN = re.compile(r"^(Column|attribute) (['\"]).*?\2")
-"""Pattern of the name of a column at the beginning of a note or an error."""
+"""Regular expression for the name of a column at the beginning of a note or an error message."""
+LARGEST = 1e30
+"""Maximum weight of an edge, so that sums of weights are finite in float32."""
 NUMBERING = ("id", "edge_id", "edgeid", "index", "level_0")
-"""Names of columns that number the edges if they hold different whole numbers."""
+"""Names of columns that are treated as row numbers if they contain a different whole number for
+each edge.
+"""
 
 Matrix: TypeAlias = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
@@ -42,35 +53,41 @@ Matrix: TypeAlias = Any
 
 @dataclass(frozen=True)
 class EdgeColumns:
-    """Names of the columns of edges to read.
+    """Names of the columns of edges that an encoder reads.
 
     Attributes:
         features: columns to read as features; None for all others.
         weight: column of weights; None for none.
         type: column of types; None for none.
         time: column of times, of the nodes or of the edges; None for none.
+        cutoffs: ends of the training and the validation part of a split by the times of edges,
+            which :func:`gattn.nodes.times.time_cutoffs` returns; empty without such a split.
     """
 
     features: tuple[str, ...] | None = None
     weight: str | None = None
     type: str | None = None
     time: str | None = None
+    cutoffs: tuple[float, ...] = ()
 
 
 ALL_COLUMNS = EdgeColumns()
-"""All columns of the edges are read as features."""
+"""Value with which all columns of the edges are read as features."""
 
 
 @dataclass(frozen=True)
 class EdgeEncoder:
-    r"""Encoder of the columns of edges.
+    r"""Encoder of the columns of edges as inputs of models.
 
     A weight :math:`w` is divided by the mean :math:`\bar w` of the weights above 0 in training. Its
     logarithm is added to the scores of attention, so that attention is proportional to the weight,
     and it weights the means over neighbours.
 
-    With times, messages pass from node j to node i only if neither the time of j nor that of the
-    edge is later than the time of i. So a node depends on nothing that is newer than the node.
+    With times, each node has a time of prediction, and messages pass from node j to node i only if
+    neither the time of j nor that of the edge is later than the time of prediction of i. If the
+    nodes have times, these are the times of prediction. If only the edges have times, a node is
+    predicted at the end of the part of the split in which its first edge lies: see
+    :func:`gattn.nodes.times.prediction_times`.
 
     Attributes:
         columns: encoders of the features.
@@ -81,10 +98,12 @@ class EdgeEncoder:
         type: column of types; None for none.
         types: the types with features of their own.
         rare: the other types.
+        has_untyped: True if edges without a type occurred in training.
         cuts: for each column of numbers that divides the edges, its name and its standardised
             quartiles.
         time: column of times of the nodes or the edges; None for none.
         has_edge_times: True if the edges have the column ``time``.
+        cutoffs: ends of the parts of a split by the times of edges; empty without one.
         age: mean and standard deviation of the ages of edges, if there are times.
         has_direction: True if the direction of the edges in the data is a feature.
     """
@@ -97,9 +116,11 @@ class EdgeEncoder:
     type: str | None = None
     types: tuple[str, ...] = ()
     rare: tuple[str, ...] = ()
+    has_untyped: bool = False
     cuts: tuple[tuple[str, tuple[float, ...]], ...] = ()
     time: str | None = None
     has_edge_times: bool = False
+    cutoffs: tuple[float, ...] = ()
     age: tuple[float, float] = (0.0, 1.0)
     has_direction: bool = False
 
@@ -111,13 +132,13 @@ class EdgeEncoder:
 
     @property
     def width(self) -> int:
-        """Number of features of an edge for attention."""
+        """Number of edge features for attention."""
         one = sum(min(c.width, PROJECTED) if c.width > NARROW else c.width for c in self.columns)
         further = self.weight is not None, self.time is not None, self.has_direction
         return one + len(self.types) + sum(further)
 
     def attach(self, graph: AttributedGraph) -> AttributedGraph:
-        """Return a graph with the inputs of its edges.
+        """Return a copy of the graph with the inputs of its edges.
 
         Args:
             graph: the graph, with the columns that are read.
@@ -144,7 +165,8 @@ class EdgeEncoder:
         return replace(graph, edge_inputs=self._inputs(structure, graph.names))
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
-        """Return a note for each column with values that were not in training and have no feature.
+        """Return a note for each column with values that did not occur in training and therefore
+        have no feature.
 
         Args:
             graph: another graph than that of the training.
@@ -156,18 +178,20 @@ class EdgeEncoder:
             if column.name in table.columns
         ]
         if self.types and self.type in table.columns:
-            column = Column(str(self.type), "category", categories=(*self.types, *self.rare))
+            types = (*self.types, *self.rare)
+            column = Column(str(self.type), "category", gaps=self.has_untyped, categories=types)
             notes.append(column.unknown(table[self.type], "edges"))
         return [_edge_note(note) for note in notes if note]
 
     def state(self) -> dict[str, Any]:
-        """Return the state for :meth:`from_state`, which JSON can store."""
+        """Return the state of the encoder as a dictionary that can be stored in JSON."""
         return {**vars(self), "columns": [column.state() for column in self.columns]}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> EdgeEncoder:
-        """Restore an encoder from its :meth:`state`."""
-        lists = {name: tuple(state[name]) for name in ("dates", "types", "rare", "age")}
+        """Restore an encoder from the result of :meth:`state`."""
+        names = "dates", "types", "rare", "cutoffs", "age"
+        lists = {name: tuple(state[name]) for name in names if name in state}
         lists["cuts"] = tuple((name, tuple(values)) for name, values in state["cuts"])
         columns = tuple(map(Column.from_state, state["columns"]))
         return cls(**{**state, **lists, "columns": columns})
@@ -181,10 +205,14 @@ class EdgeEncoder:
         if self.weight is None:
             return edges
         weights = _weights(edges.table[self.weight], lambda row: edges.where(graph.names, row))
+        if not (weights > 0).any():
+            raise GraphError(_all_zero(self.weight))
         return edges.select(weights > 0) if (weights == 0).any() else edges
 
     def _structure(self, graph: AttributedGraph) -> tuple[Tensor, Tensor, EdgeStructure]:
-        """Return the arcs, the edges for messages, and the rows of their attributes."""
+        """Return the directed edges, the edges along which messages are sent, and the rows of
+        their attributes.
+        """
         edges = self._edges(graph)
         names = [*self.names, *([self.time] if self.has_edge_times else [])]
         source, destination = edges.pairs.numpy()
@@ -218,7 +246,7 @@ class EdgeEncoder:
             against = against[order]
         open_arcs = ages = None
         if self.time is not None:
-            times, at = node_times(graph, self.time), None
+            times, at = prediction_times(graph, self.time, self.cutoffs), None
             if self.has_edge_times:
                 at = edge_times(replace(graph, edge_table=rows), self.time)
             is_open, gap = _ages(times, at, messages, message_place)
@@ -304,6 +332,7 @@ def read_edge_columns(
     if graph.edge_table is None and chosen in (ALL_COLUMNS, EdgeColumns(features=())):
         return graph, None, []
     edges = _edge_table(graph)
+    _check_different(chosen)
 
     def where(row: int) -> str:
         return edges.where(graph.names, row)
@@ -324,15 +353,18 @@ def read_edge_columns(
         scale, spread, weight_notes = _learn_weights(edges, chosen.weight, where)
         notes += weight_notes
     types, rare = (), ()
+    has_untyped = False
     if chosen.type is not None:
         types, rare, type_notes = _learn_types(edges, chosen.type)
+        has_untyped = bool(is_empty(edges.table[chosen.type]).any())
         notes += type_notes
     if not columns and (chosen.weight, chosen.type, chosen.time) == (None, None, None):
         return graph, None, [*notes, *merged_edges_note(graph, None)]
     cuts = _learn_cuts(columns, table, where)
     encoder = EdgeEncoder(
-        tuple(columns), dates, chosen.weight, scale, spread, chosen.type, types, rare, cuts,
-        chosen.time, chosen.time is not None and edge_times(graph, chosen.time) is not None,
+        tuple(columns), dates, chosen.weight, scale, spread, chosen.type, types, rare,
+        has_untyped, cuts, chosen.time,
+        chosen.time is not None and edge_times(graph, chosen.time) is not None, chosen.cutoffs,
     )  # fmt: skip
     arcs, messages, structure = encoder._structure(graph)
     ages = structure.ages
@@ -346,13 +378,13 @@ def read_edge_columns(
         used, all_edges = attached.edge_index.shape[1], 2 * structure.open.shape[1]
         notes.append(
             f"Messages never come from the future: {used:,} of {all_edges:,} directions of edges "
-            f"lead to a node that is not older, by column {chosen.time!r}."
+            f"lead to a node that is predicted later, by column {chosen.time!r}."
         )
     return attached, encoder, notes
 
 
 def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> list[str]:
-    """Return notes on doubled edges, given the columns of edges that the model reads.
+    """Return notes on duplicate edges, which depend on the columns of edges that the model reads.
 
     Args:
         graph: the graph, after :meth:`EdgeEncoder.attach` if there is an encoder.
@@ -386,17 +418,21 @@ def _edge_table(graph: AttributedGraph) -> EdgeTable:
 
 
 def _column(edges: EdgeTable, name: str, why: str = "") -> pd.Series:
-    """Return a column of the edges, or raise an error that lists those that exist."""
+    """Return a column of the edges, or raise an error that lists the existing columns."""
     if name in edges.unreadable:
         raise GraphError(f"column {name!r} of the edges: {edges.unreadable[name]}")
+    if name in edges.ends:
+        raise GraphError(
+            f"column {name!r} of the edges holds the names of nodes{why}; it must be another column"
+        )
     if name not in edges.table.columns:
-        columns = ", ".join(map(repr, edges.table.columns[:20])) or "none"
+        columns = ", ".join(map(repr, edges.table.columns[:20])) or "only the names of nodes"
         raise GraphError(f"the edges have no column {name!r}{why}; they have {columns}")
     return edges.table[name]
 
 
 def _feature_names(edges: EdgeTable, chosen: EdgeColumns) -> tuple[list[str], list[str]]:
-    """Return the columns to read as features, and notes on the others."""
+    """Return the names of the columns to read as features, and notes on the other columns."""
     if chosen.features is not None:
         columns = [str(column) for column in edges.table.columns]
         names: list[str] = []
@@ -405,7 +441,8 @@ def _feature_names(edges: EdgeTable, chosen: EdgeColumns) -> tuple[list[str], li
                 raise GraphError(f"each feature of edges must be named once; got {name!r} twice")
             parts = [one for one in columns if one.rpartition(".")[0] == name]
             if name not in columns and parts:
-                names += parts  # a list of numbers, which became several columns
+                # The attribute is a list of numbers, which became several columns.
+                names += parts
                 continue
             _column(edges, name)
             names.append(name)
@@ -431,6 +468,16 @@ def _special(chosen: EdgeColumns) -> list[str]:
     return [name for name in (chosen.weight, chosen.type, chosen.time) if name is not None]
 
 
+def _check_different(chosen: EdgeColumns) -> None:
+    """Raise an error if one column is chosen for two of the weight, the type and the time."""
+    options = {"edge_weight": chosen.weight, "edge_type": chosen.type, "time": chosen.time}
+    for first, second in combinations(options, 2):
+        if options[first] is not None and options[first] == options[second]:
+            raise GraphError(
+                f"{first} and {second} must be different columns; got {options[first]!r} for both"
+            )
+
+
 def _numbers_edges(name: Hashable, values: pd.Series) -> bool:
     if str(name).strip().lower() not in NUMBERING or not len(values):
         return False
@@ -452,7 +499,7 @@ def _with_days(values: pd.Series, is_date: bool, where: Where) -> pd.Series:
 
 
 def _weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
-    """Return weights [m], which must be numbers that are not negative."""
+    """Return the weights [m]; raise an error if a weight is missing, negative or not a number."""
     title = f"weights of edges (column {values.name!r})"
     missing, weights = is_missing(values, numbers=True), as_numbers(values)
     faults = (
@@ -460,22 +507,25 @@ def _weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
         (np.isnan(weights), "must be numbers"),
         (np.isinf(weights), "must be finite"),
         (weights < 0, "must not be negative"),
+        (weights > LARGEST, f"must be at most {LARGEST:g}"),
     )
     for is_bad, requirement in faults:
         if is_bad.any():
             row = int(is_bad.argmax())
-            value = "an empty cell" if missing[row] else repr(values.iloc[row])
+            value = "an empty cell" if is_empty(values)[row] else repr(values.iloc[row])
             others = f" ({int(is_bad.sum()):,} edges)" * (int(is_bad.sum()) > 1)
             raise GraphError(f"{title} {requirement}; got {value} {where(row)}{others}")
     return weights
 
 
 def _learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, float, list[str]]:
-    """Return the mean and the spread of the weights above 0, and notes."""
+    """Return the mean of the weights above 0, the standard deviation of their logarithms, and
+    notes.
+    """
     weights = _weights(_column(edges, name), where)
     positive = weights[weights > 0]
     if not len(positive):
-        raise GraphError(f"weights of edges (column {name!r}) must not all be 0")
+        raise GraphError(_all_zero(name))
     notes = []
     if zeros := len(weights) - len(positive):
         notes.append(f"Column {name!r} of the edges: {zeros:,} edges of weight 0 are removed.")
@@ -485,8 +535,12 @@ def _learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, fl
     return float(positive.mean()), float(np.log(positive).std()), notes
 
 
+def _all_zero(name: str) -> str:
+    return f"weights of edges (column {name!r}) must not all be 0"
+
+
 def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
-    """Return the types of edges that get features of their own, the other types, and notes."""
+    """Return the edge types with separate features, all other types, and notes."""
     texts = as_texts(_column(edges, name), gaps=False)
     counts = Counter(text for text in texts if text)
     notes = []
@@ -509,7 +563,7 @@ def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[st
 def _learn_cuts(
     columns: Sequence[Column], table: pd.DataFrame, where: Where
 ) -> tuple[tuple[str, tuple[float, ...]], ...]:
-    """Return the standardised quartiles of the first columns of numbers, by name."""
+    """Return the standardised quartiles of the first numeric columns, by the name of the column."""
     cuts = []
     for column in [one for one in columns if one.kind == "number"][:DIVIDED]:
         numbers = _numbers(column.features(table[column.name], where))
@@ -548,13 +602,14 @@ def _as_tensor(pairs: NDArray) -> Tensor:
 
 
 def _edge_note(note: str) -> str:
-    """Return a note on a column in the words for edges."""
+    """Return a note on a column of nodes, reworded for a column of edges."""
     note = note.replace("--features / features=", "--edge-features / edge_features=")
     return COLUMN.sub(r"\g<0> of the edges", note, count=1)
 
 
 def _narrow(block: Matrix, limit: int, size: int) -> Matrix:
-    """Return features [m, d], projected at random to ``size`` if d is above ``limit``.
+    """Return the features [m, d]; if d is above ``limit``, return a random projection to ``size``
+    features.
 
     The projection depends on d alone, so it need not be stored.
     """
@@ -562,7 +617,8 @@ def _narrow(block: Matrix, limit: int, size: int) -> Matrix:
         return block
     from sklearn.random_projection import GaussianRandomProjection
 
-    size_argument: Any = size  # an integer is allowed, but not by scikit-learn's annotation
+    # scikit-learn accepts an integer, but its type annotation does not.
+    size_argument: Any = size
     projection = GaussianRandomProjection(size_argument, random_state=0)
     projection.fit(sp.csr_matrix((1, block.shape[1])))
     return sp.csr_matrix(np.asarray(projection.transform(block)))
@@ -571,10 +627,11 @@ def _narrow(block: Matrix, limit: int, size: int) -> Matrix:
 def _ages(
     times: NDArray, at: NDArray | None, pairs: NDArray, rows: NDArray
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Return which edges lead to a node that is not older, and the ages of the edges.
+    """Return a mask of the edges that lead to a node that is predicted later, and the ages of the
+    edges.
 
     Args:
-        times: [n] times of the nodes.
+        times: [n] times at which the nodes are predicted.
         at: times of the rows of the edges; None if edges have the times of their sources.
         pairs: [2, e] edges.
         rows: [e] row of each edge.

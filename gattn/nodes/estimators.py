@@ -120,7 +120,9 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         return len(self.classes_)
 
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Store the classes of the labels, and return the labels like :meth:`encode_labels`."""
+        """Store the classes of the labels, and return the labels encoded as by
+        :meth:`encode_labels`.
+        """
         self.classes_ = find_classes(values, where)
         return self.encode_labels(values, where)
 
@@ -209,7 +211,9 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         return 1
 
     def learn_labels(self, values: pd.Series, where: Where = at_row) -> Tensor:
-        """Check that the labels are not all equal, and return them like :meth:`encode_labels`."""
+        """Check that the labels are not all equal, and return them encoded as by
+        :meth:`encode_labels`.
+        """
         y = self.encode_labels(values, where)
         if len(y[y.isfinite()].unique()) < 2:
             raise GraphError("labels must be at least two different numbers")

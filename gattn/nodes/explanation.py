@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -50,6 +50,7 @@ class NodeExplanation:
         degree: number of different neighbours of the node.
         isolated: probability of the predicted class, or predicted number, if all edges of the node
             are removed.
+        predicted: [n, outputs] predictions of all nodes.
     """
 
     place: int
@@ -60,6 +61,7 @@ class NodeExplanation:
     attributes: tuple[Influence, ...]
     degree: int
     isolated: float
+    predicted: Tensor = field(repr=False)
 
 
 def explain_node(
@@ -86,9 +88,9 @@ def explain_node(
         GraphError: the graph has no node of this name.
     """
     place = _place(graph, node)
-    predicted = predictor.predict(graph)[place]
-    output = int(predicted.argmax())
-    prediction = float(predicted[output])
+    predicted = predictor.predict(graph)
+    output = int(predicted[place].argmax())
+    prediction = float(predicted[place, output])
     attention = _attention(predictor, graph, place)
     ends = graph.edge_index
     adjacent = torch.cat([ends[0, ends[1] == place], ends[1, ends[0] == place]]).unique()
@@ -115,7 +117,7 @@ def explain_node(
     isolated = predictor.predict_edited(_without_edges(graph, place, others), graph)
     return NodeExplanation(
         place, output, prediction, attention.get(place, float("nan")), _sorted(neighbours),
-        _sorted(attributes), len(others), float(isolated[place, output]),
+        _sorted(attributes), len(others), float(isolated[place, output]), predicted,
     )  # fmt: skip
 
 
@@ -140,7 +142,8 @@ def _attention(predictor: AnyPredictor, graph: AttributedGraph, place: int) -> d
     mask = edges[1] == place
     sums: dict[int, float] = {}
     for source, weight in zip(edges[0, mask].tolist(), weights[mask].double().mean(1).tolist()):
-        sums[source] = sums.get(source, 0.0) + weight  # edges with different columns are repeated
+        # An edge occurs several times if it has different columns.
+        sums[source] = sums.get(source, 0.0) + weight
     return sums
 
 

@@ -278,7 +278,8 @@ def _structure(graph: AttributedGraph, steps: int) -> Tensor:
     """
     into, out = (degree.float().log1p() for degree in _degrees(graph))
     if _has_times(graph):
-        out = torch.zeros_like(out)  # edges out of a node lead to nodes that are newer
+        # Edges out of a node lead to newer nodes, on which its features must not depend.
+        out = torch.zeros_like(out)
     columns = [into[:, None], out[:, None], torch.ones(len(graph), 1)]
     if steps:
         columns.append(return_probabilities(graph.edge_index, len(graph), steps=steps))

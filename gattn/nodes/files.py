@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,42 @@ from gattn.nodes.tables import from_tables
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["CITATION", "read_graph_file"]
+__all__ = ["CITATION", "DEFAULT_READING", "GraphReading", "read_graph_file"]
 
 CITATION = ("cora", "citeseer", "pubmed")
 MARKUP = (".graphml", ".gml", ".gexf")
 TABLES = (".csv", ".tsv", ".parquet")
 LISTS = (".edgelist", ".edges", ".txt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphReading:
+    """Rules for reading a graph from files; they are the arguments of :func:`read_graph_file`.
+
+    Attributes:
+        nodes: a table of nodes; None or empty for none.
+        encoding: encoding of tables and lists of edges; None to detect it.
+        decimal: decimal sign; None to detect it.
+        thousands: separator between groups of three digits; empty for none.
+        missing: words that stand for a missing attribute.
+    """
+
+    nodes: str | Path | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    thousands: str = ""
+    missing: Sequence[str] = ()
+
+    def read(self, path: str | Path, *, directed: bool | None = None) -> AttributedGraph:
+        """Read a graph; see :func:`read_graph_file` for the arguments and the errors."""
+        return read_graph_file(
+            path, self.nodes or None, directed=directed, encoding=self.encoding,
+            decimal=self.decimal, thousands=self.thousands, missing=self.missing,
+        )  # fmt: skip
+
+
+DEFAULT_READING = GraphReading()
+"""Rules for a graph without a table of nodes, whose format is detected."""
 
 
 def read_graph_file(
@@ -132,12 +163,14 @@ def _marked_up(path: Path) -> networkx.Graph:
     try:
         if path.suffix.lower() == ".gml":
             text = path.read_text("utf-8-sig")
-            label: Any = None  # networkx accepts None, which its type annotation does not contain
+            # networkx accepts None, but its type annotation does not.
+            label: Any = None
             return _named_by_label(networkx.parse_gml(text, label=label))
         if path.suffix.lower() == ".gexf":
             return _without_names(networkx.read_gexf(path))
         return networkx.read_graphml(path)
-    except Exception as error:  # the readers raise exceptions of many types for invalid files
+    # The readers raise exceptions of many types for invalid files.
+    except Exception as error:
         raise GraphError(f"it cannot be read as {path.suffix[1:]}: {error}") from error
 
 
@@ -147,7 +180,8 @@ def _named_by_label(graph: networkx.Graph) -> networkx.Graph:
 
     labels = networkx.get_node_attributes(graph, "label")
     if len(set(labels.values())) < len(graph):
-        return graph  # labels are not unique, so the ids remain the names of the nodes
+        # The labels are not unique, so the ids remain the names of the nodes.
+        return graph
     for _, attributes in graph.nodes(data=True):
         del attributes["label"]
     return networkx.relabel_nodes(graph, labels)

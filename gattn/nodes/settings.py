@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
+from gattn.nodes.graph_settings import (
+    EdgeFeatureNames,
+    EdgeTypeName,
+    EdgeWeightName,
+    FeatureNames,
+    NodeNamesParameter,
+)
 from gattn.training.settings import Seed, Settings, SettingsError, Threads, document
 
 __all__ = ["PRESETS", "NodeModel", "NodeParameters", "NodeSettings", "NodeTask", "Preset"]
@@ -119,9 +125,9 @@ class NodeSettings(Settings):
         Meta(
             ge=0,
             lt=1,
-            description="Probability that a hidden feature or an attention weight is set to zero "
-            "during training. The model gat also sets projected features to zero. Lower it "
-            "if the training part is large.",
+            description="Probability that a hidden feature or an attention weight is set to "
+            "zero during training. The model gat also applies this dropout to projected "
+            "features. Lower it if the training part is large.",
         ),
     ] = 0.6
     seed: Seed = 0
@@ -144,22 +150,8 @@ class NodeParameters(NodeSettings):
             extra={"default": "``y`` of ``fit``, or an attribute ``y`` or ``label``"},
         ),
     ] = field(default=None, kw_only=False)
-    features: Annotated[
-        Sequence[str] | None,
-        Meta(
-            description="Names of the node attributes to use as features. Numbers are "
-            "standardised, categories are one-hot encoded, and texts become TF-IDF vectors. "
-            "If there are no attributes, degrees and random-walk probabilities are used.",
-            extra={"default": "all other attributes, or the ``x`` of PyG's ``Data``"},
-        ),
-    ] = field(default=None, kw_only=False)
-    names: Annotated[
-        bool,
-        Meta(
-            description="Use the words in the names of the nodes as features, for example in a "
-            "network of software packages. Leave it off if the names contain the label."
-        ),
-    ] = False
+    features: FeatureNames = field(default=None, kw_only=False)
+    names: NodeNamesParameter = False
     directed: Annotated[
         bool | None,
         Meta(
@@ -170,34 +162,15 @@ class NodeParameters(NodeSettings):
             },
         ),
     ] = None
-    edge_features: Annotated[
-        Sequence[str] | None,
-        Meta(
-            description="Columns of the edges to read as features of attention and, as means over "
-            "a node's edges, of the other models; an empty list reads none.",
-            extra={"default": "all that are not the weight, the type or the time"},
-        ),
-    ] = None
-    edge_weight: Annotated[
-        str | None,
-        Meta(
-            description="Column of the edges with weights, at least 0. Attention and means over "
-            "neighbours are proportional to them."
-        ),
-    ] = None
-    edge_type: Annotated[
-        str | None,
-        Meta(
-            description="Column of the edges with types. Each type has means over its neighbours; "
-            "set it if types differ in what they say about a node."
-        ),
-    ] = None
+    edge_features: EdgeFeatureNames = None
+    edge_weight: EdgeWeightName = None
+    edge_type: EdgeTypeName = None
     time: Annotated[
         str | None,
         Meta(
             description="Column of the nodes or the edges with times: numbers, or dates such as "
-            "2024-01-31. The validation part is newer than the training part, and no node depends "
-            "on a newer node or edge."
+            "2024-01-31. The validation part is newer than the training part. A node depends on "
+            "nothing newer than its own time or, if only the edges have times, than its part."
         ),
     ] = None
     validation_fraction: Annotated[

@@ -110,12 +110,16 @@ def from_tables(
     return attributed_graph(
         names, pairs, table, directed=directed, notes=notes, left_out=left_out,
         unreadable=unreadable, lines=node_lines,
-        edge_table=_edge_table(attributes, pairs, rows, lines),
+        edge_table=_edge_table(attributes, pairs, rows, lines, tuple(ends.columns)),
     )  # fmt: skip
 
 
 def _edge_table(
-    attributes: pd.DataFrame, pairs: Tensor, rows: NDArray, lines: Sequence[int] | None
+    attributes: pd.DataFrame,
+    pairs: Tensor,
+    rows: NDArray,
+    lines: Sequence[int] | None,
+    ends: Sequence[Hashable],
 ) -> EdgeTable | None:
     """Return the attributes of the edges that join two nodes; None if there are no columns.
 
@@ -124,12 +128,13 @@ def _edge_table(
         pairs: [2, k] positions of nodes.
         rows: [k] rows of these edges in ``attributes``.
         lines: lines of the edges of the data in their file.
+        ends: names of the columns that hold the names of nodes.
     """
     if attributes.columns.empty:
         return None
     table, _, unreadable = flat_table(attributes.iloc[rows].reset_index(drop=True))
     known_lines = () if lines is None else np.asarray(lines)[rows].tolist()
-    return EdgeTable(pairs, table, False, known_lines, unreadable)
+    return EdgeTable(pairs, table, False, known_lines, unreadable, ends)
 
 
 def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:

@@ -15,7 +15,15 @@ from gattn.data import Split
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, attribute_names
 from gattn.nodes.values import as_numbers, as_texts, is_missing
 
-__all__ = ["are_dates", "as_times", "edge_times", "node_times", "time_split"]
+__all__ = [
+    "are_dates",
+    "as_times",
+    "edge_times",
+    "node_times",
+    "prediction_times",
+    "time_cutoffs",
+    "time_split",
+]
 
 DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\S.*)?)?")
 """Pattern of a date of ISO 8601, such as 2024-01 or 2024-01-31 12:00; whole years are numbers."""
@@ -104,7 +112,7 @@ def node_times(graph: AttributedGraph, name: str) -> NDArray[np.float64]:
         GraphError: neither the nodes nor the edges have such a column, or a time is missing or
             cannot be read.
     """
-    if name in graph.table.columns or name in graph.unreadable:
+    if _has_own_times(graph, name):
         return _complete(graph.column(name), f"column {name!r} of the nodes", graph.where)
     times, edges = edge_times(graph, name), graph.edge_table
     if times is None or edges is None:
@@ -117,6 +125,68 @@ def node_times(graph: AttributedGraph, name: str) -> NDArray[np.float64]:
     for ends in edges.pairs.numpy():
         np.minimum.at(first, ends, times)
     return np.where(np.isfinite(first), first, np.nan)
+
+
+def _has_own_times(graph: AttributedGraph, name: str) -> bool:
+    return name in graph.table.columns or name in graph.unreadable
+
+
+def time_cutoffs(graph: AttributedGraph, split: Split, name: str) -> tuple[float, ...]:
+    """Return the ends of the training and the validation part of a split by the times of edges.
+
+    Args:
+        graph: the graph that was split.
+        split: a split of its nodes.
+        name: name of the column of times.
+
+    Returns:
+        The times of the newest node of each part; empty if the split is not by this column, or if
+        the nodes have times of their own.
+    """
+    if split.protocol != _protocol(name) or _has_own_times(graph, name):
+        return ()
+    times = node_times(graph, name)
+    return tuple(float(times[part.numpy()].max()) for part in (split.train, split.val))
+
+
+def prediction_times(
+    graph: AttributedGraph, name: str, cutoffs: Sequence[float]
+) -> NDArray[np.float64]:
+    r"""Return the time at which each node is predicted; the prediction does not depend on newer
+    nodes or edges.
+
+    If the nodes have a column of times, it contains these times. Otherwise a node is predicted at
+    the end of the part of the split in which its first edge lies. A node of the training part is
+    thus predicted with all edges up to the end of the training part, and a node of the test part
+    with all edges. A source j of an edge of the time t into i has its first edge at t or before, so
+    its time of prediction is not later than that of i, and longer walks do not come from the future
+    either.
+
+    .. math:: p_i = \min \{c \in \{c_1, c_2, \infty\} : \min\nolimits_{e \in E_i} t_e \le c\}
+
+    Args:
+        graph: the graph.
+        name: name of the column of times.
+        cutoffs: the result of :func:`time_cutoffs`; empty to predict all nodes with all edges.
+
+    Returns:
+        [n] float64. Instead of infinity, it is the time of the newest edge, unless this is older
+        than the last cut-off.
+
+    Raises:
+        GraphError: as in :func:`node_times`.
+    """
+    times = node_times(graph, name)
+    if _has_own_times(graph, name):
+        return times
+    at = edge_times(graph, name)
+    newest = -np.inf if at is None or not len(at) else at.max()
+    ends = np.array([*cutoffs, max([newest, *cutoffs])])
+    return ends[np.searchsorted(ends[:-1], times)]
+
+
+def _protocol(name: str) -> str:
+    return f"by time, column {name}"
 
 
 def _complete(values: pd.Series, title: str, where: Where) -> NDArray[np.float64]:
@@ -184,9 +254,11 @@ def time_split(
         notes.append(
             f"{without:,} labelled nodes without an edge have no time, and are in no part."
         )
-    return Split(train, val, test, f"by time, column {name}"), notes
+    return Split(train, val, test, _protocol(name)), notes
 
 
 def _nearest(shares: NDArray, share: float, low: int, high: int) -> int:
-    """Return i in low + 1, ..., high with the cumulative share ``shares[i - 1]`` near ``share``."""
+    """Return the i in low + 1, ..., high for which the cumulative share ``shares[i - 1]`` is
+    nearest to ``share``.
+    """
     return low + 1 + int(np.abs(shares[low:high] - share).argmin())

@@ -163,7 +163,8 @@ def _as_text(value: object) -> str:
 def _may_be_number(text: str) -> bool:
     """Return True if a text begins like a number, so that it is worth parsing."""
     start = text.lstrip()[:1]
-    return not start.isalpha() or start in "iI"  # the text may be "infinity", which is a number
+    # The text may be "infinity", which is a number.
+    return not start.isalpha() or start in "iI"
 
 
 def as_texts(values: pd.Series, *, gaps: bool = False) -> list[str]:

@@ -170,7 +170,8 @@ def _aggregate_gradients(
     result = {}
     if "weight" in requested:
         query, key = (value, grad) if transposed else (grad, value)
-        # In edge_dot, key may have fewer heads than query, but not more, so the two are exchanged.
+        # In edge_dot, key may have fewer heads than query, but not more. So query and key are
+        # exchanged.
         if 0 < query.shape[1] < key.shape[1]:
             query = query.repeat(1, key.shape[1] // query.shape[1], 1)
         result["weight"] = _dot.overload(query, key, layout, backend)

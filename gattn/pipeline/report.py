@@ -28,7 +28,7 @@ def report_facts(
         **special: the other fields of :class:`gattn.training.run_report.RunFacts`.
     """
     metrics, estimator = run.metrics, run.estimator
-    intervals, counts = metrics["intervals"], metrics[estimator.item]
+    intervals, counts = metrics.get("intervals"), metrics[estimator.item]
     values: dict[str, Any] = asdict(settings)
     values |= values.pop("model")
     values = {name: str(v) if isinstance(v, bool) else v for name, v in values.items()}
@@ -39,15 +39,20 @@ def report_facts(
         validation=metrics["val"],
         baselines=metrics["baselines"],
         undefined=metrics["undefined"],
-        intervals=Intervals(
-            coverage=intervals["coverage"],
-            observed=intervals["held"],
-            width=intervals.get("mean_width", intervals.get("mean_size", float("nan"))),
-            constant_width=intervals.get("constant_width"),
-            in_every_set=intervals.get("in_every_set", 0),
-        ),
+        intervals=None if intervals is None else _intervals(intervals),
         parts={part: counts[part] for part in PARTS},
         settings=values | dict(chosen),
         versions=package_versions(),
         **special,
+    )
+
+
+def _intervals(values: Mapping[str, Any]) -> Intervals:
+    """Return the coverage and the width of intervals or sets for the report."""
+    return Intervals(
+        coverage=values["coverage"],
+        observed=values["held"],
+        width=values.get("mean_width", values.get("mean_size", float("nan"))),
+        constant_width=values.get("constant_width"),
+        in_every_set=values.get("in_every_set", 0),
     )

@@ -34,12 +34,12 @@ class AnyRunSettings(Protocol):
     """Settings of a run of any type: a frozen dataclass with a nested dataclass in ``model``.
 
     Attributes:
-        workers: number of processes, which does not change the results.
+        threads: number of threads, which does not change the results.
     """
 
     @property
-    def workers(self) -> int:
-        """Number of processes."""
+    def threads(self) -> int:
+        """Number of threads inside an operator."""
         ...
 
 
@@ -78,7 +78,7 @@ def finished_metrics(
 
 
 def check_writable(out: Path) -> None:
-    """Check that the folder of a run can be created, before the data is read.
+    """Check that the folder of a run can be created, before the data are read.
 
     The folder is removed again, because the run may fail before it writes a file.
 
@@ -171,9 +171,7 @@ def _metrics(out: Path, inputs: Sequence[Path]) -> dict[str, Any] | None:
         raise RunError(
             f"{out} contains a run with another content of {names}: choose another folder"
         )
-    return read_json(
-        out / METRICS, "task", "test", "intervals", remedy="remove it to start the run again"
-    )
+    return read_json(out / METRICS, "task", "test", remedy="remove it to start the run again")
 
 
 def _splits(out: Path) -> dict[str, Any]:

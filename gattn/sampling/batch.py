@@ -107,7 +107,8 @@ class Batch:
         self._batch_index = batch_index
         self._nodes = {kind: [nodes] for kind, nodes in seeds.items()}
         self._hops: dict[EdgeType, list[Hop]] = {edge_type: [] for edge_type in graphs}
-        for kind, nodes in seeds.items():  # if a seed node is repeated, its first position counts
+        # If a seed node is repeated, its first position counts.
+        for kind, nodes in seeds.items():
             order = torch.arange(nodes.numel(), dtype=torch.int32)
             batch_index[kind].scatter_reduce_(0, nodes, order, "amin", include_self=False)
 

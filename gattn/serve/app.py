@@ -1,4 +1,4 @@
-"""The application: the API of the loaded runs, and the files of the page."""
+"""ASGI application of the server: the API of the loaded runs, and the files of the web page."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ FILES = {
     "card": ("model.json", "application/json"),
     "network": ("plots/network.png", "image/png"),
 }
-"""Files of a run that the server sends: name in the address, path in the folder, media type."""
+"""Files of a run that the server sends: the name in the address, the path in the folder, and the
+media type.
+"""
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorMessage, "description": description}
     for status, description in {
@@ -86,7 +88,7 @@ Run = TypeVar("Run", ServedMolecules, ServedNodes)
 
 
 class Server:
-    """Loaded runs with their queue, and the application that answers requests about them.
+    """Loaded runs with their queue of requests, and the ASGI application that answers requests.
 
     Args:
         runs: the runs, with different names.
@@ -111,7 +113,7 @@ class Server:
         return await self.pool.call(predict_rows, self._position[name], smiles, coverage)
 
     def run(self, kind: type[Run], name: str | None) -> Run:
-        """Return a run by its name, or the first one of a kind.
+        """Return the run with a name, or the first run of a kind if the name is None.
 
         Raises:
             RequestError: there is no such run (404).
@@ -126,7 +128,7 @@ class Server:
         return chosen
 
     def check_text(self, text: str, what: str) -> str:
-        """Return a text that is not longer than the limit.
+        """Return the text; raise an error if it is longer than the limit.
 
         Raises:
             RequestError: the text is longer (413).
@@ -141,7 +143,7 @@ class Server:
     async def predict(
         self, run: ServedMolecules, smiles: Sequence[str], coverage: float
     ) -> list[PredictedRow]:
-        """Predict the rows of a request.
+        """Compute the predictions for the rows of a request.
 
         Raises:
             RequestError: there are too many rows, a SMILES is too long (413), or the queue is full
@@ -157,7 +159,7 @@ class Server:
         return await self.queue.compute((run.name, coverage), smiles)
 
     async def explain(self, request: ExplainRequest) -> ExplainAnswer:
-        """Explain the molecule of a request."""
+        """Compute the explanation of the molecule in a request."""
         run = self.run(ServedMolecules, request.model)
         self.check_text(request.smiles, "the SMILES")
         try:
@@ -172,7 +174,7 @@ class Server:
         return _explain_answer(run, explained, target)
 
     def application(self) -> Gate:
-        """Return the ASGI application, with the checks of every request."""
+        """Return the ASGI application, which checks every request."""
 
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -196,7 +198,7 @@ class Server:
 
 
 class TableQuery(BaseModel):
-    """Options of a CSV body, in the query of the address."""
+    """Options of a request with a CSV body, which are in the query string of the address."""
 
     model: str | None = None
     coverage: Annotated[float, Query(gt=0, lt=1)] = 0.9
@@ -279,7 +281,9 @@ def _add_api(app: FastAPI, server: Server) -> None:
 
     @app.post("/explain", responses=ERRORS)
     async def explain(request: ExplainRequest) -> ExplainAnswer:
-        """Predict a molecule and weigh its atoms; return the nearest training molecules."""
+        """Predict a molecule, compute the weights of its atoms, and find the nearest training
+        molecules.
+        """
         return await server.explain(request)
 
     @app.post("/node", responses=ERRORS)
@@ -294,7 +298,7 @@ def _add_api(app: FastAPI, server: Server) -> None:
 
     @app.get("/nodes", responses=ERRORS)
     async def nodes(text: str = "", model: str | None = None) -> list[str]:
-        """Return names of nodes that contain a text, at most 20."""
+        """Return the names of at most 20 nodes that contain a text."""
         return server.run(ServedNodes, model).search(server.check_text(text, "the text"))
 
 
@@ -320,7 +324,9 @@ def _add_page(app: FastAPI, server: Server) -> None:
 
     @app.get("/models/{name}/{file}", responses=ERRORS, response_class=FileResponse)
     async def run_file(name: str, file: str) -> FileResponse:
-        """Return the report (report), the model card (card) or the picture (network) of a run."""
+        """Return the report (report), the model card (card) or the picture of the network
+        (network) of a run.
+        """
         run = server.runs.get(name)
         if run is None or file not in _files(run):
             raise RequestError(404, "there is no such file of a model; GET /models lists them")
@@ -380,7 +386,7 @@ def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 def _visible(cell: str) -> str:
-    """Replace bytes that are not valid in the file's encoding, which JSON cannot hold."""
+    """Replace bytes that are invalid in the file's encoding, because JSON cannot represent them."""
     return cell.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -389,7 +395,7 @@ def _files(run: AnyRun) -> list[str]:
 
 
 def _description(run: AnyRun) -> ModelDescription:
-    """Describe a run for GET /models."""
+    """Return the description of a run for GET /models."""
     metrics: dict[str, Any] = {}
     if (run.folder / "metrics.json").is_file():
         metrics = read_json(run.folder / "metrics.json", remedy="train the model again")["test"]
@@ -450,5 +456,7 @@ def _explain_answer(
 
 
 def _finite(value: Any) -> Any:
-    """Return None for a number that JSON cannot hold."""
+    """Return the number, or None if it is infinite or NaN, because JSON cannot represent such
+    numbers.
+    """
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""Errors that the server answers with a status and one sentence."""
+"""Errors to which the server answers with a status and one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of every request before the application reads it: origin, token, size and time."""
+"""Checks of every request before the application reads it: its origin, token, size and time."""
 
 from __future__ import annotations
 
@@ -21,22 +21,28 @@ PAGE_POLICY = (
     "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""Content security policy of the page and the API: no inline script, no other origin."""
+"""Content security policy of the page and the API, which forbids inline scripts and other
+origins.
+"""
 REPORT_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; sandbox"
 )
-"""Policy of a run's report, which has embedded pictures and styles, and no script."""
+"""Content security policy of a run's report, which has embedded pictures and styles but no
+script.
+"""
 EDITOR_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'self'"
 )
-"""Policy of the structure editor. JSME compiles its code with ``eval``, so it is a frame with a
-policy of its own, which sends no request but for its files; the page needs no ``eval``."""
+"""Content security policy of the structure editor. JSME compiles its code with ``eval``, which
+the policy of the page forbids. The editor is therefore a frame with this separate policy, which
+allows requests only for files of the server.
+"""
 COOKIE = "gattn_token"
 PUBLIC = "/static/"
-"""Paths without data of a run."""
+"""Prefix of the paths that need no token, because they contain no data of a run."""
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -46,12 +52,14 @@ HEADERS = {
 
 
 def error_response(error: RequestError) -> Response:
-    """Return the answer to an error: its status, and ``{"error": sentence}``."""
+    """Return the answer to a request with an error: a status and the body ``{"error":
+    sentence}``.
+    """
     return JSONResponse({"error": error.message}, error.status, headers=error.headers)
 
 
 class Gate:
-    """ASGI middleware that answers requests which the application must not read.
+    """ASGI middleware that rejects invalid requests before the application reads them.
 
     A request is refused if
 
@@ -73,7 +81,7 @@ class Gate:
         self.app, self.settings = app, settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on with its complete body."""
+        """Reject a request, or pass it to the application with its complete body."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -137,7 +145,9 @@ class Gate:
             raise RequestError(403, f"requests of another site are refused; got {origin[:200]!r}")
 
     def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
-        """Check the token; return the redirect that sets the cookie for the address of the page."""
+        """Check the token; if it is in the address of the page, return the redirect that sets
+        the cookie.
+        """
         token, path = self.settings.token, scope["path"]
         if not token or path.startswith(PUBLIC):
             return None
@@ -163,7 +173,7 @@ class Gate:
         )
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        """Read the body, up to the limit."""
+        """Read the body of a request; raise an error if the body is larger than the limit."""
         most = self.settings.max_bytes
         too_large = RequestError(
             413, f"the body must have at most {self.settings.max_megabytes:g} MB"

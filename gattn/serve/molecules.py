@@ -16,7 +16,7 @@ from gattn.molecules.explanations import label_of
 from gattn.molecules.fitted import MoleculeModel, RegressionModel
 from gattn.molecules.inputs import featurise
 from gattn.molecules.loading import load_model
-from gattn.molecules.runs.columns import prediction_cells, prediction_columns
+from gattn.molecules.runs.columns import prediction_cells, prediction_columns, target_columns
 from gattn.serve.errors import RequestError
 from gattn.serve.training_set import (
     Applicability,
@@ -70,7 +70,7 @@ class ExplainedMolecule:
 
 @dataclass(frozen=True, eq=False)
 class ServedMolecules:
-    """A run with its model and training molecules.
+    """Run of ``gattn molecules train`` with its model and its training molecules.
 
     Attributes:
         name: name of the run on this server.
@@ -96,14 +96,15 @@ class ServedMolecules:
         return prediction_columns(self.model)
 
     def target_columns(self, target: int) -> dict[str, int]:
-        """Return the columns of one target without its name, and their positions."""
-        count = (len(self.columns) - 1) // len(self.model.targets_)  # the last is the similarity
-        names = self.columns[target * count : (target + 1) * count]
-        prefix = f"{self.model.targets_[target]}_" if len(self.model.targets_) > 1 else ""
-        return {name.removeprefix(prefix): target * count + i for i, name in enumerate(names)}
+        """Return the names of the columns of one target, without the target's name, and their
+        positions.
+        """
+        columns = target_columns(self.model)
+        first = sum(map(len, columns[:target]))
+        return {name: first + i for i, name in enumerate(columns[target])}
 
     def neighbours(self, nearest: list[tuple[int, float]], target: int) -> list[dict[str, Any]]:
-        """Return the nearest training molecules with their measured value of a target."""
+        """Return the nearest training molecules with their measured values of a target."""
         if self.training is None:
             return []
         rows = []
@@ -156,7 +157,7 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
 
 
 def predict_rows(model: MoleculeModel, smiles: list[str], coverage: float) -> list[PredictedRow]:
-    """Predict SMILES as the command ``gattn molecules predict`` does.
+    """Predict SMILES in the same way as the command ``gattn molecules predict``.
 
     Args:
         model: the model.
@@ -178,7 +179,7 @@ def predict_rows(model: MoleculeModel, smiles: list[str], coverage: float) -> li
 def explain_molecule(
     model: MoleculeModel, smiles: str, method: str, target: int, coverage: float
 ) -> ExplainedMolecule:
-    """Predict one SMILES and weigh its atoms.
+    """Predict the molecule of one SMILES, and compute the weights of its atoms.
 
     Args:
         model: the model.
@@ -195,8 +196,12 @@ def explain_molecule(
         raise RequestError(422, f"the molecule cannot be read: {row.error}")
     inputs = featurise([smiles], max_atoms=model.max_atoms).inputs
     method = method or DEFAULT_METHOD
+    output = target
+    if model.class_counts:  # the explained output is the probability of the predicted class
+        columns = target_columns(model)
+        output = model.output_of(target, row.cells[sum(map(len, columns[:target]))])
     try:
-        explanation = explain(model.predictor_, inputs, method, target=target)[0]
+        explanation = explain(model.predictor_, inputs, method, target=output)[0]
     except ValueError as error:
         raise RequestError(422, str(error)) from error
     similarities = model.predictor_.train_similarities(inputs)[0]
@@ -216,7 +221,7 @@ def explain_molecule(
 
 
 def first_explanation(model: MoleculeModel) -> None:
-    """Explain methane, so that later calls in this process do not wait for imports."""
+    """Explain methane, so that later calls in this process need not import modules."""
     explain_molecule(model, "C", "", 0, 0.9)
 
 
@@ -233,14 +238,15 @@ def draw_plain(smiles: str, dark: bool) -> bytes:
 
 
 def as_values(model: MoleculeModel, cells: list[str]) -> dict[str, float | str | None]:
-    """Convert the cells of a prediction to JSON values: numbers, texts of classes, or None.
+    """Convert the cells of a prediction to JSON values: numbers, names of classes, or None.
 
     JSON has no infinity: the end of an interval without a bound is None.
     """
     values: dict[str, float | str | None] = {}
     classes = not isinstance(model, RegressionModel)
-    for name, cell in zip(prediction_columns(model), cells):
-        is_text = classes and name.rpartition("_")[2] in ("prediction", "set")
+    short = [name for names in target_columns(model) for name in names]
+    for name, bare, cell in zip(prediction_columns(model), [*short, ""], cells):
+        is_text = classes and bare in ("prediction", "set")
         if is_text or not cell:
             values[name] = cell or None
         else:

@@ -1,4 +1,4 @@
-"""Runs of ``gattn nodes train`` for the server: a node looked up by its name."""
+"""Runs of ``gattn nodes train`` for the server, in which nodes are looked up by their names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["NodePrediction", "ServedNodes", "open_nodes"]
 SHOWN = 20
 """Maximum number of neighbours of a node that are shown."""
 SUGGESTIONS = 20
-"""Maximum number of names that a search returns."""
+"""Maximum number of names that a search for nodes returns."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class NodePrediction:
 
 @dataclass(frozen=True, eq=False)
 class ServedNodes:
-    """A run with its graph and the predictions of all nodes.
+    """Run of ``gattn nodes train`` with its graph and the predictions of all nodes.
 
     Attributes:
         name: name of the run on this server.
@@ -84,7 +84,9 @@ class ServedNodes:
         object.__setattr__(self, "index", names)
 
     def search(self, text: str) -> list[str]:
-        """Return names of nodes that contain a text, those that begin with it first."""
+        """Return the names of nodes that contain a text; names that begin with the text come
+        first.
+        """
         text = text.casefold()
         first = (name for name in self.index if name.casefold().startswith(text))
         names = list(islice(first, SUGGESTIONS))
@@ -95,7 +97,7 @@ class ServedNodes:
         return names
 
     def node(self, name: str) -> int:
-        """Return the position of a node.
+        """Return the index of the node with a name.
 
         Raises:
             RequestError: there is no node of this name (404).
@@ -133,7 +135,8 @@ class ServedNodes:
         return NodePrediction(values, neighbours, len(order))
 
     def draw(self, name: str, dark: bool) -> bytes:
-        """Draw a node and the nodes that it attends to, with the weights of the last layer: a PNG.
+        """Draw a node and the nodes that it attends to, with the attention weights of the last
+        layer, as a PNG.
 
         Raises:
             RequestError: there is no node of this name (404).
@@ -180,13 +183,17 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
     estimator = load_estimator(folder).set_params(threads=threads)
     settings = read_toml(NodeRunSettings, folder / "config.toml")
     splits = read_json(folder / "splits.json", "sha256", remedy="train the model again")
-    if data_hash(settings) != splits["sha256"]:
+    try:
+        digest = data_hash(settings.data, settings.nodes)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{folder} was trained on {error.filename}, which does not exist: move it back, or "
+            "start the server in the folder in which the model was trained"
+        ) from None
+    if digest != splits["sha256"]:
         raise RunError(f"{settings.data} has changed since {folder} was trained: train it again")
     notes: list[str] = []
-    graph = read_graph(
-        estimator, settings.data, settings.nodes or None, settings.encoding, settings.decimal,
-        settings.thousands, settings.missing, notes.append,
-    )  # fmt: skip
+    graph = read_graph(estimator, settings.data, settings.reading, notes.append)
     predicted = estimator.predictor_.predict(graph)
     rows = [_plain(row) for row in prediction_cells(estimator, predicted, coverage)]
     attention = [_sorted(*layer) for layer in estimator.predictor_.attention(graph)]
@@ -195,7 +202,9 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
 
 
 def _plain(row: Any) -> list[Any]:
-    """Return cells as JSON values: numbers and texts, and None for an end without a bound."""
+    """Convert cells to JSON values: numbers and texts; an infinite end of an interval becomes
+    None.
+    """
     cells: list[Any] = []
     for cell in row:
         if isinstance(cell, float):
@@ -206,7 +215,7 @@ def _plain(row: Any) -> list[Any]:
 
 
 def _sorted(edges: Tensor, weights: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Return edges sorted by destination, and their weights averaged over heads."""
+    """Return the edges sorted by destination, and their weights averaged over the heads."""
     pairs, mean = edges.numpy(), weights.mean(1).numpy()
     order = np.argsort(pairs[1], kind="stable")
     return pairs[:, order], mean[order]

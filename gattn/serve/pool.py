@@ -1,4 +1,4 @@
-"""Loaded models of molecules in the processes that predict."""
+"""Pool of the processes that have loaded the models of molecules and predict with them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MODELS: list[MoleculeModel] = []
-"""The models of a child process, which it loads once."""
+"""Models of a child process, which it loads once when it starts."""
 
 
 class ModelPool:
-    """Call functions with a loaded model, in child processes or in one thread.
+    """Pool that calls functions with a loaded model, in child processes or in one thread.
 
     Args:
         models: the models, in the order of ``folders``.
@@ -55,7 +55,7 @@ class ModelPool:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Return the result of a function of a model.
+        """Call a function with a loaded model, and return its result.
 
         Args:
             function: a function of a module; its first parameter is the model.

@@ -1,4 +1,4 @@
-"""A bounded queue that combines the rows of concurrent requests into batches."""
+"""Bounded queue that combines the rows of concurrent requests into batches."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
 
 BATCH = 256
-"""Maximum number of rows of a batch. A batch takes a quarter of a second, so that a small request
-waits only that long for a large one."""
+"""Maximum number of rows of a batch. A batch of this size takes a quarter of a second, so a
+small request waits at most this long for a large one.
+"""
 
 
 @dataclass(eq=False)
 class _Job(Generic[Key]):
-    """Rows of one request that are computed together."""
+    """Rows of one request, which are computed together."""
 
     key: Key
     rows: Sequence[str]
@@ -31,7 +32,8 @@ class _Job(Generic[Key]):
 
 
 class BatchQueue(Generic[Key, Result]):
-    """Combine rows of several requests into one call, and limit the number of open requests.
+    """Queue that combines rows of several requests into one call, and limits the number of open
+    requests.
 
     A request is divided into jobs of at most ``batch`` rows. A free worker takes the oldest job and
     further ones with the same key, as long as they fit into a batch. There is no waiting time: rows
@@ -63,7 +65,7 @@ class BatchQueue(Generic[Key, Result]):
         self._tasks = [asyncio.create_task(self._work_forever()) for _ in range(self.workers)]
 
     async def stop(self) -> None:
-        """Stop the workers; jobs that still wait are cancelled."""
+        """Stop the workers, and cancel the jobs that are still waiting."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -74,7 +76,7 @@ class BatchQueue(Generic[Key, Result]):
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
-        """Count a request as open within a block.
+        """Count a request as open during the block; raise an error if the queue is full.
 
         Raises:
             RequestError: the queue is full (429).
@@ -134,7 +136,8 @@ class BatchQueue(Generic[Key, Result]):
             try:
                 results = await self.work(jobs[0].key, rows)
             except Exception as error:
-                # The error belongs to the requests, which raise it; the worker goes on.
+                # The requests of the batch raise this error, and the worker continues with the next
+                # batch.
                 for job in jobs:
                     if not job.result.done():
                         job.result.set_exception(error)
@@ -147,7 +150,9 @@ class BatchQueue(Generic[Key, Result]):
                 begin = end
 
     def _take(self) -> list[_Job[Key]]:
-        """Remove the jobs of the next batch; jobs of cancelled requests are dropped."""
+        """Remove the jobs of the next batch from the queue; jobs of cancelled requests are
+        discarded.
+        """
         jobs: list[_Job[Key]] = []
         remaining: deque[_Job[Key]] = deque()
         count = 0

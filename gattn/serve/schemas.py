@@ -1,4 +1,4 @@
-"""Bodies of the requests and answers of the API, from which its OpenAPI description follows."""
+"""Types of the bodies of requests and answers, from which the OpenAPI description is generated."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ ModelName = Annotated[
 
 
 class _Request(BaseModel):
-    """Base of the requests: unknown fields are errors."""
+    """Base class of the bodies of requests, in which an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class ErrorMessage(BaseModel):
-    """Answer with a status of 400 or more."""
+    """Answer to a request that was rejected or failed; its status is 400 or more."""
 
     error: Annotated[str, Field(description="A sentence that names the problem.")]
 
@@ -56,11 +56,11 @@ class Health(BaseModel):
 
 
 class ModelDescription(BaseModel):
-    """A loaded run."""
+    """Description of a loaded run."""
 
     name: str
     kind: Literal["molecules", "nodes"]
-    task: Literal["regression", "classification"]
+    task: Literal["regression", "classification", "multiclass"]
     targets: list[str]
     units: Annotated[list[str], Field(description="Unit of each target; an empty text if unknown.")]
     columns: Annotated[list[str], Field(description="Columns of a prediction.")]
@@ -79,7 +79,7 @@ class ModelDescription(BaseModel):
 
 
 class PredictRequest(_Request):
-    """Molecules to predict."""
+    """Request for predictions of molecules."""
 
     smiles: Annotated[list[str], Field(min_length=1, description="SMILES, one for each row.")]
     model: ModelName = None
@@ -100,7 +100,7 @@ class PredictAnswer(BaseModel):
 
 
 class TableAnswer(BaseModel):
-    """Predictions of a CSV file, as cells."""
+    """Predictions for the rows of a CSV file, as cells of a table."""
 
     model: str
     columns: Annotated[list[str], Field(description="The file's columns and those added.")]
@@ -109,7 +109,7 @@ class TableAnswer(BaseModel):
 
 
 class ExplainRequest(_Request):
-    """A molecule to explain."""
+    """Request for the explanation of one molecule."""
 
     smiles: str
     model: ModelName = None
@@ -123,7 +123,7 @@ class ExplainRequest(_Request):
 
 
 class Atom(BaseModel):
-    """Weight of an atom."""
+    """Atom of a molecule, with its weight."""
 
     atom: Annotated[int, Field(description="Number of the atom in the SMILES, from 0.")]
     symbol: str
@@ -134,7 +134,7 @@ class Atom(BaseModel):
 
 
 class Faithfulness(BaseModel):
-    """Drop of the prediction when atoms are deleted."""
+    """Drop of the prediction if atoms are deleted, as a test of the weights."""
 
     top: Annotated[float, Field(description="Drop without the atoms of highest weight.")]
     random: Annotated[float, Field(description="Mean drop without as many random atoms.")]
@@ -142,7 +142,7 @@ class Faithfulness(BaseModel):
 
 
 class Neighbour(BaseModel):
-    """A training molecule that is similar to the molecule."""
+    """Training molecule that is similar to the molecule."""
 
     smiles: str
     similarity: Annotated[float, Field(description="Tanimoto similarity on Morgan bits.")]
@@ -150,7 +150,7 @@ class Neighbour(BaseModel):
 
 
 class Domain(BaseModel):
-    """Whether the molecule is within the applicability domain."""
+    """Applicability domain of the model, and whether the molecule is inside it."""
 
     similarity: Annotated[float, Field(description="Similarity to the nearest training molecule.")]
     threshold: Annotated[float, Field(description="Similarity that 95 % of the test part reach.")]
@@ -158,7 +158,7 @@ class Domain(BaseModel):
 
 
 class Pictures(BaseModel):
-    """The molecule with coloured atoms, as SVG documents."""
+    """Pictures of the molecule with coloured atoms, as SVG documents."""
 
     light: str
     dark: str
@@ -187,14 +187,14 @@ class ExplainAnswer(BaseModel):
 
 
 class NodeRequest(_Request):
-    """A node to look up."""
+    """Request for the prediction of a node."""
 
     name: str
     model: ModelName = None
 
 
 class NodeNeighbour(BaseModel):
-    """A node that the model attends to."""
+    """Node that the predicted node attends to."""
 
     name: str
     predicted: Value

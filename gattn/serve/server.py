@@ -1,4 +1,4 @@
-"""The command ``gattn serve``: load runs and answer requests until it is interrupted."""
+"""The command ``gattn serve``, which loads runs and answers requests until it is interrupted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["open_runs", "serve"]
 
 NODES = ("NodeClassifier", "NodeRegressor")
 BACKLOG = 2048
-"""Number of connections that wait until the server accepts them."""
+"""Maximum number of connections that wait to be accepted by the server."""
 COVERAGE = 0.9
 """Coverage of the label sets and intervals of nodes."""
 
@@ -85,7 +85,9 @@ def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -
 
 
 def _listen(settings: ServeSettings) -> socket.socket:
-    """Bind a socket to the address, so that a wrong address fails before the models are loaded."""
+    """Bind a socket to the address before the models are loaded, so that a wrong address is an
+    error at once.
+    """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

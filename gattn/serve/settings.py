@@ -33,41 +33,69 @@ class ServeSettings(Settings):
     host: Annotated[
         str,
         Meta(
-            description="Address to listen on. An address beyond this machine needs --token, "
-            "because the connection is not encrypted."
+            description="IP address on which the server listens. If other machines can reach "
+            "the address, --token is required, because the connection is not encrypted."
         ),
     ] = "127.0.0.1"
     port: Annotated[
-        int, Meta(ge=0, le=65535, description="Port to listen on; 0 chooses a free one.")
+        int,
+        Meta(
+            ge=0,
+            le=65535,
+            description="TCP port on which the server listens. With 0, the system chooses a "
+            "free port.",
+        ),
     ] = 8000
     token: Annotated[
         str,
         Meta(
-            description="Secret of at least 16 characters that every request must present. Set it "
-            "if other people can reach the address."
+            description="Secret of at least 16 characters that every request must contain. "
+            "Set it if other people can reach the address."
         ),
     ] = ""
     max_megabytes: Annotated[
-        float, Meta(gt=0, description="Largest body of a request, in MB of 10^6 bytes.")
+        float,
+        Meta(
+            gt=0,
+            description="Maximum size of the body of a request, in megabytes (10^6 bytes). "
+            "Raise it for larger CSV files.",
+        ),
     ] = 8.0
     max_rows: Annotated[
-        int, Meta(ge=1, description="Largest number of molecules of a request.")
+        int,
+        Meta(
+            ge=1,
+            description="Maximum number of molecules in a request. Raise it for larger CSV files.",
+        ),
     ] = 10_000
     max_atoms: Annotated[
-        int, Meta(ge=1, description="Molecules with more atoms than this are errors of their row.")
+        int,
+        Meta(
+            ge=1,
+            description="Maximum number of atoms of a molecule. The row of a larger molecule "
+            "has an error instead of a prediction. Raise it for polymers.",
+        ),
     ] = 250
     max_characters: Annotated[
-        int, Meta(ge=1, description="Largest number of characters of a SMILES or a node's name.")
+        int,
+        Meta(
+            ge=1, description="Maximum number of characters of a SMILES or of the name of a node."
+        ),
     ] = 4_000
     timeout: Annotated[
-        float, Meta(gt=0, description="Seconds after which a request is answered by an error.")
+        float,
+        Meta(
+            gt=0,
+            description="Time in seconds after which a request is answered with an error. "
+            "Raise it for large requests.",
+        ),
     ] = 60.0
     queue: Annotated[
         int,
         Meta(
             ge=1,
-            description="Number of requests that are computed or wait; further ones are answered "
-            "by the status 429.",
+            description="Maximum number of requests that are computed or waiting at the same "
+            "time. If there are more, they are answered with the status 429.",
         ),
     ] = 64
     workers: Annotated[
@@ -81,7 +109,9 @@ class ServeSettings(Settings):
     threads: Threads = 0
 
     def check(self) -> None:
-        """Check that a server beyond this machine has a token, and that a token is long enough."""
+        """Check that a token is set if other machines can reach the server, and that it is long
+        enough.
+        """
         super().check()
         if self.token and len(self.token) < SHORTEST_TOKEN:
             raise SettingsError(
@@ -95,10 +125,11 @@ class ServeSettings(Settings):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach the address."""
+        """True if only this machine can reach the address."""
         if self.host == "localhost":
             return True
-        import ipaddress  # here, because every command imports this module
+        # The import is inside the function, because every command imports this module.
+        import ipaddress
 
         try:
             return ipaddress.ip_address(self.host).is_loopback
@@ -107,5 +138,5 @@ class ServeSettings(Settings):
 
     @property
     def max_bytes(self) -> int:
-        """Largest body of a request in bytes."""
+        """Maximum size of the body of a request, in bytes."""
         return int(self.max_megabytes * 1e6)

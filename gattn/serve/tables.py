@@ -1,4 +1,4 @@
-"""CSV bodies: the table of a request, and the table of its answer."""
+"""Tables in CSV format: the table in the body of a request, and the table in its answer."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gattn.serve.molecules import PredictedRow
 __all__ = ["CsvBody", "read_csv_body"]
 
 NAME = "the table"
-"""Name of the table in error messages; a client's name of a file is never used."""
+"""Name of the table in error messages. The file name that a client sends is never used."""
 
 
 @dataclass(frozen=True, eq=False)
 class CsvBody:
-    """Rows of a CSV body.
+    """Table that was sent as the CSV body of a request.
 
     Attributes:
         table: the header and the format of the table.
@@ -35,18 +35,22 @@ class CsvBody:
     smiles: list[str]
 
     def cells(self, predicted: Sequence[PredictedRow]) -> list[list[str]]:
-        """Return the rows of the answer: the cells of the body, the prediction, and the error."""
+        """Return the rows of the answer: the cells of the request, the prediction, and the
+        error.
+        """
         return [
             [*row.cells, *one.cells, row.problem or one.error]
             for row, one in zip(self.rows, predicted, strict=True)
         ]
 
     def columns(self, added: Sequence[str]) -> list[str]:
-        """Return the header of the answer."""
+        """Return the header of the table in the answer."""
         return [*self.table.columns, *added, ERROR]
 
     def write(self, added: Sequence[str], predicted: Sequence[PredictedRow]) -> bytes:
-        """Return the file that the command ``gattn molecules predict`` would write."""
+        """Return the content of the file that the command ``gattn molecules predict`` would
+        write.
+        """
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "out.csv"
             with self.table.writer(path, [*added, ERROR]) as writer:
@@ -58,7 +62,7 @@ class CsvBody:
 def read_csv_body(
     body: bytes, column: str, encoding: str | None, added: Sequence[str], max_rows: int
 ) -> CsvBody:
-    """Read a CSV body.
+    """Read the table in the CSV body of a request.
 
     Args:
         body: the bytes of the file.
@@ -70,7 +74,8 @@ def read_csv_body(
     Raises:
         RequestError: the body is no such table (422), or has too many rows (413).
     """
-    # The table reader needs a file. It lies in a folder of its own, which is removed at the end.
+    # The table reader needs a file, so the body is written to a temporary folder, which is removed
+    # at the end.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         path.write_bytes(body)

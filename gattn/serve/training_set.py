@@ -18,12 +18,12 @@ from gattn.training.settings import SettingsError, read_toml
 __all__ = ["Applicability", "TrainingSet", "read_applicability", "read_training_set"]
 
 INSIDE = 0.95
-"""Share of the test molecules that are within the applicability domain."""
+"""Fraction of the test molecules that are inside the applicability domain."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingSet:
-    """The molecules of the training and validation parts, in the order of the fingerprints.
+    """Molecules of the training and validation parts, in the order of the model's fingerprints.
 
     Attributes:
         smiles: n SMILES.
@@ -52,7 +52,8 @@ class TrainingSet:
         label: Any = self.values[molecule, target]
         if pd.isna(label):
             return None
-        # Labels are read as float32, of which six digits are those of the table.
+        # Labels are stored as float32, in which six digits are exact. The other digits differ from
+        # the table.
         return float(f"{label:.6g}") if self.numbers else str(label)
 
 
@@ -90,7 +91,8 @@ def read_training_set(folder: Path) -> TrainingSet:
 
 @dataclass(frozen=True)
 class Applicability:
-    """The lowest similarity to the training molecules at which the errors were measured.
+    """Applicability domain: the lowest similarity to the training molecules for which errors were
+    measured.
 
     Attributes:
         threshold: Tanimoto similarity that 95 % of the test molecules reach.
@@ -99,7 +101,9 @@ class Applicability:
     threshold: float
 
     def is_inside(self, similarity: float) -> bool:
-        """Whether a molecule is as similar to the training molecules as the test molecules are."""
+        """Return True if a molecule is as similar to the training molecules as the test
+        molecules are.
+        """
         return similarity >= self.threshold
 
 

@@ -98,7 +98,8 @@ def laplacian_eigenvectors(
         if same_size <= max(DENSE_LIMIT, count + 2):
             matrix = torch.zeros(len(components), same_size, same_size, dtype=torch.float64)
             matrix[edge_matrix, row, col] = entry[inside]
-            # Eigenvalues in ascending order, like those of L = I + (-matrix).
+            # The matrix is negated, so that its ascending eigenvalues have the order of those of L
+            # = I - matrix.
             value, vector = torch.linalg.eigh(-matrix)
             vectors = [_canonical(a, v, count) for a, v in zip(value, vector)]
         else:

@@ -118,7 +118,8 @@ def path_features(
 
 
 class _Level(NamedTuple):
-    """Pairs of a start node and a node at one distance from it, and the edges that lead to them.
+    """All pairs of a start node and a node at the same distance, and the edges that lead to these
+    nodes.
 
     A step goes along an edge from a pair of the previous level to a pair of this level.
     """

@@ -146,7 +146,8 @@ def _entries(matrix: Tensor, codes: Tensor) -> Tensor:
     entries.
     """
     row, col = matrix.indices()
-    present = row * matrix.shape[0] + col  # the codes are in ascending order
+    # The codes are in ascending order, as the binary search requires.
+    present = row * matrix.shape[0] + col
     index = torch.searchsorted(present, codes).clamp(max=max(len(present) - 1, 0))
     if not len(present):
         return matrix.values().new_zeros(len(codes))

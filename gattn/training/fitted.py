@@ -53,7 +53,7 @@ class FittedModel:
         threads: number of threads inside an operator; 0 chooses it by the size of the input.
     """
 
-    task: ClassVar[Literal["regression", "classification"]]
+    task: ClassVar[Literal["regression", "classification", "multiclass"]]
     item: ClassVar[str]
     predictor_: Any
     threads: int

@@ -1,4 +1,6 @@
-"""Training loop with shuffled mini-batches, masked losses and averaged weights."""
+"""Training loop with shuffled mini-batches, losses that ignore missing labels, and averaged
+weights.
+"""
 
 from __future__ import annotations
 
@@ -208,7 +210,7 @@ class _Training:
         }
 
     def save(self, path: Path) -> None:
-        """Write the checkpoint in the first process, while the other processes wait for it."""
+        """Write the checkpoint in the first process; the others wait until it is written."""
         if self.processes.rank == 0:
             save_checkpoint(path, self.state(), check=not self.saved)
             self.saved = True
@@ -273,7 +275,8 @@ class _Training:
         if self.processes.size > 1:
             for gradient in self.optimizer.gradients:
                 dist.all_reduce(gradient)
-        # GradScaler reads the vectors of the optimizer like those of torch's optimizers.
+        # GradScaler accepts this optimizer, because its vectors have the format of torch's
+        # optimizers.
         optimizer: Any = self.optimizer
         if self.settings.gradient_clip:
             self.scaler.unscale_(optimizer)
@@ -298,7 +301,7 @@ class _Training:
             if recorded:
                 if not len(outputs):
                     outputs = torch.zeros(len(self.validate), *output.shape[1:])
-                # The share is empty if this process had no item to validate.
+                # If this process had no item to validate, its share is empty.
                 share = positions[rank::size]
                 outputs[share] = output[: len(share)].float().cpu()
         if recorded:
@@ -314,8 +317,8 @@ class _Training:
         share = positions[self.processes.rank :: self.processes.size]
         inputs, target = part.batch(share if len(share) else positions[:1])
         if not len(share):
-            # With fewer items than processes, this process computes another item with missing
-            # labels.
+            # If a batch has fewer items than there are processes, this process computes an item of
+            # another process, with missing labels.
             target = torch.full_like(target, math.nan)
         if self.processes.device.type != "cpu":
             inputs, target = inputs.to(self.processes.device), target.to(self.processes.device)
@@ -325,7 +328,7 @@ class _Training:
                 output = output.float()
             labelled = ~target.isnan()
             loss = self.loss(output, target.nan_to_num(0.0).to(output.dtype))
-            if target.dim() > output.dim():  # the ends of each label, which are known together
+            if target.dim() > output.dim():  # lower and upper end of each label
                 labelled = labelled.all(-1)
             if loss.shape != labelled.shape:
                 raise TrainingError(
@@ -391,7 +394,7 @@ def _precision(precision: str, device: torch.device) -> Iterator[None]:
 
 
 def _doubled(inputs: Input) -> Input:
-    """Return a copy of the inputs with floating-point tensors in float64."""
+    """Return a copy of the inputs in which the floating-point tensors have the dtype float64."""
     if isinstance(inputs, Tensor):
         return inputs.double() if inputs.is_floating_point() else inputs
     return copy.copy(inputs).apply(_doubled)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,9 @@ __all__ = [
     "check_finite",
     "class_weights",
     "cross_entropy",
+    "multiclass_cross_entropy",
     "squared_error",
+    "weighted",
 ]
 
 
@@ -80,6 +83,31 @@ def bounded(loss: Loss) -> Loss:
     return of_ends
 
 
+def weighted(loss: Loss) -> Loss:
+    """Return a loss that is multiplied by the weight of each row, which is the last entry of its
+    target.
+
+    Args:
+        loss: element-wise loss of outputs [g, t] and targets [g, t] or [g, t, d].
+
+    Returns:
+        A function of outputs [g, t] and of targets with weights, [g, t, 2] or [g, t, d + 1], with
+        element-wise results [g, t].
+
+    Example:
+        >>> target = torch.tensor([[[1.0, 0.5]], [[1.0, 2.0]]])
+        >>> weighted(squared_error)(torch.tensor([[3.0], [3.0]]), target)
+        tensor([[2.],
+                [8.]])
+    """
+
+    def of_rows(output: Tensor, targets: Tensor) -> Tensor:
+        target, weight = targets[..., :-1], targets[..., -1]
+        return weight * loss(output, target[..., 0] if target.shape[-1] == 1 else target)
+
+    return of_rows
+
+
 def cross_entropy(weights: Tensor | None = None) -> Loss:
     """Return a function that computes the binary cross entropy of logits.
 
@@ -106,6 +134,38 @@ def cross_entropy(weights: Tensor | None = None) -> Loss:
         return F.binary_cross_entropy_with_logits(logits, label, weight, reduction="none")
 
     return weighted
+
+
+def multiclass_cross_entropy(counts: Sequence[int], weights: Tensor | None = None) -> Loss:
+    r"""Return a function that computes the cross entropy of several exclusive classes.
+
+    .. math:: L_{ic} = -c_i\, w_{ic}\, y_{ic} \log \mathrm{softmax}(z_i)_c
+
+    The mean over the c_i classes of target i is therefore its cross entropy.
+
+    Args:
+        counts: the number of classes of each target, which sum to O.
+        weights: [O] weights of the classes of all targets; None for ones.
+
+    Returns:
+        A function of logits [g, O] and of 1 for the true class and 0 for the others, [g, O], with
+        element-wise results [g, O].
+
+    Example:
+        >>> loss = multiclass_cross_entropy([3])
+        >>> loss(torch.zeros(1, 3), torch.tensor([[0.0, 1.0, 0.0]])).mean()
+        tensor(1.0986)
+    """
+    sizes = list(counts)
+    factors = torch.tensor([float(count) for count in sizes for _ in range(count)])
+    if weights is not None:
+        factors = factors * weights
+
+    def of_classes(logits: Tensor, label: Tensor) -> Tensor:
+        logs = torch.cat([part.log_softmax(-1) for part in logits.split(sizes, -1)], -1)
+        return -factors.to(logits) * label * logs
+
+    return of_classes
 
 
 def class_weights(y: Tensor, *, classes: int = 2) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 __all__ = [
+    "class_agreement",
     "classification_metrics",
     "multiclass_metrics",
     "regression_metrics",
@@ -128,6 +129,46 @@ def multiclass_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
         "roc_auc": scores["roc_auc"],
         "pr_auc": scores["pr_auc"],
     }
+
+
+def class_agreement(y: Tensor, probability: Tensor) -> dict[str, float]:
+    r"""Compute the Matthews correlation coefficient and the log loss of several exclusive classes.
+
+    .. math::
+        \mathrm{mcc} = \frac{k\, h - \sum_c t_c p_c}
+        {\sqrt{k^2 - \sum_c t_c^2} \sqrt{k^2 - \sum_c p_c^2}}, \qquad
+        \mathrm{log\_loss} = -\frac{1}{k} \sum_i \log p_i(y_i)
+
+    for h correct predictions among k rows, of which t_c have and p_c are predicted to have class c.
+
+    Args:
+        y: [k] the true classes, numbered from 0.
+        probability: [k, c] the predicted probability of each class.
+
+    Returns:
+        ``mcc``, which is 0 if all labels or all predictions are of one class, and ``log_loss``,
+        with probabilities of at least 2.2e-16. Both are NaN without rows.
+
+    Reference:
+        Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient"
+        (Computational Biology and Chemistry 2004).
+
+    Example:
+        >>> p = torch.tensor([[0.7, 0.3], [0.4, 0.6], [0.6, 0.4]])
+        >>> round(class_agreement(torch.tensor([0, 1, 1]), p)["mcc"], 4)
+        0.5
+    """
+    label, p = y.long().cpu(), probability.detach().cpu().double()
+    if not len(label):
+        return {"mcc": NAN, "log_loss": NAN}
+    count, guess = p.shape[1], p.argmax(1)
+    true, predicted = (torch.bincount(each, minlength=count).double() for each in (label, guess))
+    size, hits = len(label), float((guess == label).sum())
+    spread = (size**2 - true.square().sum()).sqrt() * (size**2 - predicted.square().sum()).sqrt()
+    least = torch.finfo(torch.float64).eps
+    losses = -p.gather(1, label[:, None]).clamp(least, 1).log()
+    mcc = float((size * hits - (true * predicted).sum()) / spread) if spread > 0 else 0.0
+    return {"mcc": mcc, "log_loss": float(losses.mean())}
 
 
 def undefined_metrics(

@@ -1,8 +1,9 @@
-"""AdamW on a vector of all parameters, with one cycle of the learning rate and averaged weights.
+"""AdamW optimizer on vectors that join all parameters, with a one-cycle learning rate and averaged
+weights.
 
-A network of molecules has dozens of small parameters, so that optimizers that work on one after
-the other spend most of their time on calls. The classes of ``torch.optim`` also import torch's
-compiler when they are created, which takes as long as a short training.
+A network of molecules has dozens of small parameters. An optimizer that updates one parameter after
+another spends most of its time on starting operations. In addition, the classes of ``torch.optim``
+import torch's compiler when they are created, which takes as long as a short training.
 """
 
 from __future__ import annotations
@@ -17,19 +18,24 @@ from torch import Tensor, nn
 __all__ = ["AdamW", "OneCycle", "flatten"]
 
 SLOW = 0.999
-"""Decay of the mean of squared gradients."""
+"""Decay rate of AdamW's running mean of squared gradients (beta 2)."""
 EPSILON = 1e-8
 FIRST, LAST = 25.0, 1e4
-"""The peak learning rate divided by the first one, and the first one divided by the last one."""
+"""Ratio of the peak to the first learning rate, and ratio of the first to the last learning rate.
+"""
 HIGH, LOW = 0.95, 0.85
-"""Decay of the mean of gradients at the ends of the cycle and at its peak."""
+"""Decay rate of AdamW's running mean of gradients (beta 1), at both ends of the cycle and at the
+peak.
+"""
 PIECE = 1 << 14
-"""Elements of a sum that torch does not divide among threads, so that it has the same bits for any
-number of threads."""
+"""Maximum number of elements of one sum. torch does not divide such a sum among threads, so that it
+has the same bits for any number of threads.
+"""
 
 
 def flatten(parameters: Iterable[Tensor]) -> list[Tensor]:
-    """Move parameters into vectors, one for each dtype and device, and make them views of these.
+    """Join parameters into vectors, one for each dtype and device, and make each parameter a view
+    of its vector.
 
     Args:
         parameters: the parameters, whose values do not change.
@@ -57,15 +63,16 @@ def flatten(parameters: Iterable[Tensor]) -> list[Tensor]:
 
 
 class OneCycle(NamedTuple):
-    r"""Learning rate and momentum of each step: up to a peak, then down, both along a cosine.
+    r"""One-cycle schedule: the learning rate rises to a peak and then falls, and the momentum
+    changes inversely.
 
     Attributes:
-        peak: the highest learning rate; it starts at 1/25 of it and ends at 1/250,000.
-        steps: number of all steps.
-        warmup: share of the steps before the peak.
+        peak: highest learning rate. The first rate is 1/25 of the peak, the last 1/250,000.
+        steps: total number of steps.
+        warmup: fraction of the steps before the peak.
 
     Reference:
-        Smith and Topin, "Super-convergence" (2019), with cosines in place of lines.
+        Smith and Topin, "Super-convergence" (2019), with cosines instead of straight lines.
 
     Example:
         >>> OneCycle(peak=1.0, steps=101, warmup=0.5).at(100)
@@ -77,7 +84,7 @@ class OneCycle(NamedTuple):
     warmup: float
 
     def at(self, step: int) -> tuple[float, float]:
-        """Return the learning rate and the momentum of a step, counted from 0."""
+        """Return the learning rate and the momentum of a step; steps are counted from 0."""
         top, end = self.warmup * self.steps - 1, self.steps - 1
         first = self.peak / FIRST
         if step <= top:
@@ -88,12 +95,12 @@ class OneCycle(NamedTuple):
 
 
 def _between(start: float, end: float, share: float) -> float:
-    """Interpolate by a cosine: the start at share 0, the end at share 1."""
+    """Interpolate along a cosine; the share 0 gives ``start``, and the share 1 gives ``end``."""
     return end + (start - end) / 2 * (1 + math.cos(math.pi * share))
 
 
 class AdamW:
-    r"""AdamW with a running mean of the weights, on vectors of all parameters.
+    r"""AdamW optimizer on vectors that join all parameters, with a running mean of the weights.
 
     .. math::
         m \leftarrow \beta_1 m + (1 - \beta_1) g, \qquad
@@ -103,13 +110,13 @@ class AdamW:
 
         \bar\theta \leftarrow d \bar\theta + (1 - d) \theta
 
-    The learning rate η and β₁ follow the cycle. The mean of the weights starts with the weights
-    after the first step. Parameters that require no gradient do not change.
+    The learning rate η and β₁ follow the cycle. The mean of the weights is initialised by the
+    weights after the first step. Parameters that require no gradient do not change.
 
     Args:
-        network: the network, whose parameters become views of vectors, and their gradients, too.
-        average: a copy of the network that holds the mean of the weights. Its buffers are those
-            of the network.
+        network: the network, whose parameters and gradients become views of vectors.
+        average: a copy of the network that contains the mean of the weights. Its buffers are
+            copied from the network.
         cycle: the learning rates.
         weight_decay: the decay λ.
         decay: the decay d of the mean.
@@ -139,7 +146,7 @@ class AdamW:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """The vectors in the form in which ``torch.amp.GradScaler`` reads them."""
+        """Vectors of weights in the format of torch's optimizers, for ``torch.amp.GradScaler``."""
         return [{"params": self.weights}]
 
     @property
@@ -154,7 +161,7 @@ class AdamW:
 
     @torch.no_grad()
     def clip(self, norm: float) -> None:
-        """Scale the gradients so that the norm of all together is at most this number."""
+        """Scale all gradients by one factor, so that their joint norm is at most ``norm``."""
         pieces = (piece for gradient in self.gradients for piece in gradient.split(PIECE))
         norms = [torch.linalg.vector_norm(piece) for piece in pieces]
         total = torch.linalg.vector_norm(torch.stack(norms))
@@ -163,7 +170,7 @@ class AdamW:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Take a step along the gradients."""
+        """Update the weights by one step of AdamW."""
         rate, momentum = self.cycle.at(self.updates)
         self.steps += 1
         unbiased = math.sqrt(1 - SLOW**self.steps)
@@ -179,9 +186,9 @@ class AdamW:
 
     @torch.no_grad()
     def update_average(self) -> None:
-        """Update the mean of the weights and move to the next step of the cycle.
+        """Update the running mean of the weights, and move to the next step of the cycle.
 
-        It is called after each step, also after one that GradScaler skipped.
+        Call this method after each step, including steps that GradScaler skipped.
         """
         for average, weight in zip(self.averages, self.weights):
             if self.updates:
@@ -193,14 +200,14 @@ class AdamW:
             average.copy_(buffer)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
+        """Return the state of the optimizer for a checkpoint."""
         return {
             "steps": self.steps, "updates": self.updates, "means": self.means,
             "squares": self.squares,
         }  # fmt: skip
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
+        """Restore the state that :meth:`state_dict` returned."""
         self.steps, self.updates = state["steps"], state["updates"]
         for name in ("means", "squares"):
             for vector, saved in zip(getattr(self, name), state[name], strict=True):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLASSES",
+    "SHOWN",
     "TARGETS",
     "Intervals",
     "RunFacts",
@@ -35,7 +36,7 @@ __all__ = [
     "write_plots",
 ]
 
-LOWER_IS_BETTER = {"rmse", "mae"}
+LOWER_IS_BETTER = {"rmse", "mae", "log_loss"}
 SHOWN = 12  # maximum number of targets that have separate plots
 
 
@@ -95,7 +96,8 @@ class RunFacts:
         metrics: metrics of the test part, with the names of :mod:`gattn.training.metrics`.
         validation: metrics of the validation part.
         baselines: metrics of each baseline on the test part, by the baseline's name.
-        y: [k, t] measured values or classes of the test part; NaN for missing labels.
+        y: [k, t] measured values or classes of the test part; NaN for missing labels. For
+            "multiclass" the t columns are classes, with 1 for the true one and 0 for the others.
         mean: [k, t] predicted values, or probabilities of class 1.
         std: [k, t] standard deviations of the predicted values; ignored for classes.
         histories: training histories of the networks; empty if no network was trained.
@@ -117,7 +119,7 @@ class RunFacts:
     title: str
     summary: str
     item: str
-    task: Literal["regression", "classification"]
+    task: Literal["regression", "classification", "multiclass"]
     targets: tuple[str, ...]
     metrics: Mapping[str, float]
     validation: Mapping[str, float]
@@ -255,7 +257,8 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.3g}\u00a0%"  # a non-breaking space before the percent sign
+    # The text contains a non-breaking space before the percent sign.
+    return f"{100 * share:.3g}\u00a0%"
 
 
 def _training(run: RunFacts, losses: Mapping[str, Figure]) -> tuple[Section, ...]:
@@ -293,7 +296,8 @@ def compare(
     """Compare a model's metrics on the test part with the metrics of the baselines.
 
     Args:
-        model: values of the model by metric: rmse, mae, r2, roc_auc, pr_auc, accuracy or f1.
+        model: values of the model by metric: rmse, mae, r2, roc_auc, pr_auc, accuracy, f1, mcc or
+            log_loss.
         baselines: values of each baseline by metric, by the baseline's name; the cell of a missing
             metric is empty.
 
@@ -407,7 +411,7 @@ def themed(draw: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
 
 
 def part_figures(
-    task: Literal["regression", "classification"],
+    task: Literal["regression", "classification", "multiclass"],
     y: Tensor,
     mean: Tensor,
     std: Tensor | None,

@@ -429,10 +429,10 @@ Threads: TypeAlias = Annotated[
     Meta(
         ge=0,
         description="Number of threads of each operator of PyTorch or gattn. With 0, the "
-        "number depends on the size of the batch or network, because small ones are faster with "
-        "one thread. If several processes run in parallel, each has one thread. Results depend "
-        "on this choice only by rounding errors. Set it to 1 if several programs share the "
-        "machine.",
+        "number depends on the size of the batch or network, because small batches and "
+        "networks are faster with one thread. If several processes run in parallel, each "
+        "process has one thread. The number of threads changes results only by rounding "
+        "errors. Set it to 1 if other programs run on the machine.",
         extra={"default": "0, chosen by the size"},
     ),
 ]

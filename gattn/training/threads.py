@@ -26,6 +26,7 @@ __all__ = [
     "choose_threads",
     "limited_threads",
     "one_thread",
+    "share_threads",
     "sleep_at_barriers",
     "use_one_thread",
 ]
@@ -89,6 +90,27 @@ def available_threads() -> int:
     import torch
 
     return 1 if _ONE.get() else _AVAILABLE.get() or torch.get_num_threads()
+
+
+def share_threads(threads: int = 0) -> int:
+    """Choose the number of threads of a kernel that starts its own threads for shares of its work.
+
+    Such threads wait for each other once, at the end of the kernel, and end with it. Therefore they
+    save time also for small batches, for which :func:`choose_threads` returns 1.
+
+    Args:
+        threads: number that the user chose; 0 for torch's number of threads.
+
+    Returns:
+        ``threads`` if it is not 0, otherwise the result of :func:`available_threads`. In processes
+        that work in parallel with others, the result is 1.
+
+    Example:
+        >>> with one_thread():
+        ...     share_threads(4)
+        1
+    """
+    return 1 if _ONE.get() else threads or available_threads()
 
 
 @contextmanager

@@ -187,6 +187,11 @@ def test_a_sample_hangs_together():
         ({"colour": [0] * 5 + [2], "names": ["a", "b"]}, "classes from 0 to 1"),
         ({"colour": [0] * 6, "labels": ["a"]}, "of 6 nodes; got 1"),
         ({"wrong": [0] * 6}, r"wrong must be \[6\] booleans; got int64 \(6,\)"),
+        ({"colour": [0.0] * 5 + [np.nan]}, "colour must be finite; got nan for node 5"),
+        ({"top_labels": -1}, "top_labels must be a whole number of at least 0; got -1"),
+        ({"max_edges": -5}, "max_edges must be a whole number of at least 0; got -5"),
+        ({"max_edges": 1.5}, r"max_edges must be a whole number of at least 0; got 1\.5"),
+        ({"most": 2.0}, r"most must be a whole number of at least 0; got 2\.0"),
         ({"uncertain": [True]}, r"uncertain must be \[6\] booleans; got bool \(1,\)"),
     ],
 )

@@ -14,7 +14,7 @@ import torch
 import gattn.data
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NEED_SKLEARN = ("attention_is_a_graph", "link_prediction")
+NEED_SKLEARN = ("attention_is_a_graph", "link_prediction", "missing_links")
 
 
 @pytest.fixture
@@ -45,6 +45,12 @@ def test_node_classification_learns(run):
     assert 0.7 < result["test_accuracy"] <= 1
     assert result["ridge_accuracy"] > 0.8
     assert "40/40" in err
+
+
+def test_missing_links_are_ranked_better_than_at_random(run):
+    result, out, _ = run("missing_links", "--epochs", 30)
+    assert result["mrr"] > 2 * result["chance"]
+    assert "probability" in out
 
 
 @pytest.fixture

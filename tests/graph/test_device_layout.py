@@ -27,7 +27,7 @@ class Waits(TorchDispatchMode):
 
 @pytest.fixture
 def elsewhere(monkeypatch):
-    """Lay out as on a device that the C++ extension does not serve."""
+    """Compute a layout as on a device that the C++ kernels do not support."""
     monkeypatch.setattr(cpu, "serves", lambda device: False)
 
 

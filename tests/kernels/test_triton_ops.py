@@ -53,7 +53,7 @@ interpreter.patch_once()
 
 @pytest.fixture(autouse=True)
 def small_tiles():
-    """Tiles small enough that little graphs have cut rows and several programs."""
+    """Choose tiles so small that small graphs have split rows and several programs."""
     with tiles.override(split=4, rows=4, unroll=2):
         yield
 
@@ -89,7 +89,7 @@ GRAPHS = ["plain", "bipartite", "hub", "multi", "isolated", "edgeless", "empty"]
 def run(
     operator: Operator, g: Graph, tensors: dict, options: dict, dtype: torch.dtype, backend: str
 ) -> list:
-    """The output and the gradient with respect to every input."""
+    """Return the output and the gradients of all inputs."""
     arguments = {name: t.to(dtype).detach().requires_grad_() for name, t in tensors.items()}
     torch.manual_seed(3)
     out = operator(arguments, g, **options, backend=backend)
@@ -106,7 +106,7 @@ def check(
     operator: Operator, g: Graph, heads: int, channels: int, dtype=torch.float64, *, dims=None,
     **options,
 ) -> None:  # fmt: skip
-    """Compare with the reference in float64, allowing twice the reference's own error."""
+    """Compare with the reference in float64; the error may be twice the error of the reference."""
     tensors = operator.inputs(g, heads, channels, seed=2, **(dims or {}))
     exact = run(operator, g, tensors, options, torch.float64, "reference")
     plain = run(operator, g, tensors, options, dtype, "reference")
@@ -125,7 +125,7 @@ def check(
 
 
 class Case(NamedTuple):
-    """An operator, lengths of its own, and options."""
+    """Operator with the lengths of its inputs and with options."""
 
     operator: Operator
     dims: dict
@@ -133,7 +133,8 @@ class Case(NamedTuple):
 
 
 def cases_of_families() -> Iterator[tuple[str, Case]]:
-    """The plain variant of each family as it is, the others with dropout and settings of their own.
+    """Return the plain variant of each family, and its other variants with dropout and other
+    settings.
 
     A variant that takes the same tensors as another one would run the same kernels.
     """
@@ -158,7 +159,7 @@ CASES |= {
     "edge_dot": Case(OPERATORS["edge_dot"], {}, {}),
 }
 PLAIN = [family.variants[""].but(family=name) for name, family in FAMILIES.items()]
-"""The plainest attention of each family."""
+"""Plain variant of each family."""
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 each_attention = pytest.mark.parametrize("attention", PLAIN, ids=FAMILIES)
 
@@ -176,7 +177,7 @@ def test_single_precision_and_odd_shapes(case, heads, channels):
 
 
 def molecules() -> Graph:
-    """Three small graphs and an empty one, with repeated edges."""
+    """Create three small graphs and an empty one, with repeated edges."""
     generator = torch.Generator().manual_seed(4)
     sizes = [5, 0, 1, 9]
     edges, start = [], 0

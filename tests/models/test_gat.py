@@ -49,7 +49,7 @@ def test_edge_weights_reach_every_layer(v2):
 
 
 def kept_for_the_backward(model, x, graph):
-    """Return the bytes that autograd saves, the output, and all gradients."""
+    """Return the number of bytes that autograd saves, the output, and all gradients."""
     kept_rows = []
 
     def pack(tensor):

@@ -1,4 +1,6 @@
-"""SGFormer and Polynormer beside PyG's, whose attention sums in torch's default dtype."""
+"""SGFormer and Polynormer compared with PyG's models, whose attention sums in torch's default
+dtype.
+"""
 
 import copy
 

@@ -48,7 +48,7 @@ def fitted(inputs, task="regression", **settings):
 
 @pytest.fixture(scope="module")
 def some(inputs):
-    """Small rings and chains, for tests that need many predictions."""
+    """Return small rings and chains, for tests that need many predictions."""
     return inputs[:6]
 
 

@@ -127,3 +127,5 @@ def test_censored_labels_need_a_bounded_loss():
     model = MoleculeRegressor(**TINY, model="gp", loss_function="bounded-mse")
     model.fit([SMILES[i] for i in rest], CENSORED[rest], validation=validation)
     assert np.isfinite(model.predict(SMILES)).all()
+    with pytest.raises(ValueError, match="y has 48 limits such as '>10' and no measured value"):
+        MoleculeRegressor(**TINY, loss_function="bounded-mse").fit(SMILES, [">3"] * len(SMILES))

@@ -13,6 +13,7 @@ from gattn.molecules.descriptor_columns import DescriptorColumns, split_descript
 from gattn.molecules.explanations import write_explanations
 from gattn.molecules.inputs import DescribedInputs, featurise, make_pieces
 from gattn.molecules.network import batch_inputs
+from gattn.molecules.runs.predict import predict_table
 from gattn.training.model_io import read_model
 from tests.cli.molecule_table import read_rows
 
@@ -179,3 +180,20 @@ def test_tables_of_smiles_alone_have_no_descriptors():
     for table in (SMILES, np.array(SMILES), np.array(SMILES)[:, None], TABLE[["smiles"]]):
         _, values, names = split_descriptors(table)
         assert (values.shape, names) == ((0, 0), [])
+
+
+def test_values_far_outside_of_the_training_range_are_named(tmp_path):
+    training = TABLE.assign(empty=np.nan)
+    estimator = MoleculeRegressor(**TINY, model="gp").fit(training, Y)
+    low, high = HEAT.min(), HEAT.max()
+    width = high - low
+    values = torch.tensor([[low - width, 7, 1], [300.0, 1e3, 1], [np.nan] * 3])
+    flags = estimator.predictor_.outside(values).tolist()
+    assert flags == [[True, False, False], [False, True, False], [False] * 3]
+    estimator.save(tmp_path / "model")
+    table = tmp_path / "new.csv"
+    table.write_text("smiles,heat,pH,empty\nCCO,1e4,1e3,\nCCO,300,7,\nxx,1e4,7,\n")
+    predict_table(tmp_path / "model", table, tmp_path / "out.csv", workers=1)
+    rows = read_rows(tmp_path / "out.csv")
+    assert [row["outside"] for row in rows] == ["heat|pH", "", ""]
+    assert rows[2]["error"]

@@ -26,7 +26,7 @@ def inputs():
 
 
 def fitted(inputs, **settings):
-    """Return a model of the number of carbon atoms."""
+    """Return a model that was fitted to the number of carbon atoms."""
     y = torch.tensor([[float(text.count("C"))] for text in CARBONS], dtype=torch.float64)
     chosen = MoleculeSettings(**{"epochs": 2, "width": 16, "layers": 2, **settings})
     return MoleculePredictor.fit(inputs, y, inputs, y, "regression", chosen)

@@ -23,7 +23,7 @@ READOUT = {
 
 
 def both(makers) -> tuple[nn.Module, nn.Module]:
-    """Make both layers from the same seed."""
+    """Create both layers from the same seed."""
     layers = []
     for make in makers.values():
         torch.manual_seed(3)

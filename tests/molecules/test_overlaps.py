@@ -178,8 +178,8 @@ def test_classes_that_contradict_each_other_target_by_target():
     }
     (note,) = duplicate_notes(facts)
     assert note == (
-        "1 molecule has both classes of toxic, in 3 rows, for example CCO: 0 in line 2 and 1 in "
-        "line 3. All rows are used."
+        "1 molecule has different classes of toxic, in 3 rows, for example CCO: 0 in line 2 and "
+        "1 in line 3. All rows are used."
     )
 
 

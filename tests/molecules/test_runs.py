@@ -163,7 +163,7 @@ def test_what_an_option_does_to_labels_is_noted():
         (["48", "960", "1.008", "1.200", "5", "6"], "may have? a point|may separate thousands"),
         (["20210312", "20210413", "20210514", "20210615", "20210716", "20210817"], "like dates"),
         ([str(n) for n in range(7, 20)], "count the rows"),
-        (["0", "1", "2"] * 5, "labels 0, 1, 2 are read as numbers; for classes, use one"),
+        (["0", "1", "2"] * 5, "labels 0, 1, 2 are read as numbers; --task multiclass"),
     ],
 )
 def test_numbers_that_may_mean_something_else_are_noted(cells, message):
@@ -227,9 +227,9 @@ def test_zero_and_one_among_texts_ask_for_the_task(words):
             r"3: 'maybe' \(4 labels, first in line 3",
         ),
         (
-            ["yes", "no", "maybe"] * 4,
+            [*["yes", "no"] * 4, "maybe"],
             "auto",
-            "3 different texts, but a target has two classes: 'yes', 'no'",
+            "3 different texts: 'yes', 'no', 'maybe'; for classes use --task multiclass",
         ),
         (
             ["none", "toxic"] * 4,

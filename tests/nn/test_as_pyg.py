@@ -16,7 +16,7 @@ from tests.nn.as_pyg import EDGES, X
 KINDS = torch.tensor([0, 1, 1, 0, 1, 0])
 WIDE = torch.randn(6, 3, generator=torch.Generator().manual_seed(1))
 THIN = torch.arange(6.0)
-"""Edge features of one number, [e]."""
+"""Edge features with one number for each edge, [e]."""
 TO_ITSELF = ("paper", "to", "paper")
 TYPES = (["paper"], [TO_ITSELF])
 
@@ -147,7 +147,7 @@ RETURN_WEIGHTS = {
         lambda edges: (edges, torch.arange(edges.shape[1]) % 2),
     ),
 }
-"""Every layer that returns weights, and what it takes beside x."""
+"""Layers that return attention weights, each with its inputs in addition to x."""
 
 
 def test_every_layer_that_returns_weights_is_listed():

@@ -56,7 +56,7 @@ WITH_EDGES = ["GATConv, edges", "GATv2Conv, edges", "TransformerConv, edges and 
 
 
 NORMALISED = ["SGFormer", "Polynormer"]
-"""Layers with a batch norm, which in training overwrites tensors of an earlier forward."""
+"""Layers with a batch norm, which in training overwrites tensors of an earlier forward pass."""
 
 
 def _layer(name):

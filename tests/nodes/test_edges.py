@@ -15,7 +15,7 @@ from gattn.nodes.batched_gat import BatchedGAT
 from gattn.nodes.edges import EdgeColumns, EdgeEncoder, read_edge_columns
 from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.fields import FieldInput, edge_terms, receptive_field, whole_graph
-from gattn.nodes.files import read_graph_file
+from gattn.nodes.files import GraphReading, read_graph_file
 from gattn.nodes.network import make_network
 from gattn.nodes.reading import read_graph
 from gattn.nodes.runs.at_once import predict_at_once
@@ -24,7 +24,6 @@ from gattn.nodes.runs.predict import predict_graph
 from gattn.nodes.runs.train import train_run
 from gattn.nodes.settings import NodeSettings
 from gattn.nodes.stack.propagation import Neighbours
-from gattn.nodes.times import node_times, time_split
 from gattn.training.settings import SettingsError
 
 DOUBLED = "a,b,1,x\na,b,1,x\na,b,3,y\nb,c,2,x\n"
@@ -44,7 +43,7 @@ def _pairs(graph):
 
 
 def _network(nodes=90, seed=0, classes=3):
-    """Return tables whose labels the kinds and the strengths of edges carry."""
+    """Return tables in which the labels depend on the types and weights of the edges."""
     draw = np.random.default_rng(seed)
     label = draw.integers(classes, size=nodes)
     members = [np.flatnonzero(label == kind) for kind in range(classes)]
@@ -189,26 +188,6 @@ def test_a_receptive_field_and_batched_networks_read_the_same_edges():
         torch.testing.assert_close(batched, single, atol=1e-5, rtol=1e-4)
 
 
-def test_messages_never_come_from_the_future():
-    nodes = pd.DataFrame({"id": list("abcd"), "year": ["2001", "2002", "2002", "2000"]})
-    graph, encoder, notes = read_edge_columns(
-        _graph("a,b,1,x\nb,c,3,x\nd,b,4,y\n", nodes=nodes), EdgeColumns(time="year")
-    )
-    assert set(_pairs(graph)) == {("a", "b"), ("b", "c"), ("c", "b"), ("d", "b")}
-    assert any("4 of 6 directions of edges" in note for note in notes)
-    means = Neighbours.of(graph).means.toarray()
-    assert means[0].sum() == means[3].sum() == 0
-    assert encoder is not None
-    assert encoder.has_edge_times is False
-    # An edge of a later year than a node is not read by that node.
-    rows = "a,b,2001\nb,c,2003\nd,b,2001\n"
-    later = _graph(rows, "source,target,year", nodes=nodes)
-    later, encoder, _ = read_edge_columns(later, EdgeColumns(time="year"))
-    assert set(_pairs(later)) == {("a", "b"), ("d", "b")}
-    assert encoder is not None
-    assert encoder.has_edge_times
-
-
 @pytest.mark.parametrize("model", ["stacked", "gatv2"])
 def test_a_prediction_does_not_depend_on_what_is_newer(model):
     edges, nodes = _network(80)
@@ -229,31 +208,6 @@ def test_a_prediction_does_not_depend_on_what_is_newer(model):
     ]
     for name in ("columns", "neighbours", "gat"):
         np.testing.assert_allclose(parts[0][name][old], parts[1][name][old], rtol=1e-4, atol=1e-6)
-
-
-def test_a_split_by_time_keeps_equal_times_together():
-    y = torch.zeros(10)
-    y[9] = torch.nan
-    times = np.array([3, 3, 3, 3, 3, 4, 4, 5, 6, 7.0])
-    split, (note,) = time_split(y, times, (0.6, 0.2, 0.2), "year")
-    assert [part.tolist() for part in (split.train, split.val, split.test)] == [
-        [0, 1, 2, 3, 4], [5, 6], [7, 8],
-    ]  # fmt: skip
-    assert "Split by column 'year': 5 oldest nodes" in note
-    two, _ = time_split(y, times, (0.8, 0.2, 0.0), "year")
-    assert (len(two.train), len(two.val), len(two.test)) == (7, 2, 0)
-    with pytest.raises(GraphError, match=r"needs 3 different times of labelled nodes; .* has 2"):
-        time_split(y, times % 2, (0.6, 0.2, 0.2), "year")
-
-
-def test_a_node_has_the_time_of_its_first_edge():
-    rows = "a,b,2020-01-03\nb,c,2020-01-02\n"
-    graph = _graph(rows, "source,target,day", nodes=pd.DataFrame({"id": list("abcd")}))
-    times = node_times(graph, "day")
-    assert (times - times[1]).tolist()[:3] == [1, 0, 0]
-    assert np.isnan(times[3])
-    with pytest.raises(GraphError, match="neither the nodes nor the edges have a column 'when'"):
-        node_times(graph, "when")
 
 
 def test_the_label_is_no_time():
@@ -283,6 +237,11 @@ def test_a_model_does_not_ignore_the_columns_of_edges():
         ("a,b,1,x\nb,c,lots,x\n", {"weight": "w"}, "must be numbers; got 'lots' at edge 'b' - 'c'"),
         ("a,b,1,x\nb,c,inf,x\n", {"weight": "w"}, "must be finite; got 'inf'"),
         ("a,b,0,x\nb,c,0,x\n", {"weight": "w"}, "must not all be 0"),
+        ("a,b,1,x\nb,c,NaN,x\n", {"weight": "w"}, "must be given for every edge; got 'NaN' at"),
+        ("a,b,1,x\nb,c,1e300,x\n", {"weight": "w"}, r"must be at most 1e\+30; got '1e300' at"),
+        (DOUBLED, {"weight": "source"}, "column 'source' of the edges holds the names of nodes"),
+        (DOUBLED, {"weight": "w", "type": "w"}, "edge_weight and edge_type must be different"),
+        (DOUBLED, {"time": "w", "type": "w"}, "edge_type and time must be different columns"),
         (DOUBLED, {"weight": "v"}, "the edges have no column 'v'; they have 'w', 'kind'"),
         (DOUBLED, {"type": "v"}, "the edges have no column 'v'; they have 'w', 'kind'"),
         (DOUBLED, {"features": ("v",)}, "the edges have no column 'v'; they have 'w', 'kind'"),
@@ -335,6 +294,10 @@ def test_new_categories_are_counted_and_a_missing_column_is_an_error():
     assert "Column 'kind' of the edges has values that did not occur in training" in note
     assert "'z': 1 of 2 edges have no feature" in note
     assert encoder.attach(other).edge_inputs.features.shape[1] == encoder.width
+    (note,) = encoder.unknown(_graph("a,b,1,\nb,c,2,x\n"))
+    assert "Column 'kind' of the edges is empty for 1 of 2 edges, but was not empty" in note
+    with pytest.raises(GraphError, match=r"weights of edges \(column 'w'\) must not all be 0"):
+        encoder.attach(_graph("a,b,0,x\nb,c,0,x\n"))
     for missing in ("w", "kind"):
         rest = "kind" if missing == "w" else "w"
         with pytest.raises(GraphError, match=f"no column '{missing}', which the model reads"):
@@ -380,7 +343,8 @@ def test_a_run_stores_the_columns_of_edges_and_predicts_with_them(tmp_path):
     assert any("Columns of the edges that are used: 'words' (" in line for line in lines)
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "Columns of the edges" in page
-    count = predict_graph(tmp_path / "run", data, tmp_path / "out.csv", nodes=table)
+    reading = GraphReading(nodes=table)
+    count = predict_graph(tmp_path / "run", data, tmp_path / "out.csv", reading=reading)
     assert count == len(nodes)
     predicted = pd.read_csv(tmp_path / "out.csv").set_index("node")
     trained = pd.read_csv(tmp_path / "run" / "predictions.csv").set_index("node")
@@ -388,10 +352,16 @@ def test_a_run_stores_the_columns_of_edges_and_predicts_with_them(tmp_path):
     np.testing.assert_allclose(predicted[name], trained[name], atol=1e-5)
     edges.drop(columns="kind").to_csv(data, index=False)
     with pytest.raises(GraphError, match="no column 'kind', which the model reads; they have 'str"):
-        predict_graph(tmp_path / "run", data, tmp_path / "none.csv", nodes=table)
+        predict_graph(tmp_path / "run", data, tmp_path / "none.csv", reading=reading)
     edges.assign(kind="other").to_csv(data, index=False)
     notes = []
-    predict_graph(tmp_path / "run", data, tmp_path / "new.csv", nodes=table, log=notes.append)
+    predict_graph(
+        tmp_path / "run",
+        data,
+        tmp_path / "new.csv",
+        reading=reading,
+        log=notes.append,
+    )
     assert any("'kind' of the edges has values that did not occur" in note for note in notes)
 
 

@@ -1,4 +1,4 @@
-"""Runs on labels that nothing predicts."""
+"""Runs on labels that do not depend on the features or edges."""
 
 import numpy as np
 import pytest

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from msgspec import Meta
 from sklearn.base import clone
 
+from gattn.links.runs.config import LinkRunSettings
+from gattn.links.settings import LinkParameters
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.settings import MoleculeParameters
@@ -149,7 +151,10 @@ def test_a_precision_that_a_cpu_has_not_is_refused() -> None:
         LoopSettings(precision="16-mixed")
 
 
-KINDS = (LoopSettings, MoleculeParameters, RunSettings, NodeParameters, NodeRunSettings)
+KINDS = (
+    *(LoopSettings, MoleculeParameters, RunSettings, NodeParameters, NodeRunSettings),
+    *(LinkParameters, LinkRunSettings),
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -60,8 +60,8 @@ class _List(_Record): ...
 
 
 class _Dict(dict[object, object]):
-    """Replacement for ``defaultdict(list)``: a dict is enough because no missing key is
-    looked up.
+    """Replacement for ``defaultdict(list)``. A plain dict is sufficient, because no missing key
+    is looked up.
     """
 
     __slots__ = ()

@@ -166,7 +166,7 @@ class NeighborLoader(NodeLoader):
 
     def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Any:
         """Convert a sample to a batch with PyG's fields and gattn's graphs."""
-        # PyGSampler.draw always sets the metadata.
+        # PyGSampler.draw always sets the metadata, although its type may be None.
         assert out.metadata is not None
         input_id, seed_time, sample = out.metadata
         out.metadata = input_id, seed_time

@@ -204,7 +204,8 @@ def indices_of(index: int | Positions, count: int) -> Tensor:
             f"molecules must be selected by an index, a slice, a list or a mask; got {index!r}"
         )
     if isinstance(index, np.ndarray):
-        index = np.asarray(index, order="C")  # torch does not support negative strides
+        # The array is copied to C order, because torch does not support negative strides.
+        index = np.asarray(index, order="C")
     index = torch.as_tensor(index).cpu()
     if index.dim() > 1:
         raise TypeError(

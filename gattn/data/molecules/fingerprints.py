@@ -112,7 +112,8 @@ def count_environments(
         columns += environments.keys()
         counts += environments.values()
     factors = np.full(len(lengths), 2)
-    factors[list(labels)] = 1  # the counts of rows with labels are complete, so their factor is 1
+    # The counts of rows with labels are complete, so their factor is 1.
+    factors[list(labels)] = 1
     totals = np.array(counts, np.int64) * factors.repeat(lengths)
     return PackedCounts(
         np.array(lengths, np.int32),
@@ -214,18 +215,31 @@ def tanimoto_ridge(train: Tensor, y: Tensor, test: Tensor, *, ridge: float = 0.1
 
 
 def tanimoto_ridges(
-    train: Tensor, y: Tensor, tests: Iterable[Tensor], *, ridge: float = 0.1
+    train: Tensor,
+    y: Tensor,
+    tests: Iterable[Tensor],
+    *,
+    ridge: float = 0.1,
+    weights: Tensor | None = None,
 ) -> Iterator[Tensor]:
-    """Yield the predictions of :func:`tanimoto_ridge` for several test sets after one fit."""
+    """Yield the predictions of :func:`tanimoto_ridge` for several test sets after one fit.
+
+    With ``weights`` [n], the ridge of each molecule is divided by its weight, and the mean of y is
+    weighted.
+    """
     if not ridge > 0:
         raise ValueError(f"ridge must be above 0; got {ridge}")
     if y.dim() != 1 or len(y) != len(train) or not len(y):
         raise ValueError(f"y must be ({len(train)},), one or more; got {(*y.shape,)}")
     y, train = y.double(), train.double()
-    kernel = tanimoto(train, train) + ridge * torch.eye(len(train), dtype=torch.float64)
-    weight = torch.linalg.solve(kernel, y - y.mean())
+    if weights is None:
+        noise, mean = torch.ones(len(train), dtype=torch.float64), y.mean()
+    else:
+        noise, mean = 1 / weights.double(), (weights * y).sum() / weights.sum()
+    kernel = tanimoto(train, train) + torch.diag(ridge * noise)
+    weight = torch.linalg.solve(kernel, y - mean)
     for test in tests:
-        yield y.mean() + tanimoto(test.double(), train) @ weight
+        yield mean + tanimoto(test.double(), train) @ weight
 
 
 def tanimoto_neighbours(fingerprints: Tensor, k: int) -> Tensor:

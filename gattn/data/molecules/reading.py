@@ -194,7 +194,8 @@ def load_molecules(
     record = get_dataset(name)
     if record.kind != "molecules":
         raise ValueError(f"{record.name!r} contains no molecules; load it with load_citation")
-    need_rdkit()  # raises before a download, which would be useless without RDKit
+    # This call raises an error before the download, which would be useless without RDKit.
+    need_rdkit()
     paths = list(raw_files(record, root, download=download, verify=verify).values())
     if record.package:
 
@@ -263,7 +264,9 @@ def _shown(cell: str) -> str:
 
 
 def _joined_rows(structures: Path, activities: Path) -> list[_Row]:
-    """Join lines "SMILES NAME" with a CSV file of "Name,Act" by the compound's name."""
+    """Join a file of lines "SMILES NAME" with a CSV file of lines "Name,Act", by the name of the
+    compound.
+    """
     with activities.open(newline="", encoding="utf-8") as file:
         activity = {row["Name"]: row["Act"] for row in csv.DictReader(file)}
     rows = []

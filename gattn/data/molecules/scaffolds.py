@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
-
-import torch
 
 from gattn.data.molecules.dataset import Molecules, smiles_of
 from gattn.data.molecules.smiles import need_rdkit, parse_any_size
-from gattn.data.splits import EIGHT_ONE_ONE, Split, cuts, number_groups, ratio
+from gattn.data.splits import EIGHT_ONE_ONE, Split, cuts, ratio, split_by_groups
 
 __all__ = ["murcko_scaffold", "scaffold_split"]
 
@@ -50,32 +49,16 @@ def scaffold_split(
     ([0, 1], [3], [2])
     """
     smiles = smiles_of(molecules)
-    train_room, val_room = cuts(len(smiles), fractions)
-    numbers = number_groups((murcko_scaffold(text) for text in smiles), len(smiles))
-    groups = [
-        group.tolist() for group in numbers.argsort(stable=True).split(numbers.bincount().tolist())
-    ]
-    train: list[int] = []
-    val: list[int] = []
-    test: list[int] = []
-    most = max(map(len, groups), default=0)
-    if train_room + val_room < most < len(smiles):
+    scaffolds = [murcko_scaffold(text) for text in smiles]
+    most = max(Counter(scaffolds).values(), default=0)
+    if sum(cuts(len(smiles), fractions)) < most < len(smiles):
         warnings.warn(
             f"{most:,} of {len(smiles):,} molecules have one scaffold, or none, and are the "
             "test part, because they do not fit into another part: use a random split for "
             "such a table",
             stacklevel=2,
         )
-    for group in sorted(groups, key=lambda group: (len(group), group[0]), reverse=True):
-        if len(train) + len(group) <= train_room:
-            train += group
-        elif len(train) + len(val) + len(group) <= train_room + val_room:
-            val += group
-        else:
-            test += group
-    parts = (torch.tensor(sorted(part), dtype=torch.int64) for part in (train, val, test))
-    train_part, val_part, test_part = parts
-    return Split(train_part, val_part, test_part, f"scaffold {ratio(fractions)}")
+    return split_by_groups(scaffolds, fractions, f"scaffold {ratio(fractions)}")
 
 
 def murcko_scaffold(smiles: str) -> str:

@@ -20,15 +20,15 @@ __all__ = ["Lists", "StaleFile", "read_store", "write_store"]
 
 FORMAT = "gattn molecules 2"
 LAYOUT: Layout = {
-    "lists": (np.uint8, ()),  # [bytes]: the JSON text of a Lists object
-    "atoms": (np.int32, ()),  # [n]: the row of each atom in atom_table
-    "atom_table": (np.float32, (len(ATOM_FEATURES),)),  # [a, d]: the distinct rows of x
-    "edges": (np.int32, ()),  # [e]: the row of each edge in edge_table
-    "edge_table": (np.float32, (len(BOND_FEATURES),)),  # [b, d]: the distinct rows of edge_attr
-    "ends": (np.int32, (2,)),  # [e, 2]: edge_index, transposed
-    "ptr": (np.int64, ()),  # [k + 1]: the first atom of each molecule
-    "edge_ptr": (np.int64, ()),  # [k + 1]: the first edge of each molecule
-    "y": (np.float32, ()),  # [k * t]: the targets of the molecules
+    "lists": (np.uint8, ()),  # [bytes]: JSON text of a Lists object
+    "atoms": (np.int32, ()),  # [n]: row index of each atom in atom_table
+    "atom_table": (np.float32, (len(ATOM_FEATURES),)),  # [a, d]: distinct rows of x
+    "edges": (np.int32, ()),  # [e]: row index of each edge in edge_table
+    "edge_table": (np.float32, (len(BOND_FEATURES),)),  # [b, d]: distinct rows of edge_attr
+    "ends": (np.int32, (2,)),  # [e, 2]: source and destination of each edge
+    "ptr": (np.int64, ()),  # [k + 1]: index of the first atom of each molecule
+    "edge_ptr": (np.int64, ()),  # [k + 1]: index of the first edge of each molecule
+    "y": (np.float32, ()),  # [k * t]: targets of the molecules
 }
 
 

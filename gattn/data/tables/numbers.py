@@ -60,7 +60,7 @@ READINGS: tuple[Separators, ...] = (
 
 LOWER_LIMITS = frozenset((">", ">=", "=>", ">>", "≥", "≥=", "≫", "≫=", ">>=", "≳", "≳="))
 UPPER_LIMITS = frozenset(("<", "<=", "=<", "<<", "≤", "≤=", "≪", "≪=", "<<=", "≲", "≲="))
-"""Relations of a cell that gives a lower, or an upper, limit of the true value."""
+"""Signs before a number that is a lower limit, or an upper limit, of the true value."""
 
 DIGITS = rf"[+-]?[0-9.,'’{SPACES}]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?"
 """Regular expression for digits with any separators; :func:`_matches` checks the separators."""
@@ -75,7 +75,7 @@ PLAIN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 RANGE = re.compile(rf"(?P<first>{DIGITS})\s*(?:-|\.\.+|…|to)\s*{DIGITS}\s*(?:{UNIT})?")
 POWER = re.compile(rf"{DIGITS}\s*[x×*·⋅]\s*10\s*(?:\^|\*\*)?\s*[(]?[+-]?[0-9⁻⁺⁰¹²³⁴-⁹]+[)]?")
 EXPONENT = re.compile(r"[⁰¹²³⁴-⁹]")
-"""Superscript digits, which are an exponent after a number (``10⁻³``) and not a unit."""
+"""Superscript digits, which are an exponent if they follow a number (``10⁻³``), and not a unit."""
 FORTRAN = re.compile(r"[+-]?[0-9]*\.?[0-9]+\.?[dDqQ][+-]?[0-9]+")
 """Regular expression for a number in Fortran's notation, for example ``1.2D-3``."""
 HEXADECIMAL = re.compile(r"[+-]?0[xX][0-9a-fA-F]+")
@@ -319,7 +319,7 @@ class NumberFormat:
         return _parse(cell, classify(cell), self)
 
     def limits(self, cell: str) -> tuple[float, float]:
-        """Return the range that a cell leaves for the true value.
+        """Return the range of values that a cell allows for the true value.
 
         Args:
             cell: the text of the cell.

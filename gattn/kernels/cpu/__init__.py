@@ -35,23 +35,26 @@ except ModuleNotFoundError as error:
             f"; gattn is imported from the source folder {_sources}: if pip installed another "
             "copy, start Python in another folder, or install with pip install -e ."
         )
-except ImportError as error:  # the C++ extension was built for another machine or Python version
+# The C++ extension was built for another machine or Python version.
+except ImportError as error:
     _kernels = None
     _reason = str(error)
 
 if _kernels is not None and not any(
     name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ
 ):
-    # By default malloc returns large freed blocks to the system, and the next allocation causes
-    # page faults. So malloc is configured to reuse freed memory, unless the user has set it in the
-    # environment.
+    # By default, malloc returns large freed blocks to the system, and the next allocation causes
+    # page faults. Here malloc is configured to reuse freed memory, unless the user has configured
+    # malloc in the environment.
     _kernels.keep_freed_memory()
 
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _LARGE = 1 << 20
 """Minimum number of elements of a new tensor for which huge pages are used."""
 _CODES = {"pointer": "Q", "rows": "Qq", "int": "q", "float": "d"}
-"""Format code of module ``struct`` for each kind of field; rows are a pointer and a stride."""
+"""Format code of the module ``struct`` for each kind of field. A tensor of rows takes a pointer and
+a stride.
+"""
 _LAYOUT = (*Layout._fields[:6], "n", "m", "e", "is_int64")
 """Names of the layout's fields, in the order of the C++ struct."""
 
@@ -149,7 +152,8 @@ class Launcher:
             t = values[position]
             if t is not None:
                 if t.dtype != dtype:
-                    # The kernel would interpret the bytes as values of its own dtype.
+                    # If a tensor had another dtype, the kernel would interpret its bytes as values
+                    # of the kernel's own dtype.
                     raise TypeError(f"{name} must be {dtype}; got {t.dtype}")
                 if not t.is_contiguous():
                     values[position] = t = _inner_contiguous(t)
@@ -218,7 +222,8 @@ def checksum(t: Tensor) -> int:
 
 
 def row_gather(table: Tensor, layout: list[Tensor]) -> float:
-    """Return the sum of the source rows of all edges, read from an fp32 table [m, channels].
+    """Return the sum of all numbers in the source rows of all edges, read from an fp32 table [m,
+    channels].
 
     Benchmarks use this kernel to measure the maximum speed of gathering rows.
     """

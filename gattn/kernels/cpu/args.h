@@ -21,7 +21,8 @@ using i64 = std::int64_t;
 
 enum class Dtype : i64 { f32 = 0, f64 = 1, bf16 = 2, f16 = 3 };
 
-// A tensor of rows. Rows may have any stride, but the elements within a row are contiguous.
+// This struct describes a tensor of rows. The rows may have any stride, but the elements within a
+// row are contiguous.
 struct Rows {
   void* data;
   i64 stride;  // in numbers of elements
@@ -53,7 +54,7 @@ template <class T> consteval const char* kind_of() {
     static constexpr Field fields[] = {FIELDS(GATTN_FIELD)}; \
   }
 
-// Argument fields that the kernels of several C++ files have in common.
+// The following fields are arguments of the kernels in several C++ files.
 // clang-format off
 #define GATTN_LAYOUT_FIELDS(FIELD)                                               \
   FIELD(const void*, rowptr) FIELD(const void*, col) FIELD(const void*, perm)    \
@@ -81,7 +82,7 @@ template <class Args, void (*kernel)(const Args&)> void run_packed(const void* p
 
 #define GATTN_KERNEL(name, Args) kernel_entry<Args>(#name, run_packed<Args, name>)
 
-// The tables of all kernels that were compiled for one instruction set.
+// This object contains the tables of all kernels that were compiled for one instruction set.
 struct KernelSet {
   const char* isa;
   std::span<const Kernel> kernels;

@@ -1,15 +1,17 @@
-// Forward of attention with any score, for gat.cpp, dot_product.cpp and gatv2.cpp: one pass over
-// the edges, destination by destination, in which each gathered row is read once. docs/kernels.md
-// derives it.
+// This file contains the forward pass of attention with any score. The kernels in gat.cpp,
+// dot_product.cpp and gatv2.cpp use it. The pass processes one destination after another, and reads
+// each gathered row once. The derivation is in docs/kernels.md.
 //
-// Edges are processed in blocks with an online softmax. The running maximum is updated with the
-// maximum of the block, the sums are rescaled, and the values of the block are added:
+// The edges of a destination are processed in blocks with an online softmax. For each block, the
+// running maximum m of the scores s is updated, the previous sums are rescaled, and the weighted
+// values of the block are added:
 //
 //   m' = max(m, max s)    l = l exp(m - m') + sum exp(s - m')    acc = acc exp(m - m') + sum w v
 //
-// with w = exp(s - m') after dropout, times the edge weight. At the end out = acc / l. A Score
-// computes the scores of a block, to which this file adds the bias of each edge. It may compute
-// extra sums in addition to the sum of the values:
+// Here w is exp(s - m') after dropout, multiplied by the edge weight. At the end, acc is divided by
+// l. The class Score computes the scores of a block, and this file adds the bias of each edge. A
+// Score may also compute extra sums. It has the following members, where A is the accumulation
+// type:
 //   A; void prepare(); void begin(row)
 //   void scores(first, count, A* s)   compute the scores of a block, [count, lanes]
 //   void prefetch_row(row)            prefetch the memory of a row that is processed soon
@@ -28,7 +30,8 @@
 
 namespace gattn::GATTN_ISA {
 
-constexpr i64 prefetch_distance = 16;  // number of edges between prefetch and use of a row
+// A row is prefetched this number of edges before it is used.
+constexpr i64 prefetch_distance = 16;
 
 // The following functions do not depend on the number of channels. They are compiled once, because
 // compiling them for every number of channels would take most of the compile time.
@@ -164,8 +167,8 @@ template <class Score, class T, class I, int C> struct AttentionForward {
     if (out_acc) prefetch<1>(out_acc + row * heads * c(), heads * c());
   }
 
-  // The state of a row consists of the running maximum and sum, the mass, the sums of values and
-  // the extra sums of the Score.
+  // The state of a row contains the running maximum and sum, the mass, the sums of values, and the
+  // extra sums of the Score.
   struct View {
     A *m, *l, *mass, *acc, *extra;
   };

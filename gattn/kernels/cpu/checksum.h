@@ -1,9 +1,10 @@
-// A 64-bit checksum of memory that depends on every word and its position. It detects whether a
-// tensor has changed since a layout was built from it.
+// This file computes a 64-bit checksum of memory that depends on every word and its position. The
+// checksum detects whether a tensor has changed since a layout was built from it.
 //
-// It is the sum over the words w_i of f(w_i + i odd), with a non-linear bijection f. A change of
-// one word is always detected; other changes are missed with probability 2^-64. Sums are modulo
-// 2^64, so that any division among threads and lanes gives the same bits.
+// The checksum is the sum of f(w_i + i odd) over the words w_i, where `odd` is an odd constant and
+// f is a non-linear bijection. A change of one word is always detected, and any other change is
+// missed with probability 2^-64. Sums are modulo 2^64, so that any division among threads and lanes
+// gives the same bits.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 
 namespace gattn::GATTN_ISA {
 
-// A 64-bit word that may be read at any address, from memory of any type.
+// This type is a 64-bit word that may be read at any address, from memory of any type.
 typedef std::uint64_t any_word [[gnu::aligned(1), gnu::may_alias]];
 
 constexpr std::uint64_t odd = 0x9E3779B97F4A7C15u;
@@ -23,8 +24,8 @@ inline std::uint64_t scrambled(std::uint64_t word) {
   return word ^ (word >> 32);
 }
 
-// Return the sum over the words with index first to last - 1. Each vector lane has a separate sum.
-// It adds a constant to its multiple of `odd` instead of computing the product.
+// Return the sum over the words with index first to last - 1. Each vector lane has a separate sum,
+// and adds a constant to its multiple of `odd` instead of computing the product.
 inline std::uint64_t sum_of_words(const any_word* word, std::int64_t first, std::int64_t last) {
   constexpr std::int64_t lanes = 32;
   std::uint64_t offset[lanes], sums[lanes] = {};

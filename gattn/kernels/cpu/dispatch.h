@@ -1,4 +1,5 @@
-// Dispatch converts a dtype, an index type and a number of channels to template arguments.
+// The functions in this file convert a dtype, an index type and a number of channels to template
+// arguments.
 #pragma once
 
 #include "args.h"
@@ -46,7 +47,7 @@ template <class Function> void dispatch(Dtype dtype, Function&& function) {
   }
 }
 
-// A tensor of rows with elements of type T.
+// This struct is a tensor of rows with elements of type T.
 template <class T> struct Table {
   T* data;
   i64 stride;
@@ -57,8 +58,8 @@ template <class T> struct Table {
   explicit operator bool() const { return data != nullptr; }
 };
 
-// Return the generator of dropout masks for the drop probability p. Without a seed, there is no
-// dropout.
+// Return the generator of dropout masks for the drop probability p. If there is no seed, there is
+// no dropout.
 template <class A> Mask<A> mask_of(const i64* seed, double p, i64 heads) {
   Dropout dropout{.seed = seed};
   const double threshold = p * 4294967296.0;

@@ -1,22 +1,23 @@
-// Dot-product attention with factored edge features, for TransformerConv, AGNNConv, the
-// learned-query readout and self-attention:
+// These kernels compute dot-product attention with factored edge features, for TransformerConv,
+// AGNNConv, the learned-query readout and self-attention:
 //
 //   s_ij = scale (q_i . k_j + u_i . a_ij)     u_i = W^T q_i, [h, d]
 //   out_i = O_i + W E_i     O_i = sum_j alpha_ij v_j    E_i = sum_j alpha_ij a_ij, [h, d]
 //
-// Bias, weight and dropout of edges are in edge_terms.h. Below, r_ij is dropout times edge weight,
-// the factor of alpha_ij. Forward reads, per edge, a row of k and one of v (2 h c elements) and d
-// features. Per row of the output it multiplies twice by W, which stays in the cache. With edge
-// features and a backward, it also writes O and E.
+// The file edge_terms.h applies the bias, weight and dropout of the edges. Below, r_ij is the
+// product of dropout factor and edge weight, by which alpha_ij is multiplied. For each edge,
+// forward reads a row of k, a row of v (together 2 h c elements) and d edge features. For each row
+// of the output, it multiplies twice by W, which stays in the cache. If there are edge features and
+// a backward pass follows, forward also writes O and E.
 //
 // Backward consists of two passes over the edges. The pass by destination gathers k and v, and
-// computes alpha and
+// computes alpha, the gradients of the edge terms, and
 //   ds_ij = alpha_ij (r_ij (<dO_i, v_j> + (W^T dO_i) . a_ij) - D_i), D_i = <dO_i, O_i + W E_i>
 //   dq_i = sum_j ds_ij k_j + W du_i with du_i = sum_j ds_ij a_ij
 //   dW = sum_i q_i du_i^T + dO_i E_i^T
-// and the gradients of the edge terms. It writes r alpha and scale ds, [e, h] in CSR order. The
-// pass by source gathers q and dO, and computes dk_j = sum_i ds_ij q_i and dv_j = sum_i r_ij
-// alpha_ij dO_i. The derivation is in docs/kernels.md.
+// It writes r alpha and scale ds for the second pass, with shape [e, h] in CSR order. The pass by
+// source gathers q and dO, and computes dk_j = sum_i ds_ij q_i and dv_j = sum_i r_ij alpha_ij dO_i.
+// The derivation is in docs/kernels.md.
 #include "attention.h"
 #include "multiply_add.h"
 
@@ -94,7 +95,7 @@ template <class A> [[gnu::noinline]] void feature_gradient(A* to, const A* a, co
   });
 }
 
-// The score of dot-product attention. Forward and backward use it.
+// This class computes the score of dot-product attention, in forward and in backward.
 template <class T, class I, int C> struct DotProductScore {
   using A = acc_t<T>;
   static constexpr i64 value_prefetch_distance = prefetch_distance;
@@ -106,8 +107,10 @@ template <class T, class I, int C> struct DotProductScore {
   A* edge_out;
 
   Buffer<A> q, u;
-  Buffer<A> projection, transposed;  // W with shape [h, c, d], and transposed to [h, d, c]
-  Buffer<const T*> attr_rows;        // rows of edge features of the current block
+  // These are W with shape [h, c, d], and its transpose with shape [h, d, c].
+  Buffer<A> projection, transposed;
+  // These are the rows of edge features of the current block of edges.
+  Buffer<const T*> attr_rows;
   const A* query_row = nullptr;
 
   i64 extra_size() const { return features; }
@@ -143,7 +146,7 @@ template <class T, class I, int C> struct DotProductScore {
     axpy_matrices<C>(to, x, transposed.data(), heads, features, width<C>(channels));
   }
 
-  // Compute the scores of a block of edges. Backward computes them again.
+  // Compute the scores of a block of edges. The backward pass computes them again.
   [[gnu::noinline]] void scores(i64 first, i64 count, A* __restrict s) {
     const i64 c = width<C>(channels);
     for (i64 t = 0; t < count; ++t) {
@@ -170,7 +173,8 @@ template <class T, class I, int C> struct DotProductScore {
 
   void end(A* acc, const A* sum, const A*, const A* inverse, i64 row) {
     if (!features) return;
-    A* mean = u.data();  // u is not needed any more, so its memory is used for the mean
+    // u is not needed any more, so its memory is used for the mean.
+    A* mean = u.data();
     for (i64 x = 0; x < heads; ++x)
       for (i64 k = 0; k < features; ++k)
         mean[x * features + k] = sum[x * features + k] * inverse[x];
@@ -197,8 +201,8 @@ template <class T, class I, int C> DotProductScore<T, I, C> score_of(const DotPr
   };
 }
 
-// The first of the two passes of the backward kernel. For each destination, it processes the edges
-// into the destination.
+// This class is the first of the two passes of the backward kernel. For each destination, it
+// processes the edges into the destination.
 template <class T, class I, int C> struct DotProductBackwardByDestination {
   using A = acc_t<T>;
 
@@ -211,7 +215,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
 
   Buffer<A> s, ds, g, grad_edge_out, grad_attr, delta, shift, inverse, total;
   const A* grad_row = nullptr;
-  Buffer<A> left, right;  // pairs of rows whose products have not been added to dW yet
+  // These are the pairs of rows whose products have not been added to dW yet.
+  Buffer<A> left, right;
   i64 pending = 0;
 
   i64 heads() const { return score.heads; }
@@ -251,7 +256,7 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
     grad_row = widened(g.data(), grad_out[row], heads() * cv());
     if (features()) score.project(grad_edge_out.data(), grad_row);
     // D_i is summed in the same order as <dO_i, v_j>. If a row has a single edge and no dropout,
-    // their difference is then exactly zero.
+    // the difference of the two numbers is therefore exactly zero.
     head_dots<C>(delta.data(), grad_row, out + row * heads() * cv(), heads(), cv());
     load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads(), lanes());
     // Add the part of D_i that comes from edge features: (W^T dO_i) . E_i.
@@ -307,8 +312,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
                        lanes(), features());
   }
 
-  // For each edge of a block, write alpha times dropout and edge weight to s, and the gradient of
-  // the scaled score to ds.
+  // For each edge of a block, write the product of alpha, dropout factor and edge weight to s, and
+  // the gradient of the scaled score to ds.
   void gradients(i64 first, i64 count) {
     A *alphas = s.data(), *grads = ds.data();
     const A *row_shift = shift.data(), *inv = inverse.data(), *row_delta = delta.data();
@@ -372,8 +377,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   }
 };
 
-// The second of the two passes of the backward kernel. For each source, it processes the edges out
-// of the source.
+// This class is the second of the two passes of the backward kernel. For each source, it processes
+// the edges out of the source.
 template <class T, class I, int C> struct DotProductBackwardBySource {
   using A = acc_t<T>;
 

@@ -1,9 +1,10 @@
-// Dropout of the elements of a tensor: y = x m / (1 - p), where m depends on seed and position.
+// This kernel applies dropout to the elements of a tensor: y = x m / (1 - p), where the mask m
+// depends on the seed and the position.
 //
-// Philox draws four words at each counter, one for each of four elements. Those at counter 256 b +
-// k belong to the elements k, 256 + k, 512 + k and 768 + k of block b of 1,024 elements, so that
-// each vector of words is used without a permutation. No mask is stored: backward applies the same
-// kernel with the same seed to the gradient.
+// The generator Philox draws four random words at each counter, one word for each of four elements.
+// Elements are divided into blocks of 1,024. The words at counter 256 b + k belong to the elements
+// k, 256 + k, 512 + k and 768 + k of block b, so that vectors of words need no permutation. No mask
+// is stored: backward applies the same kernel with the same seed to the gradient.
 #include "dispatch.h"
 #include "rows.h"
 

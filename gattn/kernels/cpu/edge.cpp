@@ -1,6 +1,6 @@
-// Kernels on edges: softmax of scores, weighted sums (aggregate) and dot products. Custom layers
-// use them, and all layers that return their attention weights. Edge tensors [e, h] are in the
-// caller's order.
+// These kernels compute functions on edges: the softmax of scores, weighted sums (aggregate) and
+// dot products. They are used by custom layers, and by all layers that return their attention
+// weights. Edge tensors [e, h] are in the caller's order.
 #include "attention.h"
 
 namespace gattn::GATTN_ISA {
@@ -42,8 +42,8 @@ GATTN_ARGS(EdgeDotArgs, EDGE_DOT_FIELDS);
 // clang-format on
 GATTN_ARGS(RowGatherArgs, ROW_GATHER_FIELDS);
 
-// Body of a pass over the edges that writes numbers for each edge and has no state per row. A Work
-// has the functions
+// This class is the body of a pass over the edges that writes numbers for each edge and has no
+// state for a row. The class Work has the functions
 //   void prepare();  void add_edges(row, first, last)
 template <class T, class Work> struct EdgeWalk {
   using A = acc_t<T>;
@@ -64,8 +64,8 @@ void walk_edges(const Edges<I>& edges, i64 work_per_edge, const Work& work) {
   walk_rows(edges.rowptr, edges.n, work_per_edge, EdgeWalk<T, Work>{work});
 }
 
-// The caller's index of each edge in CSR order. These indices are in random order, so the rows that
-// they address are prefetched.
+// This class reads the caller's index of each edge in CSR order. These indices are in random order,
+// so the rows that they address are prefetched.
 template <class I> struct CallerOrder {
   Indices<I> perm;
   i64 num_edges;
@@ -78,7 +78,7 @@ template <class I> struct CallerOrder {
   }
 };
 
-// Kernel body that computes the softmax statistics of each row: the maximum of the scores and the
+// This kernel body computes the softmax statistics of each row: the maximum of the scores and the
 // inverse of the sum of their exponentials.
 template <class T, class I> struct SoftmaxStatistics {
   using A = acc_t<T>;
@@ -125,7 +125,7 @@ template <class T, class I> struct SoftmaxStatistics {
   }
 };
 
-// Kernel body that computes the softmax weight of each edge from the statistics of its row.
+// This kernel body computes the softmax weight of each edge from the statistics of its row.
 template <class T, class I> struct SoftmaxWeights {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -148,9 +148,9 @@ template <class T, class I> struct SoftmaxWeights {
   }
 };
 
-// Kernel body that computes the mean of the gradients of each row and head, weighted by alpha.
-// Weights that were rounded to 16 bits do not sum exactly to one. So the mean is divided by the sum
-// of alpha: otherwise the gradients of a row would not sum to zero.
+// This kernel body computes the mean of the gradients of each row and head, weighted by alpha.
+// Weights that were rounded to 16 bits do not sum exactly to one. The mean is therefore divided by
+// the sum of alpha, because otherwise the gradients of a row would not sum to zero.
 template <class T, class I> struct SoftmaxBackwardMeans {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -181,7 +181,7 @@ template <class T, class I> struct SoftmaxBackwardMeans {
   }
 };
 
-// Kernel body that computes the gradient of the score of each edge, alpha (grad - mean), from the
+// This kernel body computes the gradient of the score of each edge, alpha (grad - mean), from the
 // mean of its row.
 template <class T, class I> struct SoftmaxBackward {
   using A = acc_t<T>;
@@ -205,8 +205,9 @@ template <class T, class I> struct SoftmaxBackward {
   }
 };
 
-// A layout in one direction, by destination or (if transposed) by source. It consists of the
-// offsets of the rows, the node at the other end of each edge, and the caller's index of each edge.
+// This struct is a layout in one direction, by destination or (if transposed) by source. It
+// contains the offsets of the rows, the node at the other end of each edge, and the caller's index
+// of each edge.
 template <class I> struct Direction {
   Indices<I> ptr, neighbour, perm, csr2csc;
   i64 rows, num_edges;
@@ -221,7 +222,7 @@ template <class I> struct Direction {
         num_edges(edges.e),
         transposed(transposed) {}
   i64 position(i64 at) const { return transposed ? perm[csr2csc[at]] : perm[at]; }
-  // Prefetch the rows that the edge prefetch_distance steps ahead reads from both tables.
+  // Prefetch the rows of both tables that will be read in prefetch_distance edges.
   template <class T> void prefetch_ahead(i64 at, const Table<T>& weight, i64 heads,
                                          const Table<T>& value, i64 size) const {
     if (at + prefetch_distance >= num_edges) return;
@@ -232,7 +233,7 @@ template <class I> struct Direction {
   }
 };
 
-// Kernel body that computes the weighted sum of the values over the edges of each row.
+// This kernel body computes the weighted sum of the values over the edges of each row.
 template <class T, class I, int C> struct Aggregate {
   using A = acc_t<T>;
   Direction<I> direction;
@@ -271,7 +272,7 @@ template <class T, class I, int C> struct Aggregate {
   }
 };
 
-// Kernel body that computes the dot product of query and key for each edge and head.
+// This kernel body computes the dot product of query and key for each edge and head.
 template <class T, class I, int C> struct EdgeDot {
   using A = acc_t<T>;
   CallerOrder<I> perm;
@@ -374,8 +375,8 @@ void edge_dot(const EdgeDotArgs& args) {
   });
 }
 
-// Sum the fp32 rows of the sources of all edges. Benchmarks use this kernel to measure how fast
-// rows can be gathered at most.
+// Sum the fp32 rows of the sources of all edges. Benchmarks use this kernel to measure the highest
+// possible speed of gathering rows.
 void row_gather(const RowGatherArgs& args) {
   double sum = 0;
   with_channels<float>(args.is_int64, args.channels, [&]<class T, class I, int C>() {

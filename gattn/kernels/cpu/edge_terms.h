@@ -1,16 +1,18 @@
-// Edge terms of attention: the caller's bias b and weight w, and the dropout factor r,
+// This file applies the edge terms of attention: the caller's bias b and weight w, and the dropout
+// factor r:
 //
 //   alpha_ij = softmax_j(s_ij + b_ij)    out_i = sum_j r_ij w_ij alpha_ij v_j
 //
-// and their gradients, where ds is the gradient of s + b:
+// It also computes their gradients, where ds is the gradient of s + b:
 //
 //   db_ij = ds_ij    dw_ij = sum over heads of alpha_ij r_ij <dO_i, v_j>
 //
-// They are processed in blocks of edges, independently of the number of channels. b (1 or h
-// elements per edge) and w (one element) are gathered in the order of the pass, one window of edges
-// at a time, and their gradients are scattered. This happens in separate loops, because random
-// accesses between the gathers of the pass take more time, and a copy of all edges would need
-// memory. A gradient overwrites the value in the window, which the pass no longer needs.
+// The edge terms are processed in blocks of edges, for any number of channels. The bias b (1 or h
+// elements per edge) and the weight w (one element per edge) are gathered in the order of the pass,
+// one window of edges at a time, and their gradients are scattered in the same way. Separate loops
+// gather and scatter them, because random accesses between the gathers of the pass would take more
+// time, and a sorted copy of all edges would need memory. A gradient overwrites a value in the
+// window that the pass no longer needs.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +22,7 @@
 
 namespace gattn::GATTN_ISA {
 
-constexpr i64 block = 32;  // edges per block
+constexpr i64 block = 32;  // number of edges per block
 
 // Multiply each of the `count` numbers in `to` by the number at the same position in `from`.
 template <class A>
@@ -28,8 +30,8 @@ inline void multiply_lanes(A* __restrict to, const A* __restrict from, i64 count
   for_lanes(count, [=](i64 y) { to[y] *= from[y]; });
 }
 
-// The order in which a kernel's pass over the edges processes them: by destination (CSR) or by
-// source (CSC).
+// This type is the order in which a kernel's pass over the edges processes them: by destination
+// (CSR) or by source (CSC).
 template <class I> struct Walk {
   Edges<I> graph;
   bool by_source;
@@ -39,19 +41,21 @@ template <class I> struct Walk {
   i64 edge(i64 at) const { return graph.perm[position(at)]; }
 };
 
-// A window on tensors [e, width] with a row for each edge. It copies the rows of consecutive edges
-// of a pass to contiguous memory. The pass may replace a row by its gradient. When the window
-// moves, the gradients are scattered to `gradient`.
+// This class is a window on tensors [e, width] that have a row for each edge. It copies the rows of
+// consecutive edges of a pass to contiguous memory. The pass may replace a row by its gradient.
+// When the window moves, the gradients are scattered to `gradient`.
 template <class T, class I> struct EdgeRows {
   static constexpr i64 window = split_edges;  // the maximum number of edges of a row or split
 
   Walk<I> walk;
   Table<const T> from;
-  T* gradient;  // null if no gradient is written
+  // This pointer is null if no gradient is written.
+  T* gradient;
   i64 width;
 
   Buffer<T> rows;
-  // First edge of the window, end of the processed edges, end of the window.
+  // These are the first edge of the window, the end of the processed edges, and the end of the
+  // window.
   i64 first = 0, used = 0, last = 0;
   i64 end = 0;  // end of the range of edges that the kernel processes next
 
@@ -111,9 +115,10 @@ template <class T, class I, class Args> EdgeRows<T, I> edge_rows(const Args& arg
   return {{Edges<I>(args), by_source}, from, static_cast<T*>(back), width};
 }
 
-// Values [e, 2, h] in CSR order that the pass by destination writes for the pass by source. For
-// each edge they are the weight alpha times dropout and edge weight, and the gradient of the score.
-// Both are adjacent in memory, because the pass by source reads them at random positions.
+// This struct contains values [e, 2, h] in CSR order that the pass by destination writes for the
+// pass by source. An edge has two values for each head: the product of alpha, dropout factor and
+// edge weight, and the gradient of the score. The two values are adjacent in memory, because the
+// pass by source reads edges at random positions.
 template <class A> struct EdgeValues {
   A* numbers;
   i64 heads;
@@ -128,17 +133,19 @@ template <class A> struct EdgeValues {
   void prefetch_edge(i64 position) const { prefetch(weight(position), step()); }
 };
 
-// The bias, weight and dropout of the edges in one pass.
+// This class applies the biases, weights and dropout of the edges in one pass.
 template <class T, class I> struct EdgeTerms {
   using A = acc_t<T>;
 
   Walk<I> walk;
-  EdgeRows<T, I> bias, weight;  // shapes [e, bias_heads] and [e]
+  // The shapes are [e, bias_heads] and [e].
+  EdgeRows<T, I> bias, weight;
   i64 heads, lanes;
   Mask<A> mask;
 
   Buffer<A> factor, product;
-  const A* block_factors = nullptr;  // the factors of the current block of edges
+  // These are the products of dropout factor and weight for the current block of edges.
+  const A* block_factors = nullptr;
 
   bool has_factors() const { return mask || weight; }
   void prepare() {

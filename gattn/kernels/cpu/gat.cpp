@@ -1,22 +1,23 @@
-// Additive attention, for GATConv and SuperGATConv, with the score
+// These kernels compute additive attention, for GATConv and SuperGATConv, with the score
 //
 //   s_ij = LeakyReLU(z_ij), z_ij = a_i + b_j + c_ij, scalars per head
 //
-// Bias, weight and dropout of edges are in edge_terms.h. Below, p is alpha, and k is its factor:
-// dropout times edge weight.
+// The file edge_terms.h applies the bias, weight and dropout of the edges. Below, p is alpha, and k
+// is the product of dropout factor and edge weight, by which p is multiplied.
 //
-// Forward reads, per edge, one row of value (h_v c elements) and h key scores. It writes n h c
-// elements and, for backward, O+ - p+ O (`out_pos_centered`), where O+ and p+ are the output and
-// the sum of the softmax weights over the edges with z > 0.
+// For each edge, forward reads one row of values (h_v c elements) and h key scores. It writes n h c
+// elements of the output and, for backward, O+ - p+ O (`out_pos_centered`). Here O+ and p+ are the
+// parts of the output and of the sum of the softmax weights that come from edges with z > 0.
 //
 // Backward uses that the gradients of the scores sum to zero over a row:
 //   ds_ij = p_ij (k_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>
 //   da_i  = (1 - negative_slope) <dO_i, O+_i - p+_i O_i>
-// So da needs no pass over the edges. If da is not needed, O+ - p+ O is absent. One pass over the
-// edges out of each source computes dv_j and db_j. The derivation is in docs/kernels.md.
+// Because of the second equation, da needs no pass over the edges. If da is not needed, forward
+// does not write O+ - p+ O. One pass over the edges out of each source computes dv_j and db_j. The
+// derivation is in docs/kernels.md.
 //
-// A row of few edges, as for an atom, does not read O_i and O+_i - p+_i O_i in backward, and
-// forward does not write the latter. Instead, backward reads the values of its edges again:
+// Rows with few edges, such as atoms, are an exception: forward does not write O+_i - p+_i O_i, and
+// backward reads the values of the edges again instead:
 //   D_i = sum_j p_ij <dO_i, v_j>   da_i = sum_j ds_ij LeakyReLU'(z_ij)
 #include "attention.h"
 
@@ -41,8 +42,8 @@ namespace {
 // clang-format on
 GATTN_ARGS(GATArgs, GAT_FIELDS);
 
-// Decides whether a row has so few edges that backward reads their values again. If there are edge
-// terms, no row is processed in this way.
+// This class decides whether a row has so few edges that backward reads their values again. If
+// there are edge terms, no row is processed in this way.
 template <class I> struct ShortRows {
   static constexpr i64 max_edges = 6;
 
@@ -58,14 +59,15 @@ template <class I> ShortRows<I> short_rows(const GATArgs& args) {
 }
 
 // Compute the sum b_j + c_ij, to which a_i is added afterwards. Forward and backward must add in
-// this order, because otherwise the rounding errors of large scores would differ.
+// this order. Otherwise the rounding errors of large scores would differ between forward and
+// backward.
 template <class A, class T>
 GATTN_INLINE void load_key_score(A* to, const T* key, const T* edge, i64 heads, i64 lanes) {
   load_heads(to, key, heads, lanes);
   if (edge) axpy<0>(to, A(1), edge, heads);
 }
 
-// The score of additive attention, which the forward pass in attention.h uses.
+// This class computes the score of additive attention for the forward pass in attention.h.
 template <class T, class I, int C> struct GATScore {
   using A = acc_t<T>;
   static constexpr i64 value_prefetch_distance = 2 * prefetch_distance;
@@ -75,7 +77,8 @@ template <class T, class I, int C> struct GATScore {
   EdgeRows<T, I> edge_score;
   i64 heads, lanes, channels;
   A negative_slope;
-  A* out_pos_centered;  // null if the gradient da is not needed
+  // This pointer is null if the gradient da is not needed.
+  A* out_pos_centered;
   ShortRows<I> is_short;
 
   Buffer<A> a, positive;
@@ -137,7 +140,7 @@ template <class T, class I, int C> struct GATScore {
   }
 };
 
-// Kernel body that computes the gradient da, and the terms of a destination that backward reads for
+// This kernel body computes the gradient da, and the terms of a destination that backward reads for
 // each of its edges. These terms are a, the maximum, 1 / sum and delta = D. Each has shape [h], and
 // they are adjacent in `packed`.
 template <class T, class I, int C> struct GATRowTerms {
@@ -237,7 +240,7 @@ template <class T, class I, int C> struct GATRowTerms {
   }
 };
 
-// Kernel body that computes the gradients dv_j and db_j and the gradients of all edge terms in one
+// This kernel body computes the gradients dv_j and db_j and the gradients of all edge terms in one
 // pass by source.
 template <class T, class I, int C> struct GATBackward {
   using A = acc_t<T>;
@@ -309,8 +312,8 @@ template <class T, class I, int C> struct GATBackward {
     }
   }
 
-  // For each edge of a block, compute z, the exponent of alpha (written to p), and <dO_i, v_j>
-  // (written to ds).
+  // For each edge of a block, compute z, the exponent of alpha (which is written to p), and <dO_i,
+  // v_j> (which is written to ds).
   void scores(i64 first, i64 count) {
     const T* edge = edge_score ? edge_score.of(first, count) : nullptr;
     for (i64 t = 0; t < count; ++t) {
@@ -328,8 +331,8 @@ template <class T, class I, int C> struct GATBackward {
       sums_of_heads<C, T>(product, heads, c(), [=, n = c()](auto at) {
         return at.of(v_j, offset[at.head]) * at.of(g, at.head * n);
       });
-      // The terms of z are added in the same order as in forward, because otherwise the rounding
-      // errors of large scores would differ.
+      // The terms of z are added in the same order as in forward. In another order, the rounding
+      // errors of large scores would differ between forward and backward.
       if (edge) {
         for_lanes(lanes, [=](i64 x) { sum[x] = key[x]; });
         axpy<0>(sum, A(1), edge + t * heads, heads);
@@ -357,8 +360,8 @@ template <class T, class I, int C> struct GATBackward {
     }
   }
 
-  // For each edge of a block, write alpha times dropout and edge weight to p, and the gradient of z
-  // to ds.
+  // For each edge of a block, write the product of alpha, dropout factor and edge weight to p, and
+  // the gradient of z to ds.
   void gradients(i64 first, i64 count) {
     A *alphas = p.data(), *grads = ds.data();
     exponentials(alphas, count * lanes);
@@ -408,8 +411,8 @@ void gat_forward(const GATArgs& args) {
 void gat_backward(const GATArgs& args) {
   dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
     using A = acc_t<T>;
-    // The buffer has one vector more, because the padding lanes of the last node read beyond its
-    // terms.
+    // The buffer contains one additional vector, because the padding lanes of the last node read
+    // beyond its terms.
     const auto packed = scratch<A>(args.n * 4 * args.heads + lane);
     const Edges<I> edges(args);
     const GATRowTerms<T, I, C> row_terms{

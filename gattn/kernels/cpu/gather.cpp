@@ -1,10 +1,10 @@
-// Gather of table rows, and scatter-add of rows.
+// These kernels gather rows of a table, and add rows to the rows of a table (scatter-add).
 //
-// Rows at random positions are prefetched: without this, gathering rows of about a hundred channels
-// takes twice the time. In a scatter-add, each thread adds all rows, but only a range of columns
-// that consists of whole cache lines. If rows with the same index are adjacent, each thread adds a
-// range of the rows instead. So no two threads add to the same number, and the sums are the same
-// with any number of threads.
+// Rows at random positions are prefetched: without prefetching, gathering rows of about a hundred
+// channels takes twice the time. In a scatter-add, each thread processes all rows, but only a range
+// of columns that consists of whole cache lines. If rows with the same index are adjacent, each
+// thread adds a range of the rows instead. In both cases, no two threads add to the same number,
+// and the sums are the same with any number of threads.
 #include <utility>
 
 #include "dispatch.h"
@@ -32,8 +32,9 @@ GATTN_ARGS(GatherRowsArgs, GATHER_ROWS_FIELDS);
 // clang-format on
 GATTN_ARGS(AddRowsArgs, ADD_ROWS_FIELDS);
 
-constexpr i64 rows_ahead = 16;  // number of rows between prefetch and use of a row
-constexpr i64 line = 64;        // number of bytes of a cache line
+// A row is prefetched this number of rows before it is used.
+constexpr i64 rows_ahead = 16;
+constexpr i64 line = 64;  // number of bytes of a cache line
 
 // Copy the row table[index[t]] to out[t] for all t. The elements may have any type.
 void gather_rows(const GatherRowsArgs& args) {
@@ -48,9 +49,8 @@ void gather_rows(const GatherRowsArgs& args) {
   });
 }
 
-// Add the row rows[t] to total[index[t]], in the order of t. If the index is negative, ~k, the row
-// is added to hub_sums[k] instead. At the end hub_sums[k] is added to total[hubs[k]] and set to
-// zero.
+// Add the row rows[t] to total[index[t]], in the order of t. If the index is negative, ~k, add the
+// row to hub_sums[k] instead. At the end, hub_sums[k] is added to total[hubs[k]] and set to zero.
 void add_rows(const AddRowsArgs& args) {
   dispatch(args.dtype, [&]<class T>() {
     using A = acc_t<T>;
@@ -61,8 +61,8 @@ void add_rows(const AddRowsArgs& args) {
     const auto target = [=](i64 i) { return i < 0 ? hub_sums[~i] : total[i]; };
     constexpr i64 step = line / i64(sizeof(A));
     const i64 count = args.count, width = args.width, lines = (width + step - 1) / step;
-    // Return the first row of a thread. It has another index than the last row of the previous
-    // thread, so that two threads never add to the same sum.
+    // Return the first row of a thread. Its index differs from the index of the last row of the
+    // previous thread, so that two threads never add to the same sum.
     const auto first_row = [=](i64 thread, i64 threads) {
       i64 t = count * thread / threads;
       while (0 < t && t < count && index[t] == index[t - 1]) ++t;

@@ -1,18 +1,19 @@
-// Attention with the score of a one-layer perceptron, for GATv2Conv (LeakyReLU) and Bahdanau's
-// additive score (tanh):
+// These kernels compute attention with the score of a one-layer perceptron, for GATv2Conv
+// (LeakyReLU) and Bahdanau's additive score (tanh):
 //
 //   s_ij = w . act(z_ij), z_ij = q_i + k_j + W a_ij
 //
-// Bias, weight and dropout of edges are in edge_terms.h. Below, r_ij is dropout times edge weight,
-// the factor of alpha_ij. Forward reads, per edge, a row of k, a row of v (unless v is k) and d
-// features. W a is computed for a block of edges at a time, which stays in the cache.
+// The file edge_terms.h applies the bias, weight and dropout of the edges. Below, r_ij is the
+// product of dropout factor and edge weight, by which alpha_ij is multiplied. For each edge,
+// forward reads a row of k, a row of v (unless v is k) and d edge features. The products W a are
+// computed for a block of edges at a time, so that they stay in the cache.
 //
 // Backward consists of two passes over the edges. The pass by destination computes
 //   ds_ij = alpha_ij (r_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>,   dz_ij = ds_ij w act'(z_ij)
 //   dq_i = sum_j dz_ij, dw = sum ds act(z), dW = sum dz a^T, da = W^T dz
-// It writes r alpha and ds, [e, h] in CSR order and, for LeakyReLU, the signs of z, one bit for
-// each channel. The pass by source computes dk_j = sum_i dz_ij and dv_j = sum_i r_ij alpha_ij dO_i;
-// for tanh it must compute z again. The derivation is in docs/kernels.md.
+// For the second pass, it writes r alpha and ds, [e, h] in CSR order, and (for LeakyReLU) the signs
+// of z, one bit for each channel. The pass by source computes dk_j = sum_i dz_ij and dv_j = sum_i
+// r_ij alpha_ij dO_i; for tanh, it must compute z again. The derivation is in docs/kernels.md.
 #include "attention.h"
 #include "multiply_add.h"
 
@@ -45,15 +46,15 @@ template <class Z, class A> inline Z leaky_relu(Z z, A negative_slope) {
 }
 
 // The signs of z of an edge are stored as bits. In each group of 128 channels, bit v of byte i
-// belongs to channel 16 v + i and is set if z is positive. So bit v of 16 bytes is the mask of 16
-// adjacent channels.
+// belongs to channel 16 v + i and is set if z is positive. Therefore, bit v of 16 bytes is the mask
+// of 16 adjacent channels.
 constexpr i64 sign_lanes = 16, signs_together = 8 * sign_lanes;
 
 inline i64 sign_bytes(i64 channels) {
   return (channels + signs_together - 1) / signs_together * sign_lanes;
 }
 
-// For each bit v, call function(v, k, n), where its n channels begin with channel k.
+// For each bit v, call function(v, k, n), where k is the first of the n channels of the bit.
 template <class Function>
 GATTN_INLINE void for_signs(i64 first, i64 channels, const Function& function) {
   if (first + signs_together <= channels) {
@@ -79,8 +80,8 @@ template <class A> [[gnu::noinline]] void pack_signs(std::uint8_t* to, const A* 
   }
 }
 
-// Add the gradient to `to`. In channels in which z is not positive, it is multiplied by the slope
-// of LeakyReLU.
+// Add the gradient to `to`. The gradient is multiplied by the slope of LeakyReLU in channels in
+// which z is not positive.
 template <class A> [[gnu::noinline]] void add_signed(A* __restrict to, const A* __restrict grad,
                                                      const std::uint8_t* sign, A negative_slope,
                                                      i64 channels) {
@@ -98,8 +99,8 @@ template <class A> [[gnu::noinline]] void add_signed(A* __restrict to, const A* 
   }
 }
 
-// The functions with tanh have one loop for any number of channels: compiling them for fixed
-// numbers would save little, because tanh takes most of the time.
+// The functions with tanh have one loop for any number of channels. Compiling them for fixed
+// numbers would save little time, because tanh takes most of the time.
 
 // Compute the score <w_x, tanh(z_x)> of each edge of a block and each head x. Shapes: score [count,
 // lanes], z [count, h, c].
@@ -138,7 +139,7 @@ template <class A>
   }
 }
 
-// Object that computes z and the scores of blocks of edges, in a pass by destination or by source.
+// This class computes z and the scores of blocks of edges, in a pass by destination or by source.
 // `row_table` contains the features of the nodes whose edges the pass processes together. `other`
 // contains the features of the nodes at the other end of the edges, which are gathered.
 template <class T, class I, int C> struct GATv2Score {
@@ -148,12 +149,14 @@ template <class T, class I, int C> struct GATv2Score {
   Edges<I> graph;
   Table<const T> row_table, other, weight, edge_attr, edge_proj;
   i64 heads, lanes, channels, features;
-  bool tanh;  // may be true only if C = 0
+  // The activation is tanh if this is true, which is possible only if C = 0.
+  bool tanh;
   A negative_slope;
 
   Buffer<A> row_buffer, w, z, attr, projection;
   const A* current_row = nullptr;
-  i64 pending = 0;  // number of edges of earlier blocks that are stored
+  // This is the number of edges of earlier blocks whose products are pending.
+  i64 pending = 0;
 
   i64 c() const { return width<C>(channels); }
   bool has_tanh() const { return C == 0 && tanh; }
@@ -265,8 +268,8 @@ GATv2Score<T, I, C> score_of(const GATv2Args& args, const Rows& row_table, const
   };
 }
 
-// The first of the two passes of the backward kernel. For each destination, it processes the edges
-// into the destination.
+// This class is the first of the two passes of the backward kernel. For each destination, it
+// processes the edges into the destination.
 template <class T, class I, int C> struct GATv2BackwardByDestination {
   using A = acc_t<T>;
 
@@ -277,19 +280,21 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
   const A *row_max, *row_sum;
   T *grad_query, *grad_edge_attr;
   EdgeValues<A> edge_values;
-  std::uint8_t* signs;  // null if the activation is tanh
+  // This pointer is null if the activation is tanh.
+  std::uint8_t* signs;
   EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, delta, shift, inverse, grad_attr, transposed;
   const A* grad_row = nullptr;
-  Buffer<i64> pending_edges;  // the caller's index of each edge with pending products
+  // These are the caller's indices of the edges with pending products.
+  Buffer<i64> pending_edges;
 
   i64 heads() const { return score.heads; }
   i64 lanes() const { return score.lanes; }
   i64 c() const { return score.c(); }
   i64 cv() const { return C ? C : value_channels; }
   i64 state_size() const { return score.row_size(); }
-  // The sums over all rows are dw, followed by dW with shape [d, h c].
+  // These are the sums over all rows: dw, followed by dW with shape [d, h c].
   i64 shared_size() const { return score.row_size() * (1 + score.features); }
   void prepare() {
     constexpr i64 capacity = max_pending + block;
@@ -339,8 +344,8 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
     }
   }
 
-  // Store dz of a block until the products for dW and da are computed, which is done for several
-  // short rows together.
+  // Store dz of a block until the products for dW and da are computed. They are computed for
+  // several short rows together.
   void append_pending(A* shared, i64 first, i64 count) {
     if (grad_edge_attr)
       for (i64 t = 0; t < count; ++t)
@@ -363,8 +368,8 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
     load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads(), lanes());
   }
 
-  // For each edge of a block, write alpha times dropout and edge weight to s, and the gradient of
-  // the score to ds.
+  // For each edge of a block, write the product of alpha, dropout factor and edge weight to s, and
+  // the gradient of the score to ds.
   void gradients(i64 first, i64 count) {
     const Edges<I>& graph = score.graph;
     A *alphas = s.data(), *products = ds.data();
@@ -418,8 +423,8 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
   }
 };
 
-// The second of the two passes of the backward kernel. For each source, it processes the edges out
-// of the source.
+// This class is the second of the two passes of the backward kernel. For each source, it processes
+// the edges out of the source.
 template <class T, class I, int C> struct GATv2BackwardBySource {
   using A = acc_t<T>;
 
@@ -427,8 +432,10 @@ template <class T, class I, int C> struct GATv2BackwardBySource {
   Table<const T> grad_out;
   i64 value_channels;
   EdgeValues<A> edge_values;
-  const std::uint8_t* signs;  // null if the activation is tanh: then z is computed again
-  T *grad_key, *grad_value;   // grad_value is null if value is key: dv is then added to dk
+  // This pointer is null if the activation is tanh. In this case, z is computed again.
+  const std::uint8_t* signs;
+  // If value is key, grad_value is null, and dv is added to dk.
+  T *grad_key, *grad_value;
 
   i64 c() const { return score.c(); }
   i64 cv() const { return C ? C : value_channels; }
@@ -503,7 +510,7 @@ template <class T, class I, int C> struct GATv2BackwardBySource {
   }
 };
 
-// Kernel body that computes the scores of all edges and heads, in the caller's order.
+// This kernel body computes the scores of all edges and heads, in the caller's order.
 template <class T, class I, int C> struct GATv2ScoreWalk {
   using A = acc_t<T>;
 

@@ -1,18 +1,19 @@
-// Sums over the channels of eight heads at once, such as the scores or dot products of an edge.
+// The functions in this file compute sums over the channels of eight heads at once, such as the
+// scores or dot products of an edge.
 //
-// The sum for a single head adds the halves of a register until one number is left. Here, two heads
-// share a register after each addition: eight heads of 16 channels take 12 shuffles and additions,
-// instead of 64 for one head after the other. The order of each sum, and so the bits of its result,
-// are the same as in sum_of.
+// The sum for a single head repeatedly adds the two halves of a register until one number is left.
+// Here, two heads share a register after each addition. Eight heads of 16 channels take 12 shuffles
+// and additions in this way, instead of 64 if the heads are summed one after another. The order of
+// each sum, and therefore the bits of its result, are the same as in sum_of.
 #pragma once
 
 #include "row_ops.h"
 
 namespace gattn::GATTN_ISA {
 
-// The index of the source of lane i in a shuffle. The shuffle selects the low or high halves of two
-// registers of L numbers, in which each sum has W numbers. If W numbers fill at most 16 bytes, they
-// keep their position, so that no shuffle crosses 16-byte lanes.
+// Return the index of the source of lane i in a shuffle. The shuffle selects the low or high halves
+// of two registers of L numbers, in which each sum has W numbers. If W numbers fill at most 16
+// bytes, they keep their position, so that no shuffle crosses 16-byte lanes.
 constexpr int half_source(int i, int L, int W, bool high) {
   const int half = W / 2;
   if (W > 4) return i / half * W + i % half + high * half;
@@ -45,8 +46,8 @@ template <int L, int W, int H> GATTN_INLINE void add_up(float* to, Vector<float,
   }
 }
 
-// The position of a number, or of the first number of a register, in a row: its head and its
-// channel.
+// This struct is the position of a number, or of the first number of a register, in a row: its head
+// and its channel.
 struct Number {
   i64 head, channel;
   template <class T> auto of(const T* from, i64 begin) const { return wide(from[begin + channel]); }

@@ -1,5 +1,5 @@
-// The index arrays of a layout (the sorted edges of a graph). They contain 32-bit or 64-bit
-// indices.
+// The types in this file are the index arrays of a layout (the sorted edges of a graph), which
+// contain 32-bit or 64-bit indices.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace gattn::GATTN_ISA {
 // checks the width.
 struct AnyIndex {};
 
-// An index array whose width is known only at run time.
+// This type is an index array whose width is known only at run time.
 struct AnyIndices {
   const void* data = nullptr;
   bool is_int64 = false;
@@ -39,7 +39,8 @@ inline void prefetch_index(const AnyIndices& indices, i64 k) {
   __builtin_prefetch(static_cast<const char*>(indices.data) + k * (indices.is_int64 ? 8 : 4));
 }
 
-// The layout in the arguments of a kernel, with the index type as template parameter.
+// This struct is the layout in the arguments of a kernel, with the index type as template
+// parameter.
 template <class I> struct Edges {
   Indices<I> rowptr, col, perm, colptr, row, csr2csc;
   i64 n, m, e;

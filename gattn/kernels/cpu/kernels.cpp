@@ -1,4 +1,4 @@
-// The table of all kernels of one instruction set, which joins the tables of all C++ files.
+// This file joins the tables of all C++ files into the table of all kernels of one instruction set.
 #include <vector>
 
 #include "args.h"
@@ -12,6 +12,7 @@
   FAMILY(node)                 \
   FAMILY(dropout)              \
   FAMILY(gather)               \
+  FAMILY(molecule_network)     \
   FAMILY(sampling)
 
 #define GATTN_STRING_(x) #x

@@ -1,5 +1,5 @@
-// A layout is built by three stable counting sorts. The time is linear in the numbers of nodes and
-// edges.
+// The functions in this file build a layout by three stable counting sorts. The time is linear in
+// the numbers of nodes and edges.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ void counting_sort(i64 e, i64 size, const Key& key, const Item& item, I* ptr, I*
   }
 }
 
-// Convert CSR to CSC with given column offsets. The edges of each column are in the order of the
-// rows.
+// Convert CSR to CSC, for column offsets that are already known. The edges of each column are in
+// the order of the rows.
 template <class I> void fill_columns(const I* rowptr, const I* col, const I* colptr, i64 m, i64 n,
                                      I* row, I* csr2csc) {
   std::vector<I> next(colptr, colptr + m);
@@ -46,10 +46,10 @@ void build_columns(const I* rowptr, const I* col, i64 m, i64 n, I* colptr, I* ro
   fill_columns(rowptr, col, colptr, m, n, row, csr2csc);
 }
 
-// Build the layout of edges. Returns false if an index is negative or not below its size. Every
+// Build the layout of edges. Return false if an index is negative or not below its size. Every
 // index is read exactly once, so that a concurrent write cannot cause an invalid access.
-// Intermediate values are stored in outputs that are written last, so that no scratch memory of
-// the size of the edges is needed.
+// Intermediate values are stored in outputs that are written last, so that no scratch memory of the
+// size of the edges is needed.
 template <class Source, class I> bool build_layout(const Source* source, const Source* destination,
                                                    i64 e, i64 m, i64 n, I* rowptr, I* col, I* perm,
                                                    I* colptr, I* row, I* csr2csc) {

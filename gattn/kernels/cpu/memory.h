@@ -1,6 +1,6 @@
-// Memory: allocation of scratch buffers, and huge pages for large tensors. Without huge pages,
-// Linux has a page fault for each new 4 KiB page, which takes more time than the kernels that fill
-// the memory.
+// The functions in this file allocate scratch buffers, and request huge pages for large tensors.
+// Without huge pages, Linux has a page fault for each new 4 KiB page, which takes more time than
+// the kernels that fill the memory.
 #pragma once
 
 #include <atomic>
@@ -27,18 +27,19 @@ inline void advise_huge([[maybe_unused]] void* data, [[maybe_unused]] std::int64
   const std::uintptr_t last = (reinterpret_cast<std::uintptr_t>(data) + num_bytes) / page * page;
   // The result is ignored, because without huge pages the memory is only slower.
   (void)madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
-  // Each thread writes first to other huge pages. Otherwise several threads would write to the same
-  // new page, and all of them would wait for its page fault.
+  // Each thread writes first to huge pages that no other thread writes to. Otherwise several
+  // threads would write to the same new page, and all of them would wait for its page fault.
   auto* bytes = static_cast<volatile char*>(data);
 #pragma omp parallel for schedule(static)
   for (std::int64_t at = 0; at < num_bytes; at += huge) bytes[at] = 0;
 #endif
 }
 
-// Configure malloc to reuse freed memory: a training step frees memory that the next one allocates.
-// By default glibc returns it to the system when twice the largest block is free at the end of the
-// heap, and every page then faults again in each step. Blocks of up to 32 MiB come from the heap,
-// as in glibc's dynamic limit; the heap is trimmed when more than 128 MiB are free.
+// Configure malloc to reuse freed memory, because a training step frees memory that the next step
+// allocates. By default, glibc returns freed memory to the system when the free memory at the end
+// of the heap exceeds twice the size of the largest block. Every page then causes a page fault
+// again in each step. With this configuration, blocks of up to 32 MiB come from the heap, as in
+// glibc's dynamic limit, and the heap is trimmed when more than 128 MiB are free.
 inline void keep_freed_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
@@ -52,7 +53,7 @@ struct AlignedDelete {
 };
 template <class A> using Scratch = std::unique_ptr<A[], AlignedDelete>;
 
-// Memory that is not initialised and is freed at the end of a call.
+// This class owns memory that is not initialised and is freed at the end of a call.
 template <class A> Scratch<A> scratch(std::int64_t size) {
   const std::int64_t num_bytes = size * std::int64_t(sizeof(A));
   Scratch<A> memory(static_cast<A*>(::operator new(num_bytes, AlignedDelete::alignment)));
@@ -70,8 +71,8 @@ struct Free {
   return data;
 }
 
-// Memory of one thread, initialised to zero. A copy is empty, because each thread copies the body
-// of a kernel and then allocates the buffers of its copy.
+// This class owns the memory of one thread, which is initialised to zero. A copy of it is empty,
+// because each thread copies the body of a kernel and then allocates the buffers of its copy.
 template <class A> class Buffer {
  public:
   Buffer() = default;
@@ -94,9 +95,9 @@ template <class A> class Buffer {
   A* data_ = nullptr;
 };
 
-// Object that allocates memory in all threads of a parallel region. An exception must not leave the
-// region. So if one thread cannot allocate, all threads skip the work, and the caller throws after
-// the region.
+// This class allocates memory in all threads of a parallel region. An exception must not leave the
+// region. If one thread cannot allocate memory, all threads therefore skip the work, and the caller
+// throws an exception after the region.
 class Allocation {
  public:
   // Call `allocate`, and return true if it succeeded in all threads. All threads must call this

@@ -1,5 +1,6 @@
-// The Python module, which runs kernels by name, compiled for the instruction set of this machine.
-// It is independent of the kernels: arguments are packed as the kernel tables declare (args.h).
+// This file is the Python module, which runs kernels by name, compiled for the instruction set of
+// this machine. It is independent of the kernels: arguments are packed as the kernel tables declare
+// (args.h).
 #include <nanobind/nanobind.h>
 #include <omp.h>
 
@@ -26,7 +27,7 @@ namespace {
 using Pointer = std::uintptr_t;
 
 // Return the kernels of the best instruction set that this machine supports, or null if it supports
-// none of the compiled ones.
+// none of the compiled instruction sets.
 const KernelSet* choose() {
 #if defined(__x86_64__)
   __builtin_cpu_init();

@@ -1,4 +1,4 @@
-// Product of small matrices whose sums stay in registers.
+// This file multiplies small matrices whose sums stay in registers.
 #include "multiply_add.h"
 
 #include <type_traits>
@@ -12,10 +12,11 @@ namespace {
 // Compute a tile of tile_rows x tile_columns sums, which stay in registers.
 template <int tile_rows, int tile_columns, class A>
 GATTN_INLINE void multiply_add_tile(A* __restrict to, const A* __restrict left, i64 row, i64 step,
-                                    const A* __restrict right, i64 depth, i64 width, i64 stride) {
+                                    const A* __restrict right, i64 depth, i64 stride,
+                                    i64 to_stride) {
   A sum[tile_rows][tile_columns];
 #pragma GCC unroll 4
-  for (int u = 0; u < tile_rows; ++u) load(sum[u], to + u * width, tile_columns);
+  for (int u = 0; u < tile_rows; ++u) load(sum[u], to + u * to_stride, tile_columns);
   for (i64 d = 0; d < depth; ++d) {
     const A *factor = left + d * step, *from = right + d * stride;
 #pragma GCC unroll 4
@@ -23,17 +24,19 @@ GATTN_INLINE void multiply_add_tile(A* __restrict to, const A* __restrict left, 
       axpy<tile_columns>(sum[u], factor[u * row], from, tile_columns);
   }
 #pragma GCC unroll 4
-  for (int u = 0; u < tile_rows; ++u) load(to + u * width, sum[u], tile_columns);
+  for (int u = 0; u < tile_rows; ++u) load(to + u * to_stride, sum[u], tile_columns);
 }
 
-// Compute tile_columns columns of all rows. If one to three rows are left at the end, they have a
-// tile of this height. This case is common, because the nodes of molecules have few edges.
+// Compute tile_columns columns of all rows. If one to three rows are left at the end, they are
+// computed as a tile of this height. This case is common, because the nodes of molecules have few
+// edges.
 template <int tile_columns, class A>
 void multiply_add_columns(A* __restrict to, const A* __restrict left, i64 row, i64 step,
-                          const A* __restrict right, i64 rows, i64 depth, i64 width, i64 stride) {
+                          const A* __restrict right, i64 rows, i64 depth, i64 stride,
+                          i64 to_stride) {
   const auto tile = [=]<int tile_rows>(std::integral_constant<int, tile_rows>, i64 m) {
-    multiply_add_tile<tile_rows, tile_columns>(to + m * width, left + m * row, row, step, right,
-                                               depth, width, stride);
+    multiply_add_tile<tile_rows, tile_columns>(to + m * to_stride, left + m * row, row, step, right,
+                                               depth, stride, to_stride);
   };
   i64 m = 0;
   for (; m + 4 <= rows; m += 4) tile(std::integral_constant<int, 4>(), m);
@@ -46,12 +49,12 @@ void multiply_add_columns(A* __restrict to, const A* __restrict left, i64 row, i
 
 template <class A> void multiply_add_all(A* __restrict to, const A* __restrict left, i64 row,
                                          i64 step, const A* __restrict right, i64 rows, i64 depth,
-                                         i64 width, i64 stride) {
+                                         i64 width, i64 stride, i64 to_stride) {
   i64 f = 0;
   const auto columns = [&]<int tile_columns>(std::integral_constant<int, tile_columns>) {
     for (; f + tile_columns <= width; f += tile_columns)
-      multiply_add_columns<tile_columns>(to + f, left, row, step, right + f, rows, depth, width,
-                                         stride);
+      multiply_add_columns<tile_columns>(to + f, left, row, step, right + f, rows, depth, stride,
+                                         to_stride);
   };
   columns(std::integral_constant<int, sizeof(A) == 4 ? 64 : 32>());
   columns(std::integral_constant<int, 16>());
@@ -59,18 +62,20 @@ template <class A> void multiply_add_all(A* __restrict to, const A* __restrict l
   if (f == width) return;
   for (i64 m = 0; m < rows; ++m)
     for (i64 d = 0; d < depth; ++d)
-      axpy<0>(to + m * width + f, left[m * row + d * step], right + d * stride + f, width - f);
+      axpy<0>(to + m * to_stride + f, left[m * row + d * step], right + d * stride + f, width - f);
 }
 
 }  // namespace
 
 void multiply_add(float* to, const float* left, i64 row, i64 step, const float* right, i64 rows,
-                  i64 depth, i64 width, i64 stride) {
-  multiply_add_all(to, left, row, step, right, rows, depth, width, stride);
+                  i64 depth, i64 width, i64 stride, i64 to_stride) {
+  multiply_add_all(to, left, row, step, right, rows, depth, width, stride,
+                   to_stride ? to_stride : width);
 }
 void multiply_add(double* to, const double* left, i64 row, i64 step, const double* right, i64 rows,
-                  i64 depth, i64 width, i64 stride) {
-  multiply_add_all(to, left, row, step, right, rows, depth, width, stride);
+                  i64 depth, i64 width, i64 stride, i64 to_stride) {
+  multiply_add_all(to, left, row, step, right, rows, depth, width, stride,
+                   to_stride ? to_stride : width);
 }
 
 }  // namespace gattn::GATTN_ISA

@@ -1,19 +1,19 @@
-// Product of small matrices, for the features of edges.
+// This file declares the product of small matrices, for the features of edges and for molecules.
 #pragma once
 
 #include "scalar.h"
 
 namespace gattn::GATTN_ISA {
 
-// Rows are collected until there are this many, and their products are then added to a sum over all
-// edges together. The sum is large compared with a row, so it should be read and written rarely.
+// This many rows are collected before their products are added to a sum over all edges. The sum is
+// large compared with a row, so it should be read and written rarely.
 constexpr i64 max_pending = 16;
 
-// Compute to[m][f] += sum over k of left[m * row + k * step] right[k * stride + f], for m < rows,
-// k < depth and f < width.
+// Compute to[m * to_stride + f] += sum over k of left[m * row + k * step] right[k * stride + f],
+// for m < rows, k < depth and f < width. The stride of `to` is the width if it is 0.
 void multiply_add(float* to, const float* left, i64 row, i64 step, const float* right, i64 rows,
-                  i64 depth, i64 width, i64 stride);
+                  i64 depth, i64 width, i64 stride, i64 to_stride = 0);
 void multiply_add(double* to, const double* left, i64 row, i64 step, const double* right, i64 rows,
-                  i64 depth, i64 width, i64 stride);
+                  i64 depth, i64 width, i64 stride, i64 to_stride = 0);
 
 }  // namespace gattn::GATTN_ISA

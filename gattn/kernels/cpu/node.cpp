@@ -1,9 +1,9 @@
-// Scores of nodes, for GATConv and SuperGATConv: s_t[i] = <v_i, a_t> per head, for a small number
-// of vectors a_t [h, c].
+// These kernels compute scores of nodes, for GATConv and SuperGATConv: s_t[i] = <v_i, a_t> per
+// head, for a small number of vectors a_t [h, c].
 //
 // Forward reads v once for all vectors. Backward computes dv_i = sum_t ds_t[i] a_t and da_t = sum_i
-// ds_t[i] v_i; it reads v once and writes dv once. The sum over nodes has a number of partial sums
-// that depends on the number of nodes alone, so that any number of threads gives the same bits.
+// ds_t[i] v_i; it reads v once and writes dv once. The number of partial sums over the nodes
+// depends only on the number of nodes, so that any number of threads gives the same bits.
 #include "dispatch.h"
 #include "head_sums.h"
 #include "rows.h"

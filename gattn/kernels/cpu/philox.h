@@ -1,6 +1,6 @@
-// Random numbers of dropout: Philox4x32-10 with the key seed and a counter of (edge, head). All
-// backends draw the same numbers. The index of an edge is its CSR position; in a part of a larger
-// graph it is the position in the larger graph.
+// This file generates the random numbers of dropout: Philox4x32-10 with the seed as key and a
+// counter of (edge, head). All backends draw the same numbers. The index of an edge is its CSR
+// position; in a part of a larger graph, it is the position in the larger graph.
 // Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 #pragma once
 
@@ -15,7 +15,8 @@
 
 namespace gattn::GATTN_ISA {
 
-// The four random words of each counter, for all counters that one call processes.
+// This struct contains the four random words of each counter, for all counters that one call
+// processes.
 constexpr i64 draws_per_call = 16;
 struct Words {
   std::uint32_t first[draws_per_call], second[draws_per_call], third[draws_per_call],
@@ -91,13 +92,15 @@ inline void philox(std::uint64_t seed, std::uint64_t counter, Words& to) {
 }
 
 struct Dropout {
-  // [2]: key, and index of the first edge; null if there is no dropout.
+  // This array [2] contains the key and the index of the first edge; it is null if there is no
+  // dropout.
   const std::int64_t* seed = nullptr;
   std::uint32_t threshold = 0;  // an edge is dropped if its random word is below this number
   double scale = 1;             // 1 / (1 - p), or 0 if p = 1
 };
 
-// The dropout factors of a block of edges, [count, lanes]. Each factor is 0 or 1 / (1 - p).
+// This class draws the dropout factors of a block of edges, [count, lanes]. Each factor is 0 or 1 /
+// (1 - p).
 template <class A> struct Mask {
   Dropout dropout;
   i64 heads, lanes;

@@ -1,5 +1,5 @@
-// Loops over the channels of one row. The template parameter C is the number of channels per head
-// if it is known at compile time, otherwise 0.
+// This file contains loops over the channels of one row. The template parameter C is the number of
+// channels per head if it is known at compile time, otherwise 0.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,8 @@ template <class A> inline void add(A* __restrict to, const A* __restrict from, i
 }
 
 // Call step(k) for k < n, in vector code. If n is not a constant, the loop is divided into tiles of
-// constant size, because the overhead of a loop of unknown length exceeds the cost of a short row.
+// constant size. For short rows, the overhead of a loop of unknown length would exceed the cost of
+// the computation.
 template <int C, class Step> GATTN_INLINE void for_channels(i64 n, const Step& step) {
   if constexpr (C > 0) {
 #pragma omp simd
@@ -125,7 +126,8 @@ template <class Function> GATTN_INLINE void with_features(i64 features, const Fu
   function.template operator()<0>();
 }
 
-// The number of bytes of a vector register. The compiler would store wider vectors in memory.
+// This is the number of bytes of a vector register. The compiler would store wider vectors in
+// memory.
 #if defined(__AVX512F__)
 constexpr int register_bytes = 64;
 #elif defined(__AVX__)
@@ -139,17 +141,18 @@ template <class A, int L> struct VectorOf {
 };
 template <class A, int L> using Vector = typename VectorOf<A, L>::type;
 
-// Weighted sum of rows: to_x += sum over t < count of weight(t)[x] times row(t) from offset(x) on,
-// for each head x; `to` is [heads, c]. If is_first, the previous values of `to` are ignored.
-// The sums of several heads are computed together, limited by the number of registers. For fp32
-// they are explicit vectors, because the compiler would keep an array of vectors in memory.
+// Compute a weighted sum of rows: to_x += sum over t < count of weight(t)[x] times row(t) from
+// offset(x) on, for each head x; `to` is [heads, c]. If is_first, the previous values of `to` are
+// ignored. The sums of several heads are computed together; their number is limited by the number
+// of registers. For fp32, they are explicit vectors, because the compiler would store an array of
+// vectors in memory.
 template <int C, class T, class A, class Weight, class Row, class Offset>
 GATTN_INLINE void add_rows(A* __restrict to, bool is_first, i64 count, i64 heads, i64 channels,
                            const Weight& weight, const Row& row, const Offset& offset) {
   i64 x = 0;
   if constexpr (C > 0 && std::is_same_v<T, float>) {
     constexpr int L = std::min<int>(C, register_bytes / sizeof(float));
-    // Number of vectors of one head that are summed together.
+    // This is the number of vectors of one head that are summed together.
     constexpr int vectors = std::min(C / L, 8);
     using Lanes = Vector<float, L>;
     const auto sums = [&]<int H>(std::integral_constant<int, H>) {
@@ -212,8 +215,9 @@ template <class T, class A> GATTN_INLINE const A* widened(A* buffer, const T* fr
   }
 }
 
-// to_x += sum over r of weight_x[r] matrix_x[r]; to is [heads, c], weight [heads, rows], matrix
-// [heads, rows, c]. Several independent sums are interleaved to hide the latency of additions.
+// Add to to_x the sum over r of weight_x[r] matrix_x[r], for each head x. Shapes: to [heads, c],
+// weight [heads, rows], matrix [heads, rows, c]. Several independent sums are interleaved to hide
+// the latency of additions.
 template <int C, class A> inline void axpy_matrices(A* __restrict to, const A* __restrict weight,
                                                     const A* __restrict matrix, i64 heads, i64 rows,
                                                     i64 channels) {
@@ -258,8 +262,8 @@ template <int C, class A> inline void scale_by(A* __restrict to, A factor, i64 c
   for_channels<C>(channels, [=](i64 k) { to[k] *= factor; });
 }
 
-// The numbers of an edge, one per head, are padded to whole vectors. The padding is never written
-// to an output.
+// The numbers of an edge, one for each head, are padded to whole vectors. The padding is never
+// written to an output.
 constexpr i64 lane = 8;
 inline i64 lanes_of(i64 heads) { return (heads + lane - 1) / lane * lane; }
 
@@ -273,15 +277,15 @@ template <class A> inline void add_lanes(A* __restrict to, const A* __restrict f
   for_lanes(lanes, [=](i64 x) { to[x] += from[x]; });
 }
 
-// Copy the numbers of an edge, one per head. Calling memcpy would take longer than copying the one
-// or two vectors.
+// Copy the numbers of an edge, one for each head. Calling memcpy would take longer than copying the
+// one or two vectors.
 template <class A> inline void copy_heads(A* __restrict to, const A* __restrict from, i64 heads) {
   if (heads % lane) return void(std::copy_n(from, heads, to));
   for_lanes(heads, [=](i64 x) { to[x] = from[x]; });
 }
 
-// Read the numbers of an edge, one per head, from memory without padding, and set the padding to
-// zero.
+// Read the numbers of an edge, one for each head, from memory without padding, and set the padding
+// to zero.
 template <class A, class T>
 inline void load_heads(A* __restrict to, const T* __restrict from, i64 heads, i64 lanes) {
   if (heads == lanes) return for_lanes(lanes, [=](i64 x) { to[x] = wide(from[x]); });
@@ -290,7 +294,7 @@ inline void load_heads(A* __restrict to, const T* __restrict from, i64 heads, i6
   for_lanes(lanes, [=](i64 x) { to[x] = x < heads ? A(wide(from[x])) : A(0); });
 }
 
-// Combine the rows of a matrix [count, lanes] to one row [lanes]: to[x] = step(step(first,
+// Combine the rows of a matrix [count, lanes] into one row [lanes]: to[x] = step(step(first,
 // rows[0][x]), rows[1][x]) and so on. The intermediate results stay in a register.
 template <class A, class Step> inline void reduce_lanes(A* __restrict to, A first,
                                                         const A* __restrict rows, i64 count,
@@ -306,8 +310,8 @@ template <class A, class Step> inline void reduce_lanes(A* __restrict to, A firs
   }
 }
 
-// Prefetch a row for reading (Use = 0) or writing (Use = 1). Most of the time of these kernels is
-// the latency of gathers.
+// Prefetch a row for reading (Use = 0) or writing (Use = 1). The latency of gathers takes most of
+// the time of these kernels.
 template <int Use = 0, class T> inline void prefetch(const T* row, i64 n) {
   const char* byte = reinterpret_cast<const char*>(row);
   const i64 bytes = n * i64(sizeof(T)) < 1024 ? n * i64(sizeof(T)) : 1024;

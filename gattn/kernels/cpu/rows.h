@@ -1,11 +1,13 @@
-// Parallel pass over the rows of a CSR or CSC matrix. All kernels on edges use this pass.
+// This file contains the parallel pass over the rows of a CSR or CSC matrix, which all kernels on
+// edges use.
 //
-// Work is divided by edges, not by rows. Rows are grouped in chunks with about the same number of
-// edges. A row of more than `split_edges` edges, a hub, is divided into splits, whose partial
-// states are merged in order. The division depends on the graph alone, not on the number of
-// threads, and so do the bits of the result. The bits of a row depend on that row alone.
+// The work is divided by the number of edges, not by the number of rows. Rows are grouped in chunks
+// with about the same number of edges. A row of more than `split_edges` edges (a hub) is divided
+// into splits, whose partial states are merged in order. The division depends only on the graph and
+// not on the number of threads, so the bits of the result do not depend on the number of threads
+// either. The bits of a row depend only on that row.
 //
-// A Body computes one row:
+// A Body computes one row. It has the following members:
 //   A                                type of its state
 //   i64 state_size()                 number of elements of its state per row
 //   i64 shared_size()                number of elements of a sum over all rows; 0 if there is none
@@ -31,21 +33,24 @@
 namespace gattn::GATTN_ISA {
 
 constexpr i64 split_edges = 2048;  // maximum number of edges of a split
-constexpr i64 chunk_edges = 256;   // minimum work of a chunk: its number of rows plus edges
+// A chunk has at least this work, which is its number of rows plus edges.
+constexpr i64 chunk_edges = 256;
 constexpr i64 max_chunks = 1024;
-// Limits of the number of partial sums in a sum over all rows, and of their total number of
-// elements.
+// These constants limit the number of partial sums in a sum over all rows, and their total number
+// of elements.
 constexpr i64 max_partial_sums = 128, min_partial_sums = 16;
 constexpr i64 max_sum_elements = 1 << 23;
-constexpr i64 row_prefetch_distance = 4;    // number of rows between prefetch and use of a row
-constexpr i64 min_parallel_work = 1 << 17;  // with fewer updates of elements, one thread is faster
+// A row is prefetched this number of rows before it is used.
+constexpr i64 row_prefetch_distance = 4;
+// For less work, one thread is faster than several threads.
+constexpr i64 min_parallel_work = 1 << 17;
 
 struct Hub {
   i64 row, first_split, splits;
 };
 
-// The division of the rows into chunks, and of the hubs (rows with many edges) into splits. It is
-// computed from the row offsets.
+// This class divides the rows into chunks, and the hubs (rows with many edges) into splits. The
+// division is computed from the row offsets.
 template <class Offsets> struct Division {
   Offsets ptr;
   i64 rows, chunks, groups, splits = 0;

@@ -1,13 +1,14 @@
-// Neighbour sampling for one hop: uniform draws of some or all edges into each destination.
+// These kernels sample neighbours for one hop: they draw some or all edges into each destination,
+// with equal probability.
 //
-// The random number of edge e of a batch is philox(seed, e), independent of the thread. Without
-// replacement, Floyd's algorithm draws k of d edges with k random numbers: for top = d - k to d - 1
-// it draws a position from 0 to top, and replaces it by top if it was drawn before. Bentley, Floyd,
-// "Programming pearls: a sample of brilliance" (CACM 1987).
+// The random number of edge e of a batch is philox(seed, e), so it does not depend on the thread.
+// To draw k of d edges without replacement, Floyd's algorithm needs k random numbers. For top = d -
+// k to d - 1, it draws a position from 0 to top; if this position was drawn before, it takes the
+// position top instead. Bentley, Floyd, "Programming pearls: a sample of brilliance" (CACM 1987).
 //
-// New sources get batch indices in the order of discovery, on one thread; all other work is
-// parallel. The kernel reads col and perm at random positions, 8 bytes per edge, and the batch
-// index of each source. It writes 28 bytes per edge.
+// One thread assigns batch indices to new sources, in the order in which they are drawn. All other
+// work is parallel. For each edge, the kernel reads 8 bytes of col and perm at random positions and
+// the batch index of the source, and writes 28 bytes.
 #include <algorithm>
 
 #include "args.h"
@@ -33,10 +34,14 @@ using i32 = std::int32_t;
 // clang-format on
 GATTN_ARGS(SamplingArgs, SAMPLING_FIELDS);
 
-constexpr i64 rows_per_batch = 64;         // number of rows whose edges are prefetched together
-constexpr i64 rows_ahead = 16;             // prefetch distance of row offsets
-constexpr i64 edges_ahead = 32;            // prefetch distance of batch indices
-constexpr i64 max_serial_edges = 1 << 12;  // with fewer edges, one thread is faster
+// The edges of this number of rows are prefetched together.
+constexpr i64 rows_per_batch = 64;
+// The offset of a row is prefetched this number of rows before it is used.
+constexpr i64 rows_ahead = 16;
+// A batch index is prefetched this number of edges before it is used.
+constexpr i64 edges_ahead = 32;
+// For fewer edges, one thread is faster than several threads.
+constexpr i64 max_serial_edges = 1 << 12;
 
 template <class Function> void with_index(bool is_int64, Function&& function) {
   if (is_int64)
@@ -60,8 +65,8 @@ void sample_offsets(const SamplingArgs& args) {
   });
 }
 
-// The random numbers of the edges. Those of consecutive edges are computed together in vector
-// registers.
+// This class draws the random numbers of the edges. The numbers of consecutive edges are computed
+// together in vector registers.
 class Draws {
  public:
   explicit Draws(i64 seed) : seed_(seed) {}
@@ -88,8 +93,8 @@ class Draws {
   std::uint32_t numbers_[window];
 };
 
-// The set of edges that were drawn from the current row, stored as a bit mask. It is empty between
-// two rows.
+// This class is the set of edges that were drawn from the current row, stored as a bit mask. The
+// set is empty between two rows.
 class PositionSet {
  public:
   void resize(i64 size) { words_.resize(size / 64 + 1); }
@@ -101,8 +106,8 @@ class PositionSet {
     word |= bit;
     return is_new;
   }
-  // Clear the word that contains a position. To clear the set, this is done for all drawn
-  // positions.
+  // Clear the word that contains a position. This is done for all drawn positions to make the set
+  // empty.
   void clear(i64 position) { words_[position / 64] = 0; }
 
  private:
@@ -130,7 +135,7 @@ template <class I> void draw_row(const SamplingArgs& args, i64 begin, i64 degree
 }
 
 // Draw the edges of the rows first to last - 1. Write the source and the caller's index of each
-// edge, in the order of the draws.
+// edge, in the order in which the edges are drawn.
 template <class I> void draw_rows(const SamplingArgs& args, i64 first, i64 last, Draws& draws,
                                   PositionSet& drawn, I* source, I* edge) {
   const I* rowptr = static_cast<const I*>(args.rowptr);
@@ -152,8 +157,8 @@ template <class I> void draw_rows(const SamplingArgs& args, i64 first, i64 last,
   }
 }
 
-// Replace each source by its batch index. New sources get the next indices, in the order of their
-// discovery.
+// Replace each source by its batch index. New sources get the next indices, in the order in which
+// they are drawn.
 template <class I> i64 index_sources(const SamplingArgs& args, i64 count, I* source) {
   i64 next = args.num_sources;
   for (i64 t = 0; t < count; ++t) {
@@ -168,8 +173,8 @@ template <class I> i64 index_sources(const SamplingArgs& args, i64 count, I* sou
   return next - args.num_sources;
 }
 
-// Sort at most `width` different keys without branches, which would be mispredicted: the position
-// of a key is the number of smaller keys.
+// Sort at most `width` different keys without branches, because branches would be mispredicted. The
+// position of a key is the number of smaller keys.
 template <int width> void sort_by_rank(std::uint64_t* keys, i64 count) {
   std::uint64_t input[width];
   for (i64 y = 0; y < width; ++y) input[y] = y < count ? keys[y] : ~std::uint64_t(0);
@@ -190,8 +195,8 @@ inline void sort_keys(std::uint64_t* keys, i64 count) {
     std::sort(keys, keys + count);
 }
 
-// Write the edges of row r, sorted by source. Edges with the same source stay in the order of the
-// draws.
+// Write the edges of row r, sorted by source. Edges with the same source keep the order in which
+// they were drawn.
 template <class I> void write_row(const SamplingArgs& args, i64 r, std::uint64_t* keys,
                                   const I* source, const I* edge) {
   const i64 slot = args.offsets[r], count = args.offsets[r + 1] - slot;

@@ -1,5 +1,5 @@
-// Element types, conversions, exp and tanh. All functions are branch-free, so that the compiler can
-// vectorise the loops that call them.
+// This file contains element types, conversions, exp and tanh. All functions are branch-free, so
+// that the compiler can vectorise the loops that call them.
 #pragma once
 
 #include <bit>
@@ -17,7 +17,7 @@ struct f16 {
   std::uint16_t bits;
 };
 
-// The type in which sums are computed: double for double, and float for all other types.
+// This is the type in which sums are computed: double for double, and float for all other types.
 template <class T> struct accumulator {
   using type = float;
 };
@@ -32,8 +32,8 @@ inline float wide(float x) { return x; }
 inline double wide(double x) { return x; }
 inline float wide(bf16 x) { return std::bit_cast<float>(std::uint32_t(x.bits) << 16); }
 inline float wide(f16 x) {
-  // The exponent and mantissa of an fp16 number have been moved to their place in an fp32 number.
-  // The result is too small by a factor of 2^112, because the exponents of the formats have
+  // The exponent and mantissa of an fp16 number are now at their place in an fp32 number. The
+  // result is too small by a factor of 2^112, because the exponents of the two formats have
   // different offsets.
   const std::uint32_t magnitude = std::uint32_t(x.bits & 0x7fff) << 13;
   const std::uint32_t sign = std::uint32_t(x.bits & 0x8000) << 16;
@@ -60,11 +60,13 @@ template <> inline f16 narrow<f16>(float x) {
   return {std::uint16_t((x != x ? 0x7e00u : rounded) | sign)};
 }
 
-// exp(x) for x up to about zero, as in a softmax after its maximum is subtracted. With x = n ln2 +
-// r and |r| <= ln2 / 2, exp(r) is a Taylor polynomial, exact to the last bit or two, and n is added
-// to the exponent. Results below the smallest normal number are zero; NaN stays NaN.
+// Compute exp(x) for x up to about zero, as in a softmax after its maximum is subtracted. With x =
+// n ln2 + r and |r| <= ln2 / 2, exp(r) is a Taylor polynomial, which is exact except for the last
+// bit or two, and n is added to the exponent. Results below the smallest normal number are zero;
+// NaN stays NaN.
 inline float exp_below(float x) {
-  constexpr float lowest = -87.0f, shift = 12582912.0f;  // adding 1.5 * 2^23 rounds to an integer
+  // Adding `shift`, which is 1.5 * 2^23, rounds a number to an integer.
+  constexpr float lowest = -87.0f, shift = 12582912.0f;
   const float safe = x > lowest ? x : lowest;
   const float t = safe * 1.44269504089f + shift;
   const float n = t - shift;
@@ -83,7 +85,7 @@ inline float exp_below(float x) {
   return x != x ? x : flushed;
 }
 inline double exp_below(double x) {
-  // Adding 1.5 * 2^52 rounds to an integer.
+  // Adding `shift`, which is 1.5 * 2^52, rounds a number to an integer.
   constexpr double lowest = -708.0, shift = 6755399441055744.0;
   const double safe = x > lowest ? x : lowest;
   const double t = safe * 1.4426950408889634074 + shift;
@@ -109,10 +111,10 @@ inline double exp_below(double x) {
   return x != x ? x : flushed;
 }
 
-// tanh(x) = (1 - e) / (1 + e) with e = exp(-2 |x|). Near zero, where 1 - e loses digits, the result
-// is a Taylor polynomial.
+// Compute tanh(x) = (1 - e) / (1 + e) with e = exp(-2 |x|). Near zero, where 1 - e loses digits,
+// the result is a Taylor polynomial.
 template <class A> inline A tanh_of(A x) {
-  // Limit below which the polynomial is used.
+  // For |x| below this limit, the polynomial is used.
   constexpr A max_square = sizeof(A) == 4 ? A(0.09) : A(0.01);
   const A e = exp_below(x < 0 ? 2 * x : -2 * x);
   const A y = (1 - e) / (1 + e);

@@ -50,12 +50,12 @@ MIN_DENSITY = {torch.float32: 1 / 4, torch.bfloat16: 1 / 8, torch.float16: 1 / 8
 BLOCK_M = {torch.float32: 32, torch.bfloat16: 64, torch.float16: 64}
 """Number of destinations per program; larger numbers would spill registers."""
 BLOCK_N, ODD_BLOCK_N = 32, 16
-"""Number of sources in a tile.
+"""Number of sources in a tile, for usual and for odd numbers of channels.
 
 ODD_BLOCK_N is used for more than 16 channels that are not a whole number of 16-byte loads, in
 forward with a bias or dropout and in backward by query: their addresses take registers."""
 WARPS, FEW_WARPS, FEW_WARPS_CHANNELS = 8, 4, 32
-"""Number of warps of a program.
+"""Number of warps of a program, for many and for few channels, and the maximum of few channels.
 
 FEW_WARPS is used for a block of destinations with 16-bit numbers and at most FEW_WARPS_CHANNELS
 channels: a warp computes 16 rows on the tensor cores, so 8 warps would compute scores twice."""

@@ -104,7 +104,7 @@ def gat_forward(
     splits = plan.workspaces(sums)
     if save_positive_part:
         # The sum of the softmax weights over edges with a positive score is needed only to merge
-        # the parts of a long row. It is stored in scratch memory and not returned.
+        # the parts of a long row. Therefore it is stored in scratch memory and not returned.
         splits = splits._replace(c=plan.workspace(heads))
     drop = dropout_args(seed, dropout)
     plan.run(
@@ -183,7 +183,8 @@ def gat_backward(
         VALUE_HEADS=value_heads, CHANNELS=channels, C=pad(channels),
     )  # fmt: skip
     plan.merge(splits, sums)
-    if is_grouped:  # if value has fewer heads, head h reads head h % value_heads
+    # If value has fewer heads, head h reads head h % value_heads.
+    if is_grouped:
         by_value_head = grad_value.unflatten(1, (heads // value_heads, value_heads))
         grad_value = by_value_head.sum(1).to(value.dtype)
     edge_grads = (

@@ -132,7 +132,8 @@ def gatv2_plan(
     graph_ptr: Tensor | None = None,
     allow_splits: bool = True,
 ) -> LaunchPlan:
-    """Return the launch plan of a pass over the edges.
+    """Return the launch plan of a pass over the edges: the tile of the kernel and the rows of each
+    program.
 
     With edge features, a tile contains several edges of a row, which share one read of W.
     """

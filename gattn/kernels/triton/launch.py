@@ -164,7 +164,7 @@ class LaunchPlan:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], warps: int, *args: Any, **constants: Any) -> None:
-    """Run a kernel on the device of its first tensor, unless the grid is empty."""
+    """Run a kernel on the device of its first tensor; if the grid is empty, do nothing."""
     if 0 in grid:
         return
     if grid[0] >= 2**31:

@@ -62,7 +62,7 @@ def merge_splits_kernel(
 
 @triton.jit
 def select(x, mask):
-    """Return the element of an integer vector for which the mask is True: [1]."""
+    """Return the element of an integer vector at the position where the mask is True: [1]."""
     return tl.sum(tl.where(mask, x, 0)).to(x.dtype) + tl.zeros([1], x.dtype)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gattn.molecules.rows import LabelledMolecules
     from gattn.molecules.runs.source import Source
 
-__all__ = ["prediction_cells", "prediction_columns", "prediction_table"]
+__all__ = ["prediction_cells", "prediction_columns", "prediction_table", "target_columns"]
 
 SIMILARITY = "similarity"
 
@@ -29,17 +29,24 @@ def prediction_columns(estimator: MoleculeModel) -> list[str]:
 
     Returns:
         The names, which begin with the name of the target if there are several targets. For
-        numbers: ``prediction``, ``std``, ``lower`` and ``upper``; for classes: ``prediction``,
+        numbers: ``prediction``, ``std``, ``lower`` and ``upper``; for two classes: ``prediction``,
         ``probability`` of class 1 (``probability_NAME`` if the second class is called NAME),
-        ``std`` of the probability, and ``set``, the classes that cannot be excluded. The last
+        ``std`` of the probability, and ``set``, the classes that cannot be excluded. For several
+        classes there is a column ``probability_NAME`` for each class, and ``std`` is that of the
+        predicted class's probability. The last
         column is ``similarity``, the
         Tanimoto similarity on Morgan bits to the most similar molecule of the training and
         validation parts (of :attr:`MoleculePredictor.validation`, of the training part alone).
     """
-    names = [_names(estimator, i) for i in range(len(estimator.targets_))]
+    names = target_columns(estimator)
     if len(names) == 1:
         return [*names[0], SIMILARITY]
     return [*(f"{t}_{n}" for t, each in zip(estimator.targets_, names) for n in each), SIMILARITY]
+
+
+def target_columns(estimator: MoleculeModel) -> list[Sequence[str]]:
+    """Return the names of the columns of each target, without the name of the target."""
+    return [_names(estimator, i) for i in range(len(estimator.targets_))]
 
 
 def prediction_cells(
@@ -56,10 +63,19 @@ def prediction_cells(
             columns += [_precise(values[:, i], std[:, i]) for values in (mean, std, *ends)]
     elif isinstance(estimator, ClassificationModel):
         sets = estimator.sets_of(mean, coverage)
+        spreads = std.split(list(estimator.class_counts) or 1, 1)
+        chances = estimator.probabilities(mean)
         for i, kinds in enumerate(estimator.classes_by_target):
-            labels = [str(kinds[int(p > 0.5)]) for p in mean[:, i].tolist()]
+            chance, spread = chances[i], spreads[i]
+            chosen = chance.argmax(1)
+            labels = [str(kinds[number]) for number in chosen.tolist()]
             members = [_joined(kinds, is_in) for is_in in sets[:, i].tolist()]
-            columns += [labels, _numbers(mean[:, i]), _numbers(std[:, i]), members]
+            if estimator.class_counts:
+                spread = spread.gather(1, chosen[:, None])
+            else:
+                chance = mean[:, i, None]
+            shown = map(_numbers, (*chance.unbind(1), spread[:, 0]))
+            columns += [labels, *shown, members]
     else:
         raise TypeError(f"{type(estimator).__name__} predicts neither numbers nor classes")
     return [list(cells) for cells in zip(*columns, _numbers(predicted.max_train_similarity))]
@@ -96,6 +112,9 @@ def prediction_table(
 def _names(estimator: MoleculeModel, target: int) -> Sequence[str]:
     if not isinstance(estimator, ClassificationModel):
         return ("prediction", "std", "lower", "upper")
+    if estimator.class_counts:
+        names = estimator.classes_by_target[target].tolist()
+        return ("prediction", *(f"probability_{name}" for name in names), "std", "set")
     second = str(estimator.classes_by_target[target][1])
     probability = "probability" if second in ("1", "True") else f"probability_{second}"
     return ("prediction", probability, "std", "set")

@@ -14,7 +14,6 @@ from gattn.training.settings import (
     Coverage,
     Settings,
     SettingsError,
-    TaskChoice,
     Threads,
     document,
     read_toml,
@@ -24,7 +23,10 @@ from gattn.training.settings import (
 if TYPE_CHECKING:
     from gattn.data.tables.numbers import NumberFormat
 
-__all__ = ["SEARCH", "NumberSettings", "RunSettings", "override"]
+__all__ = ["RULES", "SEARCH", "NumberSettings", "RunSettings", "override"]
+
+RULES = ("random", "scaffold", "butina", "kennard-stone", "time")
+"""Rules of ``--split`` that divide the molecules of a table."""
 
 SEARCH: dict[str, tuple[float, ...]] = {
     "width": (64, 128, 256),
@@ -39,7 +41,7 @@ SEARCH: dict[str, tuple[float, ...]] = {
 class NumberSettings(Settings):
     """Settings of the notation of numbers in the label columns."""
 
-    panel: ClassVar[str] = "How the numbers of the labels are written"
+    panel: ClassVar[str] = "Notation of the numbers in the labels"
 
     decimal: Annotated[
         Literal[".", ","],
@@ -58,9 +60,10 @@ class NumberSettings(Settings):
     censored: Annotated[
         Literal["refuse", "drop", "bound"],
         Meta(
-            description="Treatment of labels that are only a limit, such as >10 (censored "
-            "labels). With refuse, the command stops with an error. With drop, such labels are "
-            "treated as missing. With bound, the number, here 10, is used as the label."
+            description="Treatment of censored labels, of which only a limit is known, such "
+            "as >10. With refuse, the command stops with an error. With drop, such labels are "
+            "treated as missing. With bound, the number after the sign, here 10, is used as "
+            "the label."
         ),
     ] = "refuse"
     uncertainty: Annotated[
@@ -117,6 +120,26 @@ class RunSettings(NumberSettings):
             extra={"default": "the 1,017 measured compounds of CHEMBL2321810"},
         ),
     ] = ""
+    more_data: Annotated[
+        tuple[str, ...],
+        Meta(description="Further CSV files with the same columns, whose rows are added."),
+    ] = ()
+    validation: Annotated[
+        str,
+        Meta(
+            description="CSV file of the validation part, with the same columns. The rows of DATA "
+            "are then divided into a training and a test part only.",
+            extra={"default": "a part of DATA"},
+        ),
+    ] = ""
+    test: Annotated[
+        str,
+        Meta(
+            description="CSV file of the test part, with the same columns. The rows of DATA are "
+            "then divided into a training and a validation part only.",
+            extra={"default": "a part of DATA"},
+        ),
+    ] = ""
     smiles: Annotated[str, Meta(description="Name of the column that contains the SMILES.")] = (
         "smiles"
     )
@@ -130,22 +153,52 @@ class RunSettings(NumberSettings):
     descriptors_columns: Annotated[
         tuple[str, ...],
         Meta(
-            description="Column of numbers that the model reads beside the molecule, such as a "
-            "temperature or a pH; repeat it for several. A missing number becomes the mean of the "
-            "training part. Prediction needs the same columns."
+            description="Name of a column of numbers that the model reads in addition to the "
+            "SMILES, such as a temperature or a pH. Repeat the option to read several "
+            "columns. A missing number is replaced by the mean of the training part. Tables "
+            "for prediction must contain the same columns."
         ),
     ] = ()
-    task: TaskChoice = "auto"
+    weight_column: Annotated[
+        str,
+        Meta(
+            description="Name of a column of weights above 0. A row with the weight 2 has the "
+            "same effect on the training as two equal rows. Use a weight below 1 for "
+            "uncertain values. The metrics of the report are not weighted.",
+            extra={"default": "equal weights"},
+        ),
+    ] = ""
+    task: Annotated[
+        Literal["auto", "regression", "classification", "multiclass"],
+        Meta(
+            description="Type of the labels: regression for numbers, classification for two "
+            "classes, multiclass for more than two classes. With auto, labels that are only 0 "
+            "and 1, or two texts, are two classes, and three to twenty texts that each occur "
+            "at least twice are several classes. All other labels are numbers, including "
+            "whole numbers such as 0, 1 and 2."
+        ),
+    ] = "auto"
     split: Annotated[
         str,
         Meta(
             description="Rule that divides the molecules into training, validation and test "
-            "parts. With random, molecules are assigned at random. With scaffold, all molecules "
-            "with the same scaffold are in the same part, which is a harder test. With "
-            "column:NAME, the parts (train, val or test) are read from the column NAME. With "
-            "FILE.json, the parts of another run are read from its file splits.json."
+            "parts. With random, molecules are assigned at random. With scaffold, all "
+            "molecules with the same scaffold are in the same part, which makes the test "
+            "harder. With butina, all molecules of a cluster of similar fingerprints are in the "
+            "same part. With kennard-stone, the training part contains the molecules that are "
+            "farthest from one another. With time, the test part contains the latest times of the "
+            "column --time. With column:NAME, the parts (train, val or test) are read from the "
+            "column NAME. With FILE.json, the parts are read from the file splits.json of "
+            "another run."
         ),
     ] = "random"
+    time: Annotated[
+        str,
+        Meta(
+            description="Column of numbers or dates, such as 2019 or 2024-01-31, for --split time.",
+            extra={"default": "none"},
+        ),
+    ] = ""
     encoding: Annotated[
         str | None,
         Meta(
@@ -157,8 +210,8 @@ class RunSettings(NumberSettings):
     skip_bad_labels: Annotated[
         bool,
         Meta(
-            description="Leave out every label that cannot be read. Without this option, many "
-            "such labels are an error."
+            description="Leave out every label that cannot be read. Without this option, the "
+            "command stops with an error if there are many such labels."
         ),
     ] = False
     coverage: Coverage = 0.9
@@ -195,14 +248,35 @@ class RunSettings(NumberSettings):
         super().check()
         column = self.split.removeprefix("column:")
         is_file = column.lower().endswith(".json")
-        if self.split not in ("random", "scaffold") and column == self.split and not is_file:
+        if self.split not in RULES and column == self.split and not is_file:
             raise SettingsError(
-                f"split must be random, scaffold, column:NAME or FILE.json; got {self.split!r}"
+                f"split must be {', '.join(RULES)}, column:NAME or FILE.json; got {self.split!r}"
+            )
+        if bool(self.time) != (self.split == "time"):
+            raise SettingsError(
+                f"--split time needs the column --time, which no other split reads; got split "
+                f"{self.split} and time {self.time!r}"
+            )
+        if (self.test or self.validation) and self.split not in RULES:
+            raise SettingsError(
+                f"--test and --validation are parts of their own; leave out --split {self.split}"
+            )
+        if self.test and self.validation and self.split != "random":
+            raise SettingsError(
+                f"--test and --validation leave nothing to split; leave out --split {self.split}"
             )
         if len(set(self.target)) < len(self.target):
             raise SettingsError(f"each target must be listed once; got {', '.join(self.target)}")
-        if (self.target or self.descriptors_columns) and not self.data:
-            option = "--target" if self.target else "--descriptors-columns"
+        columns = {
+            "--target": self.target,
+            "--descriptors-columns": self.descriptors_columns,
+            "--weight-column": self.weight_column,
+            "--time": self.time,
+            "--test": self.test,
+            "--validation": self.validation,
+        }
+        if not self.data and any(columns.values()):
+            option = next(name for name, value in columns.items() if value)
             raise SettingsError(f"{option} was set without DATA, the table that has the column")
         if self.model.bounded and self.censored != "refuse":
             raise SettingsError(
@@ -214,11 +288,28 @@ class RunSettings(NumberSettings):
 
     @property
     def style(self) -> NumberFormat:
-        """The parser of the numbers of the labels; a bounded loss reads censored ones as limits."""
+        """Parser of the numbers in the label columns; with a bounded loss, it reads censored
+        labels as limits.
+        """
         return replace(super().style, censored="limit") if self.model.bounded else super().style
 
+    @property
+    def files(self) -> list[str]:
+        """All files of the run; empty for the built-in data set."""
+        if not self.data:
+            return []
+        return [self.data, *self.more_data, *filter(None, (self.validation, self.test))]
+
+    @property
+    def file_parts(self) -> list[str]:
+        """For each file "val" or "test" if it is that part, "" for files that are divided."""
+        fixed = {"val": self.validation, "test": self.test}
+        return [""] * (1 + len(self.more_data)) + [part for part, file in fixed.items() if file]
+
     def _check_search(self) -> None:
-        """Check that these settings are within the ranges of the search."""
+        """Check that the initial values of the searched settings are within the ranges of the
+        search.
+        """
         for name, values in SEARCH.items():
             value = getattr(self.model, name)
             if name == "width" and value not in values:

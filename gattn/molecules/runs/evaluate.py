@@ -17,13 +17,13 @@ from gattn.molecules.runs.measure import (
     count_labels,
     label_notes,
     measure_intervals,
+    measure_part,
     measure_targets,
     undefined,
 )
 from gattn.molecules.runs.overlaps import conflict_notes, conflicts, training_overlap
 from gattn.molecules.runs.report import evaluation_figures
 from gattn.molecules.runs.source import Source, read_source
-from gattn.pipeline.measure import measure
 from gattn.pipeline.product import Log, no_log
 from gattn.pipeline.text import plural
 from gattn.training.model_io import write_json
@@ -115,7 +115,7 @@ def evaluate_table(
     intervals = measure_intervals(estimator, test.y, predicted, coverage)
     metrics = {
         "task": estimator.task,
-        "test": measure(estimator.task, test.y, predicted.mean),
+        "test": measure_part(estimator, test.y, predicted.mean),
         "targets": measure_targets(estimator, test.y, predicted.mean),
         "intervals": intervals,
         "labels": {

@@ -29,6 +29,7 @@ def explain_table(
     *,
     methods: Sequence[str] = (),
     target: str | None = None,
+    label: str | None = None,
     smiles: str | None = None,
     encoding: str | None = None,
     workers: int = 2,
@@ -46,6 +47,7 @@ def explain_table(
         methods: names from :data:`gattn.molecules.attributions.METHODS`; by default all that the
             model supports.
         target: the name of the target; optional for a model of one target.
+        label: for a model of more than two classes, the class whose probability is explained.
         smiles: the column of SMILES; by default the one that the model was trained on.
         encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
             there is none.
@@ -69,6 +71,7 @@ def explain_table(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads
     )
     target_index = estimator.place_of(target)
+    output = estimator.output_of(target_index, label)
     rows = list(descriptors.checked(table.rows()))
     texts = list(map(row_smiles(table, column), rows))
     parsed = featurise(texts, max_atoms=estimator.max_atoms, workers=workers)
@@ -80,10 +83,11 @@ def explain_table(
         inputs = DescribedInputs(inputs, values[parsed.row_index])
     errors = [row.problem or error for row, error in zip(rows, parsed.errors)]
     explained = {
-        method: explain(estimator.predictor_, inputs, method, target=target_index)
+        method: explain(estimator.predictor_, inputs, method, target=output)
         for method in dict.fromkeys(methods or _methods(estimator))
     }
     indices, name = parsed.row_index.tolist(), estimator.targets_[target_index]
+    name += f" {label}" * bool(label)
     with new_folder(out) as folder:
         written = write_explanations(
             folder, indices, explained, name=name, titles=_titles(table, rows, indices),

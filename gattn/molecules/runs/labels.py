@@ -20,6 +20,7 @@ from gattn.data.tables.numbers import (
     is_missing,
     read_numbers,
 )
+from gattn.molecules.classes import MOST_CLASSES
 from gattn.molecules.settings import Task
 from gattn.pipeline.text import plural
 
@@ -31,6 +32,8 @@ FEW = 5
 """Maximum number of different whole numbers in a column of labels for a note that they may be
 classes.
 """
+MOST_GUESSED = 20
+"""Maximum number of different texts in a column that is read as classes without ``--task``."""
 SKIP = "--skip-bad-labels"
 
 
@@ -58,7 +61,7 @@ class Labels:
 
     Attributes:
         task: regression for numbers, classification for classes.
-        y: [k, t] float64 with NaN for a missing label; for classification [k, t] objects: unchanged
+        y: [k, t] float64 with NaN for a missing label; for classes [k, t] objects: unchanged
             strings, whole numbers, or None for a missing label.
         problems: k texts, the reason why a row has no label; empty if it has a label or if all its
             cells are empty.
@@ -103,7 +106,8 @@ def read_labels(
     """Read the labels of molecules from the target cells of a table.
 
     With the task ``"auto"``, a column contains classes if all its cells are 0 or 1, or if it has
-    two different texts and no number. All other columns contain numbers.
+    no number and two different texts, or three to twenty different texts that each occur at least
+    twice. All other columns contain numbers.
 
     A cell that is not a valid label is left out, and its row too if it has no other label. A
     pattern such as ``>10`` or ``1,008`` is an error instead, because leaving such cells out would
@@ -123,9 +127,10 @@ def read_labels(
         The labels.
 
     Raises:
-        ValueError: a column has no label, a single class or number, more than two classes, or no
-            numbers; a number is not finite; the columns have different tasks; a column contains 0,
-            1 and texts, and ``task`` is "auto"; or cells are not numbers, as described above.
+        ValueError: a column has no label, a single class or number, more classes than the task
+            allows, or no numbers; a number is not finite; the columns have different tasks; a
+            column contains 0, 1 and texts, and ``task`` is "auto"; or cells are not numbers, as
+            described above.
 
     >>> read_labels([["0.5"], ["1.5"], ["NA"], ["high"]], ["logS"]).problems
     ['', '', '', "logS must be a number or empty; it is 'high'"]
@@ -142,14 +147,17 @@ def read_labels(
             raise ValueError(f"column {target!r} has no label at all{reason}")
     bounds: np.ndarray | None = None
     chosen = _common_task(columns, targets, lines, style) if task == "auto" else task
-    if chosen == "classification":
+    if chosen != "regression":
+        most = MOST_CLASSES if chosen == "multiclass" else 2
         parsed = [
-            _classes(column, target, lines, learnable, skip_bad)
+            _classes(column, target, lines, learnable, skip_bad, most, task == "auto")
             for column, target in zip(columns, targets)
         ]
+        if chosen == "multiclass" and learnable:
+            _check_several(parsed, targets)
         y = _objects([column.values for column in parsed], len(cells))
         empty = np.array([[label is None for label in row] for row in y], bool)
-        expected = "one of two classes"
+        expected = "a class" if chosen == "multiclass" else "one of two classes"
     else:
         parsed = [
             _numbers(column, target, lines, learnable, style, skip_bad, task == "auto")
@@ -165,7 +173,8 @@ def read_labels(
                 [[style.limits(row[i]) for i in range(len(targets))] for row in cells]
             )
             bounds = bounds.reshape(len(cells), len(targets), 2)
-            bounds[np.isnan(y) & np.isfinite(bounds).all(2)] = np.nan  # a label that was left out
+            # The label was left out, so it has no bounds.
+            bounds[np.isnan(y) & np.isfinite(bounds).all(2)] = np.nan
             empty = np.isnan(bounds).all(2)
     without = np.asarray(empty.reshape(len(cells), len(targets)).all(axis=1))
     problems = [""] * len(cells)
@@ -201,6 +210,8 @@ def _common_task(
     tasks: dict[str, Task] = {
         target: _task(column, target, lines, style) for target, column in zip(targets, columns)
     }
+    if set(tasks.values()) == {"classification", "multiclass"}:
+        return "multiclass"
     if len(set(tasks.values())) > 1:
         listed = ", ".join(f"{target}: {task}" for target, task in tasks.items())
         raise ValueError(
@@ -218,6 +229,10 @@ def _task(column: Sequence[str], target: str, lines: Sequence[int], style: Numbe
     words = {cell for cell in kinds if classify(cell).kind in ("text", "odd", "censored", "range")}
     if numbers == {None} and len(kinds) <= 2 and words == kinds:
         return "classification"
+    if numbers == {None} and len(kinds) <= MOST_GUESSED and all(map(_is_text, kinds)):
+        counts = Counter(cell for cell in column if cell in kinds)
+        if min(counts.values()) > 1:
+            return "multiclass"
     texts = [row for row, cell in enumerate(column) if cell in words and _is_text(cell)]
     if texts and numbers - {None} and numbers <= {0.0, 1.0, None}:
         raise ValueError(
@@ -319,10 +334,7 @@ def _notes(
     whole = not (different % 1).any()
     if guessed and whole and 2 < len(different) <= FEW and read.labelled >= 4 * len(different):
         shown = ", ".join(f"{value:g}" for value in different)
-        yield (
-            f"its labels {shown} are read as numbers; for classes, use one column of 0 "
-            "and 1 for each class."
-        )
+        yield (f"its labels {shown} are read as numbers; --task multiclass reads them as classes.")
     if guessed and whole and len(different) == 2 and read.labelled >= 4 * len(different):
         yield (
             f"its labels {different[0]:g} and {different[1]:g} are read as numbers; "
@@ -350,40 +362,53 @@ def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:
         return f"column {target!r} has no numbers: {shown}; for classes use --task classification"
     return (
         f"column {target!r} has no numbers (decimals have a point) and {len(kinds)} "
-        f"different texts, but a target has two classes: {shown}; for more classes, use one "
-        "column of 0 and 1 for each class"
+        f"different texts: {shown}; for classes use --task multiclass"
     )
 
 
 def _classes(
-    column: Sequence[str], target: str, lines: Sequence[int], learnable: bool, skip_bad: bool
+    column: Sequence[str],
+    target: str,
+    lines: Sequence[int],
+    learnable: bool,
+    skip_bad: bool,
+    most: int,
+    guessed: bool,
 ) -> _Column:
     """Return the classes of a column, as whole numbers if all cells are whole numbers, else as
     texts.
 
     If the column has two different whole numbers and texts besides, the texts are invalid labels.
+    If more than two classes are allowed, they are invalid if at most 5 % of the labels are texts.
     """
     style = NumberFormat()
     numbers = {cell: style.parse(cell) for cell in column if not is_missing(cell)}
     whole = {cell: int(v) for cell, v in numbers.items() if v is not None and v.is_integer()}
     texts = [cell for cell in numbers if cell not in whole]
     some = {cell for cell in texts if _is_text(cell)}
-    stray = len(set(whole.values())) == 2 and bool(texts) and some == set(texts)
+    stray = len(set(whole.values())) >= 2 and bool(texts) and some == set(texts)
+    if most > 2:
+        stray = stray and sum(cell in some for cell in column) <= SHARE * len(column)
+    else:
+        stray = stray and len(set(whole.values())) == 2
     labels: dict[str, int | str] = {**whole}
     if texts and not stray:
         labels = {cell: cell for cell in numbers}
     unread = [row for row, cell in enumerate(column) if cell in some] if stray else []
     counts = Counter(labels[cell] for cell in column if cell in labels)
     words = _missing_words(column)
-    if len(counts) > 2 or (len(counts) < 2 and learnable):
+    if len(counts) > most or (len(counts) < 2 and learnable):
         kinds = sorted(counts, key=str)
         shown = ", ".join(
             f"{kind!r} ({plural(counts[kind], 'label')}, first in line "
             f"{lines[next(i for i, cell in enumerate(column) if labels.get(cell) == kind)]})"
             for kind in kinds[:5]
         )
-        message = f"column {target!r} must have two classes; it has {len(counts)}: {shown}"
+        number = "two classes" if most == 2 else f"2 to {most} classes"
+        message = f"column {target!r} must have {number}; it has {len(counts)}: {shown}"
         message += ", ..." * (len(kinds) > 5)
+        if most == 2 < len(counts):
+            message += "; --task multiclass reads more than two classes"
         if words:
             message += (
                 f"; {_joined(words)}: read as missing values, so rename a class with this name"
@@ -395,7 +420,27 @@ def _classes(
         notes.append(
             f"Column {target!r}: {_joined(words)}: read as missing values, not as a class."
         )
+    if len(counts) > 2 and guessed:
+        shown = ", ".join(map(str, sorted(counts, key=str)))
+        notes.append(
+            f"Column {target!r}: its {len(counts)} different texts are read as classes: {shown}."
+        )
+    notes += [
+        f"Column {target!r}: class {kind!r} has a single label."
+        for kind, count in counts.items()
+        if count == 1 and learnable
+    ]
     return _Column([labels.get(cell) for cell in column], unread, missing, 0, notes)
+
+
+def _check_several(parsed: Sequence[_Column], targets: Sequence[str]) -> None:
+    """Raise an error if no target has more than two classes."""
+    if all(len({label for label in read.values if label is not None}) <= 2 for read in parsed):
+        raise ValueError(
+            "--task multiclass needs a target with three classes or more; "
+            f"{', '.join(map(repr, targets))} {'has' if len(targets) == 1 else 'have'} two: use "
+            "--task classification"
+        )
 
 
 def _check_texts(

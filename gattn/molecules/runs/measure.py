@@ -13,10 +13,10 @@ from gattn.molecules.baselines import BASELINE_ROWS, baseline_predictions
 from gattn.molecules.fitted import ClassificationModel, RegressionModel
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.rows import LabelledMolecules
-from gattn.molecules.settings import MoleculeSettings, Task
+from gattn.molecules.settings import MoleculeSettings
 from gattn.pipeline.measure import interval_metrics, measure, set_metrics
 from gattn.training.conformal import IntervalCalibrator
-from gattn.training.metrics import undefined_metrics
+from gattn.training.metrics import class_agreement, undefined_metrics
 
 __all__ = [
     "constant_width",
@@ -25,8 +25,10 @@ __all__ = [
     "label_sets",
     "measure_baselines",
     "measure_intervals",
+    "measure_part",
     "measure_targets",
     "ridge_rows",
+    "tuning_metric",
     "undefined",
 ]
 
@@ -35,10 +37,42 @@ def measure_targets(
     estimator: MoleculeEstimator, y: Tensor, mean: Tensor
 ) -> dict[str, dict[str, float]]:
     """Return the metrics of each target, by the target's name."""
+    columns = estimator.probabilities(mean) if estimator.class_counts else mean.T[:, :, None]
     return {
-        target: measure(estimator.task, y[:, i], mean[:, i])
-        for i, target in enumerate(estimator.targets_)
+        target: _measure_target(estimator, y[:, i], column)
+        for i, (target, column) in enumerate(zip(estimator.targets_, columns))
     }
+
+
+def measure_part(estimator: MoleculeEstimator, y: Tensor, mean: Tensor) -> dict[str, float]:
+    """Return the metrics of a part, as means over the targets for which they are defined.
+
+    Args:
+        estimator: estimator with the targets and their classes.
+        y: [k, t] labels, NaN for a missing label.
+        mean: [k, O] predicted means.
+
+    Returns:
+        The metrics of :func:`gattn.pipeline.measure.measure`; for several classes also the MCC and
+        the log loss.
+    """
+    if not estimator.class_counts:
+        return measure(estimator.task, y, mean)
+    by_target = list(measure_targets(estimator, y, mean).values())
+    return {name: _mean([one[name] for one in by_target]) for name in by_target[0]}
+
+
+def _measure_target(estimator: MoleculeEstimator, y: Tensor, predicted: Tensor) -> dict[str, float]:
+    """Return the metrics of one target with labels [k] and predictions [k, 1] or [k, c]."""
+    if not estimator.class_counts:
+        return measure(estimator.task, y, predicted[:, 0])
+    labelled = y.isfinite()
+    label, chances = y[labelled].long(), predicted[labelled].clamp(0, 1)
+    return measure("multiclass", label, chances) | class_agreement(label, chances)
+
+
+def _mean(values: list[float]) -> float:
+    return float(torch.tensor(values, dtype=torch.float64).nanmean())
 
 
 def count_labels(
@@ -95,16 +129,23 @@ def _count(estimator: MoleculeEstimator, target: int, y: Tensor) -> int | dict[s
 def _effect(part: str, by_class: Mapping[str, int] | None = None) -> str:
     """Describe the effect of a part that has no labels of a target, or none of one class."""
     if part == "test":
+        if by_class and len(by_class) > 2:
+            return "ROC AUC and PR AUC leave out that class"
         return "its ROC AUC and PR AUC are not defined" if by_class else "it has no test metrics"
+    if part == "training":
+        return "that class is never predicted"
     return "that class is in every set" if by_class else "its intervals or sets are unbounded"
 
 
 def measure_baselines(
-    task: Task, train: LabelledMolecules, test: LabelledMolecules, seed: int
+    estimator: MoleculeEstimator, train: LabelledMolecules, test: LabelledMolecules, seed: int
 ) -> dict[str, dict[str, float]]:
     """Train the baselines on ``train`` and return their metrics on ``test``."""
-    predicted = baseline_predictions(train.inputs, train.y, test.inputs, task, seed=seed)
-    return {name: measure(task, test.y, mean) for name, mean in predicted.items()}
+    predicted = baseline_predictions(
+        train.inputs, estimator.outputs_of(train.y), test.inputs, estimator.task, seed=seed,
+        classes=estimator.class_counts, weights=train.weights,
+    )  # fmt: skip
+    return {name: measure_part(estimator, test.y, mean) for name, mean in predicted.items()}
 
 
 def undefined(
@@ -124,9 +165,7 @@ def undefined(
     targets, classes = list(map(str, estimator.targets_)), []
     if isinstance(estimator, ClassificationModel):
         classes = [kinds.tolist() for kinds in estimator.classes_by_target]
-    reasons = {
-        part: undefined_metrics(y, estimator.task, targets, classes) for part, y in parts.items()
-    }
+    reasons = {part: _undefined(estimator, y, targets, classes) for part, y in parts.items()}
     infinite = "infinite: a target has too few validation labels for this coverage"
     reasons["intervals"] = {
         name: infinite for name, value in intervals.items() if value == math.inf
@@ -134,6 +173,38 @@ def undefined(
         name: "undefined: there is no label" for name, value in intervals.items() if value != value
     }
     return {part: by_metric for part, by_metric in reasons.items() if by_metric}
+
+
+def _undefined(
+    estimator: MoleculeEstimator, y: Tensor, targets: list[str], classes: list[list[object]]
+) -> dict[str, str]:
+    """Return the reasons why metrics of one part are undefined; for several classes, separately
+    for each target.
+    """
+    if not estimator.class_counts:
+        return undefined_metrics(y, estimator.task, targets, classes)
+    reasons: dict[str, list[str]] = {}
+    for target, kinds, column in zip(targets, classes, y.T):
+        labelled = column[column.isfinite()].long()
+        name = f"{target!r}: " if len(targets) > 1 else ""
+        for metric, reason in undefined_metrics(labelled, "multiclass", kinds).items():
+            reasons.setdefault(metric, []).append(name + reason)
+    return {metric: "; ".join(each) for metric, each in reasons.items()}
+
+
+def tuning_metric(estimator: MoleculeEstimator, y: Tensor) -> tuple[str, str]:
+    """Return the metric by which a search compares settings, and why it is undefined, or "".
+
+    Args:
+        estimator: estimator with the targets and their classes.
+        y: [k, t] labels of the validation part.
+    """
+    if estimator.class_counts:
+        return "log_loss", "" if y.isfinite().any() else "undefined: there is no label"
+    metric = "rmse" if estimator.task == "regression" else "roc_auc"
+    reason = undefined_metrics(y, estimator.task, list(map(str, estimator.targets_)))
+    reason = reason.get(metric, "")
+    return metric, reason if reason.startswith("undefined") else ""
 
 
 def ridge_rows(rows: int, settings: MoleculeSettings) -> dict[str, int]:
@@ -149,7 +220,7 @@ def ridge_rows(rows: int, settings: MoleculeSettings) -> dict[str, int]:
 
 
 def label_sets(estimator: ClassificationModel, predicted: Prediction, coverage: float) -> Tensor:
-    """Return the set of possible classes of each molecule and target, [k, t, 2] bool."""
+    """Return the set of possible classes of each molecule and target, [k, t, c] bool."""
     return estimator.sets_of(predicted.mean, coverage)
 
 
@@ -194,7 +265,7 @@ def constant_width(
     Returns:
         ``constant_width``, a mean over targets in their units; nothing for classes.
     """
-    if estimator.task == "classification":
+    if estimator.task != "regression":
         return {}
     one = torch.ones_like(mean)
     lower, upper = IntervalCalibrator.fit(y, mean, one).interval(

@@ -69,7 +69,7 @@ def _overlap(
     molecules: LabelledMolecules, source: Source, parts: Mapping[str, Sequence[int]],
     key: Callable[[str], str], *, forms: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """Count the molecules of two parts that have the same value of ``key``.
+    """Count the molecules of two parts for which ``key`` has the same value.
 
     With ``forms``, only molecules with different canonical SMILES are counted.
     """
@@ -104,7 +104,7 @@ def _several(molecules: LabelledMolecules, positions: Sequence[int]) -> bool:
 def _two(
     molecules: LabelledMolecules, some: Sequence[int], others: Sequence[int]
 ) -> tuple[int, int]:
-    """Return the indices of two different molecules, one from each of two lists."""
+    """Return the indices of two different molecules, one from each list."""
     return next(
         (i, j) for i in some for j in others if molecules.canonical[i] != molecules.canonical[j]
     )
@@ -235,8 +235,8 @@ def conflict_notes(facts_by_target: Mapping[str, Any]) -> list[str]:
             )
         else:
             notes.append(
-                f"{has} both classes of {target}, in {plural(facts['rows'], 'row')}, for example "
-                f"{labels_text}. All rows are used."
+                f"{has} different classes of {target}, in {plural(facts['rows'], 'row')}, for "
+                f"example {labels_text}. All rows are used."
             )
     if len(facts_by_target) > TARGETS:
         more = len(facts_by_target) - TARGETS

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import TypeVar
 
+import torch
+
 from gattn.data.tables.csv_table import Table, TableRow
 from gattn.files import new_file
+from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import Piece
 from gattn.molecules.loading import open_run
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.training.checks import check_fraction
 
-__all__ = ["ERROR", "Counts", "predict_table", "row_errors", "row_smiles"]
+__all__ = [
+    "ERROR",
+    "OUTSIDE",
+    "Counts",
+    "outside_names",
+    "predict_table",
+    "row_errors",
+    "row_smiles",
+]
 
 ERROR = "error"
+OUTSIDE = "outside"
+"""Column of the names of the descriptors that are far outside of their training range."""
 T = TypeVar("T")
 
 
@@ -44,7 +58,10 @@ def predict_table(
 
     The output has a row for each input row, in order. Its columns are the input's columns, the
     columns of :func:`gattn.molecules.runs.columns.prediction_columns`, and ``error``, the reason
-    why a row has no prediction. Rows are read, predicted and written piece by piece.
+    why a row has no prediction. If the model reads descriptor columns, ``outside`` has the names of
+    those that are far outside of their range in the training part
+    (:meth:`gattn.molecules.predictor.MoleculePredictor.outside`). Rows are read, predicted and
+    written piece by piece.
 
     Args:
         run: the folder of a trained model.
@@ -74,7 +91,7 @@ def predict_table(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
         on_bad_bytes="surrogateescape",
     )  # fmt: skip
-    columns = prediction_columns(estimator)
+    columns = [*prediction_columns(estimator), *([OUTSIDE] if descriptors.names else [])]
     rows = bad = 0
     with new_file(out) as temporary, table.writer(temporary, [*columns, ERROR]) as writer:
         pieces = estimator.predictions(
@@ -83,6 +100,10 @@ def predict_table(
         )  # fmt: skip
         for piece in pieces:
             predicted = prediction_cells(estimator, piece.result, coverage)
+            if descriptors.names:
+                read = [descriptors.values(piece.items[i]) for i in piece.row_index.tolist()]
+                named = outside_names(estimator, read)
+                predicted = [[*each, name] for each, name in zip(predicted, named)]
             cells = dict(zip(piece.row_index.tolist(), predicted))
             for i, (row, error) in enumerate(row_errors(piece)):
                 writer.writerow([*row.cells, *cells.get(i, [""] * len(columns)), error])
@@ -90,6 +111,19 @@ def predict_table(
             rows += len(piece.items)
             on_progress(len(piece.items))
     return Counts(rows, bad)
+
+
+def outside_names(estimator: MoleculeModel, values: Sequence[Sequence[float]]) -> Iterator[str]:
+    """Yield the cell of the column ``outside`` for each row of descriptors.
+
+    Args:
+        estimator: a trained model that reads f descriptor columns.
+        values: [k, f] descriptors, NaN for a missing one.
+    """
+    names = estimator.descriptors_columns_
+    numbers = torch.tensor(list(map(list, values)), dtype=torch.float64).view(-1, len(names))
+    for flags in estimator.predictor_.outside(numbers).tolist():
+        yield "|".join(compress(names, flags))
 
 
 def row_smiles(table: Table, column: str) -> Callable[[TableRow], str]:

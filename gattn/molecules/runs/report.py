@@ -18,6 +18,7 @@ from gattn.molecules.predictor import Prediction, batch_elements
 from gattn.molecules.rows import LabelledMolecules
 from gattn.pipeline.product import Report
 from gattn.pipeline.report import report_facts
+from gattn.training import plots
 from gattn.training.calibration import (
     Reliability,
     interval_reliability,
@@ -26,6 +27,8 @@ from gattn.training.calibration import (
 from gattn.training.plots.style import number
 from gattn.training.report import Figure, Section
 from gattn.training.run_report import (
+    CLASSES,
+    SHOWN,
     TARGETS,
     RunFacts,
     Words,
@@ -54,8 +57,14 @@ METHOD = DEFAULT_METHOD.replace("_", " ")
 
 def molecule_report(run: MoleculeRun) -> Report:
     """Return the content of the report page and its plots, by file name without extension."""
-    worst = _worst_molecules(run.estimator, run.part("test"), run.predictions["test"])
-    return run_report(run_facts(run), [worst])
+    test, predicted = run.part("test"), run.predictions["test"]
+    sections = [_worst_molecules(run.estimator, test, predicted)]
+    confusions = _confusions(run.estimator, test, predicted)
+    if confusions:
+        text = ("The molecules of the test part by measured and predicted class.",)
+        sections.insert(0, Section("Classes", text, figures=tuple(confusions.values())))
+    content, figures = run_report(run_facts(run), sections)
+    return content, {**figures, **confusions}
 
 
 def run_facts(run: MoleculeRun) -> RunFacts:
@@ -65,6 +74,7 @@ def run_facts(run: MoleculeRun) -> RunFacts:
     names = ", ".join(estimator.targets_)
     if len(estimator.targets_) > 3:
         names = f"{len(estimator.targets_)} targets"
+    columns = _columns(estimator)
     return report_facts(
         run,
         run.settings,
@@ -74,8 +84,8 @@ def run_facts(run: MoleculeRun) -> RunFacts:
             f"A {run.settings.model.model} model of {names}, trained on "
             f"{metrics['molecules']['train']:,} molecules; split: {run.split.protocol}."
         ),
-        targets=tuple(estimator.targets_),
-        y=test.y,
+        targets=tuple(columns),
+        y=estimator.outputs_of(test.y),
         mean=predicted.mean,
         std=predicted.std,
         histories=estimator.history_,
@@ -110,6 +120,8 @@ def _class_names(estimator: MoleculeEstimator) -> list[str]:
 
 def _words(estimator: MoleculeEstimator) -> Words:
     """Return the words for the labels of the plots, for example the name of class 1."""
+    if estimator.class_counts:
+        return CLASSES
     named = _named_classes(estimator)
     if len(estimator.targets_) > 1 or not named:
         return TARGETS
@@ -119,7 +131,7 @@ def _words(estimator: MoleculeEstimator) -> Words:
 
 def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
     """Return the name of class 1 for each target in which it has another name than 1."""
-    if not isinstance(estimator, ClassificationModel):
+    if not isinstance(estimator, ClassificationModel) or estimator.class_counts:
         return {}
     names = {t: str(kinds[1]) for t, kinds in zip(estimator.targets_, estimator.classes_by_target)}
     return {t: name for t, name in names.items() if name not in ("1", "True")}
@@ -129,10 +141,49 @@ def evaluation_figures(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> dict[str, Figure]:
     """Return the plots for one part: predictions against labels, and calibration, by file name."""
-    return part_figures(
-        estimator.task, molecules.y, predicted.mean, predicted.std, estimator.targets_,
-        reliability(estimator, molecules, predicted), words=_words(estimator),
+    figures = part_figures(
+        estimator.task, estimator.outputs_of(molecules.y), predicted.mean, predicted.std,
+        _columns(estimator), reliability(estimator, molecules, predicted), words=_words(estimator),
     )  # fmt: skip
+    return figures | _confusions(estimator, molecules, predicted)
+
+
+def _columns(estimator: MoleculeEstimator) -> list[str]:
+    """Return the names of the targets; for several classes the names of the outputs."""
+    if not isinstance(estimator, ClassificationModel) or not estimator.class_counts:
+        return list(estimator.targets_)
+    several = len(estimator.targets_) > 1
+    return [
+        f"{target} {kind}" if several else str(kind)
+        for target, kinds in zip(estimator.targets_, estimator.classes_by_target)
+        for kind in kinds.tolist()
+    ]
+
+
+def _confusions(
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
+) -> dict[str, Figure]:
+    """Return the confusion matrix of each target of several classes, by file name."""
+    if not isinstance(estimator, ClassificationModel) or not estimator.class_counts:
+        return {}
+    figures: dict[str, Figure] = {}
+    chances = estimator.probabilities(predicted.mean)
+    for i, (target, kinds) in enumerate(zip(estimator.targets_, estimator.classes_by_target)):
+        labelled = molecules.y[:, i].isfinite()
+        if i >= SHOWN or not labelled.any():
+            continue
+        label, guess = molecules.y[labelled, i].long(), chances[i][labelled].argmax(1)
+        counts = torch.bincount(label * len(kinds) + guess, minlength=len(kinds) ** 2)
+        plot = plots.confusion_matrix(
+            counts.view(len(kinds), -1).numpy(), list(map(str, kinds.tolist()))
+        )
+        end = f"-{i + 1}" if len(estimator.targets_) > 1 else ""
+        figures[f"confusion{end}"] = themed(
+            plot.png,
+            f"Classes of {target} by predicted class",
+            f"{target}: percentages of the molecules of each true class",
+        )
+    return figures
 
 
 def reliability(
@@ -142,7 +193,7 @@ def reliability(
     if isinstance(estimator, RegressionModel):
         mean, std = predicted.mean, predicted.std
         return interval_reliability(molecules.y, mean, std, estimator.calibrator_)
-    return probability_reliability(molecules.y, predicted.mean)
+    return probability_reliability(estimator.outputs_of(molecules.y), predicted.mean.clamp(0, 1))
 
 
 def _worst_molecules(
@@ -160,8 +211,9 @@ def _worst_molecules(
         units of each target's standard deviation in the part, and a molecule is shown for its
         target with the largest error.
     """
-    rows, targets = _worst_rows(molecules, predicted)
-    weights = _weights(estimator.predictor_, molecules.inputs, rows, targets)
+    rows, targets = _worst_rows(estimator, molecules, predicted)
+    outputs = [_output(estimator, molecules, row, t) for row, t in zip(rows, targets)]
+    weights = _weights(estimator.predictor_, molecules.inputs, rows, outputs)
     scale = shared_scale(weights)
     style: dict[str, Any] = {
         "scale": scale, "size": SIZE, "label": f"contribution by {METHOD}"
@@ -175,9 +227,11 @@ def _worst_molecules(
         )
         for row, target, weight in zip(rows, targets, weights)
     )
+    several = bool(estimator.class_counts)
+    explained = "probability of the measured class" if several else "prediction"
     text = (
         "The molecules of the test part with the largest errors, the largest first. A disc shows "
-        f"the contribution of its atom to the prediction, by {METHOD}: orange raises it, blue "
+        f"the contribution of its atom to the {explained}, by {METHOD}: orange raises it, blue "
         "lowers it, on one signed scale for all pictures. These contributions led to the wrong "
         "predictions.",
         "“Nearest” is the Tanimoto similarity to the most similar molecule of the training and "
@@ -199,12 +253,38 @@ def _weights(
     return [weights[row] for row in rows]
 
 
-def _worst_rows(molecules: LabelledMolecules, predicted: Prediction) -> tuple[list[int], list[int]]:
+def _output(
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, row: int, target: int
+) -> int:
+    """Return the output to explain for a molecule: the target, or its measured class."""
+    if not estimator.class_counts:
+        return target
+    return sum(estimator.class_counts[:target]) + int(molecules.y[row, target])
+
+
+def _errors(
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
+) -> Tensor:
+    """Return the error of each molecule and target, [k, t]; for several classes, the error is 1
+    minus the probability of the measured class.
+    """
+    y = molecules.y
+    if estimator.class_counts:
+        chances = estimator.probabilities(predicted.mean)
+        label = y.nan_to_num(0.0).long()
+        right = [p.gather(1, label[:, i, None])[:, 0] for i, p in enumerate(chances)]
+        return (1 - torch.stack(right, 1)).masked_fill(y.isnan(), torch.nan)
+    spread = (y - y.nanmean(0)).square().nanmean(0).sqrt()
+    return (predicted.mean - y).abs() / torch.where(spread > 0, spread, 1.0)
+
+
+def _worst_rows(
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
+) -> tuple[list[int], list[int]]:
     """Return the molecules with the largest errors that can be drawn, and the target of
     each error.
     """
-    spread = (molecules.y - molecules.y.nanmean(0)).square().nanmean(0).sqrt()
-    error = (predicted.mean - molecules.y).abs() / torch.where(spread > 0, spread, 1.0)
+    error = _errors(estimator, molecules, predicted)
     largest, target = error.nan_to_num(nan=-1.0).max(1)
     order = largest.argsort(descending=True, stable=True)
     order = order[largest[order] >= 0].tolist()
@@ -223,12 +303,12 @@ def _caption(
     """Return the caption of a molecule: its label, its prediction and its similarity to training
     molecules.
     """
-    y, mean, std = (
-        float(values[row, target]) for values in (molecules.y, predicted.mean, predicted.std)
-    )
+    output, y = _output(estimator, molecules, row, target), float(molecules.y[row, target])
+    mean, std = (float(values[row, output]) for values in (predicted.mean, predicted.std))
     lines = [estimator.targets_[target]] if len(estimator.targets_) > 1 else []
     if isinstance(estimator, ClassificationModel):
-        label, probability = estimator.classes_by_target[target][int(y)], mean if y else 1 - mean
+        label = estimator.classes_by_target[target][int(y)]
+        probability = mean if y or estimator.class_counts else 1 - mean
         lines += [f"measured {label}", f"its probability {number(probability)}"]
     else:
         lines += [f"measured {number(y)}", f"predicted {number(mean)} ± {number(std)}"]

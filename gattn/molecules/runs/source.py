@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from gattn.data import BadRow, get_dataset, load_molecules
-from gattn.data.tables.csv_table import SEPARATORS, Table, TableRow, as_number, open_table
+from gattn.data.tables.csv_table import SEPARATORS, Table, TableRow, as_number
 from gattn.data.tables.numbers import NumberFormat, classify
 from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.molecules.settings import Task
+from gattn.molecules.tables import JoinedTables, open_tables, read_times
 from gattn.pipeline.run_folder import file_hash
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ class Source:
         descriptors: names of the f descriptor columns.
         descriptor_values: [n, f] float64, the cells of these columns, NaN for an empty cell; None
             if there are no such columns.
+        weights: [n] float64, the weight of each row, 1 for a bad row; None without a column of
+            weights.
+        fixed: "val" or "test" for each row of a file of that part, "" for the rows that the split
+            divides; None without such files.
+        times: [n] float64, the time of each row, NaN for a bad row; None without such a column.
     """
 
     name: str
@@ -58,6 +64,9 @@ class Source:
     bad: tuple[BadRow, ...]
     descriptors: tuple[str, ...] = ()
     descriptor_values: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    fixed: list[str] | None = None
+    times: np.ndarray | None = None
 
     def descriptor_notes(self, train: np.ndarray) -> list[str]:
         """Return a note for each descriptor column that has no effect on the model.
@@ -82,7 +91,8 @@ class Source:
         """The input of an estimator: n SMILES, or a data frame of SMILES and descriptors."""
         if self.descriptor_values is None:
             return self.smiles
-        import pandas as pd  # takes a second, and a table without descriptors does not need it
+        # The import takes about a second, and only tables with descriptors need it.
+        import pandas as pd
 
         columns = pd.DataFrame(self.descriptor_values, columns=list(self.descriptors))
         smiles = pd.Series(self.smiles, name="smiles", dtype=object)
@@ -90,7 +100,7 @@ class Source:
 
 
 def read_source(
-    path: str,
+    path: str | Sequence[str],
     smiles: str,
     targets: Sequence[str],
     task: Literal["auto"] | Task,
@@ -101,11 +111,14 @@ def read_source(
     style: NumberFormat | None = None,
     skip_bad: bool = False,
     descriptors: Sequence[str] = (),
+    weight: str | None = None,
+    time: str | None = None,
+    file_parts: Sequence[str] = (),
 ) -> Source:
-    """Read a CSV file of SMILES and labels.
+    """Read one or several CSV files of SMILES and labels.
 
     Args:
-        path: the file.
+        path: the file, or several with the same columns, whose rows follow one another.
         smiles: its column of SMILES.
         targets: its columns of labels.
         task: task of the labels.
@@ -118,6 +131,9 @@ def read_source(
             number.
         descriptors: its descriptor columns. A row with a descriptor that is not a number is left
             out; more than 5 % of such rows are an error.
+        weight: its column of weights, which are numbers above 0; the same rule holds.
+        time: its column of times, which are numbers or dates of ISO 8601; the same rule holds.
+        file_parts: for each file "val" or "test" if all its rows are in that part, or "".
 
     Returns:
         All rows of the file in order, including the bad ones.
@@ -126,19 +142,23 @@ def read_source(
         FileNotFoundError: the file does not exist.
         ValueError: the file, a column or a label cannot be used.
     """
-    names = [smiles, *targets, *descriptors, *([part_column] if part_column else [])]
+    names = [smiles, *targets, *descriptors, *filter(None, (weight, time, part_column))]
     if len(set(names)) < len(names):
         raise ValueError(f"a column can be used only once; got {', '.join(names)}")
-    table = open_table(path, names, encoding=encoding)
+    paths = [path] if isinstance(path, str) else list(path)
+    path = ", ".join(paths)
+    table = open_tables(paths, names, parts=file_parts, encoding=encoding)
     places = [table.place(target) for target in targets]
     columns = DescriptorColumns.of(table, descriptors, style or NumberFormat())
-    values, unread = array("d"), array("q")
+    weighing = DescriptorColumns.of(table, [weight] if weight else [], style or NumberFormat())
+    values, weights, unread = array("d"), array("d"), array("q")
     text_place, part_place = table.place(smiles), table.place(part_column or smiles)
     texts: list[str] = []
     cells: list[tuple[str, ...]] = []
     parts: list[str] | None = None if part_column is None else []
     faults: list[str] = []
-    lines = array("q")
+    lines: Any = array("q") if len(paths) == 1 else []
+    moments: list[str] = []
     first: TableRow | None = None
     # Only the cells of the columns that the run needs are stored, to save memory.
     for row in table.rows():
@@ -155,17 +175,31 @@ def read_source(
             first = first or row
         numbers, problem = columns.read(row)
         values.extend(numbers)
+        if weight:
+            (factor,), wrong = weighing.read(row)
+            if not problem and not factor > 0:
+                cell = row.cells[weighing.places[0]]
+                problem = wrong or f"{weight} must be a number above 0; it is {cell!r}"
+            weights.append(1.0 if problem else factor)
+        if time:
+            moments.append(row.cells[table.place(time)] if fits else "")
         if fits and problem:
             unread.append(len(faults))
         faults.append(problem)
         lines.append(row.line)
     if not texts:
         raise ValueError(f"{path} has a header but no rows")
+    times = read_times(moments) if time else None
+    if times is not None:
+        for i in np.flatnonzero(np.isnan(times)).tolist():
+            if not faults[i]:
+                faults[i] = f"{time} must be a number or a date; it is {moments[i]!r}"
+                unread.append(i)
     if len(unread) > max(1, SHARE * len(texts)) and not skip_bad:
         raise ValueError(
-            f"{path}: {len(unread):,} of {len(texts):,} rows have a descriptor that is not a "
-            f"number, the first in line {lines[unread[0]]}: {faults[unread[0]]}; correct them, or "
-            f"leave the rows out with {SKIP}"
+            f"{path}: {len(unread):,} of {len(texts):,} rows have a descriptor, a weight or a "
+            f"time that cannot be read, the first in line {lines[unread[0]]}: {faults[unread[0]]}; "
+            f"correct them, or leave the rows out with {SKIP}"
         )
     misfits = sum(map(bool, faults)) - len(unread)
     if first is not None and misfits > max(1, SHARE * len(texts)):
@@ -184,7 +218,7 @@ def read_source(
     problems = [fault or problem for fault, problem in zip(faults, labels.problems)]
     return Source(
         name=path,
-        sha256=file_hash(Path(path)),
+        sha256=file_hash(*map(Path, paths)),
         smiles=["" if problem else text for text, problem in zip(texts, problems)],
         targets=tuple(targets),
         labels=labels,
@@ -197,10 +231,13 @@ def read_source(
         descriptor_values=(
             np.array(values).reshape(len(texts), len(columns.names)) if columns.names else None
         ),
+        weights=np.array(weights) if weight else None,
+        fixed=[line.part for line in lines] if any(file_parts) else None,
+        times=times,
     )
 
 
-def _check_split_number(table: Table, row: TableRow, places: Sequence[int]) -> None:
+def _check_split_number(table: Table | JoinedTables, row: TableRow, places: Sequence[int]) -> None:
     """Raise an error if a row has an extra cell because a number contains the table's separator.
 
     An example is the number 1,008, without quotes, in a table separated by commas.

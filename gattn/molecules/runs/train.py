@@ -24,6 +24,7 @@ from gattn.molecules.runs.measure import (
     label_notes,
     measure_baselines,
     measure_intervals,
+    measure_part,
     measure_targets,
     ridge_rows,
     undefined,
@@ -32,7 +33,7 @@ from gattn.molecules.runs.overlaps import duplicate_facts, duplicate_notes
 from gattn.molecules.runs.source import Source, built_in, read_source
 from gattn.molecules.runs.splits import check_train, choose_parts, splits_record, validation_groups
 from gattn.pipeline import train as pipeline
-from gattn.pipeline.measure import PARTS, measure
+from gattn.pipeline.measure import PARTS
 from gattn.pipeline.product import Log, Parts, Product, Report, TrainedRun, no_log
 from gattn.pipeline.run_folder import CHECKPOINTS
 from gattn.pipeline.text import plural
@@ -137,7 +138,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         self, settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
     ) -> None:
         super().__init__(settings, out, log)
-        self.inputs = [settings.data] if settings.data else []
+        self.inputs = settings.files
         self.progress = progress
 
     def load(self) -> MoleculeData:
@@ -166,6 +167,12 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         train_rows = molecules.rows[split.train].numpy()
         notes = [*notes, *duplicate_notes(duplicates), *source.descriptor_notes(train_rows)]
         rows = len(split.train) + len(split.val)
+        if source.weights is not None:
+            used = source.weights[train_rows]
+            notes.append(
+                f"Rows are weighted by {self.settings.weight_column!r}, from {used.min():.3g} to "
+                f"{used.max():.3g} in the training part; errors and coverages are not weighted."
+            )
         names = {
             "baseline": "kernel ridge of the baseline",
             "model": "Gaussian process of the model",
@@ -175,8 +182,10 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
             for part, most in ridge_rows(rows, model).items()
             if most < rows
         ]
-        y = molecules.y
-        notes += label_notes(estimator, {"validation": y[split.val], "test": y[split.test]})
+        y, several = molecules.y, bool(estimator.class_counts)
+        parts = {"training": y[split.train]} if several else {}
+        parts |= {"validation": y[split.val], "test": y[split.test]}
+        notes += label_notes(estimator, parts)
         for note in (*source.labels.notes, *notes):
             self.log(note)
         record = splits_record(split, molecules, source)
@@ -211,9 +220,9 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         label_counts = count_labels(model, {p: molecules.y[getattr(split, p)] for p in PARTS})
         metrics = {
             "task": task,
-            "test": measure(task, test.y, predicted.mean),
-            "val": measure(task, y_val, validation.mean),
-            "baselines": measure_baselines(task, train, test, settings.model.seed),
+            "test": measure_part(model, test.y, predicted.mean),
+            "val": measure_part(model, y_val, validation.mean),
+            "baselines": measure_baselines(model, train, test, settings.model.seed),
             "ridge_rows": ridge_rows(len(train), settings.model),
             "targets": measure_targets(model, test.y, predicted.mean),
             "intervals": intervals,
@@ -285,9 +294,10 @@ def read_run_source(settings: RunSettings) -> Source:
     column = settings.split.removeprefix("column:")
     part_column = column if column != settings.split else None
     return read_source(
-        settings.data, settings.smiles, settings.target, settings.task, part_column,
+        settings.files, settings.smiles, settings.target, settings.task, part_column,
         encoding=settings.encoding, style=settings.style, skip_bad=settings.skip_bad_labels,
-        descriptors=settings.descriptors_columns,
+        descriptors=settings.descriptors_columns, weight=settings.weight_column or None,
+        time=settings.time or None, file_parts=settings.file_parts,
     )  # fmt: skip
 
 
@@ -298,7 +308,12 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
     path = cache / f"{cache_key(source.smiles, estimator.max_atoms)[:32]}.safetensors"
     y = source.labels.y[:, 0] if len(source.targets) == 1 else source.labels.y
     molecules = estimator.read(
-        source.rows, y, targets=source.targets, bounds=source.labels.bounds, cache=path
+        source.rows,
+        y,
+        targets=source.targets,
+        bounds=source.labels.bounds,
+        weights=source.weights,
+        cache=path,
     )
     bad = {row.row: replace(row, line=source.lines[row.row]) for row in molecules.bad}
     bad |= {row.row: row for row in source.bad}

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.config import SEARCH
-from gattn.pipeline.measure import measure
+from gattn.molecules.runs.measure import measure_part, tuning_metric
 from gattn.pipeline.product import Log, no_log
-from gattn.training.metrics import undefined_metrics
 from gattn.training.model_io import RunError
 
 if TYPE_CHECKING:
@@ -41,7 +40,8 @@ def tune(
     Args:
         estimator: the estimator to tune, not fitted.
         train: the molecules that every trial is trained on.
-        val: the molecules that every trial is evaluated on, by RMSE or ROC-AUC.
+        val: the molecules that every trial is evaluated on, by RMSE, ROC-AUC, or
+            the log loss of several classes.
         trials: number of trials, at least 1.
         out: the folder of the run.
         log: called with a line for each trial.
@@ -61,18 +61,17 @@ def tune(
     study = _study(estimator, out)
     from optuna.samplers import TPESampler
 
-    metric = "rmse" if estimator.task == "regression" else "roc_auc"
-    reason = undefined_metrics(val.y, estimator.task, list(map(str, estimator.targets_)))
-    if reason.get(metric, "").startswith("undefined"):
+    metric, reason = tuning_metric(estimator, val.y)
+    if reason:
         raise ValueError(
             f"--tune compares settings by {metric} on the validation part, where the metric "
-            f"is {reason[metric]}; choose another --split, or leave out --tune"
+            f"is {reason}; choose another --split, or leave out --tune"
         )
 
     def objective(trial: Trial) -> float:
         model = estimator.replace(**_draw(trial))
         model.fit_labelled(train, val, groups=groups)
-        return measure(model.task, val.y, model.predictor_.validation.mean)[metric]
+        return measure_part(model, val.y, model.predictor_.validation.mean)[metric]
 
     # If a search was interrupted, its unfinished trial is run again.
     completed = sum(trial.state.name == "COMPLETE" for trial in study.trials)
@@ -99,7 +98,7 @@ def _study(estimator: MoleculeEstimator, out: Path) -> Study:
         return optuna.create_study(
             study_name="gattn",
             storage=JournalStorage(JournalFileBackend(str(out / JOURNAL))),
-            direction="minimize" if estimator.task == "regression" else "maximize",
+            direction="maximize" if estimator.task == "classification" else "minimize",
             load_if_exists=True,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -18,6 +18,7 @@ from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import PIECE
 from gattn.molecules.loading import load_model
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
+from gattn.molecules.runs.predict import ERROR, OUTSIDE, outside_names
 from gattn.molecules.screening.engines import run_locally, run_on_ray
 from gattn.molecules.screening.expression import Condition, Value, parse_condition, parse_value
 from gattn.molecules.screening.plan import (
@@ -46,7 +47,7 @@ __all__ = ["Progress", "Screened", "screen"]
 
 PLACE = ("input", "row")
 """Columns that identify a row: the path of its file, and its number, counted from 0."""
-SMILES, ERROR = "smiles", "error"
+SMILES = "smiles"
 Progress = Callable[[int, int], AbstractContextManager[Callable[[int], None]]]
 """Function of the number of rows of a job and of those that are finished. It returns a context that
 yields a function, which is called with each number of further rows.
@@ -88,6 +89,10 @@ class PieceModel:
         answers: list[Answer] = []
         for piece in pieces:
             predicted = prediction_cells(self.model, piece.result, self.coverage)
+            if descriptors is not None:
+                values = [piece.items[i][1] for i in piece.row_index.tolist()]
+                named = outside_names(self.model, values)
+                predicted = [[*each, name] for each, name in zip(predicted, named)]
             cells = dict(zip(piece.row_index.tolist(), predicted))
             answers += [(cells.get(i, []), error) for i, error in enumerate(piece.errors)]
         return answers
@@ -168,7 +173,8 @@ def screen(
     out, column = Path(out), smiles or str(card.get("smiles", SMILES))
     sources = _open(find_inputs(inputs, out), column, model, encoding, log)
     copied, sources = _keep(sources, settings, model, log)
-    header = [*PLACE, SMILES, *copied, *prediction_columns(model), ERROR]
+    outside = [OUTSIDE] if model.descriptors_columns_ else []
+    header = [*PLACE, SMILES, *copied, *prediction_columns(model), *outside, ERROR]
     if repeated := [name for name in copied if header.count(name) > 1]:
         raise ValueError(
             f"the output would have two columns {repeated[0]!r}: choose the columns to copy with "

@@ -53,7 +53,8 @@ def read_edges(
     graph = as_graph(edge_index, size, self_loops=self_loops)
     if edge_attr is not None:
         edge_attr = edge_rows(caller_edges if is_networkx(caller_edges) else edge_index, edge_attr)
-        if edge_attr.dtype in _INTEGERS:  # PyG's layers also accept integer edge features
+        # PyG's layers also accept integer edge features.
+        if edge_attr.dtype in _INTEGERS:
             edge_attr = edge_attr.to(x_src.dtype)
     return graph, edge_attr
 
@@ -61,8 +62,8 @@ def read_edges(
 def edge_rows(
     edge_index: Any, rows: Tensor, name: str = "edge_attr", width: int | None = None
 ) -> Tensor:
-    """Check that there is one row or number for each edge, and return one for each edge of the
-    graph.
+    """Check that there is one row or number for each of the caller's edges, and return the rows of
+    the graph's edges.
 
     Args:
         edge_index: the edges, as the caller passed them.
@@ -134,7 +135,9 @@ def _name(edge_index: Any) -> str:
 
 
 def _size(edge_index: Any) -> tuple[int | None, int | None] | None:
-    """Return (num_src, num_dst) if the edges contain these numbers; None for plain pairs."""
+    """Return (num_src, num_dst) if the format of the edges contains these numbers, and otherwise
+    None.
+    """
     if isinstance(edge_index, Graph):
         return edge_index.size
     if is_torch_sparse_tensor(edge_index):
@@ -209,7 +212,8 @@ def _count_destinations(
 def with_loop_features(
     edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | str | None
 ) -> Tensor:
-    """Return the edge features of a graph with self-loops, [e, d] or [e].
+    """Return the edge features of a graph with self-loops, including those of the self-loops, [e,
+    d] or [e].
 
     The features of the caller's edges other than self-loops come first, then the features of the
     added self-loops.
@@ -233,7 +237,8 @@ def with_loop_features(
     output, version = cached_last(graph, name, (edge_attr,), build)
     if output._version == version:
         return output
-    graph.derived.pop(name, None)  # a caller has modified the cached edge features in place
+    # A caller has modified the cached edge features in place, so they are computed again.
+    graph.derived.pop(name, None)
     return cached_last(graph, name, (edge_attr,), build)[0]
 
 
@@ -342,8 +347,8 @@ def input_edges_with_weights(edge_index: Any, graph: Graph, alpha: Tensor, x: Te
 
 
 def input_edges(edge_index: Any, graph: Graph) -> Any:
-    """Return the edges in the caller's format; a COO matrix is coalesced, and a Graph gives
-    pairs.
+    """Return the edges in the caller's format; a COO matrix is coalesced, and a Graph is converted
+    to pairs.
     """
     return graph.edge_index if isinstance(edge_index, Graph) else _coalesced(edge_index)
 

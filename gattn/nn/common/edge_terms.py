@@ -64,7 +64,7 @@ class EdgeTerms(NamedTuple):
         return tile_heads(self.bias.to(score.dtype), 1, score.shape[1])
 
     def joined_bias(self, bias: Tensor | None, score: Tensor) -> Tensor | None:
-        """Return the sum of ``bias`` and the bias of these edges; ``bias`` may be None."""
+        """Return the sum of ``bias`` (which may be None) and the bias of these edges."""
         return self.bias_like(score) if bias is None else self.biased(bias)
 
     def weight_like(self, value: Tensor) -> Tensor | None:

@@ -48,7 +48,7 @@ def node_pair(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def channel_pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the numbers of source and destination features; -1 stands for the first input's
+    """Return the numbers of source and destination features; -1 means that the first input sets the
     number.
     """
     pair = in_channels if isinstance(in_channels, (tuple, list)) else (in_channels, in_channels)
@@ -92,7 +92,9 @@ def merge_heads(out: Tensor, heads: int, x: Tensor, concat: bool) -> Tensor:
 
 
 def tile_heads(per_head: Tensor, dim: int, heads: int) -> Tensor:
-    """Repeat h heads along one dimension of a tensor to ``heads`` = b * h heads for a batch."""
+    """Repeat the h heads in one dimension of a tensor b times, so that there are ``heads`` = b * h
+    heads.
+    """
     if per_head.shape[dim] == heads:
         return per_head
     times = [1] * per_head.dim()
@@ -206,7 +208,8 @@ def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:
     unless the module does more than multiply by its weight.
     """
     if is_lazy(lin):
-        lin(x[:0])  # calling a lazy module initialises its weight with the width of x
+        # Calling a lazy module initialises its weight with the width of x.
+        lin(x[:0])
     if not is_product(lin):
         return head_scores(split_heads(project(lin, x, name), att.shape[-1]), att)[0]
     check_features(name, x, lin.weight.shape[1], lin.weight)

@@ -1,4 +1,4 @@
-"""Attention scores as named tuples, and functions that compute attention with a score."""
+"""Attention scores, stored as named tuples, and functions that compute attention with a score."""
 
 from __future__ import annotations
 

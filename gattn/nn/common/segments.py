@@ -124,7 +124,8 @@ def zero_empty(out: Tensor, segments: Graph) -> Tensor:
 
 
 def within(segments: Graph, width: int | None = None) -> tuple[Graph, Tensor | None]:
-    """Return the graph in which every row attends to all rows of its segment, and a bias or None.
+    """Return the graph in which every row attends to all rows of its segment, and a score bias
+    (which may be None).
 
     Under torch.compile the number of these edges is not known. Each row then gets ``width`` edges,
     and the second result is a bias [e, 1] of 0 or -inf, which masks the unused edges. Otherwise the
@@ -221,7 +222,7 @@ def _traced_within(segments: Graph, width: int | None) -> tuple[Graph, Tensor]:
 
 @outside_transforms
 def _segments(index_or_ptr: Tensor, ptr: Tensor | None, rows: int, segments: int | None) -> Graph:
-    """Check index or ptr, and return the graph with edges from the rows to the segments."""
+    """Check index or ptr, and return the graph with an edge from each row to its segment."""
     _check_type(index_or_ptr)
     segments = _count(index_or_ptr) if segments is None else segments
     _check(index_or_ptr, ptr, rows, segments)
@@ -253,7 +254,8 @@ def _count(index: Tensor) -> int:
 def _row_segments(index: Tensor, ptr: Tensor | None, rows: int) -> Tensor:
     """Return the segment of each row, [n], from ptr or, if ptr is None, from index."""
     if ptr is None:
-        as_tensor = getattr(index, "as_tensor", None)  # only PyG's class Index has this method
+        # Only PyG's class Index has this method.
+        as_tensor = getattr(index, "as_tensor", None)
         return index if as_tensor is None else as_tensor()
     return owners(ptr, rows)
 

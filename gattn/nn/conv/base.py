@@ -81,12 +81,12 @@ class AttentionConv(TermsEdgeByEdge):
     fill_value: float | Tensor | str
     lin_edge: Linear | None
     checkpoint: bool = False
-    """True if forward stores only its inputs for the backward pass, which then computes the rest
-    again (``torch.utils.checkpoint``).
+    """True if the layer stores only its inputs for the backward pass, which computes everything
+    else again (``torch.utils.checkpoint``).
     """
     _class_equations: tuple[str, dict[str, Any]] = "", {}
-    """Description of the overridden equations of the class, and the equations it was
-    computed from.
+    """Description of the equations that the class overrides, with the equations for which it was
+    made.
     """
     _warned = False
 

@@ -33,7 +33,7 @@ from gattn.nn.conv.exphormer_conv import ExphormerConv
 
 ATTENTION_OPTIONS = ("bias", "dropout")
 _NORMS_WITH_BATCH_SIZE = GraphNorm, GraphSizeNorm, InstanceNorm, LayerNorm, PairNorm
-"""Normalisation layers with an argument batch_size; without it, they read the size from the
+"""Normalisation layers with an argument batch_size. Without it, they read the batch size from the
 device.
 """
 

@@ -140,7 +140,7 @@ class GTConv(Module):
 
 
 class _Update(Module):
-    """Part of GTConv after the attention, for nodes or edges: projection, residual, MLP and
+    """Part of GTConv that follows the attention, for nodes or edges: projection, residual, MLP and
     norms.
     """
 

@@ -188,7 +188,7 @@ class HANConv(AttentionConv):
         return (x_j * alpha.unsqueeze(-1)).flatten(1)
 
     def _mix(self, outs: list[Tensor]) -> tuple[OptTensor, OptTensor]:
-        """Return the weighted sum of the results of r edge types, and the weights of the types,
+        """Return the weighted sum of the results for r edge types, and the weights of the types,
         [r].
         """
         if len(outs) == 0:

@@ -258,7 +258,8 @@ class HGTConv(AttentionConv):
         rows: dict[EdgeType, Tensor],
         scale: dict[EdgeType, Tensor] | None,
     ) -> Tensor:
-        """Return the result of :meth:`_relate` for a module that does more than multiply.
+        """Return the result of :meth:`_relate` by calling the module, which may do more than
+        multiply.
 
         The module gets its rows sorted by head and edge type, as PyG's layer passes them.
         """

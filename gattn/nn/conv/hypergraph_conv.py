@@ -143,7 +143,8 @@ class HypergraphConv(AttentionConv):
         value = split_heads(project(self.lin, x), self.out_channels)
         to_nodes = cached(to_hyperedges, "transposed", to_hyperedges.transpose)
         alpha = self._attention_weights(value, hyperedge_attr, to_hyperedges, to_nodes)
-        dtype = acc_dtype(value.dtype)  # a 16-bit float cannot represent large counts
+        # A 16-bit float cannot represent large counts, so they are computed in fp32.
+        dtype = acc_dtype(value.dtype)
         if hyperedge_weight is None:
             hyperedge_weight = value.new_ones(to_hyperedges.num_dst, dtype=dtype)
         hyperedge_norm = _inverse(to_hyperedges.in_degree().to(dtype).view(-1, 1))

@@ -194,7 +194,7 @@ class ResGatedGraphConv(AttentionConv):
         return edgewise(_WithParameters(message, message), graph, *ends, weight=("edge", weight))
 
     def _project_nodes(self, linear: Linear, x: Tensor) -> Tensor:
-        """Multiply node features by the part of a weight for node features, and add the bias."""
+        """Multiply node features by the columns of a weight for node features, and add the bias."""
         if self.edge_dim is None:
             return project(linear, x)
         check_features("x", x, linear.weight.shape[1] - self.edge_dim, linear.weight)

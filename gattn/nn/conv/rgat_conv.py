@@ -283,7 +283,7 @@ class RGATConv(AttentionConv):
         return infinite_as_nan(F.linear(columns, self.e.t() @ weight))
 
     def _keep_cardinality(self, alpha: Tensor) -> Tensor:
-        """Apply the option ``mod`` to single attention weights, or apply dropout if ``mod`` is
+        """Apply the cardinality preservation ``mod`` to attention weights, or dropout if ``mod`` is
         None.
 
         The factors of "scaled" and "f-scaled" and the sum of "additive" are applied in another
@@ -367,8 +367,8 @@ class RGATConv(AttentionConv):
     def _weighted_values(
         self, alpha: Tensor, value: Tensor, index: Tensor, nodes: int | None
     ) -> Tensor:
-        """Return the weighted values of the edges, with the cardinality preservation that ``mod``
-        selects.
+        """Return the weighted values of the edges, after the step for cardinality preservation that
+        ``mod`` selects.
         """
         shape = (self.heads,) if self.attention_mode == MODES[0] else (self.heads, self.dim)
         value = value.unflatten(-1, (self.heads, *(1,) * (len(shape) - 1), -1))

@@ -1,1 +1,3 @@
-"""Readouts, which compute one output for each graph of a batch, in any order of the nodes."""
+"""Readouts, which compute one output for each graph of a batch, independent of the order of the
+nodes.
+"""

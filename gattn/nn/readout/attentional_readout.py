@@ -73,7 +73,8 @@ class AttentionalReadout(SegmentReadout):
                 f"the width of the gate must divide {value.shape[1]}, the number of features; got "
                 f"{heads}"
             )
-        gate = gate.to(value.dtype)  # under autocast, the gate network may return another dtype
+        # Under autocast, the gate network may return another dtype than the values.
+        gate = gate.to(value.dtype)
         return segment_attention(gate, value.unflatten(-1, (heads, -1)), segments, 0.0).flatten(1)
 
     def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:

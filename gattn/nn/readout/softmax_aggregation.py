@@ -98,7 +98,7 @@ class SoftmaxAggregation(SegmentReadout):
         dim: int = -2,
         max_num_elements: int | None = None,
     ) -> Tensor:
-        """Return the weight of each element of x, in the shape of x.
+        """Return the weight of each element of x, as a tensor with the shape of x.
 
         The arguments are the same as for :class:`SegmentReadout`.
         """

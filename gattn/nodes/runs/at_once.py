@@ -63,13 +63,14 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
         graph, y, estimator = data.graph, data.y, data.estimator
         is_class = isinstance(estimator, NodeClassifier)
         train, test = y.isfinite().nonzero().flatten(), torch.zeros(0, dtype=torch.int64)
+        split = None
         if settings.split != "auto" or settings.time or mask_columns(graph):
             split, notes = make_split(settings, graph, y, estimator.task, 0)
             train, test = (part[y[part].isfinite()] for part in (split.train, split.test))
             graph = graph.with_notes(*notes)
         if len(train) < LEAST:
             raise GraphError(f"at least {LEAST} nodes must have a label; got {len(train)}")
-        encoded = estimator.encode(graph, estimator.label)
+        encoded = estimator.encode(graph, estimator.label, split=split)
         graph = encoded.graph
         for note in encoded.notes:
             log(note)

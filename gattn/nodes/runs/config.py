@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
+from gattn.nodes.graph_settings import (
+    Decimal,
+    EdgeFeatureOptions,
+    EdgeType,
+    EdgeWeight,
+    Encoding,
+    FeatureOptions,
+    GraphSource,
+    MissingTexts,
+    NodeNames,
+    NodeTable,
+    Thousands,
+)
 from gattn.nodes.settings import PRESETS, NodeSettings
 from gattn.training.settings import (
     Coverage,
@@ -20,6 +33,9 @@ from gattn.training.settings import (
     read_toml,
     updated,
 )
+
+if TYPE_CHECKING:
+    from gattn.nodes.files import GraphReading
 
 __all__ = ["NodeRunSettings", "edge_features", "override"]
 
@@ -39,130 +55,61 @@ class NodeRunSettings(Settings):
         ValueError: a value out of its range; the message names the setting.
     """
 
-    data: Annotated[
-        str,
-        Meta(
-            description="Graph to read: the name of a data set (cora, citeseer or pubmed) or a "
-            "file (GraphML, GML, GEXF, or a list or table of edges).",
-            extra={"default": "none, it is required"},
-        ),
-    ] = field(kw_only=False)
-    nodes: Annotated[
-        str,
-        Meta(
-            description="Table with one row of attributes for each node. Use it if the graph is "
-            "a list or table of edges, which contains no attributes of nodes."
-        ),
-    ] = ""
+    data: GraphSource = field(kw_only=False)
+    nodes: NodeTable = ""
     label: Annotated[
         str,
         Meta(description="Name of the node attribute to predict.", extra={"default": "y or label"}),
     ] = ""
-    features: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Name of a node attribute to use as a feature. Repeat the option to use "
-            "several attributes.",
-            extra={"default": "all other attributes"},
-        ),
-    ] = ()
-    names: Annotated[
-        bool,
-        Meta(
-            description="Use the words in the names of the nodes as features, for example in a "
-            "network of software packages. Leave it off if the names contain the label.",
-            extra={"flag": "--names/--no-names"},
-        ),
-    ] = False
+    features: FeatureOptions = ()
+    names: NodeNames = False
     task: TaskChoice = "auto"
     split: Annotated[
         str,
         Meta(
-            description="Rule that divides the labelled nodes into training, validation and test "
-            "parts. With public, they are the parts that the data set defines. With random, they "
-            "contain 60 %, 20 % and 20 % of each class. With random-per-class, 20 nodes of each "
-            "class are used for training, 30 for validation and all others for testing. With "
-            "column:NAME, the parts (train, val or test) are read from the attribute NAME. With "
-            "time, the oldest 60 % are used for training and the newest 20 % for testing, by "
-            "--time. The value auto means time with --time, public if the data set defines parts, "
-            "and random otherwise."
+            description="Rule that divides the labelled nodes into training, validation and "
+            "test parts. With public, they are the parts that the data set defines. With "
+            "random, they contain 60 %, 20 % and 20 % of each class. With random-per-class, "
+            "20 nodes of each class are used for training, 30 for validation and all others "
+            "for testing. With column:NAME, the parts (train, val or test) are read from the "
+            "attribute NAME. With time, the oldest 60 % of the nodes are used for training "
+            "and the newest 20 % for testing; this needs the option --time. With auto, the "
+            "rule is time if --time is set, public if the data set defines parts, and "
+            "otherwise random."
         ),
     ] = "auto"
     directed: Annotated[
         bool | None,
         Meta(
-            description="Send messages only in the direction of the edges. Otherwise messages are "
-            "sent in both directions.",
+            description="Send messages only in the direction of the edges. Without this "
+            "option, messages are sent in both directions.",
             extra={"default": "both directions", "flag": "--directed/--undirected"},
         ),
     ] = None
-    edge_features: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Column of the edges to read as a feature of attention and, as a mean over "
-            "a node's edges, of the other models. Repeat it for several; an empty name reads none.",
-            extra={"default": "all that are not the weight, the type or the time"},
-        ),
-    ] = ()
-    edge_weight: Annotated[
-        str,
-        Meta(
-            description="Column of the edges with weights, at least 0. Attention and means over "
-            "neighbours are proportional to them."
-        ),
-    ] = ""
-    edge_type: Annotated[
-        str,
-        Meta(
-            description="Column of the edges with types. Each type has means over its neighbours; "
-            "set it if types differ in what they say about a node."
-        ),
-    ] = ""
+    edge_features: EdgeFeatureOptions = ()
+    edge_weight: EdgeWeight = ""
+    edge_type: EdgeType = ""
     time: Annotated[
         str,
         Meta(
-            description="Column of the nodes or the edges with times: numbers, or dates such as "
-            "2024-01-31. The test part is newer than the training part, and no node depends on a "
-            "newer node or edge."
+            description="Name of the column of the nodes or edges that contains their times: "
+            "numbers, or dates such as 2024-01-31. The test part is newer than the training "
+            "part. If the nodes have times, the prediction of a node does not depend on newer "
+            "nodes or edges. If only the edges have times, it does not depend on edges that "
+            "are newer than the node's part."
         ),
     ] = ""
-    encoding: Annotated[
-        str | None,
-        Meta(
-            description="Text encoding of the files, for example latin-1. Set it if the files "
-            "are not UTF-8.",
-            extra={"default": "the encoding of the byte order mark, else UTF-8"},
-        ),
-    ] = None
-    decimal: Annotated[
-        Literal[".", ","] | None,
-        Meta(
-            description="Decimal sign of the numbers in tables: a point or a comma.",
-            extra={"default": "a point; a comma if semicolons separate the cells"},
-        ),
-    ] = None
-    thousands: Annotated[
-        Literal["", ",", ".", " ", "'"],
-        Meta(
-            description="Character between groups of three digits in tables, for example the "
-            "comma in 1,008."
-        ),
-    ] = ""
-    missing: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Text that marks a missing value, for example NA. Repeat the option for "
-            "several texts.",
-            extra={"default": "empty cells; in columns of numbers also NA and similar texts"},
-        ),
-    ] = ()
+    encoding: Encoding = None
+    decimal: Decimal = None
+    thousands: Thousands = ""
+    missing: MissingTexts = ()
     runs: Annotated[
         int,
         Meta(
             ge=1,
             description="Number of trainings with different initial weights. If the split is "
-            "random, it is also drawn again after every few trainings. Raise the number to "
-            "report means and their spread.",
+            "random, a new split is drawn after every few trainings. Raise the number to "
+            "report the mean and the variation of the results.",
         ),
     ] = 1
     coverage: Coverage = 0.9
@@ -176,6 +123,16 @@ class NodeRunSettings(Settings):
     ] = 2
     threads: Threads = 0
     model: NodeSettings = field(default_factory=NodeSettings)
+
+    @property
+    def reading(self) -> GraphReading:
+        """Rules for reading the files of the graph."""
+        from gattn.nodes.files import GraphReading
+
+        return GraphReading(
+            nodes=self.nodes, encoding=self.encoding, decimal=self.decimal,
+            thousands=self.thousands, missing=self.missing,
+        )  # fmt: skip
 
     def check(self) -> None:
         """Check the name of the split, the decimal sign and the thousands separator."""

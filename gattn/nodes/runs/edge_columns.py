@@ -1,4 +1,4 @@
-"""Measure how much the predictions of a model depend on each column of the edges."""
+"""Measurement of how much the predictions of a model depend on each column of the edges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ MAX_VALUES = 2_000_000
 def edge_column_metrics(
     predictor: AnyPredictor, graph: AttributedGraph, y: Tensor, val: Tensor, seed: int
 ) -> dict[str, dict[str, float]]:
-    """Return the metrics of the validation part after the values of a column were permuted.
+    """Return, for each column, the metrics of the validation part after the values of the column
+    were permuted.
 
     The values of one column of the edges are exchanged among the edges at random, and the trained
     model predicts again. A column that the model does not use leaves the metrics unchanged.

@@ -1,4 +1,4 @@
-"""Explain the prediction of one node with a trained model, and write tables and a picture."""
+"""Explanation of the prediction of one node by a trained model, written as tables and a picture."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.estimators import NodeClassifier
 from gattn.nodes.explanation import Influence, NodeExplanation, explain_node
+from gattn.nodes.files import DEFAULT_READING, GraphReading
 from gattn.nodes.runs.predict import load_estimator, read_graph
 from gattn.pipeline.product import Log, no_log
 
@@ -27,11 +28,7 @@ def explain_graph_node(
     out: str | Path,
     *,
     most: int = 10,
-    nodes: str | Path | None = None,
-    encoding: str | None = None,
-    decimal: str | None = None,
-    thousands: str = "",
-    missing: Sequence[str] = (),
+    reading: GraphReading = DEFAULT_READING,
     threads: int = 0,
     log: Log = no_log,
 ) -> NodeExplanation:
@@ -47,12 +44,7 @@ def explain_graph_node(
         node: name of the node.
         out: a new folder.
         most: maximum number of neighbours, those with the largest attention.
-        nodes: a table of the graph's nodes.
-        encoding: encoding of tables and lists of edges; None for that of the byte order mark, else
-            UTF-8.
-        decimal: decimal sign; see :func:`gattn.nodes.files.read_graph_file`.
-        thousands: the separator between groups of three digits.
-        missing: texts that stand for a missing attribute.
+        reading: rules for reading the files, and the table of nodes.
         threads: number of threads inside one operator; 0 to choose it from the size of the graph.
         log: called with each line that the user should read.
 
@@ -64,7 +56,7 @@ def explain_graph_node(
     """
     estimator = load_estimator(run).set_params(threads=threads)
     with new_folder(out) as folder:
-        graph = read_graph(estimator, path, nodes, encoding, decimal, thousands, missing, log)
+        graph = read_graph(estimator, path, reading, log)
         explanation = explain_node(estimator.predictor_, graph, node, most=most)
         write_rows(folder / "neighbours.csv", _rows("neighbour", explanation.neighbours))
         write_rows(folder / "attributes.csv", _rows("attribute", explanation.attributes))
@@ -110,7 +102,7 @@ def _picture(
     """Draw the node, its explained neighbours and the edges between them."""
     positions = {name: i for i, name in enumerate(graph.names)}
     shown = [explanation.place, *(positions[one.name] for one in explanation.neighbours)]
-    predicted = estimator.predictor_.predict(graph)[shown]
+    predicted = explanation.predicted[shown]
     index = np.full(len(graph), -1)
     index[shown] = np.arange(len(shown))
     layers = estimator.predictor_.attention(graph)

@@ -15,7 +15,7 @@ from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.edges import merged_edges_note
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
-from gattn.nodes.files import read_graph_file
+from gattn.nodes.files import DEFAULT_READING, GraphReading
 from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.pipeline.product import Log, no_log
 from gattn.training.checks import check_fraction
@@ -47,11 +47,7 @@ def predict_graph(
     path: str | Path,
     out: str | Path,
     *,
-    nodes: str | Path | None = None,
-    encoding: str | None = None,
-    decimal: str | None = None,
-    thousands: str = "",
-    missing: Sequence[str] = (),
+    reading: GraphReading = DEFAULT_READING,
     coverage: float = 0.9,
     threads: int = 0,
     log: Log = no_log,
@@ -62,12 +58,7 @@ def predict_graph(
         run: the folder of a trained model.
         path: the graph, as :func:`gattn.nodes.files.read_graph_file` takes it.
         out: the CSV file to write, which must not exist; it is created when it is complete.
-        nodes: a table of the graph's nodes.
-        encoding: encoding of tables and lists of edges; None for the encoding of the byte order
-            mark, or UTF-8 if there is none.
-        decimal: decimal sign; see :func:`gattn.nodes.files.read_graph_file`.
-        thousands: the separator between groups of three digits.
-        missing: words that stand for a missing attribute.
+        reading: rules for reading the files, and the table of nodes.
         coverage: coverage of the label sets or intervals.
         threads: number of threads inside one operator; 0 to choose it by the size of the graph.
         log: called with each line that the user should read.
@@ -83,7 +74,7 @@ def predict_graph(
     check_fraction("coverage", coverage)
     estimator = load_estimator(run).set_params(threads=threads)
     with new_file(out) as temporary:
-        graph = read_graph(estimator, path, nodes, encoding, decimal, thousands, missing, log)
+        graph = read_graph(estimator, path, reading, log)
         cells = prediction_cells(estimator, estimator.predictor_.predict(graph), coverage)
         rows = ([name, *row] for name, row in zip(graph.names, cells))
         write_rows(temporary, chain([["node", *prediction_columns(estimator)]], rows))
@@ -95,11 +86,7 @@ def embed_graph(
     path: str | Path,
     out: str | Path,
     *,
-    nodes: str | Path | None = None,
-    encoding: str | None = None,
-    decimal: str | None = None,
-    thousands: str = "",
-    missing: Sequence[str] = (),
+    reading: GraphReading = DEFAULT_READING,
     threads: int = 0,
     log: Log = no_log,
 ) -> int:
@@ -110,12 +97,7 @@ def embed_graph(
         path: the graph, as :func:`gattn.nodes.files.read_graph_file` takes it.
         out: file to write, which must not exist: ``.npy`` for an array [n, width] float32, or
             ``.parquet`` for a table of columns ``node``, ``e0``, ``e1``, ...
-        nodes: a table of the graph's nodes.
-        encoding: encoding of tables and lists of edges; None for the encoding of the byte order
-            mark, or UTF-8 if there is none.
-        decimal: decimal sign; see :func:`gattn.nodes.files.read_graph_file`.
-        thousands: the separator between groups of three digits.
-        missing: words that stand for a missing attribute.
+        reading: rules for reading the files, and the table of nodes.
         threads: number of threads inside one operator; 0 to choose it by the size of the graph.
         log: called with each line that the user should read.
 
@@ -133,7 +115,7 @@ def embed_graph(
         raise ValueError(f"{out} must end in .parquet or .npy")
     estimator = load_estimator(run).set_params(threads=threads)
     with new_file(out) as temporary:
-        graph = read_graph(estimator, path, nodes, encoding, decimal, thousands, missing, log)
+        graph = read_graph(estimator, path, reading, log)
         vectors = estimator.predictor_.embed(graph).numpy()
         if ending == ".npy":
             np.save(temporary, vectors)
@@ -145,14 +127,10 @@ def embed_graph(
 
 
 def read_graph(
-    estimator: NodeEstimator, path: str | Path, nodes: str | Path | None, encoding: str | None,
-    decimal: str | None, thousands: str, missing: Sequence[str], log: Log,
-) -> AttributedGraph:  # fmt: skip
+    estimator: NodeEstimator, path: str | Path, reading: GraphReading, log: Log
+) -> AttributedGraph:
     """Read a graph, and log how it was interpreted and which of its values the model cannot use."""
-    graph = read_graph_file(
-        path, nodes, directed=estimator.directed, encoding=encoding, decimal=decimal,
-        thousands=thousands, missing=missing,
-    )  # fmt: skip
+    graph = reading.read(path, directed=estimator.directed)
     encoder = estimator.predictor_.encoder
     attached = encoder.attach_edges(graph)
     edge_notes = merged_edges_note(attached, encoder.edges)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from gattn.draw.network import draw_network, edge_limit, sample_network
+from gattn.draw.network import edge_limit, network_picture, sample_network
 from gattn.nodes.entropy import attention_entropy
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.runs.trials import best_trial
@@ -188,7 +187,7 @@ def _edge_columns(run: NodeRun) -> Section:
 
 
 def _defined(value: float) -> float | None:
-    """Return the number, or None if it is NaN."""
+    """Return the number, or None if the number is NaN."""
     return value if value == value else None
 
 
@@ -246,8 +245,8 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
     if int(shown.sum()) > edge_limit(len(drawn)):
         caption += " Only the edges with most attention are drawn."
     labels = [str(name) for name in run.encoded.graph.names]
-    draw = partial(
-        draw_network, edges, alpha, colour, names, labels=labels,
+    draw = network_picture(
+        edges, alpha, colour, names, labels=labels,
         top_labels=TOP_LABELS, wrong=wrong, uncertain=uncertain,
     )  # fmt: skip
     return themed(draw, "The network, its nodes coloured by prediction", caption)

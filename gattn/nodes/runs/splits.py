@@ -98,22 +98,26 @@ def splits_record(
     ]
     return {
         "data": settings.data,
-        "sha256": data_hash(settings),
+        "sha256": data_hash(settings.data, settings.nodes),
         "nodes": len(graph),
         "splits": parts,
     }
 
 
-def data_hash(settings: NodeRunSettings) -> str:
+def data_hash(data: str, nodes: str) -> str:
     """Return the SHA-256 of the data of a run: of its files, or of those of the data set.
+
+    Args:
+        data: the graph, a file or the name of a data set.
+        nodes: the file of the table of nodes; empty for none.
 
     Raises:
         FileNotFoundError: a file is missing.
     """
-    if settings.data.lower() in CITATION:
-        hashes = "".join(file.sha256 for file in get_dataset(settings.data).files)
+    if data.lower() in CITATION:
+        hashes = "".join(file.sha256 for file in get_dataset(data).files)
         return hashlib.sha256(hashes.encode()).hexdigest()
-    return file_hash(*(Path(path) for path in (settings.data, settings.nodes) if path))
+    return file_hash(*(Path(path) for path in (data, nodes) if path))
 
 
 def _kind(settings: NodeRunSettings, graph: AttributedGraph) -> str:

@@ -17,7 +17,6 @@ from gattn.nodes.base import NodeEstimator
 from gattn.nodes.baselines import baseline_predictions
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.features import EncodedGraph
-from gattn.nodes.files import read_graph_file
 from gattn.nodes.labels import read_labels
 from gattn.nodes.runs.config import NodeRunSettings, edge_features
 from gattn.nodes.runs.edge_columns import edge_column_metrics
@@ -164,11 +163,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
     def load(self) -> NodeData:
         """Read the graph and its labels."""
         settings = self.settings
-        graph = read_graph_file(
-            settings.data, settings.nodes or None, directed=settings.directed,
-            encoding=settings.encoding, decimal=settings.decimal, thousands=settings.thousands,
-            missing=settings.missing,
-        )  # fmt: skip
+        graph = settings.reading.read(settings.data, directed=settings.directed)
         values, notes = read_labels(
             graph, settings.label or None, classes=settings.task != "regression"
         )
@@ -197,7 +192,8 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         missing = (note for split in splits for note in estimator.check_split(y, split))
         graph = graph.with_notes(*drawn[0][1], *dict.fromkeys(missing))
         column = split_column(settings)
-        encoded = estimator.encode(graph, estimator.label, leave=[column] if column else [])
+        leave = [column] if column else []
+        encoded = estimator.encode(graph, estimator.label, leave=leave, split=splits[0])
         for line in (_summary(settings, estimator, encoded, y), *encoded.notes):
             self.log(line)
         left_out = [(row.line, row.text, row.reason) for row in graph.left_out]

@@ -21,9 +21,11 @@ SIDE = 1500
 """Maximum number of training nodes, or of features, for regressions on all features. Their time
 grows with the cube of the smaller number. Otherwise they read the reduced features."""
 DENSE = 0.05
-"""Features with a larger share of non-zero entries are multiplied as dense matrices."""
+"""Maximum fraction of nonzero entries for which features are multiplied as a sparse matrix."""
 FILTERS = ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, -1, 0), (1, -2, 1))
-"""Factors of X, A X and A A X in each filter."""
+"""Coefficients of X, A X and A A X in each graph filter, where A computes the mean over
+neighbours.
+"""
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""

@@ -176,7 +176,8 @@ def leave_one_out(
         gram = x @ x.T
         gram = np.asarray(gram.toarray() if sp.issparse(gram) else gram, np.float64)
         values, vectors = np.linalg.eigh(gram)
-        basis = vectors  # the columns are an orthonormal basis of the row space
+        # The columns are an orthonormal basis of the row space.
+        basis = vectors
     else:
         dense = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)
         values, axes = np.linalg.eigh(dense.T @ dense)

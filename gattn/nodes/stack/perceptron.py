@@ -160,7 +160,8 @@ class Perceptron(nn.Module):
                 loss.backward()
                 optimizer.step()
                 schedule.step()
-        model.generator = None  # it is used in training only
+        # Only training needs the generator of the dropout masks.
+        model.generator = None
         return model.eval()
 
     @torch.no_grad()
@@ -193,5 +194,7 @@ class Perceptron(nn.Module):
 
 
 def _join(scaler: Scaler, blocks: Sequence[Matrix], rows: int) -> Matrix:
-    """Return the scaled blocks as one sparse matrix [rows, d], without columns for no block."""
+    """Return the scaled blocks as one sparse matrix [rows, d]; without blocks, it has no
+    columns.
+    """
     return scaler.join(blocks) if blocks else sp.csr_matrix((rows, 0), dtype=np.float32)

@@ -78,6 +78,7 @@ class StackedPredictor:
         self.validation_loss = float("nan")
         self._fingerprint, self._train_ranks = fingerprint, train_ranks
         self._last: tuple[AttributedGraph, dict[str, NDArray[np.float64]]] | None = None
+        self._compared: tuple[AttributedGraph, bool] | None = None
 
     @classmethod
     def fit(
@@ -203,7 +204,8 @@ class StackedPredictor:
     ) -> dict[str, Tensor]:
         neighbours = Neighbours.of(graph)
         components = self._components
-        if with_labels:  # the training nodes may have other positions in this graph
+        # The training nodes may have other positions in this graph.
+        if with_labels:
             components = components.with_train(_name_order(graph)[self._train_ranks])
         predicted = components.predict(
             self.encoder.features(graph), neighbours, with_labels=with_labels
@@ -216,7 +218,10 @@ class StackedPredictor:
         """Return True if a graph has the same nodes and edges as the graph of :meth:`fit`, in any
         order.
         """
-        return _fingerprint(graph) == self._fingerprint
+        # The result for the last graph is stored, because the fingerprint sorts all edges.
+        if self._compared is None or self._compared[0] is not graph:
+            self._compared = graph, _fingerprint(graph) == self._fingerprint
+        return self._compared[1]
 
     def embed(self, graph: AttributedGraph) -> Tensor:
         """Return the input of the last attention layer for each node, [n, width] float32."""
@@ -232,7 +237,7 @@ class StackedPredictor:
         """Return the state for pickling without the last graph, because the other process
         has it.
         """
-        return {**self.__dict__, "_last": None}
+        return {**self.__dict__, "_last": None, "_compared": None}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors and JSON values from which :meth:`from_state` restores the model."""

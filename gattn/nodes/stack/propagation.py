@@ -99,7 +99,9 @@ class Neighbours:
 
     @classmethod
     def of(cls, graph: AttributedGraph) -> Neighbours:
-        """Return the matrices of a graph, with the attributes of its edges that are read."""
+        """Return the matrices of a graph, including matrices for the edge attributes that the
+        model reads.
+        """
         inputs = graph.edge_inputs
         return cls(graph.arcs, len(graph), directed=graph.directed, inputs=inputs)
 
@@ -135,7 +137,8 @@ def _adjacency(
         values = np.ones(int(some.sum()), np.float32) if weights is None else weights[some]
         one: Matrix = sp.csr_matrix((values, (rows[some], columns[some])), (nodes, nodes))
         if weights is None:
-            one.data[:] = 1  # repeated edges, which SciPy sums, count once
+            # SciPy sums repeated edges, but each edge must count once.
+            one.data[:] = 1
         else:
             one.eliminate_zeros()
         return one
@@ -146,7 +149,7 @@ def _adjacency(
     out = into.T.tocsr() if is_open is None else matrix(source, destination, against)
     if weights is None:
         return into, out, into.maximum(out).tocsr()
-    # Arcs of symmetric edges are in both matrices; the means do not depend on the factor.
+    # Both matrices contain the symmetric edges. The factor of two has no effect on the means.
     return into, out, into + out
 
 
@@ -197,7 +200,8 @@ def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.floa
 def propagate_folds(
     means: Matrix, labels: NDArray, train: NDArray, seed: int
 ) -> NDArray[np.float32]:
-    """Spread labels like :func:`propagate`, but to a training node only the labels of other folds.
+    """Spread labels like :func:`propagate`, but spread to a training node only the labels of other
+    folds.
 
     Args:
         means: [n, n] means over neighbours.

@@ -204,7 +204,7 @@ def _apply_to_edges(
     edge_attr: Tensors,
     into: str,
 ) -> Tensor:
-    """Call a function on all edges, and return its results in the order that ``into`` names.
+    """Call a function on all edges, and return its results in the order that ``into`` selects.
 
     ``"edge"`` is the caller's edge order, ``"position"`` the CSR order by destination.
     """

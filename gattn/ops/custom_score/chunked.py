@@ -307,7 +307,9 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
                 f"{tuple(writer.target.shape[1:])} (adding [b, 1] and [b] gives [b, b])"
             )
         writer.write(chunk, output)
-    if writer is None or output is None:  # the graph has no edges
+    # If the graph has no edges, the function has not been called yet. It is called on no rows to
+    # find the shape of its output.
+    if writer is None or output is None:
         inputs = [tensor[:0] for tensor in tensors[: len(plan.row_kinds)]]
         output = plan.call(*inputs, *tensors[len(plan.row_kinds) :])
         _check_rows(output, 0)
@@ -337,8 +339,8 @@ def _run_all_at_once(plan: _Plan, tensors: list[Tensor]) -> Tensor:
 def _call_checked(
     run: Callable[[], Tensor], again: Callable[[], Tensor], graph: Graph, edges: int
 ) -> Tensor:
-    """Call the function by ``run``; raise ValueError for a wrong shape or if it draws random
-    numbers.
+    """Call the function through ``run``; raise ValueError if its result has a wrong shape or is
+    random.
 
     ``again`` repeats the call if the state of the random generator has changed.
     """

@@ -46,7 +46,9 @@ total.
 
 A long fp32 sum would lose its last summands."""
 MAX_HUBS = 1024
-"""Maximum number of nodes with a separate sum, because every chunk sets all these sums to zero."""
+"""Maximum number of nodes with a separate sum. It is limited because every chunk sets all these
+sums to zero.
+"""
 
 
 @dataclass(eq=False)
@@ -58,7 +60,7 @@ class Chunk:
     edges: _SortedEdges
     """All sorted edges, of which the chunk is a part."""
     edge_slice: slice
-    """Range of the chunk's b edges in the sorted edges."""
+    """Range of positions of the chunk's b edges among the sorted edges."""
     node_slice: slice
     """Range of the nodes by which the chunk's edges are sorted: their destinations or sources."""
     size: int
@@ -143,7 +145,8 @@ class Reader:
             self.tensors[: len(row_kinds)] = plain
 
     def read(self, chunk: Chunk, fuses: bool) -> tuple[list[Tensor], Sequence[Tensor | None]]:
-        """Gather the rows for a chunk, and return them together with the tensors that have no rows.
+        """Gather the rows for a chunk, and return them followed by the tensors that have no rows,
+        such as parameters.
 
         A tensor may be returned whole, with the row index that the caller must still gather in the
         second list (None for a gathered tensor). This holds for all tensors if there is no kernel
@@ -152,8 +155,8 @@ class Reader:
         rows, others = chunk.rows(self.row_kinds), self.tensors[len(self.row_kinds) :]
         if not self._has_kernel and fuses:
             return self.tensors, rows
-        # The list of the last chunk is emptied. If a buffer then still has another reference, the
-        # user's function has stored it, and it must not be overwritten.
+        # The list of the previous chunk is emptied. If a buffer then still has another reference,
+        # the user's function has stored the buffer, and it must not be overwritten.
         self._current.clear()
         pending: list[Tensor | None] = []
         for position, (row_kind, row) in enumerate(zip(self.row_kinds, rows)):
@@ -255,7 +258,8 @@ class _EndNodes(NamedTuple):
     """
 
     rows: Tensor
-    """Node of each edge, [e]; ~k stands for the node ``hubs[k]``."""
+    """Node of each edge, [e]. The value ~k (bitwise complement) stands for the node ``hubs[k]``.
+    """
     hubs: Tensor
     """Nodes with more than HUB_DEGREE edges, [k]; at most MAX_HUBS."""
 

@@ -68,8 +68,8 @@ class EdgeIndexing:
         return cast(Tensor, _Rows.apply(values, layout))
 
     def put(self, output: Tensor, row_kind: str) -> Tensor:
-        """Reorder rows [e, ...] from CSR order, or sum them for each destination, as ``row_kind``
-        names.
+        """Reorder rows [e, ...] from CSR order to the order of ``row_kind``, or sum them for each
+        destination.
 
         ``row_kind`` is "position" (CSR order), "edge" (the caller's order) or "destination" (sums
         for each node).

@@ -65,7 +65,7 @@ class EdgeFunction(NamedTuple):
     function: Callable[..., Tensor]
     specs: tuple[ArgumentSpec, ...]
     has_weight: bool
-    """True if the first tensor is a weight for each edge, by which the result is multiplied."""
+    """True if the first tensor is a weight for each edge, which multiplies the result."""
     module: Module | None
     """Module with the parameters; None for a function without parameters."""
     slots: tuple[tuple[str, int], ...]
@@ -199,7 +199,8 @@ def _snapshot_closure(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def _snapshot_cell(cell: types.CellType) -> types.CellType:
     try:
         return types.CellType(cell.cell_contents)
-    except ValueError:  # the variable has no value yet, so the cell is not copied
+    # The variable has no value yet, so the cell is not copied.
+    except ValueError:
         return cell
 
 

@@ -52,10 +52,10 @@ def _default(device_type: str) -> str:
     return _defaults[device_type]
 
 
-# The default backends are cached in a dict, because torch.compile can read a dict but not the cache
-# of functools.cache. The entry of the CPU is written at import: otherwise the first call would
-# change the dict, and torch.compile would trace code again. Tensors on the device "meta" have no
-# values, so the reference serves them.
+# The default backends are cached in a dict, because torch.compile can read a dict but not the
+# cache of functools.cache. The entry of the CPU is written at import: otherwise the first call
+# would change the dict, and torch.compile would trace the code again. Tensors on the device "meta"
+# have no values, so their default is the reference backend.
 _defaults = {"meta": "reference"}
 if not cpu.unavailable_reason():
     _defaults["cpu"] = "cpu"

@@ -14,9 +14,7 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def check_tensor(name: str, value: Any, when: str = "") -> None:
-    """Raise TypeError unless a value is a tensor; ``when`` is a condition that the message
-    states.
-    """
+    """Raise TypeError unless a value is a tensor; the message states the condition ``when``."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor{when}; got {type(value).__name__}")
 

@@ -57,7 +57,8 @@ def by_kernel(
             saved[flag] = name in requested
         args = map(saved.__getitem__, names)
         if torch_internals.forward_mode_active():
-            # In forward-mode differentiation, this call raises an error.
+            # The operator does not support forward-mode differentiation, so this call raises an
+            # error.
             result = backward.overload(*args)
         else:
             result = below_autograd(backward.overload, *args)

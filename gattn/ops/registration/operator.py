@@ -40,7 +40,7 @@ DIMENSIONS: dict[str, str | None] = {
     "n": None, "m": None, "e": None, "h": "heads", "u": "value_heads", "c": "channels",
     "w": "value_channels", "d": "features", "b": "bias_heads",
 }  # fmt: skip
-"""Name of the C++ kernel's argument for the length that each letter in a shape stands for.
+"""Name of the argument of the C++ kernels that contains the length for each letter of a shape.
 
 It is None for a length that a kernel reads from the layout. Shapes have no other letters."""
 
@@ -55,7 +55,7 @@ _SEED = "gattn::{name}: seed must be [2], a key and the index of the first edge,
 
 
 class Operator:
-    """Operator with one kernel in each backend: the function with the name of the operator.
+    """Operator of torch that calls the kernel with the operator's name in one of the backends.
 
     Its arguments are, in this order: inputs, statistics, the layout, the seed, settings, flags, and
     the name of the backend. The reference takes the same arguments without flags and backend.
@@ -210,7 +210,9 @@ class Operator:
 
     @functools.cached_property
     def _launch(self) -> cpu.Launcher:
-        """Launcher of the C++ kernel, with a position for each argument, output and length."""
+        """Launcher of the C++ kernel, which finds each argument, output and length by its
+        position.
+        """
         names = (*self.parameters, *self.outputs, *self._lengths)
         fields = self._fields
         positions = {n: i for i, n in enumerate(names) if n in fields}

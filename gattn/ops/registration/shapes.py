@@ -37,7 +37,9 @@ class Out:
     only_if: tuple[str, ...] = ()
     """Flags and optional inputs that must be set; otherwise the output is empty."""
     of_sum: bool = False
-    """True for the first output before it is rounded and before an input is added to it."""
+    """True if the output is the first output before rounding and before another input is added to
+    it.
+    """
     added: str | None = None
     """Name of an optional input that is added to the first output."""
 
@@ -66,8 +68,8 @@ class Shapes:
         outputs: Mapping[str, Out],
         fallback_input: Mapping[str, str],
     ) -> None:
-        """Prepare the shapes; ``fallback_input`` names the input to use if another one is
-        absent.
+        """Prepare the shapes; if the input that contains a length is absent, it is read from
+        ``fallback_input``.
         """
         positions = {name: position for position, name in enumerate(parameters)}
         sources: dict[str, tuple[int | None, int, int | None]] = {}
@@ -142,8 +144,8 @@ class OutputSpec:
     def allocated_shape(
         self, shape: list[int], args: Sequence[Any], dtype: torch.dtype
     ) -> list[int]:
-        """Return ``shape`` if the conditions of the output are met, and otherwise an empty
-        shape.
+        """Return ``shape`` if the conditions of the output are met, and otherwise the shape of an
+        empty tensor.
         """
         for position in self._conditions:
             if args[position] is None or args[position] is False:

@@ -47,6 +47,11 @@ function certainty(model, values) {
   const name = Object.keys(values).find((column) => column.startsWith("probability"));
   const event = name === "probability" ? "class 1" : name.slice("probability_".length);
   const set = values.set ? String(values.set).split("|").join(", ") : "none";
+  if (model.task === "multiclass") {
+    const chances = Object.entries(values).filter(([column]) => column.startsWith("probability_"))
+      .map(([column, value]) => `${column.slice("probability_".length)} ${digits(value)}`);
+    return `Probabilities: ${chances.join(", ")}. Classes that 90 % coverage leaves: ${set}`;
+  }
   return `Probability of ${event}: ${digits(values[name])}. Classes that 90 % coverage leaves: ${set}`;
 }
 

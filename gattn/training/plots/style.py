@@ -36,6 +36,12 @@ METRICS = {
     "pr_auc": "PR-AUC",
     "accuracy": "accuracy",
     "f1": "macro F1",
+    "mcc": "MCC",
+    "log_loss": "log loss",
+    "mrr": "MRR",
+    "hits@1": "hits@1",
+    "hits@10": "hits@10",
+    "hits@50": "hits@50",
 }
 """Names under which the metrics of :mod:`gattn.training.metrics` are displayed."""
 

@@ -1,4 +1,6 @@
-"""SGFormerAttention and PolynormerAttention beside PyG's, which sum in torch's default dtype."""
+"""SGFormerAttention and PolynormerAttention compared with PyG's layers, which sum in torch's
+default dtype.
+"""
 
 import pytest
 import torch

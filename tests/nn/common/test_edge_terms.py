@@ -39,7 +39,7 @@ LAYERS = {
     ),
     "GATEConv": ((6, 6, 3), {}, ("edge_attr",)),
 }
-"""Arguments of the layer and what else it takes."""
+"""Arguments of each layer, and its additional inputs."""
 
 
 def _draw(*shape, seed=0):
@@ -47,7 +47,9 @@ def _draw(*shape, seed=0):
 
 
 def _taught(theirs, weight, bias, loops, monkeypatch):
-    """Patch PyG's layer: add the bias in its softmax and multiply its messages by the weight."""
+    """Patch PyG's layer so that it adds the bias in its softmax and multiplies its messages by
+    the weight.
+    """
     if loops:
         # PyG removes the caller's self-loops and appends one self-loop per node after the edges.
         weight = torch.cat([weight[~LOOPS], weight.new_ones(5)])
@@ -65,7 +67,7 @@ def _taught(theirs, weight, bias, loops, monkeypatch):
 
 
 def _rgat(*args, **options):
-    """PyG's layer, with a value for the parameter that PyG does not initialise."""
+    """Create PyG's layer, with a value for the parameter that PyG does not initialise."""
     layer = pyg.RGATConv(*args, **options)
     layer.l2.data.fill_(1 / layer.out_channels)
     return layer
@@ -109,7 +111,7 @@ def test_as_a_layer_of_pyg_that_does_the_same(beside_pyg, monkeypatch, case, per
 
 
 class Launched(TorchDispatchMode):
-    """Return the names of the operators of gattn that run."""
+    """Record the names of the gattn operators that run."""
 
     def __init__(self):
         super().__init__()

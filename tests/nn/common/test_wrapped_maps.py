@@ -1,4 +1,6 @@
-"""A layer calls its maps where they do more than multiply: hooks, wrappers, replaced forwards."""
+"""A layer calls its linear maps if they do more than multiply: hooks, wrappers, replaced
+forwards.
+"""
 
 import copy
 
@@ -55,7 +57,7 @@ def test_maps_are_called(layer, part, how):
 
 
 def _biased(like):
-    """A map of the same widths, with a bias that nobody can miss."""
+    """Create a linear map of the same widths with an additional large bias."""
     linear = torch.nn.Linear(like.weight.shape[1], like.weight.shape[0])
     torch.nn.init.normal_(linear.bias, std=3)
     return linear
@@ -270,9 +272,11 @@ NOT_CALLED = {
     "GPSConv": ("attn.out_proj",),
     "GPSConv, layer norm": ("attn.out_proj",),
 }
-"""Maps that torch's own module reads and does not call."""
+"""Linear maps that torch's own module reads and does not call."""
 NOT_READ = {("Polynormer", "lin_in"), ("Polynormer", "pred_local")}
-"""Maps that a forward does not need: PyG's model has the first, the second is of another stage."""
+"""Linear maps that a forward pass does not use: the first is unused in PyG, the second is of
+another stage.
+"""
 CALLS = {
     ("HypergraphConv", "lin"): 2,  # maps the nodes and the hyperedges
     # GeneralConv maps the edge features for each direction of a message.
@@ -281,7 +285,7 @@ CALLS = {
     # AttentiveFP maps the atoms and the molecules, in each of two timesteps.
     ("AttentiveFP", "mol_conv.lin"): 4,
 }
-"""Maps that a forward of PyG's layer calls several times, too."""
+"""Linear maps that a forward pass of PyG's layer calls several times."""
 
 
 def _is_map(module):
@@ -289,7 +293,7 @@ def _is_map(module):
 
 
 def _maps_of(entry):
-    """The names of all maps of a layer of the registry."""
+    """Return the names of all linear maps of a layer."""
     layer = entry.make(6, 3)
     return [
         name
@@ -302,7 +306,7 @@ EVERY_MAP = [(name, part) for name, entry in BY_NAME.items() for part in _maps_o
 
 
 class Adapter(torch.nn.Module):
-    """A module around a map, without a weight and without widths."""
+    """Module around a linear map, without attributes for its weight and widths."""
 
     def __init__(self, base):
         super().__init__()
@@ -314,7 +318,7 @@ class Adapter(torch.nn.Module):
 
 
 class LowRank(torch.nn.Module):
-    """W x + b + B A x, as LoRA has it."""
+    """Low-rank adapter that computes W x + b + B A x, as in LoRA."""
 
     def __init__(self, base):
         super().__init__()
@@ -329,7 +333,7 @@ class LowRank(torch.nn.Module):
 
 
 def _equivalent(base, how):
-    """The map that an adapter amounts to."""
+    """Return the linear map that computes the same as an adapter."""
     equivalent = copy.deepcopy(base)
     with torch.no_grad():
         if isinstance(how, Adapter):
@@ -341,7 +345,7 @@ def _equivalent(base, how):
 
 
 def _plain_linear(base):
-    """torch's map of the same parameters."""
+    """Return torch's linear layer with the same parameters."""
     linear = torch.nn.Linear(base.weight.shape[1], base.weight.shape[0], base.bias is not None)
     linear.load_state_dict(base.state_dict())
     return linear
@@ -429,7 +433,7 @@ def test_every_map_may_be_a_linear_of_torch(name, part):
 
 
 class Counted(torch.nn.Module):
-    """A parametrisation that counts how often it is evaluated."""
+    """Parametrisation that counts how often it is evaluated."""
 
     def __init__(self):
         super().__init__()

@@ -23,7 +23,9 @@ def features():
 
 
 def attended(layer, edge_map, x, edge_attr):
-    """Attention of Dwivedi and Bresson: weighted sums of values [n, d], and products [e, d]."""
+    """Compute the attention of Dwivedi and Bresson: weighted sums of values [n, d], and products
+    [e, d].
+    """
     heads, width = layer.num_heads, layer.out_dim // layer.num_heads
     q, k, v = (
         f(x).view(-1, heads, width) for f in (layer.lin_query, layer.lin_key, layer.lin_value)
@@ -42,7 +44,7 @@ def attended(layer, edge_map, x, edge_attr):
 
 
 def updated(update, old, new, residual):
-    """The residual, the norms and the MLP after the attention, with layer norms only."""
+    """Compute the residual, the norms and the MLP after the attention, with layer norms only."""
     width = new.shape[1]
     norm = [F.layer_norm] * 2
     y = update.lin_out(new)
@@ -52,7 +54,7 @@ def updated(update, old, new, residual):
 
 
 def compare(actual, expected, inputs):
-    """Values, and gradients of all inputs."""
+    """Compare the values, and the gradients of all inputs."""
     torch.testing.assert_close(actual, expected)
     grad = torch.randn_like(expected)
     gradients = [

@@ -1,4 +1,4 @@
-"""GeneralConv beside PyG's."""
+"""GeneralConv compared with PyG's layer."""
 
 import copy
 
@@ -22,7 +22,7 @@ OPTIONS = {
 
 @pytest.fixture(params=OPTIONS)
 def pair(request):
-    """PyG's layer and the same as ours; PyG draws the map of the destinations only once."""
+    """Return PyG's layer and gattn's layer; PyG draws the map of the destinations only once."""
     torch.manual_seed(0)
     theirs = pyg.GeneralConv(6, 6, **OPTIONS[request.param]).double()
     ours = convert(copy.deepcopy(theirs))

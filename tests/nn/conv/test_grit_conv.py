@@ -19,7 +19,7 @@ def features():
 
 
 def by_the_equations(layer, x, e, degree):
-    """The paper's equations with layer norms, one edge after the other."""
+    """Compute the equations of the paper with layer norms, one edge after the other."""
     heads, width = layer.num_heads, layer.channels // layer.num_heads
     q, k, v = (
         f(x).view(-1, heads, width) for f in (layer.lin_query, layer.lin_key, layer.lin_value)

@@ -1,4 +1,4 @@
-"""HEATConv beside PyG's."""
+"""HEATConv compared with PyG's layer."""
 
 import networkx
 import pytest

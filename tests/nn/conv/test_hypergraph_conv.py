@@ -1,4 +1,4 @@
-"""HypergraphConv beside PyG's."""
+"""HypergraphConv compared with PyG's layer."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""PointTransformerConv beside PyG's."""
+"""PointTransformerConv compared with PyG's layer."""
 
 import pytest
 import torch
@@ -71,7 +71,9 @@ def test_a_weight_and_a_bias_for_each_edge(options):
 
 
 def _one_by_one(layer, x, pos, edge_index, weight, bias):
-    """The layer's equations, point by point; given loops make place for the layer's own."""
+    """Compute the layer's equations point by point; the layer's self-loops replace those of the
+    graph.
+    """
     out = []
     for i in range(len(x)):
         edges = [e for e in range(edge_index.shape[1])

@@ -1,4 +1,4 @@
-"""ResGatedGraphConv beside PyG's."""
+"""ResGatedGraphConv compared with PyG's layer."""
 
 import copy
 

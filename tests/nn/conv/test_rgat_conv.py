@@ -21,7 +21,7 @@ OPTIONS = [
 
 
 def _theirs(*args, **kwargs):
-    """PyG's layer, with the parameter that it leaves as it finds the memory."""
+    """Create PyG's layer, with a value for the parameter that PyG does not initialise."""
     layer = pyg.RGATConv(*args, **kwargs)
     layer.l2.data.fill_(1 / layer.out_channels)
     return layer

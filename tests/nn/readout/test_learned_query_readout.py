@@ -7,7 +7,7 @@ from gattn.nn import LearnedQueryReadout
 from gattn.nn.attention import learned_query
 
 SIZES = [3, 1, 0, 5, 2, 0]
-"""Graphs of a batch; two of them, and the last, are empty."""
+"""Sizes of the graphs of a batch; two graphs are empty, one of them at the end."""
 
 
 def _batch(channels=6, dtype=torch.float64, seed=0):
@@ -24,7 +24,7 @@ def _readout(**options):
 
 
 def _written_out(readout, x, index, size):
-    """O = W_v X softmax((W_k X)^T Q) for every graph and head, by loops."""
+    """Compute O = W_v X softmax((W_k X)^T Q) for every graph and head by loops."""
     k, h, c = readout.num_queries, readout.heads, readout.out_channels // readout.heads
     key = readout.lin_key(x).view(-1, h, c)
     value = readout.lin_value(x).view(-1, h, c)

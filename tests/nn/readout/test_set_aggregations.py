@@ -1,4 +1,4 @@
-"""GraphMultisetTransformer, Set2Set and SoftmaxAggregation beside PyG's."""
+"""GraphMultisetTransformer, Set2Set and SoftmaxAggregation compared with PyG's aggregations."""
 
 import pytest
 import torch

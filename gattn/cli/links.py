@@ -1,0 +1,93 @@
+"""Commands of ``gattn links``: train and predict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from gattn.cli.console import say, show_metrics, watched
+from gattn.cli.options import with_settings
+from gattn.links.runs.config import LinkRunSettings, override
+from gattn.links.settings import LinkSettings
+from gattn.pipeline.text import plural
+from gattn.training.settings import declared
+
+if TYPE_CHECKING:
+    from gattn.training.types import EpochRecord
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Predict missing or future links between the nodes of a network.", no_args_is_help=True
+)
+
+Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
+GRAPH = Argument(metavar="GRAPH", help=declared(LinkRunSettings)["data"].description)
+READING = ("nodes", "encoding", "decimal", "thousands", "missing")
+
+
+@app.command()
+@with_settings(LinkRunSettings, LinkSettings)
+def train(
+    out: Annotated[Path, Option(help="New folder for the model, metrics and report.")],
+    data: Annotated[str | None, GRAPH] = None,
+    config: Annotated[
+        Path | None,
+        Option(
+            help="TOML file of settings, such as the config.toml of another run. Options on "
+            "the command line override the file."
+        ),
+    ] = None,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Train a model on the links of a graph, and write it with metrics and a report."""
+    run = override(config, settings if data is None else {**settings, "data": data})
+    from gattn.links.runs.train import train_run
+
+    with watched("training", 1) as on_progress:
+
+        def on_epoch(record: EpochRecord) -> None:
+            on_progress(
+                f"epoch {record.epoch + 1}, validation loss {record.validation_loss:.4g}", 0
+            )
+
+        metrics = train_run(run, out, on_epoch=on_epoch, log=say)
+    show_metrics(metrics, "links")
+    graph = "GRAPH --nodes NODES" if "nodes" in settings else "GRAPH"
+    say(
+        f"{out / 'report.html'} is the report; to propose links: gattn links predict {out} {graph} "
+        "--top 100 --out OUT.csv"
+    )
+
+
+@app.command()
+@with_settings(LinkRunSettings, only=(*READING, "threads"))
+def predict(
+    run: Run,
+    graph: Annotated[str, GRAPH],
+    out: Annotated[Path, Option(help="CSV file to write. The file must not exist.")],
+    top: Annotated[
+        int,
+        Option(
+            min=1, help="Number of links to propose. With --per-node, the number for each source."
+        ),
+    ] = 100,
+    per_node: Annotated[
+        bool,
+        Option(
+            "--per-node",
+            help="Propose the best links of each source, instead of the best of all links.",
+        ),
+    ] = False,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Propose links that the graph does not contain, with their scores and probabilities."""
+    from gattn.links.runs.predict import predict_links
+
+    count = predict_links(run, graph, out, top=top, per_node=per_node, log=say, **settings)
+    say(f"{out}: {plural(count, 'link')}")

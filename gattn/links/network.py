@@ -1,0 +1,196 @@
+"""Attention network that embeds the nodes of a graph and scores pairs by cosines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gattn.links.pairs import Links, Ranking, make_ranking
+from gattn.links.settings import LinkSettings
+from gattn.nodes.fields import FieldInput
+from gattn.nodes.network import make_network
+from gattn.training.full_batch import FullBatch, FullBatchSettings, fit_full_batches
+from gattn.training.types import EpochRecord, History
+
+__all__ = ["DrawnBatches", "LinkNetwork", "RankedBatch", "fit_network", "listwise"]
+
+FACTOR = 10.0
+"""Initial factor by which cosines are multiplied."""
+NEGATIVES = 20
+"""Number of targets without a link for each training link in a step."""
+LINKS = 8192
+"""Maximum number of training links in a step."""
+FEWEST_EPOCHS = 30
+MAX_PRODUCTS = 4e10
+"""Maximum number of multiplications of a training, which limits the epochs on a large graph."""
+
+
+@dataclass(frozen=True, eq=False)
+class RankedBatch:
+    """Batch of rankings, with the graph from which the targets are predicted.
+
+    Attributes:
+        inputs: features of all nodes, and the edges that send messages.
+        sources: [m] int64 sources.
+        candidates: [m, 1 + k] int64 targets, the true one first.
+    """
+
+    inputs: FieldInput
+    sources: Tensor
+    candidates: Tensor
+
+    def next(self) -> RankedBatch:
+        """Return the batch itself, for every step."""
+        return self
+
+
+class DrawnBatches:
+    """Training batches with the links of one fold and random negatives, which are drawn again in
+    each step.
+
+    Args:
+        folds: for each fold the graph of its messages and the positions of its links.
+        links: all links.
+        seed: seed of the draws.
+
+    Attributes:
+        size: number of links of a batch.
+    """
+
+    def __init__(
+        self, folds: Sequence[tuple[FieldInput, NDArray]], links: Links, seed: int
+    ) -> None:
+        self._folds, self._links = folds, links
+        self._draw = np.random.default_rng(seed)
+        self._step = -1
+        self.size = min(LINKS, *(len(rows) for _, rows in folds))
+
+    def next(self) -> RankedBatch:
+        """Draw the batch of the next step."""
+        self._step += 1
+        inputs, rows = self._folds[self._step % len(self._folds)]
+        ranking = make_ranking(self._links, rows, NEGATIVES, self._draw, self.size)
+        # Links whose source has no negative are replaced by repetitions of other links.
+        order = np.resize(np.arange(len(ranking)), self.size)
+        return RankedBatch(
+            inputs,
+            torch.from_numpy(ranking.sources[order]),
+            torch.from_numpy(ranking.candidates[order]),
+        )
+
+
+class LinkNetwork(nn.Module):
+    r"""Attention network whose embeddings score pairs of nodes.
+
+    .. math:: s_{uv} = \tau \cos(z_u, z'_v)
+
+    :math:`z = z'` if the links have no direction; otherwise they are the two halves of the output.
+    The factor :math:`\tau` is learned.
+
+    Args:
+        settings: settings; the layer type and the sizes are read.
+        features: number of features of a node.
+        two_sided: True if a node has different embeddings as a source and as a target.
+        edge_dim: number of features of an edge; None without any.
+
+    Reference:
+        Kipf and Welling, "Variational graph auto-encoders" (2016).
+    """
+
+    def __init__(
+        self, settings: LinkSettings, features: int, two_sided: bool, edge_dim: int | None
+    ) -> None:
+        super().__init__()
+        self.width, self.two_sided = settings.width, two_sided
+        self.encoder = make_network(settings, features, settings.width * (1 + two_sided), edge_dim)
+        self.log_factor = nn.Parameter(torch.tensor(math.log(FACTOR)))
+
+    def embed(self, inputs: FieldInput) -> tuple[Tensor, Tensor]:
+        """Return the embeddings [n, d] of all nodes as sources and as targets.
+
+        Their dot products are the scores.
+        """
+        z = self.encoder(inputs)
+        left, right = (z[:, : self.width], z[:, self.width :]) if self.two_sided else (z, z)
+        return F.normalize(left) * self.log_factor.exp(), F.normalize(right)
+
+    def forward(self, batches: DrawnBatches | RankedBatch) -> Tensor:
+        """Return the scores [m, 1 + k] of the candidates of the next batch."""
+        batch = batches.next()
+        left, right = self.embed(batch.inputs)
+        return pair_scores(left, right, batch.sources, batch.candidates)
+
+
+def pair_scores(left: Tensor, right: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
+    """Return the dot products [m, c] of sources [m] and targets [m, c], in chunks of targets."""
+    start = left[sources]
+    chunk = 32
+    return torch.cat(
+        [
+            torch.einsum("md,mcd->mc", start, right[targets[:, i : i + chunk]])
+            for i in range(0, targets.shape[1], chunk)
+        ],
+        1,
+    )
+
+
+def listwise(output: Tensor, target: Tensor) -> Tensor:
+    """Return the cross entropy [m, 1] of the true target among its candidates."""
+    return F.cross_entropy(output, target[:, 0].long(), reduction="none")[:, None]
+
+
+def _reciprocal_rank(output: Tensor, target: Tensor) -> Tensor:
+    return 1 / (1 + (output[:, 1:] >= output[:, :1]).sum(1, keepdim=True).float())
+
+
+def fit_network(
+    network: LinkNetwork,
+    folds: Sequence[tuple[FieldInput, NDArray]],
+    links: Links,
+    validation: tuple[FieldInput, Ranking],
+    settings: LinkSettings,
+    on_epoch: Callable[[EpochRecord], None],
+) -> History:
+    """Train a network to rank the targets of links.
+
+    Args:
+        network: the network, with initial weights.
+        folds: for each fold the graph of its messages and the positions of its links.
+        links: all links.
+        validation: the graph of the training links, and the ranking of validation links.
+        settings: settings of the training.
+        on_epoch: called after every epoch.
+
+    Returns:
+        The history of the training.
+    """
+    inputs, ranking = validation
+    batches = DrawnBatches(folds, links, settings.seed)
+    fixed = RankedBatch(
+        inputs, torch.from_numpy(ranking.sources), torch.from_numpy(ranking.candidates)
+    )
+    train: FullBatch[DrawnBatches | RankedBatch] = FullBatch(batches, torch.zeros(batches.size, 1))
+    val: FullBatch[DrawnBatches | RankedBatch] = FullBatch(fixed, torch.zeros(len(ranking), 1))
+    epochs = _epochs(settings, inputs)
+    options = FullBatchSettings(
+        epochs, settings.patience, settings.learning_rate, settings.weight_decay, settings.seed
+    )
+    (history,) = fit_full_batches(
+        [network], listwise, train, val, options, score=_reciprocal_rank, on_epoch=on_epoch
+    )
+    return history
+
+
+def _epochs(settings: LinkSettings, inputs: FieldInput) -> int:
+    """Return the number of epochs, which is smaller on a large graph."""
+    x, (graph, _) = inputs.x, inputs.field.layers[0]
+    stored = x.numel() if x.layout == torch.strided else x.values().numel()
+    size = settings.width * (stored + settings.layers * graph.num_edges)
+    return min(settings.epochs, max(FEWEST_EPOCHS, int(MAX_PRODUCTS / max(size, 1))))

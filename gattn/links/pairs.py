@@ -1,0 +1,234 @@
+"""Links of a graph: the pairs of nodes that an edge joins, and pairs without an edge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gattn.nodes.attributed import AttributedGraph, GraphError
+
+__all__ = [
+    "Links",
+    "Ranking",
+    "draw_negatives",
+    "make_ranking",
+    "read_links",
+    "restrict",
+    "unordered_keys",
+]
+
+ROUNDS = 30
+"""Number of attempts to replace a random target that is linked, before all unlinked targets are
+listed.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """Distinct links of a graph, and the nodes that a link may lead to.
+
+    Attributes:
+        pairs: [2, m] int64, the source and the target of each link.
+        nodes: number n of nodes.
+        directed: True if (a, b) and (b, a) are different links.
+        bipartite: True if the sources and the targets are disjoint sets of nodes.
+        sources: [s] int64, the nodes that a link may start from, sorted.
+        targets: [t] int64, the nodes that a link may lead to, sorted.
+        keys: sorted numbers ``source * n + target`` of all ordered pairs that are linked.
+    """
+
+    pairs: NDArray[np.int64]
+    nodes: int
+    directed: bool
+    bipartite: bool
+    sources: NDArray[np.int64]
+    targets: NDArray[np.int64]
+    keys: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return self.pairs.shape[1]
+
+    @property
+    def unordered(self) -> NDArray[np.int64]:
+        """Number of each link, [m], that is the same for both directions of the link."""
+        return unordered_keys(self.pairs, self.nodes)
+
+    def are_links(self, sources: NDArray, targets: NDArray) -> NDArray[np.bool_]:
+        """Return True for each pair of nodes that is linked, and for a node with itself."""
+        return _contains(self.keys, sources * self.nodes + targets) | (sources == targets)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Links with random other targets, among which a model should rank the true target first.
+
+    Attributes:
+        links: [m] int64, the position of each link among the links of the graph.
+        sources: [m] int64 sources.
+        candidates: [m, 1 + k] int64: the true target, then k targets without a link.
+    """
+
+    links: NDArray[np.int64]
+    sources: NDArray[np.int64]
+    candidates: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+
+def unordered_keys(pairs: NDArray, nodes: int) -> NDArray[np.int64]:
+    """Return a number for each pair [2, m] that is equal for (a, b) and (b, a)."""
+    return np.minimum(*pairs) * nodes + np.maximum(*pairs)
+
+
+def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, list[str]]:
+    """Return the links of a graph, and notes on the choices.
+
+    Args:
+        graph: the graph.
+        directed: True if (a, b) and (b, a) are different links. None for True, unless every edge of
+            the graph has an opposite edge, or the graph is bipartite.
+
+    Returns:
+        The links and notes. If no node is both a source and a target of edges, the graph is
+        bipartite: links start from sources and lead to targets.
+
+    Raises:
+        GraphError: the graph has no edges.
+
+    Example:
+        >>> import pandas as pd
+        >>> from gattn.nodes.reading import read_graph
+        >>> orders = pd.DataFrame({"source": ["ann", "ben"], "target": ["tea", "tea"]})
+        >>> links, _ = read_links(read_graph(orders), None)
+        >>> links.bipartite, links.targets
+        (True, array([2]))
+    """
+    nodes, arcs = len(graph), graph.arcs.numpy()
+    if not arcs.shape[1]:
+        raise GraphError("the graph has no edges, so there are no links to learn from")
+    keys = np.unique(arcs[0] * nodes + arcs[1])
+    source, target = keys // nodes, keys % nodes
+    starts, ends = np.unique(source), np.unique(target)
+    bipartite = not len(np.intersect1d(starts, ends))
+    opposite = np.unique(target * nodes + source)
+    symmetric = np.array_equal(keys, opposite)
+    if bipartite:
+        rest = nodes - len(starts) - len(ends)
+        notes = [
+            f"The network is bipartite: links lead from {len(starts):,} to {len(ends):,} other "
+            "nodes, and no node is in both sets."
+            + f" {rest:,} nodes without an edge are in neither set."
+            * bool(rest)
+        ]
+        both = np.union1d(keys, opposite)
+        pairs = np.stack([source, target])
+        return Links(pairs, nodes, False, True, starts, ends, both), notes
+    every = np.arange(nodes)
+    if directed is None:
+        directed = not symmetric
+    if directed:
+        note = "Links have a direction: (a, b) and (b, a) are different links (--undirected "
+        note += "ignores the direction)."
+        pairs = np.stack([source, target])
+        return Links(pairs, nodes, True, False, every, every, keys), [note]
+    both = np.union1d(keys, opposite)
+    source, target = both // nodes, both % nodes
+    pairs = np.stack([source, target])[:, source < target]
+    return Links(pairs, nodes, False, False, every, every, both), []
+
+
+def restrict(graph: AttributedGraph, keys: NDArray) -> AttributedGraph:
+    """Return a graph that contains only the edges of some links, in both directions.
+
+    Args:
+        graph: the graph, before or after an encoder attached the inputs of its edges.
+        keys: sorted numbers of the links, by :func:`unordered_keys`.
+    """
+    nodes = len(graph)
+    edges, arcs = (
+        _contains(keys, unordered_keys(each.numpy(), nodes))
+        for each in (graph.edge_index, graph.arcs)
+    )
+    table = graph.edge_table
+    if table is not None:
+        table = table.select(_contains(keys, unordered_keys(table.pairs.numpy(), nodes)))
+    inputs = graph.edge_inputs
+    return replace(
+        graph,
+        edge_index=graph.edge_index[:, edges],
+        arcs=graph.arcs[:, arcs],
+        edge_table=table,
+        edge_inputs=None if inputs is None else inputs.select(edges, arcs),
+    )
+
+
+def draw_negatives(
+    links: Links, sources: NDArray, count: int, draw: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw targets without a link from each source, uniformly and with replacement.
+
+    Args:
+        links: all links of the graph, of every part.
+        sources: [m] sources.
+        count: number k of targets for each source.
+        draw: random numbers.
+
+    Returns:
+        [m, k] targets; -1 in the rows of sources that are linked to every possible target.
+    """
+    pool = links.targets
+    targets = pool[draw.integers(len(pool), size=(len(sources), count))]
+    starts = np.broadcast_to(sources[:, None], targets.shape)
+    bad = links.are_links(starts, targets)
+    for _ in range(ROUNDS):
+        if not bad.any():
+            return targets
+        again = pool[draw.integers(len(pool), size=int(bad.sum()))]
+        targets[bad] = again
+        bad[bad] = links.are_links(starts[bad], again)
+    # If a source is linked to almost every target, list the remaining targets.
+    for row in np.flatnonzero(bad.any(1)):
+        free = pool[~links.are_links(np.full(len(pool), sources[row]), pool)]
+        places = np.flatnonzero(bad[row])
+        targets[row, places] = draw.choice(free, len(places)) if len(free) else -1
+        if not len(free):
+            targets[row] = -1
+    return targets
+
+
+def make_ranking(
+    links: Links, rows: NDArray, count: int, draw: np.random.Generator, most: int | None = None
+) -> Ranking:
+    """Draw negatives for links; for undirected links, also choose the end that is the source.
+
+    Args:
+        links: all links of the graph, of every part.
+        rows: positions of the links to rank.
+        count: number of negatives for each link.
+        draw: random numbers.
+        most: maximum number of links, which are drawn from ``rows``; None for all.
+
+    Returns:
+        The ranking, without links whose source is linked to every possible target.
+    """
+    if most is not None and len(rows) > most:
+        rows = np.sort(draw.choice(rows, most, replace=False))
+    source, target = links.pairs[:, rows]
+    if not links.directed and not links.bipartite:
+        flip = draw.random(len(rows)) < 0.5
+        source, target = np.where(flip, target, source), np.where(flip, source, target)
+    negatives = draw_negatives(links, source, count, draw)
+    usable = (negatives >= 0).all(1) if count else np.ones(len(rows), bool)
+    candidates = np.hstack([target[:, None], negatives])
+    return Ranking(rows[usable], source[usable], candidates[usable])
+
+
+def _contains(keys: NDArray, values: NDArray) -> NDArray[np.bool_]:
+    """Return True for each value that is among sorted keys."""
+    if not len(keys):
+        return np.zeros(values.shape, bool)
+    place = np.searchsorted(keys, values).clip(max=len(keys) - 1)
+    return keys[place] == values

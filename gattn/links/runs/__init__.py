@@ -1,0 +1,1 @@
+"""The commands of ``gattn links``, in one module for each command."""

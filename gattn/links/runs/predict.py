@@ -1,0 +1,78 @@
+"""The command ``gattn links predict``, which writes a table of proposed links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+from gattn.files import new_file, write_rows
+from gattn.links.estimator import LinkPredictor
+from gattn.nodes.edges import merged_edges_note
+from gattn.nodes.files import read_graph_file
+from gattn.pipeline.product import Log, no_log
+
+__all__ = ["predict_links"]
+
+
+def predict_links(
+    run: str | Path,
+    path: str | Path,
+    out: str | Path,
+    *,
+    top: int = 100,
+    per_node: bool = False,
+    nodes: str | Path | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    thousands: str = "",
+    missing: Sequence[str] = (),
+    threads: int = 0,
+    log: Log = no_log,
+) -> int:
+    """Propose links that a graph does not have, and write them to a CSV file.
+
+    Args:
+        run: the folder of a trained model.
+        path: the graph, as :func:`gattn.nodes.files.read_graph_file` takes it.
+        out: the CSV file to write, which must not exist; it is created when it is complete.
+        top: number of links, overall or for each source.
+        per_node: True for the best links of each source.
+        nodes: a table of the graph's nodes.
+        encoding: encoding of tables and lists of edges; None for the encoding of the byte order
+            mark, or UTF-8 if there is none.
+        decimal: decimal sign; see :func:`gattn.nodes.files.read_graph_file`.
+        thousands: the separator between groups of three digits.
+        missing: words that stand for a missing attribute.
+        threads: number of threads inside one operator; 0 to choose it by the size of the graph.
+        log: called with each line that the user should read.
+
+    Returns:
+        The number of proposed links.
+
+    Raises:
+        RunError: the folder does not contain a readable model.
+        GraphError: the graph cannot be read, or lacks an attribute that the model reads.
+        FileExistsError: ``out`` exists.
+    """
+    estimator = LinkPredictor.load(run).set_params(threads=threads)
+    with new_file(out) as temporary:
+        graph = read_graph_file(
+            path, nodes, directed=False, encoding=encoding, decimal=decimal,
+            thousands=thousands, missing=missing,
+        )  # fmt: skip
+        encoder = estimator.predictor_.encoder
+        attached, links = estimator.attach(graph)
+        edge_notes = merged_edges_note(attached, encoder.edges)
+        for note in (*graph.notes, *edge_notes, *encoder.unknown(graph)):
+            log(note)
+        estimator.graph_, estimator.links_ = attached, links
+        table = estimator.predict(top=top, per_node=per_node)
+        if len(table) < top and not per_node:
+            log(f"only {len(table):,} pairs of the shortlists have no edge.")
+        rows = (
+            [a, b, f"{score:.6g}", f"{share:.6g}"]
+            for a, b, score, share in table.itertuples(index=False)
+        )
+        write_rows(temporary, chain([list(table.columns)], rows))
+    return len(table)

@@ -1,0 +1,253 @@
+"""The command ``gattn links train``: its stages, from reading the graph to the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gattn.data import Split
+from gattn.links.estimator import LinkPredictor
+from gattn.links.metrics import chance_metrics, mrr_error, ranking_metrics, ranks
+from gattn.links.model import RANKED
+from gattn.links.pairs import Links, Ranking, make_ranking, read_links
+from gattn.links.proximity import HEURISTICS
+from gattn.links.runs.config import LinkRunSettings
+from gattn.nodes.attributed import AttributedGraph, GraphError
+from gattn.nodes.features import EncodedGraph
+from gattn.nodes.files import read_graph_file
+from gattn.nodes.runs.splits import data_hash
+from gattn.pipeline import train as pipeline
+from gattn.pipeline.measure import PARTS
+from gattn.pipeline.product import Log, Parts, Product, Report, TrainedRun, no_log
+from gattn.pipeline.text import plural
+from gattn.training.types import EpochRecord
+
+__all__ = ["LinkProduct", "LinkRun", "train_run"]
+
+CHANCE = "random order"
+"""Name of the baseline whose scores are random."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinkData:
+    """Data of a training run.
+
+    Attributes:
+        graph: the graph with all edges.
+        links: its links.
+        estimator: the estimator before training.
+    """
+
+    graph: AttributedGraph
+    links: Links
+    estimator: LinkPredictor
+
+
+@dataclass(frozen=True, eq=False)
+class LinkParts(Parts):
+    """Parts of the links of a run, and the features of the training graph.
+
+    Attributes:
+        split: positions of the links of each part.
+        times: [m] times of the links; None without times.
+        encoded: the graph of the training links, with its features.
+    """
+
+    split: Split
+    times: NDArray[np.float64] | None
+    encoded: EncodedGraph
+
+
+@dataclass(frozen=True, eq=False)
+class LinkRun(TrainedRun):
+    """Trained model of a run, and its evaluation.
+
+    Attributes:
+        estimator: the fitted model.
+        settings: settings of the run.
+        encoded: the graph of the training links, with its features.
+        links: all links.
+        ranking: the ranked links of the test part.
+        scores: [m, 1 + k] scores of the candidates.
+    """
+
+    estimator: LinkPredictor
+    settings: LinkRunSettings
+    encoded: EncodedGraph
+    links: Links
+    ranking: Ranking
+    scores: NDArray[np.float64]
+
+
+def train_run(
+    settings: LinkRunSettings,
+    out: str | Path,
+    *,
+    on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+    log: Log = no_log,
+) -> dict[str, Any]:
+    """Train a model of links and write all results to a folder: the command ``gattn links train``.
+
+    The folder contains ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
+    (which :meth:`gattn.links.LinkPredictor.load` reads), ``metrics.json``, ``test_links.csv`` with
+    the rank of each test link, ``left_out.csv``, ``plots`` and ``report.html``. If the folder
+    contains the finished run, nothing is done.
+
+    Args:
+        settings: settings of the run.
+        out: folder of the run, created if it is missing.
+        on_epoch: called after each epoch.
+        log: called with each line that the user should read.
+
+    Returns:
+        The content of ``metrics.json``.
+
+    Raises:
+        RunError: the folder contains another run, or other files.
+        GraphError: a model cannot be trained on the graph.
+        ValueError: settings contradict each other or the data.
+        OSError: a file cannot be read or written.
+    """
+    return pipeline.train_run(LinkProduct(settings, out, log, on_epoch=on_epoch))
+
+
+class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
+    """Implementation of the stages of ``gattn links train``."""
+
+    settings: LinkRunSettings
+
+    def __init__(
+        self,
+        settings: LinkRunSettings,
+        out: str | Path,
+        log: Log = no_log,
+        *,
+        on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+    ) -> None:
+        super().__init__(settings, out, log)
+        self.inputs = [name for name in (settings.data, settings.nodes) if name]
+        self.on_epoch = on_epoch
+
+    def load(self) -> LinkData:
+        """Read the graph and its links."""
+        settings = self.settings
+        graph = read_graph_file(
+            settings.data, settings.nodes or None, directed=False, encoding=settings.encoding,
+            decimal=settings.decimal, thousands=settings.thousands, missing=settings.missing,
+        )  # fmt: skip
+        links, notes = read_links(graph, settings.directed)
+        edge_features = [name for name in settings.edge_features if name]
+        estimator = LinkPredictor(
+            **asdict(settings.model),
+            features=list(settings.features) or None, names=settings.names,
+            directed=settings.directed,
+            edge_features=edge_features if settings.edge_features else None,
+            edge_weight=settings.edge_weight or None, edge_type=settings.edge_type or None,
+            time=settings.time or None, validation_fraction=settings.validation_fraction,
+            negatives=settings.negatives, threads=settings.threads,
+        )  # fmt: skip
+        return LinkData(graph.with_notes(*notes), links, estimator)
+
+    def split(self, data: LinkData) -> LinkParts:
+        """Divide the links, and encode the features of the training graph."""
+        settings, links, graph = self.settings, data.links, data.graph
+        if settings.split == "random":
+            data.estimator.set_params(time=None)
+        split, times = data.estimator.parts(
+            graph, links, settings.validation_fraction, settings.test_fraction
+        )
+        encoded = data.estimator.encode(graph, links, split)
+        kind = "bipartite " if links.bipartite else "directed " if links.directed else ""
+        self.log(
+            f"{settings.data}: {plural(len(graph), 'node')}, {len(links):,} {kind}links, "
+            f"{plural(encoded.x.shape[1], 'feature')}"
+        )
+        for note in encoded.notes:
+            self.log(note)
+        record: dict[str, Any] = {
+            "data": settings.data,
+            "sha256": data_hash(settings.data, settings.nodes),
+            "protocol": split.protocol,
+            **{part: getattr(split, part).tolist() for part in PARTS},
+        }
+        left_out = [(row.line, row.text, row.reason) for row in graph.left_out]
+        return LinkParts(record, [("line", "edge", "reason"), *left_out], split, times, encoded)
+
+    def fit(self, data: LinkData, parts: LinkParts) -> LinkPredictor:
+        """Train the model on the training and validation links."""
+        return data.estimator.fit_parts(
+            parts.encoded, data.links, parts.split, parts.times, on_epoch=self.on_epoch
+        )
+
+    def evaluate(self, data: LinkData, parts: LinkParts, model: LinkPredictor) -> LinkRun:
+        """Rank the targets of the test links by the model and by each heuristic."""
+        settings, links, split = self.settings, data.links, parts.split
+        draw = np.random.default_rng(settings.model.seed + 1)
+        ranking = make_ranking(links, split.test.numpy(), settings.negatives, draw, RANKED)
+        if not len(ranking):
+            raise GraphError(
+                "the test links cannot be ranked: every source is linked to every possible target"
+            )
+        predictor = model.predictor_
+        measured = predictor.measure(parts.encoded.graph, ranking)
+        scores, components = measured["scores"], measured["metrics"]
+        test, chance = ranking_metrics(scores), chance_metrics(1 + settings.negatives)
+        error = mrr_error(scores)
+        metrics: dict[str, Any] = {
+            "task": "classification",
+            "test": test,
+            "val": model.validation_["stack"],
+            "baselines": {
+                **{name: components[name] for name in HEURISTICS if name in components},
+                CHANCE: chance,
+            },
+            "components": {
+                name: {
+                    "weight": weight,
+                    "val": model.validation_[name],
+                    "test": components[name],
+                }
+                for name, weight in predictor.weights.items()
+            },
+            "error": {"mrr": error},
+            "noise": test["mrr"] <= chance["mrr"] + 2 * error,
+            "negatives": settings.negatives,
+            "split": split.protocol,
+            "undefined": {},
+            "links": {
+                **{part: len(getattr(split, part)) for part in PARTS},
+                "ranked": len(ranking), "all": len(links),
+                "directed": links.directed, "bipartite": links.bipartite,
+            },
+        }  # fmt: skip
+        return LinkRun(model, split, metrics, settings, parts.encoded, links, ranking, scores)
+
+    def report(self, run: LinkRun) -> Report:
+        """Return the report page, with sections on the components and the ranked links."""
+        from gattn.links.runs.report import link_report
+
+        return link_report(run)
+
+    def card(self, run: LinkRun) -> Mapping[str, Any]:
+        """Return the entry of the model card that names the file or data set of the graph."""
+        return {"data": self.settings.data}
+
+    def tables(self, run: LinkRun) -> Mapping[str, Iterator[Sequence[object]]]:
+        """Return the table of the ranked test links."""
+        return {"test_links.csv": _test_links(run)}
+
+
+def _test_links(run: LinkRun) -> Iterator[Sequence[object]]:
+    """Yield a header, then the rank of each test link among its candidates."""
+    names, scores = run.encoded.graph.names, run.scores[:, 0]
+    probability = run.estimator.predictor_.probability(scores)
+    yield ["source", "target", "rank", "score", "probability"]
+    ends = zip(run.ranking.sources.tolist(), run.ranking.candidates[:, 0].tolist())
+    cells = zip(ranks(run.scores).tolist(), scores.tolist(), probability.tolist())
+    for (source, target), (rank, score, share) in zip(ends, cells):
+        yield [names[source], names[target], f"{rank:g}", f"{score:.6g}", f"{share:.6g}"]

@@ -1,0 +1,71 @@
+"""Outputs of a model for targets with several exclusive classes: one column for each class.
+
+The classes of all targets are beside one another: a model of t targets with c_1, ..., c_t classes
+has O = c_1 + ... + c_t outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["MOST_CLASSES", "class_softmax", "normalised", "one_hot", "split_classes"]
+
+MOST_CLASSES = 100
+"""Maximum number of classes of a target. A column with more different labels contains names or
+numbers.
+"""
+
+
+def split_classes(outputs: Tensor, counts: Sequence[int]) -> tuple[Tensor, ...]:
+    """Split outputs [..., O] into those of each target, [..., c] each.
+
+    >>> [part.shape[1] for part in split_classes(torch.zeros(4, 5), [3, 2])]
+    [3, 2]
+    """
+    return outputs.split(list(counts), dim=-1)
+
+
+def one_hot(y: Tensor, counts: Sequence[int]) -> Tensor:
+    """Return an array with 1 in the column of each label's class, and 0 in the other columns of its
+    target.
+
+    Args:
+        y: [k, t] classes, numbered from 0; NaN for missing labels.
+        counts: the number of classes of each target.
+
+    Returns:
+        [k, O] float64; NaN in all columns of a target without a label.
+
+    >>> one_hot(torch.tensor([[1.0], [float("nan")]]), [3])
+    tensor([[0., 1., 0.],
+            [nan, nan, nan]], dtype=torch.float64)
+    """
+    columns = []
+    for label, count in zip(y.double().unbind(1), counts, strict=True):
+        column = (label[:, None] == torch.arange(count)).double()
+        columns.append(column.masked_fill(label.isnan()[:, None], torch.nan))
+    return torch.cat(columns, 1)
+
+
+def class_softmax(logits: Tensor, counts: Sequence[int]) -> Tensor:
+    """Return the probability of each class of each target, [..., O], from logits [..., O]."""
+    return torch.cat([part.softmax(-1) for part in split_classes(logits, counts)], -1)
+
+
+def normalised(scores: Tensor, counts: Sequence[int]) -> Tensor:
+    """Clip scores [..., O] to 0..1, and divide them by their sum over the classes of a target.
+
+    If all scores of a target are 0 or less, its classes have equal probabilities.
+
+    >>> normalised(torch.tensor([[0.5, 1.5, -1.0], [-1.0, 0.0, 0.0]]), [3])
+    tensor([[0.3333, 0.6667, 0.0000],
+            [0.3333, 0.3333, 0.3333]])
+    """
+    columns = []
+    for part in split_classes(scores.clamp(0, 1), counts):
+        total = part.sum(-1, keepdim=True)
+        columns.append(torch.where(total > 0, part / total.clamp(min=1e-12), 1 / part.shape[-1]))
+    return torch.cat(columns, -1)

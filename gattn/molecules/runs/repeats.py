@@ -1,0 +1,288 @@
+"""Several runs of one training: cross-validation in folds, and replicates with other seeds."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gattn.data.molecules.scaffolds import murcko_scaffold
+from gattn.data.molecules.similarity_splits import butina_clusters
+from gattn.data.splits import Split, number_groups
+from gattn.files import write_rows
+from gattn.molecules.rows import LabelledMolecules
+from gattn.molecules.runs.config import RunSettings
+from gattn.molecules.runs.splits import splits_record
+from gattn.molecules.runs.train import CACHE, MoleculeProduct, train_run
+from gattn.pipeline.product import Log, no_log
+from gattn.training.model_io import RunError, write_json
+from gattn.training.processes import in_order
+from gattn.training.settings import SettingsError, updated
+
+__all__ = ["GROUPED", "fold_splits", "train_repeats"]
+
+GROUPED = ("random", "scaffold", "butina")
+"""Rules of ``--split`` that can divide the molecules into folds."""
+VALIDATION = 0.1
+"""Share of all molecules in the validation part of a fold."""
+
+
+def train_repeats(
+    settings: RunSettings,
+    out: str | Path,
+    *,
+    folds: int = 0,
+    replicates: int = 1,
+    log: Log = no_log,
+) -> dict[str, Any]:
+    """Train a model several times, and summarise the metrics of the test parts.
+
+    With ``folds``, the molecules are divided into that number of test parts, and every molecule is
+    tested once. With ``replicates``, the training is repeated with the seeds s, s + 1 and so on,
+    which also change a random split. With both, each replicate has other folds.
+
+    Every run has a folder of its own in ``out``, which :func:`gattn.molecules.runs.train.train_run`
+    describes: ``fold-1``, ``replicate-1`` or ``replicate-1-fold-1``. Several runs are trained at
+    the same time, one in each processor. If the command is interrupted, finished runs are not
+    repeated. ``out`` also contains ``summary.csv``, with the metrics of each run,
+    ``metrics.json``, and ``predictions.csv`` with the predictions of all test parts.
+
+    Args:
+        settings: settings of the runs.
+        out: folder of the runs, created if it is missing.
+        folds: number of folds, 2 or more; 0 for no cross-validation.
+        replicates: number of replicates, 1 or more.
+        log: called with each line that the user should read.
+
+    Returns:
+        The content of ``metrics.json``: ``runs`` with the metrics of the test part of each run;
+        ``summary`` with the mean and the standard deviation (n - 1) of each metric of the model and
+        of each baseline, over the runs; and the numbers of ``folds`` and ``replicates``.
+
+    Raises:
+        RunError: the folder contains a single run, or runs with other settings.
+        ValueError: the settings do not allow folds, or there are too few molecules for them.
+    """
+    folder = Path(out)
+    _check(settings, folds, replicates)
+    if (folder / "config.toml").exists():
+        raise RunError(f"{folder} contains a single run: choose another folder")
+    cache = settings.cache or str(folder.parent / CACHE)
+    settings = replace(settings, cache=cache, threads=settings.threads or 1)
+    seeds = [settings.model.seed + i for i in range(replicates)]
+    names = [f"replicate-{i + 1}" if replicates > 1 else "" for i in range(replicates)]
+    runs = {name: updated(settings, {"seed": seed}) for name, seed in zip(names, seeds)}
+    if folds:
+        runs = _fold_runs(settings, folder, runs, folds, log)
+    count = min(len(runs), _processors())
+    log(f"{len(runs)} runs in {folder}, {count} at the same time")
+    tasks = [(name, (run, str(folder / name))) for name, run in runs.items()]
+    results: dict[str, dict[str, Any]] = {}
+    for name, metrics in _results(tasks, count):
+        results[name] = metrics
+        shown = ", ".join(f"{key} {value:.4g}" for key, value in metrics["test"].items())
+        log(f"{name}, run {len(results)} of {len(runs)}: {shown}")
+    summary = _summary(results, folds, replicates)
+    write_rows(folder / "summary.csv", _summary_rows(results, summary["summary"]))
+    write_rows(folder / "predictions.csv", _predictions(folder, results))
+    write_json(folder / "metrics.json", summary)
+    return summary
+
+
+def fold_splits(groups: Sequence[str], folds: int, seed: int, rule: str) -> list[Split]:
+    """Divide items into folds, and return a split for each fold as the test part.
+
+    Groups are drawn in random order and then assigned in descending order of size, each to the
+    smallest fold. The validation part of a split consists of the first groups of that order outside
+    of the fold, until it has a tenth of all items; the other groups are the training part.
+
+    Args:
+        groups: the group of each of n items, which stays in one part.
+        folds: number of folds, 2 or more.
+        seed: seed of the order.
+        rule: name of the rule for the protocol.
+
+    Returns:
+        The splits; every item is in one test part.
+
+    Raises:
+        ValueError: there are fewer than folds + 1 groups.
+
+    >>> splits = fold_splits(["a", "b", "c", "d", "e", "f"], 3, seed=0, rule="random")
+    >>> sorted(torch.cat([split.test for split in splits]).tolist())
+    [0, 1, 2, 3, 4, 5]
+    """
+    numbers = number_groups(groups, len(groups))
+    sizes = numbers.bincount()
+    if len(sizes) <= folds:
+        raise ValueError(
+            f"{folds} folds need more than {folds} groups of molecules; the split by {rule} has "
+            f"{len(sizes)}"
+        )
+    order = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed))
+    by_size = order[sizes[order].argsort(descending=True, stable=True)].tolist()
+    filled, fold_of = [0] * folds, torch.zeros(len(sizes), dtype=torch.int64)
+    for group in by_size:
+        smallest = filled.index(min(filled))
+        fold_of[group] = smallest
+        filled[smallest] += int(sizes[group])
+    return [
+        _fold_split(numbers, fold_of, order, sizes, fold, f"{fold + 1} of {folds} by {rule}", seed)
+        for fold in range(folds)
+    ]
+
+
+def _fold_split(
+    numbers: Tensor, fold_of: Tensor, order: Tensor, sizes: Tensor, fold: int, name: str, seed: int
+) -> Split:
+    """Return the split of one fold; see :func:`fold_splits`."""
+    part = torch.zeros(len(sizes), dtype=torch.int64)
+    part[fold_of == fold] = 2
+    others = [group for group in order.tolist() if fold_of[group] != fold]
+    room = VALIDATION * len(numbers)
+    for group in others[:-1]:  # one group remains for the training part
+        if room >= 1 and (sizes[group] <= room or not (part == 1).any()):
+            part[group] = 1
+            room -= int(sizes[group])
+    by_item = part[numbers]
+    train, val, test = ((by_item == number).nonzero().flatten() for number in range(3))
+    return Split(train, val, test, f"fold {name} (seed {seed})")
+
+
+def _check(settings: RunSettings, folds: int, replicates: int) -> None:
+    if replicates < 1 or folds < 0 or folds == 1:
+        raise SettingsError(
+            f"folds must be 0 or at least 2, and replicates at least 1; got {folds} and "
+            f"{replicates}"
+        )
+    if folds and settings.split not in GROUPED:
+        raise SettingsError(
+            f"--folds divides by --split {', '.join(GROUPED)}; got {settings.split}"
+        )
+    if folds and (settings.test or settings.validation):
+        raise SettingsError("--folds makes the parts: leave out --test and --validation")
+
+
+def _fold_runs(
+    settings: RunSettings, folder: Path, runs: Mapping[str, RunSettings], folds: int, log: Log
+) -> dict[str, RunSettings]:
+    """Write the split of each fold to ``splits``, and return the settings of its run."""
+    product = MoleculeProduct(settings, folder, log)
+    data = product.load()
+    molecules, rule = data.molecules, settings.split
+    groups = _groups(rule, molecules)
+    (folder / "splits").mkdir(parents=True, exist_ok=True)
+    settings_of_folds: dict[str, RunSettings] = {}
+    for name, run in runs.items():
+        for i, split in enumerate(fold_splits(groups, folds, run.model.seed, rule)):
+            fold = "-".join(filter(None, (name, f"fold-{i + 1}")))
+            path = folder / "splits" / f"{fold}.json"
+            record = splits_record(split, molecules, data.source)
+            write_json(path, {**record, "fold": split.protocol, "groups": rule})
+            settings_of_folds[fold] = replace(run, split=str(path))
+    return settings_of_folds
+
+
+def _groups(rule: str, molecules: LabelledMolecules) -> list[str]:
+    """Return the group of each molecule: the molecule, its scaffold or its cluster."""
+    if rule == "scaffold":
+        return list(map(murcko_scaffold, molecules.canonical))
+    if rule == "butina":
+        different = list(dict.fromkeys(molecules.canonical))
+        cluster = dict(zip(different, butina_clusters(different)))
+        return [str(cluster[text]) for text in molecules.canonical]
+    return molecules.canonical
+
+
+def _train(task: tuple[RunSettings, str]) -> dict[str, Any]:
+    """Train one run in a process; a finished run is not repeated."""
+    return train_run(*task)
+
+
+def _results(
+    tasks: Iterable[tuple[str, tuple[RunSettings, str]]], processes: int
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    if processes == 1:
+        yield from ((name, _train(task)) for name, task in tasks)
+        return
+    yield from in_order(_train, tasks, processes, ahead=1)
+
+
+def _processors() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+def _scores(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return the metrics of the model and of each baseline on the test part of one run."""
+    return {"model": metrics["test"], **metrics["baselines"]}
+
+
+def _summary(
+    results: Mapping[str, Mapping[str, Any]], folds: int, replicates: int
+) -> dict[str, Any]:
+    first = next(iter(results.values()))
+    spread = {
+        name: {
+            metric: _moments([_scores(metrics)[name][metric] for metrics in results.values()])
+            for metric in scores
+        }
+        for name, scores in _scores(first).items()
+    }
+    coverage = _moments([metrics["intervals"]["held"] for metrics in results.values()])
+    return {
+        "task": first["task"],
+        "folds": folds,
+        "replicates": replicates,
+        "summary": spread,
+        "intervals": {"coverage": first["intervals"]["coverage"], "held": coverage},
+        "runs": {
+            name: {"split": m["split"], "test": m["test"], "molecules": m["molecules"]}
+            for name, m in results.items()
+        },
+    }
+
+
+def _moments(values: Sequence[float]) -> dict[str, float]:
+    """Return the mean and the standard deviation of the values that are defined."""
+    defined = [value for value in values if not math.isnan(value)]
+    mean = statistics.fmean(defined) if defined else math.nan
+    return {"mean": mean, "std": statistics.stdev(defined) if len(defined) > 1 else math.nan}
+
+
+def _summary_rows(
+    results: Mapping[str, Mapping[str, Any]], summary: Mapping[str, Any]
+) -> Iterator[Sequence[object]]:
+    """Yield a row for each run, and the mean and standard deviation, of the model and the
+    baselines.
+    """
+    metrics = list(summary["model"])
+    yield ["run", "model", *metrics]
+    for run, each in results.items():
+        for name, scores in _scores(each).items():
+            yield [run, name, *(scores[metric] for metric in metrics)]
+    for moment in ("mean", "std"):
+        for name, scores in summary.items():
+            yield [moment, name, *(scores[metric][moment] for metric in metrics)]
+
+
+def _predictions(folder: Path, results: Iterable[str]) -> Iterator[Sequence[object]]:
+    """Yield the predictions of the test parts of all runs, with the name of the run."""
+    header: list[str] = []
+    for run in results:
+        with (folder / run / "predictions.csv").open(newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            columns = next(rows)
+            if not header:
+                header = columns
+                yield ["run", *header]
+            part = header.index("part")
+            yield from ([run, *row] for row in rows if row[part] == "test")

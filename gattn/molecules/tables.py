@@ -1,0 +1,145 @@
+"""Several files read as one table, and columns of times."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+import numpy as np
+
+from gattn.data.tables.csv_table import Table, TableRow, as_number, open_table
+
+__all__ = ["FileLine", "JoinedTables", "open_tables", "read_times"]
+
+DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\S.*)?)?")
+"""Pattern of a date of ISO 8601, such as 2024-01 or 2024-01-31 12:00; whole years are numbers."""
+
+
+class FileLine(int):
+    """Number of a line in one of several files, which is shown with the name of the file.
+
+    Attributes:
+        file: the name of the file.
+        part: "val" or "test" if the file is that part, otherwise "".
+
+    >>> line = FileLine.of(7, "more.csv")
+    >>> f"in line {line}", line + 1
+    ('in line 7 of more.csv', 8)
+    """
+
+    file: str
+    part: str
+
+    @classmethod
+    def of(cls, number: int, file: str, part: str = "") -> FileLine:
+        """Return the number of a line of a file."""
+        line = cls(number)
+        line.file, line.part = file, part
+        return line
+
+    def __str__(self) -> str:
+        return f"{int(self)} of {self.file}"
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if spec else str(self)
+
+
+@dataclass(frozen=True)
+class JoinedTables:
+    """Several tables, whose rows follow one another, with the columns that a run needs.
+
+    Attributes:
+        tables: the open files.
+        columns: the names of the columns, which each file has in any order.
+        parts: for each file "val" or "test" if it is that part, or "".
+    """
+
+    tables: tuple[Table, ...]
+    columns: tuple[str, ...]
+    parts: tuple[str, ...]
+
+    @property
+    def path(self) -> Path:
+        """The first file."""
+        return self.tables[0].path
+
+    @property
+    def separator(self) -> str:
+        """Separator of the first file."""
+        return self.tables[0].separator
+
+    def place(self, column: str) -> int:
+        """Return the index of a column by its name."""
+        return self.columns.index(column)
+
+    def rows(self) -> Iterator[TableRow]:
+        """Read the rows of all files; see :meth:`gattn.data.Table.rows`."""
+        for table, part in zip(self.tables, self.parts):
+            places = list(map(table.place, self.columns))
+            for row in table.rows():
+                line = FileLine.of(row.line, table.path.name, part)
+                yield TableRow(line, [row.cells[place] for place in places], row.problem)
+
+
+def open_tables(
+    paths: Sequence[str],
+    names: Sequence[str],
+    *,
+    parts: Sequence[str] = (),
+    encoding: str | None = None,
+) -> Table | JoinedTables:
+    """Open one or several files that have some columns.
+
+    Args:
+        paths: the files.
+        names: the names of the columns; without repetition for several files.
+        parts: for each file "val" or "test" if it is that part, or ""; by default "".
+        encoding: encoding of the files; see :func:`gattn.data.tables.csv_table.open_table`.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        ValueError: a file cannot be read or lacks a column, or a file is listed twice.
+    """
+    resolved = [Path(path).resolve() for path in paths]
+    if len(set(resolved)) < len(resolved):
+        raise ValueError(f"each file must be listed once; got {', '.join(paths)}")
+    tables = tuple(open_table(path, names, encoding=encoding) for path in paths)
+    if len(tables) == 1:
+        return tables[0]
+    return JoinedTables(tables, tuple(names), tuple(parts) or ("",) * len(tables))
+
+
+def read_times(cells: Sequence[str]) -> np.ndarray:
+    """Convert the cells of a column of times to numbers, [n] float64, NaN for other cells.
+
+    If most cells are numbers, such as years, they are read as numbers, otherwise as dates of ISO
+    8601, in days since 1970.
+
+    >>> read_times(["1970-01-02", "1970-02", "soon"]).tolist()
+    [1.0, 31.0, nan]
+    >>> read_times(["2019", "2020.5", "2020-01-01"]).tolist()
+    [2019.0, 2020.5, nan]
+    """
+    numbers = np.array([_number(cell.strip()) for cell in cells])
+    days = np.array([_day(cell.strip()) for cell in cells])
+    return numbers if np.isfinite(numbers).sum() >= np.isfinite(days).sum() else days
+
+
+def _number(cell: str) -> float:
+    value = as_number(cell)
+    return math.nan if value is None else value
+
+
+def _day(cell: str) -> float:
+    if not DATE.fullmatch(cell):
+        return math.nan
+    try:
+        date = datetime.fromisoformat(f"{cell}-01" if len(cell) == 7 else cell)
+    except ValueError:
+        return math.nan
+    date = date.replace(tzinfo=date.tzinfo or timezone.utc)
+    return date.timestamp() / 86_400

@@ -1,0 +1,157 @@
+"""Settings for reading a graph, which the commands and estimators of nodes and links share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta
+
+__all__ = [
+    "Decimal",
+    "EdgeFeatureNames",
+    "EdgeFeatureOptions",
+    "EdgeType",
+    "EdgeTypeName",
+    "EdgeWeight",
+    "EdgeWeightName",
+    "Encoding",
+    "FeatureNames",
+    "FeatureOptions",
+    "GraphSource",
+    "MissingTexts",
+    "NodeNames",
+    "NodeNamesParameter",
+    "NodeTable",
+    "Thousands",
+]
+
+GraphSource: TypeAlias = Annotated[
+    str,
+    Meta(
+        description="Graph to read: the name of a data set (cora, citeseer or pubmed) or a "
+        "file (GraphML, GML, GEXF, or a list or table of edges).",
+        extra={"default": "none, it is required"},
+    ),
+]
+NodeTable: TypeAlias = Annotated[
+    str,
+    Meta(
+        description="Table with one row of attributes for each node. Use it if the graph is "
+        "a list or table of edges, which contains no attributes of nodes."
+    ),
+]
+FeatureOptions: TypeAlias = Annotated[
+    tuple[str, ...],
+    Meta(
+        description="Name of a node attribute to use as a feature. Repeat the option to use "
+        "several attributes.",
+        extra={"default": "all other attributes"},
+    ),
+]
+EdgeFeatureOptions: TypeAlias = Annotated[
+    tuple[str, ...],
+    Meta(
+        description="Name of a column of the edges to use as a feature. Attention reads "
+        "the features of each edge, and the other models read their means over the edges "
+        "of a node. Repeat the option to use several columns. An empty name means that no "
+        "column is used.",
+        extra={"default": "all that are not the weight, the type or the time"},
+    ),
+]
+NodeNames: TypeAlias = Annotated[
+    bool,
+    Meta(
+        description="Use the words in the names of the nodes as features, for example in a "
+        "network of software packages. Leave it off if the names contain the label.",
+        extra={"flag": "--names/--no-names"},
+    ),
+]
+EdgeWeight: TypeAlias = Annotated[
+    str,
+    Meta(
+        description="Name of the column of the edges that contains their weights, which "
+        "must be at least 0. Attention and means over neighbours are proportional to the "
+        "weights."
+    ),
+]
+EdgeType: TypeAlias = Annotated[
+    str,
+    Meta(
+        description="Name of the column of the edges that contains their types. The "
+        "means over neighbours are computed separately for each type. Set it if edges of "
+        "different types have a different meaning."
+    ),
+]
+Encoding: TypeAlias = Annotated[
+    str | None,
+    Meta(
+        description="Text encoding of the files, for example latin-1. Set it if the files "
+        "are not UTF-8.",
+        extra={"default": "the encoding of the byte order mark, else UTF-8"},
+    ),
+]
+Decimal: TypeAlias = Annotated[
+    Literal[".", ","] | None,
+    Meta(
+        description="Decimal sign of the numbers in tables: a point or a comma. Set it "
+        "if the table contains numbers such as 3,2.",
+        extra={"default": "a point; a comma if semicolons separate the cells"},
+    ),
+]
+Thousands: TypeAlias = Annotated[
+    Literal["", ",", ".", " ", "'"],
+    Meta(
+        description="Character between groups of three digits in tables, for example the "
+        "comma in 1,008."
+    ),
+]
+MissingTexts: TypeAlias = Annotated[
+    tuple[str, ...],
+    Meta(
+        description="Text that marks a missing value, for example NA. Repeat the option for "
+        "several texts.",
+        extra={"default": "empty cells; in columns of numbers also NA and similar texts"},
+    ),
+]
+FeatureNames: TypeAlias = Annotated[
+    Sequence[str] | None,
+    Meta(
+        description="Names of the node attributes to use as features. Numbers are "
+        "standardised, categories are one-hot encoded, and texts become TF-IDF vectors. "
+        "If there are no attributes, degrees and random-walk probabilities are used.",
+        extra={"default": "all other attributes, or the ``x`` of PyG's ``Data``"},
+    ),
+]
+NodeNamesParameter: TypeAlias = Annotated[
+    bool,
+    Meta(
+        description="Use the words in the names of the nodes as features, for example in a "
+        "network of software packages. Leave it off if the names contain the label."
+    ),
+]
+EdgeFeatureNames: TypeAlias = Annotated[
+    Sequence[str] | None,
+    Meta(
+        description="Names of the columns of the edges to use as features. Attention "
+        "reads the features of each edge, and the other models read their means over the "
+        "edges of a node. With an empty list, no column is used.",
+        extra={"default": "all that are not the weight, the type or the time"},
+    ),
+]
+EdgeWeightName: TypeAlias = Annotated[
+    str | None,
+    Meta(
+        description="Name of the column of the edges that contains their weights, which "
+        "must be at least 0. Attention and means over neighbours are proportional to the "
+        "weights."
+    ),
+]
+EdgeTypeName: TypeAlias = Annotated[
+    str | None,
+    Meta(
+        description="Name of the column of the edges that contains their types. The "
+        "means over neighbours are computed separately for each type. Set it if edges of "
+        "different types have a different meaning."
+    ),
+]

@@ -1,0 +1,81 @@
+"""Splits by Butina cluster and by Kennard and Stone, compared with plain implementations."""
+
+import pytest
+import torch
+
+from gattn.data import load_molecules, morgan_fingerprints
+from gattn.data.molecules import similarity_splits
+from gattn.data.molecules.similarity_splits import (
+    butina_clusters,
+    butina_split,
+    kennard_stone_split,
+)
+from gattn.data.splits import split_by_order
+
+SMILES = load_molecules("chembl2321810").smiles[:80]
+
+
+@pytest.fixture(scope="module")
+def distances():
+    """Distances [n, n] of the molecules, from sets of bits."""
+    sets = [set(row.nonzero().flatten().tolist()) for row in morgan_fingerprints(SMILES)]
+    return [[1 - len(a & b) / len(a | b) for b in sets] for a in sets]
+
+
+def plain_clusters(distances, limit):
+    """Return the clusters of the algorithm's definition, each as a set."""
+    left, clusters = set(range(len(distances))), []
+    while left:
+        near = {i: {j for j in left if distances[i][j] <= limit} for i in left}
+        centre = max(left, key=lambda i: (len(near[i]), i))
+        clusters.append(near[centre])
+        left -= near[centre]
+    return clusters
+
+
+@pytest.mark.parametrize("limit", [0.35, 0.65])
+def test_sizes_of_clusters_are_those_of_the_definition(distances, limit):
+    numbers = butina_clusters(SMILES, distance=limit)
+    sizes = torch.tensor(numbers).bincount().tolist()
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes == sorted(map(len, plain_clusters(distances, limit)), reverse=True)
+    for number in set(numbers):
+        members = [i for i, each in enumerate(numbers) if each == number]
+        assert any(all(distances[i][j] <= limit + 1e-6 for j in members) for i in members)
+
+
+def test_no_cluster_is_in_two_parts(monkeypatch):
+    monkeypatch.setattr(similarity_splits, "BLOCK", 7)
+    split, numbers = butina_split(SMILES), torch.tensor(butina_clusters(SMILES))
+    parts = [set(numbers[part].tolist()) for part in (split.train, split.val, split.test)]
+    assert len(set.union(*parts)) == sum(map(len, parts))
+    assert sorted(torch.cat([split.train, split.val, split.test]).tolist()) == list(range(80))
+    assert split.protocol == "Butina 8:1:1"
+
+
+def test_order_of_kennard_and_stone(distances):
+    split = kennard_stone_split(SMILES, fractions=(0.5, 0.2, 0.3))
+    order = [*split.train.tolist(), *split.val.tolist()]
+    assert (len(split.train), len(split.val), len(split.test)) == (40, 16, 24)
+    largest = max(max(row) for row in distances)
+    assert distances[order[0]][order[1]] == pytest.approx(largest)
+    for count in range(2, len(order)):
+        nearest = [min(row[j] for j in order[:count]) for row in distances]
+        rest = [nearest[i] for i in range(80) if i not in order[:count]]
+        assert nearest[order[count]] == pytest.approx(max(rest), abs=1e-6)
+    assert sorted([*order, *split.test.tolist()]) == list(range(80))
+
+
+def test_few_and_many_molecules(monkeypatch):
+    assert len(kennard_stone_split(["CCO"]).train) == 1
+    assert butina_clusters([]) == []
+    monkeypatch.setattr(similarity_splits, "MOST_COMPARED", 3)
+    with pytest.raises(ValueError, match="at most 3 molecules; got 80: use scaffold or random"):
+        butina_clusters(SMILES)
+
+
+def test_equal_times_stay_together():
+    split = split_by_order([3, 1, 2, 2, 2, 5, 4, 4, 0, 9], (0.5, 0.3, 0.2), "by time")
+    assert split.train.tolist() == [8, 1, 2, 3, 4]
+    assert split.val.tolist() == [0, 6, 7]
+    assert split.test.tolist() == [5, 9]

@@ -1,0 +1,164 @@
+"""Several files, files of a part, splits of the command, and repeated runs."""
+
+import csv
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gattn.data import load_molecules
+from gattn.molecules.runs.config import override
+from gattn.molecules.runs.repeats import fold_splits, train_repeats
+from gattn.molecules.runs.source import read_source
+from gattn.molecules.runs.train import read_run_source, train_run
+from gattn.molecules.tables import FileLine, read_times
+
+GP: dict[str, Any] = {"model": "gp", "workers": 1, "target": ("y",)}
+ENDS = ("O", "N", "Cl", "c1ccccc1")
+SMILES = [f"{'C' * n}{end}" for n in range(1, 13) for end in ENDS]
+
+
+def write(path, smiles, header="smiles,y,day", bad=()):
+    lines = [f"{text},{len(text)},{2000 + i // 4}" for i, text in enumerate(smiles)]
+    path.write_text("\n".join([header, *lines, *bad]) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Return three files: two for training and a test file, which share one molecule."""
+    first = write(tmp_path / "first.csv", SMILES[:24], bad=["CCBr,high,2000"])
+    turned = tmp_path / "second.csv"
+    turned.write_text("".join(["y,smiles\n", *(f"{len(s)},{s}\n" for s in SMILES[24:40])]))
+    test = write(tmp_path / "test.csv", [*SMILES[40:], SMILES[0]])
+    return first, str(turned), test
+
+
+def test_rows_of_several_files_in_order(files):
+    source = read_source(list(files[:2]), "smiles", ["y"], "auto")
+    assert source.smiles == [*SMILES[:24], "", *SMILES[24:40]]
+    assert source.labels.y[30, 0] == len(SMILES[29])
+    assert isinstance(source.lines[30], FileLine)
+    assert str(source.lines[30]) == "7 of second.csv"
+    assert source.bad[0].reason == "y must be a number or empty; it is 'high'"
+    assert f"in line {source.bad[0].line}" == "in line 26 of first.csv"
+    one = read_source(files[0], "smiles", ["y"], "auto")
+    assert source.sha256 != one.sha256
+    with pytest.raises(ValueError, match="each file must be listed once"):
+        read_source([files[0], files[0]], "smiles", ["y"], "auto")
+
+
+def test_test_file_is_the_test_part_and_its_leak_is_reported(files, tmp_path):
+    first, second, test = files
+    changes = {**GP, "data": first, "more_data": (second,), "test": test}
+    notes: list[str] = []
+    metrics = train_run(override(None, changes), tmp_path / "run", log=notes.append)
+    assert metrics["molecules"] == {"train": 36, "val": 4, "test": 9, "left_out": 1}
+    assert metrics["split"] == "random 8:1 by group (seed 0), with a file for the test part"
+    leaks = [metrics["overlaps"][f"{part}/test"]["molecules"] for part in ("train", "val")]
+    assert sum(leaks) == 1
+    assert any("in both the" in note or "test part" in note for note in notes)
+    splits = json.loads((tmp_path / "run" / "splits.json").read_text())
+    assert splits["test"] == list(range(41, 50))
+
+
+def test_files_of_both_parts(files, tmp_path):
+    first, second, test = files
+    changes = {**GP, "data": first, "validation": second, "test": test}
+    metrics = train_run(override(None, changes), tmp_path / "run")
+    assert metrics["molecules"] == {"train": 24, "val": 16, "test": 9, "left_out": 1}
+    assert metrics["split"] == "a file, with a file for the validation and test part"
+    source = read_run_source(override(None, changes))
+    assert source.fixed is not None
+    assert source.fixed.count("val") == 16
+
+
+@pytest.mark.parametrize("rule", ["butina", "kennard-stone", "time"])
+def test_rules_of_the_command(rule, files, tmp_path):
+    smiles = load_molecules("chembl2321810").smiles[:48] if rule == "butina" else SMILES
+    table = write(tmp_path / "all.csv", smiles)
+    changes = {**GP, "data": table, "split": rule, "time": "day" if rule == "time" else ""}
+    metrics = train_run(override(None, changes), tmp_path / "run")
+    counts = metrics["molecules"]
+    assert counts["train"] + counts["val"] + counts["test"] == 48
+    assert min(counts[part] for part in ("train", "val", "test")) > 0
+    if rule == "time":
+        splits = json.loads((tmp_path / "run" / "splits.json").read_text())
+        assert max(splits["train"]) < min(splits["val"])
+        assert max(splits["val"]) < min(splits["test"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"split": "time"}, "--split time needs the column --time"),
+        ({"time": "day"}, "needs the column --time, which no other split reads"),
+        ({"split": "column:part", "test": "t.csv"}, "leave out --split column:part"),
+        ({"split": "scaffold", "test": "t.csv", "validation": "v.csv"}, "leave nothing to split"),
+        ({"split": "kmeans"}, "split must be random, scaffold, butina, kennard-stone, time"),
+    ],
+)
+def test_settings_that_contradict_each_other(changes, message):
+    with pytest.raises(ValueError, match=message):
+        override(None, {"data": "a.csv", **changes})
+
+
+def test_times():
+    assert read_times(["2024-01-31", "2024-01-31T12:00", "2024-02"]).tolist() == [
+        19753, 19753.5, 19754,
+    ]  # fmt: skip
+    assert np.isnan(read_times(["2019", "x", ""])).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("folds", [2, 5])
+def test_every_item_is_tested_once_and_groups_stay_together(folds):
+    groups = [str(i % 17) for i in range(60)]
+    splits = fold_splits(groups, folds, seed=3, rule="random")
+    tested = torch.cat([split.test for split in splits])
+    assert sorted(tested.tolist()) == list(range(60))
+    sizes = [len(split.test) for split in splits]
+    assert max(sizes) - min(sizes) <= 4
+    for split in splits:
+        parts = [{groups[i] for i in p.tolist()} for p in (split.train, split.val, split.test)]
+        assert all(parts)
+        assert len(set.union(*parts)) == sum(map(len, parts))
+    with pytest.raises(ValueError, match="5 folds need more than 5 groups"):
+        fold_splits(["a", "b"], 5, seed=0, rule="scaffold")
+
+
+def test_cross_validation_and_its_summary(tmp_path, monkeypatch):
+    monkeypatch.setattr("gattn.molecules.runs.repeats._processors", lambda: 1)
+    table = write(tmp_path / "all.csv", SMILES)
+    settings = override(None, {**GP, "data": table})
+    summary = train_repeats(settings, tmp_path / "folds", folds=3)
+    assert list(summary["runs"]) == ["fold-1", "fold-2", "fold-3"]
+    values = [run["test"]["rmse"] for run in summary["runs"].values()]
+    assert summary["summary"]["model"]["rmse"]["mean"] == pytest.approx(np.mean(values))
+    assert summary["summary"]["model"]["rmse"]["std"] == pytest.approx(np.std(values, ddof=1))
+    assert summary["runs"]["fold-2"]["split"] == "fold 2 of 3 by random (seed 0)"
+    with (tmp_path / "folds" / "predictions.csv").open(newline="") as file:
+        predicted = list(csv.DictReader(file))
+    assert sorted(int(row["row"]) for row in predicted) == list(range(48))
+    again = train_repeats(settings, tmp_path / "folds", folds=3)
+    assert again == summary
+    with pytest.raises(ValueError, match="--folds makes the parts"):
+        train_repeats(override(None, {**GP, "data": table, "test": "t"}), tmp_path / "x", folds=3)
+    changed = override(None, {**GP, "data": table, "split": "column:part"})
+    with pytest.raises(ValueError, match="got column:part"):
+        train_repeats(changed, tmp_path / "x", folds=3)
+
+
+def test_replicates_have_other_seeds(tmp_path, monkeypatch):
+    monkeypatch.setattr("gattn.molecules.runs.repeats._processors", lambda: 1)
+    table = write(tmp_path / "all.csv", SMILES)
+    summary = train_repeats(override(None, {**GP, "data": table}), tmp_path / "runs", replicates=2)
+    assert [run["split"] for run in summary["runs"].values()] == [
+        "random 8:1:1 by group (seed 0)",
+        "random 8:1:1 by group (seed 1)",
+    ]
+    with (tmp_path / "runs" / "summary.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0][:3] == ["run", "model", "rmse"]
+    assert [row[0] for row in rows[1:]].count("mean") == 3
