@@ -11,6 +11,7 @@ from gattn.data.tables.csv_table import OnBadBytes, Table, open_table
 from gattn.data.tables.numbers import NumberFormat
 from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
+from gattn.molecules.pretrained import resolve
 from gattn.training.model_io import Json, read_model
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, d
     """
     from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
 
-    tensors, card = read_model(folder)
+    tensors, card = read_model(resolve(Path(folder)))
     is_classifier = card.get("estimator") == "MoleculeClassifier"
     kind = ClassificationEstimator if is_classifier else RegressionEstimator
     return kind.from_state(folder, tensors, card), card
@@ -80,7 +81,7 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[MoleculeModel, dict[str,
     Raises:
         RunError: a file is missing, truncated or changed, or holds another kind of model.
     """
-    tensors, card = read_model(folder)
+    tensors, card = read_model(resolve(Path(folder)))
     is_classifier = card.get("estimator") == "MoleculeClassifier"
     kind = ClassificationModel if is_classifier else RegressionModel
     return kind.from_state(folder, tensors, card), card

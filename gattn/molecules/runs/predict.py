@@ -12,6 +12,7 @@ import torch
 
 from gattn.data.tables.csv_table import Table, TableRow
 from gattn.files import new_file
+from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import Piece
 from gattn.molecules.loading import open_run
 from gattn.molecules.predictor import Prediction
@@ -20,7 +21,15 @@ from gattn.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.molecules.runs.neighbors import MeasuredMolecules, read_measured
 from gattn.training.checks import check_fraction
 
-__all__ = ["ERROR", "Counts", "predict_table", "row_errors", "row_smiles"]
+__all__ = [
+    "ERROR",
+    "OUTSIDE",
+    "Counts",
+    "outside_names",
+    "predict_table",
+    "row_errors",
+    "row_smiles",
+]
 
 ERROR = "error"
 OUTSIDE = "outside"
@@ -105,9 +114,7 @@ def predict_table(
             predicted = prediction_cells(estimator, piece.result, coverage)
             if descriptors.names:
                 read = [descriptors.values(piece.items[i]) for i in piece.row_index.tolist()]
-                values = torch.tensor(read, dtype=torch.float64).view(-1, len(descriptors.names))
-                far = estimator.predictor_.outside(values).tolist()
-                named = ("|".join(compress(descriptors.names, flags)) for flags in far)
+                named = outside_names(estimator, read)
                 predicted = [[*each, name] for each, name in zip(predicted, named)]
             if measured is not None:
                 nearest = _neighbor_cells(measured, piece.result)
@@ -119,6 +126,19 @@ def predict_table(
             rows += len(piece.items)
             on_progress(len(piece.items))
     return Counts(rows, bad)
+
+
+def outside_names(estimator: MoleculeModel, values: Sequence[Sequence[float]]) -> Iterator[str]:
+    """Yield the cell of the column ``outside`` for each row of descriptors.
+
+    Args:
+        estimator: a trained model that reads f descriptor columns.
+        values: [k, f] descriptors, NaN for a missing one.
+    """
+    names = estimator.descriptors_columns_
+    numbers = torch.tensor(list(map(list, values)), dtype=torch.float64).view(-1, len(names))
+    for flags in estimator.predictor_.outside(numbers).tolist():
+        yield "|".join(compress(names, flags))
 
 
 def _neighbor_cells(measured: MeasuredMolecules, predicted: Prediction) -> list[list[str]]:
