@@ -80,11 +80,6 @@ def explain_table(
     )
     if estimator.reaction:
         raise ValueError("explain needs a model of molecules; this model reads reactions")
-    if neighbors and estimator.row_format.joined:
-        rows_noun = estimator.row_format.rows_noun
-        raise ValueError(
-            f"neighbors needs a model of single molecules; this model reads {rows_noun}"
-        )
     target_index = estimator.place_of(target)
     output = estimator.output_of(target_index, label)
     rows = list(descriptors.checked(table.rows()))

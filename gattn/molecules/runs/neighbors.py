@@ -111,11 +111,17 @@ def read_measured(folder: str | Path, model: MoleculeModel, count: int) -> Measu
         count: number of neighbours of each prediction, at least 1.
 
     Raises:
-        ValueError: ``count`` is below 1, the folder is not a run, or its table is missing or has
+        ValueError: ``count`` is below 1, the model does not read single molecules, the folder is
+            not a run, or its table is missing or has
             changed since the training.
     """
     if count < 1:
         raise ValueError(f"neighbors must be at least 1; got {count}")
+    if model.row_format.joined:
+        raise ValueError(
+            "neighbors needs a model of single molecules; this model reads "
+            f"{model.row_format.rows_noun}"
+        )
     folder = Path(folder)
     try:
         training = read_training_set(folder)
