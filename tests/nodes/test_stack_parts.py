@@ -105,8 +105,8 @@ def test_a_drawn_validation_part_is_fitted_too_and_does_not_change_the_weights()
     assert len(before._train_ranks) < len(after._train_ranks) == len(both)
     masks = {name: [False] * 400 for name in ("train_mask", "val_mask")}
     masks["train_mask"][:200], masks["val_mask"][200:300] = [True] * 200, [True] * 100
-    given = NodeClassifier(**options).fit((edges, nodes.assign(**masks)))
-    assert len(_stack(given)._train_ranks) == 200
+    masked = NodeClassifier(**options).fit((edges, nodes.assign(**masks)))
+    assert len(_stack(masked)._train_ranks) == 200
 
 
 def test_the_network_of_a_large_graph_is_stopped_if_it_is_far_behind(monkeypatch):

@@ -164,13 +164,16 @@ class StackedPredictor:
             for each in (predictions, final_predictions)
         )
         ranks = np.argsort(_name_order(graph))[final.train]
-        truth, known = problem.y.numpy()[val], _labels(problem.y.numpy(), train, problem, task)
+        truth, train_labels = (
+            problem.y.numpy()[val],
+            _labels(problem.y.numpy(), train, problem, task),
+        )
         stacks = []
         for stack_settings, network in zip(settings, networks):
             by_network = network.predict(graph).numpy()
             outputs = predictions | {NETWORK: by_network}
             weights = Weights.fit(
-                outputs, neighbours.means, known, train, val, truth, stack_settings.seed,
+                outputs, neighbours.means, train_labels, train, val, truth, stack_settings.seed,
                 is_class=is_class,
             )  # fmt: skip
             parts = {name: p[val] for name, p in outputs.items()}
