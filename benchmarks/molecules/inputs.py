@@ -23,6 +23,14 @@ needed. Each case measures the default model on a test part that is drawn by mol
     The classes are three ranges of the measured pIC50, named low, middle and high, with equal
     numbers of molecules. The error is 1 - accuracy. Compared: several classes, one model of 0 and 1
     for each class, and the most frequent class.
+``pairs``
+    Rows contain a solute, one of the molecules, and one of twelve solvents. The label is made:
+    -0.2 (a - b)^2 and noise of standard deviation 0.1, for Crippen's logP of the solute a and of
+    the solvent b. Compared: the solute alone, and both molecules.
+``reactions``
+    A reaction replaces a hydrogen of a molecule by F, Cl, OH or NH2 at a random atom. The label is
+    made: the change of Crippen's logP and noise of standard deviation 0.05. Compared: the reactants
+    alone, the products alone, and the reaction with atom map numbers.
 ``splits``
     The labels are the measured pIC50. Compared: the test parts of four rules, each a quarter of the
     molecules, for the same model. This shows how much the error depends on the rule.
@@ -231,11 +239,87 @@ def _error(
     return float(np.sqrt(np.mean((fitted.predict(x.iloc[test]) - truth) ** 2)))
 
 
+SOLVENTS = (
+    "O", "CO", "CCO", "CC#N", "CC(C)=O", "CS(C)=O", "C1CCOC1", "ClCCl", "ClC(Cl)Cl", "Cc1ccccc1",
+    "CCCCCC", "CCCCCCCC",
+)  # fmt: skip
+
+
+def pairs(model: Model, count: int, seed: int) -> dict[str, float]:
+    """Return test RMSE with and without the solvent, and of the true function."""
+    from rdkit.Chem import Crippen, MolFromSmiles
+
+    smiles = load_molecules("chembl2321810").smiles[:count]
+    generator = np.random.default_rng(seed)
+    solvents = generator.choice(SOLVENTS, len(smiles))
+    a, b = (
+        np.array([Crippen.MolLogP(MolFromSmiles(text)) for text in texts])
+        for texts in (smiles, solvents.tolist())
+    )
+    truth = -0.2 * (a - b) ** 2
+    y = truth + generator.normal(0, 0.1, len(smiles))
+    table = pd.DataFrame({"solute": smiles, "solvent": solvents})
+    train, test = _parts(smiles, seed)
+    alone = _error(model, table[["solute"]], y, train, test, y[test], seed)
+    both = _error(model, table, y, train, test, y[test], seed, molecules_per_row=2)
+    return {
+        "the solute alone": alone,
+        "solute and solvent": both,
+        "the true function": float(np.sqrt(np.mean((truth - y)[test] ** 2))),
+    }
+
+
+def reactions(model: Model, count: int, seed: int) -> dict[str, float]:
+    """Return test RMSE of models of the reactants, the products and the reaction."""
+    generator = np.random.default_rng(seed)
+    smiles = load_molecules("chembl2321810").smiles[:count]
+    rows, changes = zip(*(_substitution(text, generator) for text in smiles))
+    truth = np.array(changes)
+    y = truth + generator.normal(0, 0.05, len(truth))
+    sides = [row.split(">>") for row in rows]
+    train, test = _parts(smiles, seed)
+    inputs = {
+        "the reactants alone": ([left for left, _ in sides], {}),
+        "the products alone": ([right for _, right in sides], {}),
+        "the reaction": (list(rows), {"reaction": True}),
+    }
+    errors = {
+        name: _error(model, pd.DataFrame({"rows": x}), y, train, test, y[test], seed, **options)
+        for name, (x, options) in inputs.items()
+    }
+    return {**errors, "the true function": float(np.sqrt(np.mean((truth - y)[test] ** 2)))}
+
+
+def _substitution(smiles: str, generator: np.random.Generator) -> tuple[str, float]:
+    """Return a reaction that replaces a hydrogen of a molecule, and its change of logP."""
+    from rdkit import Chem
+    from rdkit.Chem import Crippen
+
+    molecule = Chem.MolFromSmiles(smiles)
+    sites = [
+        a.GetIdx() for a in molecule.GetAtoms() if a.GetTotalNumHs() and not a.GetNumExplicitHs()
+    ]
+    site = int(generator.choice(sites))
+    for atom in molecule.GetAtoms():
+        atom.SetAtomMapNum(atom.GetIdx() + 1)
+    product = Chem.RWMol(molecule)
+    product.AddAtom(Chem.Atom(int(generator.choice([7, 8, 9, 17]))))
+    product.AddBond(site, molecule.GetNumAtoms(), Chem.BondType.SINGLE)
+    centre = product.GetAtomWithIdx(site)
+    centre.SetNumExplicitHs(0)
+    centre.SetNoImplicit(False)
+    Chem.SanitizeMol(product)
+    change = Crippen.MolLogP(product) - Crippen.MolLogP(molecule)
+    return f"{Chem.MolToSmiles(molecule)}>>{Chem.MolToSmiles(product)}", change
+
+
 CASES: dict[str, Callable[[Model, int, int], dict[str, float]]] = {
     "descriptors": descriptors,
     "bounded": bounded,
     "weights": weights,
     "classes": classes,
+    "pairs": pairs,
+    "reactions": reactions,
     "splits": splits,
     "standardize": standardize,
     "transform": transform,

@@ -13,6 +13,7 @@ from pathlib import Path
 from gattn.links.runs.config import LinkRunSettings
 from gattn.links.settings import LinkSettings
 from gattn.molecules.runs.config import RunSettings
+from gattn.molecules.screening.settings import ScreenSettings
 from gattn.molecules.settings import MoleculeSettings
 from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.settings import NodeSettings
@@ -22,6 +23,7 @@ from gattn.training.settings import declared
 PAGE = Path(__file__).parents[1] / "guide" / "settings.md"
 COMMANDS = {
     "molecules train": (RunSettings, MoleculeSettings),
+    "molecules predict": (ScreenSettings,),
     "nodes train": (NodeRunSettings, NodeSettings),
     "links train": (LinkRunSettings, LinkSettings),
     "serve": (ServeSettings,),

@@ -44,6 +44,7 @@ def main() -> None:
             raise
         command = sys.argv[1] if len(sys.argv) > 1 else ""
         extra = {"nodes": "nodes", "links": "nodes", "serve": "serve"}.get(command, "molecules")
+        extra = "ray" if error.name == "ray" else extra
         _fail(f'this command needs {error.name}: pip install "gattn[{extra}]"')
     except Exception as error:
         if code := _signal_behind(error):

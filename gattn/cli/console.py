@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
@@ -21,7 +22,7 @@ from rich.table import Table
 
 from gattn.training.processes import is_first_process
 
-__all__ = ["counted", "say", "show_metrics", "show_repeats", "show_runs", "watched"]
+__all__ = ["counted", "rated", "say", "show_metrics", "show_repeats", "show_runs", "watched"]
 
 PAUSE = 10.0
 """Minimum time in seconds between two progress lines if stderr is not a terminal."""
@@ -55,6 +56,42 @@ def counted(title: str) -> Iterator[Callable[[int], None]]:
             progress.advance(task, rows)
             done = int(progress.tasks[0].completed)
             progress.update(task, description=f"{title}: {done:,} rows")
+
+        yield on_progress
+
+
+@contextmanager
+def rated(title: str, total: int, done: int) -> Iterator[Callable[[int], None]]:
+    """Show the progress over a known number of rows, with the rate and the time left.
+
+    If stderr is not a terminal, a line is printed every ten seconds instead of a progress bar.
+
+    Args:
+        title: the name of the work.
+        total: the number of rows.
+        done: the number of rows that an earlier command has finished.
+
+    Yields:
+        A function that adds to the number of rows.
+    """
+    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+    hidden = not NOTES.is_terminal
+    with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
+        task = progress.add_task(title, total=total, completed=done)
+        start = last = time.monotonic()
+        finished = done
+
+        def on_progress(rows: int) -> None:
+            nonlocal finished, last
+            finished += rows
+            now = time.monotonic()
+            rate = (finished - done) / max(now - start, 1e-9)
+            line = f"{title}: {finished:,} of {total:,} rows, {rate:,.0f} rows/s"
+            progress.update(task, advance=rows, description=line)
+            if hidden and now - last >= PAUSE:
+                left = timedelta(seconds=round((total - finished) / rate))
+                say(f"{line}, {left} left")
+                last = now
 
         yield on_progress
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from gattn.cli.console import counted, say, show_metrics, show_repeats
+from gattn.cli.console import counted, rated, say, show_metrics, show_repeats
 from gattn.cli.options import with_settings
 from gattn.molecules.runs.config import NumberSettings, RunSettings, override
+from gattn.molecules.screening.settings import ScreenSettings, is_screening
 from gattn.molecules.settings import MoleculeSettings
 from gattn.pipeline.text import plural
-from gattn.training.settings import declared
+from gattn.training.settings import SettingsError, declared
 
 if TYPE_CHECKING:
     from gattn.molecules.runs.predict import Counts
@@ -34,6 +37,8 @@ Neighbors = Annotated[
     ),
 ]
 NUMBERS = tuple(declared(NumberSettings))
+SCREENING = tuple(declared(ScreenSettings))
+TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".smi", ".gz")
 
 
 @app.command(no_args_is_help=False)
@@ -108,13 +113,34 @@ def train(
 @app.command()
 @with_settings(
     RunSettings,
-    only=("smiles", "encoding", "coverage", "workers", "threads"),
+    ScreenSettings,
+    only=("smiles", "encoding", "coverage", "workers", "threads", *SCREENING),
     as_trained=("smiles",),
 )
 def predict(
-    run: Run,
-    table: Table,
-    out: Annotated[Path, Option(help="CSV file to write. The file must not exist.")],
+    run: Annotated[
+        Path,
+        Argument(
+            metavar="RUN",
+            help="Folder of a trained model, written by train, or the name of a model of gattn: "
+            "bbb, the blood-brain barrier.",
+        ),
+    ],
+    inputs: Annotated[
+        list[str],
+        Argument(
+            metavar="INPUT...",
+            help="CSV file with a header line and SMILES; or several files, folders and patterns "
+            "of CSV, Parquet and SMILES files, which may be compressed (.gz).",
+        ),
+    ],
+    out: Annotated[
+        str,
+        Option(
+            help="CSV file to write, which must not exist; for several inputs, a folder. Run the "
+            "same command again after an interruption to continue with the unfinished shards."
+        ),
+    ],
     neighbors: Neighbors = 0,
     *,
     settings: dict[str, Any],
@@ -122,15 +148,40 @@ def predict(
     """Predict every row of a table, and write one row with prediction intervals for each.
 
     The column "similarity" contains the Tanimoto similarity to the most similar molecule of the
-    training and validation parts.
+    training and validation parts. With several inputs, or if --out is a folder or ends with a
+    slash, the rows are written to a folder in shards.
     """
+    if is_screening(inputs, out, settings):
+        if neighbors:
+            raise SettingsError("--neighbors needs one input and a CSV file as --out")
+        _screen(run, inputs, out, settings)
+        return
     from gattn.molecules.runs.predict import predict_table
 
+    table, file = Path(inputs[0]), Path(out)
     with counted("predicting") as on_progress:
         counts = predict_table(
-            run, table, out, neighbors=neighbors, on_progress=on_progress, **settings
+            run, table, file, neighbors=neighbors, on_progress=on_progress, **settings
         )
-    _show_counts(counts, table, out)
+    _show_counts(counts, table, file)
+
+
+def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]) -> None:
+    """Predict many files, and print the number of rows."""
+    chosen = ScreenSettings(**{name: settings.pop(name) for name in SCREENING if name in settings})
+    if Path(out).suffix.lower() in TABLE_SUFFIXES:
+        raise SettingsError(
+            f"--out must be a folder for several inputs and for options of screenings; got {out}"
+        )
+    from gattn.molecules.screening.screen import screen
+
+    counts = screen(
+        run, inputs, out, chosen, log=say, progress=partial(rated, "predicting"), **settings
+    )
+    written = f", {counts.written:,} written" if chosen.where or chosen.top else ""
+    say(f"{out}: {plural(counts.rows, 'row')}, {counts.errors:,} of them with an error{written}")
+    if counts.unfinished:
+        say(f"{plural(counts.unfinished, 'shard')} of other jobs are not finished")
 
 
 @app.command()

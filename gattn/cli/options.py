@@ -77,10 +77,12 @@ def _option(setting: Setting, as_trained: bool) -> inspect.Parameter:
     setting's default.
     """
     hint = setting.hint
-    if typing.get_origin(hint) is tuple:
-        element = typing.get_args(hint)[0]
-        # Typer accepts no list of Literal; check_value checks the choices.
-        hint = list[str] if typing.get_origin(element) is typing.Literal else list[element]
+    for kind in (hint, *typing.get_args(hint)):
+        if typing.get_origin(kind) is tuple:
+            element = typing.get_args(kind)[0]
+            # Typer accepts no list of Literal; check_value checks the choices.
+            hint = list[str] if typing.get_origin(element) is typing.Literal else list[element]
+            break
     default = "as in training" if as_trained else setting.default_text
     option = Option(
         *([setting.flag] if setting.flag else []),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from gattn.nodes.attributed import AttributedGraph, GraphError
@@ -149,7 +150,7 @@ def restrict(graph: AttributedGraph, keys: NDArray) -> AttributedGraph:
     """
     nodes = len(graph)
     edges, arcs = (
-        _contains(keys, unordered_keys(each.numpy(), nodes))
+        torch.from_numpy(_contains(keys, unordered_keys(each.numpy(), nodes)))
         for each in (graph.edge_index, graph.arcs)
     )
     table = graph.edge_table
@@ -161,7 +162,7 @@ def restrict(graph: AttributedGraph, keys: NDArray) -> AttributedGraph:
         edge_index=graph.edge_index[:, edges],
         arcs=graph.arcs[:, arcs],
         edge_table=table,
-        edge_inputs=None if inputs is None else inputs.select(edges, arcs),
+        edge_inputs=None if inputs is None else inputs.select(edges.numpy(), arcs.numpy()),
     )
 
 

@@ -71,8 +71,8 @@ def attribute(
         .. math:: w_i = x_i \cdot \nabla_{x_i} f(x)
     ``"attention"``
         The attention weights in the readout, averaged over queries, heads and networks. They sum to
-        one and are not negative. They show which atoms the network attends to, not how much an atom
-        contributes, so they do not measure importance.
+        one for each molecule and are not negative. They show which atoms the network attends to,
+        not how much an atom contributes, so they do not measure importance.
 
     The gradient with respect to a descriptor is divided among atoms in the proportions of the
     descriptor (:func:`gattn.molecules.shares.descriptor_shares`). Fingerprints have no gradient:
@@ -102,9 +102,9 @@ def attribute(
         raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}")
     if not 0 <= target < predictor.targets:
         raise ValueError(f"target must be at least 0 and below {predictor.targets}; got {target}")
+    atoms = atoms_of(inputs, predictor.settings) if atoms is None else atoms
     if method == "attention":
-        return _attention(predictor, inputs)
-    atoms = atoms_of(inputs) if atoms is None else atoms
+        return _attention(predictor, inputs, atoms)
     if method == "masking":
         return _masking(predictor, inputs, target, atoms)
     path = _path(STEPS) if method == "integrated_gradients" else [(1.0, 1.0)]
@@ -114,7 +114,9 @@ def attribute(
     return result
 
 
-def _attention(predictor: MoleculePredictor, inputs: MoleculeInputs) -> list[Attribution]:
+def _attention(
+    predictor: MoleculePredictor, inputs: MoleculeInputs, atoms: Sequence[MoleculeAtoms]
+) -> list[Attribution]:
     networks = [network for network in predictor.networks if isinstance(network, MoleculeNetwork)]
     if not networks:
         raise ValueError(
@@ -126,7 +128,9 @@ def _attention(predictor: MoleculePredictor, inputs: MoleculeInputs) -> list[Att
         batch = batch_inputs(inputs[begin:end])
         with torch.inference_mode():
             weights = [network.attention(batch).double().mean((1, 2)) for network in networks]
-        for members in torch.stack(weights).split(batch.ptr.diff().tolist(), 1):
+        sizes = [one.node_count for one in atoms[begin:end]]
+        for one, nodes in zip(atoms[begin:end], torch.stack(weights).split(sizes, 1)):
+            members = one.sum_nodes(nodes)
             mean = members.mean(0)
             result.append(Attribution(mean, {"attention": mean}, members))
     return result
@@ -194,8 +198,10 @@ def _network(
             )  # fmt: skip
         for name, gradient in zip(features, partial):
             gradients[name] += weight * gradient
-    by_atom = (gradients["x"] * features["x"]).double().sum(1)
-    return by_atom + _shared(gradients["descriptors"], atoms)
+    by_node = (gradients["x"] * features["x"]).double().sum(1)
+    nodes = by_node.split([one.node_count for one in atoms])
+    by_atom = [one.sum_nodes(some) for one, some in zip(atoms, nodes)]
+    return torch.cat(by_atom) + _shared(gradients["descriptors"], atoms)
 
 
 def _kernel(

@@ -73,7 +73,8 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
                 column contains SMILES and whose other columns contain descriptors, which are
                 numbers that the model reads in addition to the molecule, for example a temperature,
                 a pH or a computed property. They are standardised on the training part; a missing
-                value (NaN) is replaced by the mean.
+                value (NaN) is replaced by the mean. With ``molecules_per_row`` above 1, the first
+                columns of the data frame contain the SMILES of the molecules of a row.
             y: [n] or [n, t] labels; NaN or None for a missing label. With a bounded loss, labels
                 can also be limits, which are strings such as ``">10"`` and ``"<0.5"``.
             sample_weight: [n] weights of the rows, above 0; equal by default. A row of weight 2
@@ -123,7 +124,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         """
         # An invalid parameter raises an error before the SMILES are parsed, which may take long.
         settings_of(MoleculeParameters, self)
-        texts, values, self.descriptors_columns_ = _rows(smiles)
+        texts, values, self.descriptors_columns_ = _rows(smiles, self.molecules_per_row)
         table = as_table(y, len(texts))
         self.targets_ = column_names(y) if targets is None else list(targets)
         self.single_target_ = np.ndim(y) == 1
@@ -203,7 +204,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
             ValueError: the model has no network.
             NotFittedError: the estimator was not fitted.
         """
-        texts, _, _ = _rows(smiles)
+        texts, _, _ = _rows(smiles, self.molecules_per_row)
         pieces = ((piece, (piece.result,)) for piece in self.embeddings(texts))
         (vectors,) = _joined(texts, pieces)
         return vectors.float().numpy()
@@ -302,7 +303,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         Raises:
             ValueError: the descriptor columns are not those of the training.
         """
-        texts, values, names = _rows(table)
+        texts, values, names = _rows(table, self.molecules_per_row)
         if len(texts) or names:
             check_columns(self.descriptors_columns_, names)
         return texts, values
@@ -373,9 +374,12 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         }
 
 
-def _rows(table: Rows) -> tuple[list[str], np.ndarray, list[str]]:
-    """Return the SMILES, the descriptors [n, f] and the names of the columns of a table."""
-    smiles, values, names = split_descriptors(table)
+def _rows(table: Rows, molecules: int = 1) -> tuple[list[str], np.ndarray, list[str]]:
+    """Return the SMILES, the descriptors [n, f] and the names of the columns of a table.
+
+    The SMILES of several molecules of a row are joined to one text.
+    """
+    smiles, values, names = split_descriptors(table, molecules)
     return as_texts(smiles), values, names
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from gattn.data.tables.csv_table import LARGEST, Table, TableRow
 from gattn.data.tables.numbers import NumberFormat
 from gattn.molecules.arrays import is_missing
+from gattn.molecules.row_format import join_smiles
 from gattn.molecules.tables import JoinedTables
 
 __all__ = ["DescriptorColumns", "check_columns", "split_descriptors"]
@@ -75,11 +76,14 @@ class DescriptorColumns:
             yield row._replace(problem=self.read(row)[1])
 
 
-def split_descriptors(table: Any) -> tuple[Any, np.ndarray, list[str]]:
+def split_descriptors(table: Any, molecules: int = 1) -> tuple[Any, np.ndarray, list[str]]:
     """Split a table whose first column contains SMILES and whose other columns contain descriptors.
 
     Args:
-        table: a data frame or an array [n, 1 + f] with f above 0; or n SMILES alone.
+        table: a data frame or an array [n, c + f]; or n SMILES alone. For several molecules in a
+            row also a list of n lists of c SMILES, or n texts of the molecules of a row.
+        molecules: number c of molecules in a row, whose SMILES the first columns hold. They are
+            joined to one text (:func:`gattn.molecules.row_format.join_smiles`).
 
     Returns:
         The SMILES, the descriptors [n, f] float64 with NaN for missing values, and their names: a
@@ -93,16 +97,26 @@ def split_descriptors(table: Any) -> tuple[Any, np.ndarray, list[str]]:
         >>> list(smiles), values.tolist(), names
         (['CCO', 'C'], [[298.0], [nan]], ['x1'])
     """
+    if (
+        molecules > 1
+        and isinstance(table, (list, tuple))
+        and table
+        and not isinstance(table[0], str)
+    ):
+        table = np.array(table, dtype=object)
     shape = getattr(table, "shape", ())
     if len(shape) != 2 or shape[1] < 2:
         return table, np.empty((0, 0)), []
+    if shape[1] < molecules:
+        raise ValueError(f"a row must have {molecules} columns of SMILES; it has {shape[1]}")
     columns = getattr(table, "columns", None)
     names = [f"x{i}" for i in range(shape[1])] if columns is None else list(map(str, columns))
     cells = np.asarray(table, dtype=object)
-    values = np.empty((shape[0], shape[1] - 1))
-    for i, name in enumerate(names[1:]):
-        values[:, i] = _numbers(cells[:, i + 1], name)
-    return cells[:, 0], values, names[1:]
+    values = np.empty((shape[0], shape[1] - molecules))
+    for i, name in enumerate(names[molecules:]):
+        values[:, i] = _numbers(cells[:, i + molecules], name)
+    smiles = cells[:, 0] if molecules == 1 else list(map(join_smiles, cells[:, :molecules]))
+    return smiles, values, names[molecules:]
 
 
 def check_columns(expected: Sequence[str], names: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from gattn.molecules.inputs import DescribedInputs
 from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
 from gattn.molecules.members import PREDICTION_BATCH
 from gattn.molecules.predictor import batch_elements
+from gattn.molecules.row_format import drawn_smiles
 from gattn.training.threads import limited_threads
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Explanation:
         faithfulness: effect of deleting the top atoms.
         descriptors: [f] float64, the contribution of each descriptor column of the user: the
             prediction minus the prediction with the column's mean over the training part.
+        molecules: [n], the molecule of each atom, from 0; empty for a row of one molecule.
     """
 
     smiles: str
@@ -89,6 +91,12 @@ class Explanation:
     spread: Tensor
     faithfulness: Faithfulness
     descriptors: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
+    molecules: tuple[int, ...] = ()
+
+    @property
+    def drawn(self) -> str:
+        """The SMILES to draw: all molecules of a row as one text."""
+        return drawn_smiles(self.smiles) if self.molecules else self.smiles
 
 
 def explain(
@@ -112,7 +120,7 @@ def explain(
     """
     elements = batch_elements(min(len(inputs), PREDICTION_BATCH), predictor.settings)
     with limited_threads(elements, predictor.threads):
-        atoms = atoms_of(inputs)
+        atoms = atoms_of(inputs, predictor.settings)
         results = attribute(predictor, inputs, method, target=target, atoms=atoms)
         tops = [_top(result.weights, described) for result, described in zip(results, atoms)]
         masks = [_masks(top, one.order, seed) for top, one in zip(tops, atoms)]
@@ -126,6 +134,7 @@ def explain(
             prediction=float(masked.mean[places[0]]), std=float(masked.std[places[0]]),
             weights=weighed.weights, parts=weighed.parts, spread=_spread(weighed),
             faithfulness=_faithfulness(top, masked.mean[places]), descriptors=contribution,
+            molecules=one.molecules,
         )
         for smiles, one, weighed, top, masked, (_, places), contribution in
         zip(inputs.molecules.smiles, atoms, results, tops, predicted, distinct, contributions)

@@ -45,7 +45,8 @@ def write_explanations(
     """Write the weights of atoms to CSV tables, and draw them as pictures of molecules.
 
     ``atoms.csv`` has one line for each atom: ``row``, ``atom`` (its number in the SMILES from 0,
-    with hydrogens that are written as atoms), ``symbol``, and for each method its weight and
+    with hydrogens that are written as atoms), ``symbol``, ``molecule`` (the number of the molecule
+    from 1, if a row has several), and for each method its weight and
     ``<method>_spread``, empty for a single network. ``molecules.csv`` has one line for each
     molecule and method: the prediction, and the drops that measure how faithful the weights are.
     ``row<row>-<method>.svg`` and ``.png`` are the pictures. All methods in the target's unit are
@@ -131,7 +132,7 @@ def _draw(
         path = stem.with_name(f"{stem.name}.{format}")
         path.write_bytes(
             draw_molecule(
-                explanation.smiles, explanation.weights, scale=scale,
+                explanation.drawn, explanation.weights, scale=scale,
                 title=title, lines=describe(explanation),
                 label=label_of(explanation.method, name), format=format,
                 signed=explanation.method != "attention",
@@ -148,11 +149,15 @@ def _write(path: Path, lines: Iterator[Sequence[object]]) -> None:
 def _atom_lines(
     rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]]
 ) -> Iterator[Sequence[object]]:
-    yield ["row", "atom", "symbol", *(f"{m}{end}" for m in explained for end in ("", "_spread"))]
+    several = any(one.molecules for one in next(iter(explained.values()), ()))
+    weights = [f"{method}{end}" for method in explained for end in ("", "_spread")]
+    yield ["row", *(["molecule"] if several else []), "atom", "symbol", *weights]
     for row, *of_row in zip(rows, *explained.values()):
-        for atom, symbol in enumerate(of_row[0].symbols):
+        first = of_row[0]
+        for atom, symbol in enumerate(first.symbols):
             numbers = (float(v[atom]) for one in of_row for v in (one.weights, one.spread))
-            yield [row, of_row[0].atoms[atom], symbol, *map(_number, numbers)]
+            molecule = [first.molecules[atom] + 1] if several else []
+            yield [row, *molecule, first.atoms[atom], symbol, *map(_number, numbers)]
 
 
 def _molecule_lines(
@@ -166,10 +171,16 @@ def _molecule_lines(
         for one in of_row:
             faithfulness = one.faithfulness
             drops = (faithfulness.top, faithfulness.random, faithfulness.random_std)
-            atoms = " ".join(str(one.atoms[place]) for place in faithfulness.atoms)
+            atoms = " ".join(_atom_text(one, place) for place in faithfulness.atoms)
             predicted = with_precision(one.prediction, one.std, digits=9, error_digits=4)
             numbers = predicted, _number(one.std), atoms, *map(_number, drops)
             yield [row, one.smiles, one.method, *numbers]
+
+
+def _atom_text(explanation: Explanation, place: int) -> str:
+    """Return the number of an atom, with that of its molecule (1:0) if the row has several."""
+    molecules, atom = explanation.molecules, explanation.atoms[place]
+    return f"{molecules[place] + 1}:{atom}" if molecules else str(atom)
 
 
 def _descriptor_lines(

@@ -15,6 +15,7 @@ from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.classes import one_hot, split_classes
 from gattn.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
 from gattn.molecules.predictor import MoleculePredictor, Prediction
+from gattn.molecules.row_format import RowFormat
 from gattn.molecules.settings import MoleculeParameters, Task
 from gattn.molecules.target_transform import restore_intervals
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
@@ -37,6 +38,11 @@ class MoleculeModel(FittedModel):
         standardize: steps of the standardisation of every molecule, in training and prediction.
         descriptors_columns_: the names of the descriptor columns that the model reads beside the
             molecule.
+        molecules_per_row: number of molecules in a row.
+        order_free: whether their order has no meaning.
+        reaction: whether a row is a reaction.
+        ignore_stereo: whether stereochemistry is ignored.
+        add_h: whether hydrogens are atoms of the graphs.
     """
 
     item: ClassVar[str] = "molecules"
@@ -47,6 +53,11 @@ class MoleculeModel(FittedModel):
     max_atoms: int
     workers: int
     standardize: Sequence[str]
+    molecules_per_row: int
+    order_free: bool
+    reaction: bool
+    ignore_stereo: bool
+    add_h: bool
     _parameters = MoleculeParameters
     _predictor_kind = MoleculePredictor
 
@@ -61,10 +72,18 @@ class MoleculeModel(FittedModel):
                 f"molecules, and this gattn computes version {FEATURISER}: train the model again"
             )
 
+    @property
+    def row_format(self) -> RowFormat:
+        """Content of a row, and the changes to its molecules before the model reads them."""
+        return RowFormat(
+            self.molecules_per_row, self.order_free, self.reaction, self.ignore_stereo, self.add_h,
+            tuple(self.standardize),
+        )  # fmt: skip
+
     def featurise(
         self, smiles: Sequence[str], *, cache: str | os.PathLike[str] | None = None
     ) -> FeaturizedSmiles:
-        """Compute the inputs of the model from n SMILES, which are standardised as in training.
+        """Compute the inputs of the model from the texts of n rows, as in training.
 
         Args:
             smiles: n texts.
@@ -72,7 +91,7 @@ class MoleculeModel(FittedModel):
         """
         return featurise(
             smiles, max_atoms=self.max_atoms, workers=self.workers, cache=cache,
-            standardize=self.standardize,
+            row_format=self.row_format,
         )  # fmt: skip
 
     def predictions(
@@ -87,7 +106,8 @@ class MoleculeModel(FittedModel):
 
         Args:
             items: SMILES, or objects that contain one, such as rows of a table; a generator is
-                consumed lazily.
+                consumed lazily. The SMILES of several molecules of a row are one text; see
+                :func:`gattn.molecules.row_format.join_smiles`.
             smiles: function that returns the SMILES of an item; by default the items are SMILES.
             descriptors: function that returns the values of ``descriptors_columns_`` of an item,
                 NaN for a missing one; required if the model was trained with such columns.
@@ -112,7 +132,7 @@ class MoleculeModel(FittedModel):
         return make_pieces(
             predict, items, smiles=smiles, descriptors=descriptors,
             columns=len(columns), max_atoms=self.max_atoms, workers=self.workers,
-            standardize=self.standardize,
+            row_format=self.row_format,
         )  # fmt: skip
 
     def embeddings(
@@ -122,13 +142,15 @@ class MoleculeModel(FittedModel):
         self.check_fitted()
         return make_pieces(
             self.predictor_.embed, items, smiles=smiles, max_atoms=self.max_atoms,
-            workers=self.workers, standardize=self.standardize,
+            workers=self.workers, row_format=self.row_format,
         )  # fmt: skip
 
     @property
     def embedding_size(self) -> int:
         """Number of features, K d, that :meth:`embed` returns for each molecule."""
-        return self.predictor_.embed(featurise(["C"]).inputs).shape[1]
+        row_format = self.row_format
+        inputs = featurise([row_format.example], row_format=row_format).inputs
+        return self.predictor_.embed(inputs).shape[1]
 
     def place_of(self, target: str | None) -> int:
         """Return the index of a target by its name; None stands for the only target."""

@@ -123,9 +123,10 @@ class GaussianProcess:
 
     T is the Tanimoto similarity of Morgan counts c, and z_g are d_g standardised descriptors: of
     the whole molecule, the surfaces of its atoms by kind, and the user's own columns if there are
-    any. The scales, the lengths and the noise
-    maximise the posterior density of each target's training values (marginal likelihood with a wide
-    normal prior on the logarithms). Each target is fitted to the molecules that have its label.
+    any. If a row has several molecules, each of them has its own groups. The scales, the lengths
+    and the noise maximise the posterior density of each target's training values (marginal
+    likelihood with a wide normal prior on the logarithms). Each target is fitted to the molecules
+    that have its label.
 
     Memory grows with the square of the number of training molecules, so the model reads at most
     ``rows`` of them, drawn at random. With t targets and variances it stores t rows^2 float64.
@@ -141,13 +142,16 @@ class GaussianProcess:
         self._tensors, self._variance = tensors, variance
         self.counts = tensors["counts"]
         self._z, self._theta = tensors["descriptors"], tensors["theta"]
+        # Each molecule of a row has two groups of hyperparameters, and the user's columns have one.
+        groups = (self._theta.shape[1] - len(START)) // len(START_OF_GROUP)
+        self._blocks = groups // 2
 
     @functools.cached_property
     def _factors(self) -> list[_Factor]:
         """Solution of the kernel equation for each target, which is computed at the first
         prediction.
         """
-        parts = _compare(self.counts, self._z, self.counts, self._z)
+        parts = _compare(self.counts, self._z, self.counts, self._z, self._blocks)
         factors = (
             _factor(parts, theta, y, self._tensors.get("noise"))
             for theta, y in zip(self._theta, self._tensors["y"].unbind(1))
@@ -187,7 +191,9 @@ class GaussianProcess:
         center, width = moments(raw)
         z = _standardise(raw, center, width)
         searched = draw(len(sampled), SEARCHED_ROWS, seed)
-        parts = _compare(counts[searched], z[searched], counts[searched], z[searched])
+        blocks = max(inputs.descriptors.shape[1] // len(DESCRIPTORS), 1)
+        few, near = counts[searched], z[searched]
+        parts = _compare(few, near, few, near, blocks)
         scaled = (y - mean) / scale
         columns = scaled[searched].unbind(1)
         targets = progress_bar(columns, "Gaussian process", "target", progress=progress)
@@ -280,7 +286,7 @@ class GaussianProcess:
         y = self._tensors["y"]
         excluded = [folds == fold for fold in range(int(folds.max()) + 1 if len(folds) else 0)]
         predictions = torch.full((1 + len(excluded), 2, len(rows), y.shape[1]), torch.nan).double()
-        parts = _compare(self.counts, self._z, self.counts, self._z)
+        parts = _compare(self.counts, self._z, self.counts, self._z, self._blocks)
         factors = []
         for target, theta in enumerate(self._theta):
             factor = _factor(parts, theta, y[:, target], self._tensors.get("noise"))
@@ -331,8 +337,8 @@ class GaussianProcess:
 
     def _predict(self, counts: Tensor, z: Tensor, alike: Tensor) -> tuple[Tensor, Tensor]:
         """Predict standardised means [k, t] and variances [k, t] of k molecules."""
-        parts = [alike.double(), *_compare_descriptors(z, self._z)]
-        self_similarity = _self_similarity(counts, z)
+        parts = [alike.double(), *_compare_descriptors(z, self._z, self._blocks)]
+        self_similarity = _self_similarity(counts, z, self._blocks)
         means, variances = [], []
         for theta, factor in zip(self._theta, self._factors):
             gaps = len(factor.rows) < len(self.counts)
@@ -391,7 +397,7 @@ class GaussianProcess:
         center, width = self._tensors["center"], self._tensors["width"]
         z = _standardise(descriptors.double(), center, width)
         similarity = torch.zeros(len(z), len(factor.rows), dtype=torch.float64)
-        parts = [similarity, *_compare_descriptors(z, self._z[factor.rows])]
+        parts = [similarity, *_compare_descriptors(z, self._z[factor.rows], self._blocks)]
         return scale * (_combine(parts, theta) @ factor.weight)
 
     def _of(self, target: int) -> tuple[Tensor, _Factor, Tensor]:
@@ -449,25 +455,28 @@ def _standardise(raw: Tensor, center: Tensor, width: Tensor) -> Tensor:
     return ((raw - center) / width).clamp(-FARTHEST, FARTHEST)
 
 
-def _compare(counts: Tensor, z: Tensor, other_counts: Tensor, other_z: Tensor) -> list[Tensor]:
+def _compare(
+    counts: Tensor, z: Tensor, other_counts: Tensor, other_z: Tensor, blocks: int = 1
+) -> list[Tensor]:
     """Return the similarities of fingerprints [k, n], and the comparisons of the descriptors."""
-    return [count_tanimoto(counts, other_counts).double(), *_compare_descriptors(z, other_z)]
+    alike = count_tanimoto(counts, other_counts).double()
+    return [alike, *_compare_descriptors(z, other_z, blocks)]
 
 
-def _compare_descriptors(z: Tensor, other_z: Tensor) -> list[Tensor]:
+def _compare_descriptors(z: Tensor, other_z: Tensor, blocks: int) -> list[Tensor]:
     """Return the squared distances and the dot products [k, n] for each group of descriptors."""
     parts = []
-    for some, others in zip(_groups(z), _groups(other_z)):
+    for some, others in zip(_groups(z, blocks), _groups(other_z, blocks)):
         features, product = max(some.shape[1], 1), some @ others.t()
         squares = some.square().sum(1)[:, None] + others.square().sum(1) - 2 * product
         parts += [squares.clamp(min=0) / features, product / features]
     return parts
 
 
-def _self_similarity(counts: Tensor, z: Tensor) -> list[Tensor]:
+def _self_similarity(counts: Tensor, z: Tensor, blocks: int) -> list[Tensor]:
     """Return the results of :func:`_compare` for every molecule with itself, [k] each."""
     parts = [counts.any(1).double()]
-    for some in _groups(z):
+    for some in _groups(z, blocks):
         product = some.square().sum(1) / max(some.shape[1], 1)
         parts += [torch.zeros_like(product), product]
     return parts
@@ -479,12 +488,16 @@ def _raw(inputs: MoleculeInputs) -> Tensor:
     return torch.cat([descriptors, extra], 1) if extra.shape[1] else descriptors
 
 
-def _groups(z: Tensor) -> list[Tensor]:
+def _groups(z: Tensor, blocks: int) -> list[Tensor]:
     """Split descriptors [k, d] into those of whole molecules, of atom surface areas, and of the
     user's columns.
+
+    A row of several molecules has the first two groups for each of them.
     """
-    groups = [z[:, :SURFACES], z[:, SURFACES : len(DESCRIPTORS)], z[:, len(DESCRIPTORS) :]]
-    return groups if groups[2].shape[1] else groups[:2]
+    size, groups = len(DESCRIPTORS), []
+    for begin in range(0, blocks * size, size):
+        groups += [z[:, begin : begin + SURFACES], z[:, begin + SURFACES : begin + size]]
+    return [*groups, z[:, blocks * size :]] if z.shape[1] > blocks * size else groups
 
 
 def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:

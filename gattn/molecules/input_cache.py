@@ -114,14 +114,20 @@ def join_pieces(pieces: Iterable[PackedInputs]) -> Arrays:
     return {name: np.concatenate([each[name] for each in increments]) for name in LAYOUT}
 
 
-def cache_key(smiles: Sequence[str], max_atoms: int, standardize: Sequence[str] = ()) -> str:
-    """Return a checksum of the SMILES, the steps of their standardisation, and the versions of all
+def cache_key(
+    smiles: Sequence[str],
+    max_atoms: int,
+    standardize: Sequence[str] = (),
+    *,
+    add_h: bool = False,
+) -> str:
+    """Return a checksum of the SMILES, the changes to their molecules, and the versions of all
     software that parses them.
     """
     import rdkit
 
     versions = [FEATURISER, DESCRIPTORS, COUNTS, rdkit.__version__, max_atoms, len(smiles)]
-    versions += [READER, IDENTITY, *sorted(standardize)]
+    versions += [READER, IDENTITY, *sorted(standardize), *["hydrogens"] * add_h]
     digest = hashlib.sha256(json.dumps(versions).encode())
     for begin in range(0, len(smiles), CHUNK):
         digest.update(json.dumps(list(smiles[begin : begin + CHUNK])).encode())
@@ -250,6 +256,11 @@ class PackedView:
     def extra_descriptors(self) -> Tensor:
         """Descriptor columns of the user, of which there are none: [k, 0]."""
         return torch.empty(len(self), 0, dtype=torch.float64)
+
+    @property
+    def molecule_sizes(self) -> None:
+        """None: the graph of a row is one molecule."""
+        return
 
 
 def decode_texts(arrays: Arrays, name: str, index: np.ndarray | None = None) -> list[str]:

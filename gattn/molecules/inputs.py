@@ -26,6 +26,8 @@ from gattn.molecules.input_cache import (
     read_cache,
     write_cache,
 )
+from gattn.molecules.joined import join_rows
+from gattn.molecules.row_format import ONE_MOLECULE, RowFormat
 from gattn.training.processes import in_order
 
 __all__ = [
@@ -79,6 +81,13 @@ class MoleculeInputs(Protocol):
         """Descriptor columns of the user, not scaled: [k, f] float64, NaN where missing."""
         ...
 
+    @property
+    def molecule_sizes(self) -> Tensor | None:
+        """Number of atoms of each of the c molecules of a row, [k, c] int64; None if every row has
+        one graph.
+        """
+        ...
+
     def __len__(self) -> int: ...
 
     def __getitem__(self: Inputs, positions: Positions) -> Inputs: ...
@@ -91,6 +100,7 @@ class ExpandedInputs:
     molecules: Molecules
     counts: Tensor
     descriptors: Tensor
+    molecule_sizes: Tensor | None = None
 
     @property
     def extra_descriptors(self) -> Tensor:
@@ -103,7 +113,10 @@ class ExpandedInputs:
     def __getitem__(self, positions: Positions) -> ExpandedInputs:
         """Return copies of the molecules at these positions (slice, list, tensor or mask)."""
         index = torch.atleast_1d(indices_of(positions, len(self)))
-        return ExpandedInputs(self.molecules[index], self.counts[index], self.descriptors[index])
+        sizes = None if self.molecule_sizes is None else self.molecule_sizes[index]
+        return ExpandedInputs(
+            self.molecules[index], self.counts[index], self.descriptors[index], sizes
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +145,11 @@ class DescribedInputs:
     def descriptors(self) -> Tensor:
         """Descriptors that are computed from the SMILES: [k, len(DESCRIPTORS)] float32."""
         return self.base.descriptors
+
+    @property
+    def molecule_sizes(self) -> Tensor | None:
+        """Number of atoms of each molecule of a row; None if every row has one graph."""
+        return self.base.molecule_sizes
 
     def __len__(self) -> int:
         return len(self.base)
@@ -202,7 +220,7 @@ def featurise(
     max_atoms: int = MAX_ATOMS,
     workers: int = 1,
     cache: str | os.PathLike[str] | None = None,
-    standardize: Sequence[str] = (),
+    row_format: RowFormat = ONE_MOLECULE,
 ) -> FeaturizedSmiles:
     """Compute the inputs of a model from SMILES; invalid SMILES are listed with the reason.
 
@@ -216,8 +234,7 @@ def featurise(
             written
             while the SMILES are parsed, and memory-mapped: use one for molecules that do not fit
             into memory.
-        standardize: steps of the standardisation
-            (:data:`gattn.data.molecules.standardise.STEPS`) before the inputs are computed.
+        row_format: content of a text: one molecule, several, or a reaction.
 
     Returns:
         The valid molecules, packed (:class:`gattn.molecules.input_cache.PackedView`), and the
@@ -233,12 +250,24 @@ def featurise(
     >>> parsed.row_index.tolist(), parsed.canonical, parsed.errors[1]
     ([0, 2], ['CCO', 'CCO'], 'not valid SMILES; unclosed ring')
     """
-    steps = tuple(standardize)
-    pieces = _read_pieces(smiles, PIECE, max_atoms, workers, canonical=True, standardize=steps)
+    if row_format.joined:
+        if isinstance(smiles, str):
+            raise ValueError(f"smiles must be a list of strings; got a single string {smiles!r}")
+        read = partial(
+            featurise, max_atoms=max_atoms, workers=workers, cache=cache, row_format=row_format.part
+        )
+        return FeaturizedSmiles(*join_rows(smiles, row_format, read))
+    if not isinstance(smiles, str):
+        smiles = row_format.prepare(smiles)
+    packed = partial(
+        read_packed, max_atoms=max_atoms, canonical=True, add_h=row_format.add_h,
+        standardize=row_format.standardize,
+    )  # fmt: skip
+    pieces = _read_pieces(smiles, PIECE, max_atoms, workers, packed)
     if cache is None:
         arrays = join_pieces(pieces)
     else:
-        key = cache_key(smiles, max_atoms, steps)
+        key = cache_key(smiles, max_atoms, row_format.standardize, add_h=row_format.add_h)
         with locked(cache):
             arrays = read_cache(cache, key) if Path(cache).exists() else None
             if arrays is None:
@@ -282,7 +311,8 @@ def stream(
     >>> [len(piece.inputs) for piece in stream(["C", "CC", "CCC"], chunk=2)]
     [2, 1]
     """
-    pieces = _read_pieces(smiles, chunk, max_atoms, workers, canonical)
+    read = partial(read_packed, max_atoms=max_atoms, canonical=canonical)
+    pieces = _read_pieces(smiles, chunk, max_atoms, workers, read)
     return (_expand(piece) for piece in pieces)
 
 
@@ -296,7 +326,7 @@ def make_pieces(
     chunk: int = PIECE,
     max_atoms: int = MAX_ATOMS,
     workers: int = 2,
-    standardize: Sequence[str] = (),
+    row_format: RowFormat = ONE_MOLECULE,
 ) -> Iterator[Piece[Item, T]]:
     """Parse SMILES and compute a result from them in worker processes, piece by piece and in order.
 
@@ -311,7 +341,7 @@ def make_pieces(
         chunk: number of items in a piece.
         max_atoms: larger molecules are errors.
         workers: number of processes; see :func:`featurise`.
-        standardize: steps of the standardisation; see :func:`featurise`.
+        row_format: content of the text of an item: one molecule, several, or a reaction.
 
     Yields:
         Consecutive items, with the result for those whose SMILES are valid. If there are no items,
@@ -326,14 +356,13 @@ def make_pieces(
     [(['C', 'CC'], 2), (['('], 0)]
     """
     get = cast("Callable[[Item], str]", smiles or (lambda item: item))
-    read = partial(
-        read_packed, max_atoms=max_atoms, canonical=False, standardize=tuple(standardize)
-    )
     if descriptors is None:
-        work = partial(_make, make=make, read=read)
+        work = partial(_make, make=make, max_atoms=max_atoms, row_format=row_format)
         pieces = _share(work, items, get, chunk, max_atoms, workers)
     else:
-        described = partial(_make_described, make=make, read=read, columns=columns)
+        described = partial(
+            _make_described, make=make, max_atoms=max_atoms, columns=columns, row_format=row_format
+        )
         pieces = _share(
             described, items, lambda item: (get(item), descriptors(item)), chunk, max_atoms, workers
         )
@@ -343,30 +372,41 @@ def make_pieces(
 
 
 def _make(
-    smiles: list[str], *, make: Callable[[MoleculeInputs], T], read: Read
-) -> tuple[ParsedSmiles, T]:
-    piece = _expand(read(smiles))
+    smiles: list[str], *, make: Callable[[MoleculeInputs], T], max_atoms: int,
+    row_format: RowFormat,
+) -> tuple[ParsedSmiles, T]:  # fmt: skip
+    piece = _read_piece(smiles, max_atoms, row_format)
     return ParsedSmiles(piece.row_index, piece.errors), make(piece.inputs)
 
 
 def _make_described(
     rows: list[tuple[str, Sequence[float]]], *, make: Callable[[MoleculeInputs], T],
-    read: Read, columns: int,
+    max_atoms: int, columns: int, row_format: RowFormat,
 ) -> tuple[ParsedSmiles, T]:  # fmt: skip
-    smiles = [text for text, _ in rows]
-    piece = _expand(read(smiles))
+    piece = _read_piece([text for text, _ in rows], max_atoms, row_format)
     values = torch.tensor([list(numbers) for _, numbers in rows], dtype=torch.float64)
     selected = values.reshape(len(rows), columns)[piece.row_index]
     result = make(DescribedInputs(piece.inputs, selected))
     return ParsedSmiles(piece.row_index, piece.errors), result
 
 
+def _read_piece(smiles: list[str], max_atoms: int, row_format: RowFormat) -> FeaturizedSmiles:
+    """Compute the inputs of some rows in this process, without canonical SMILES."""
+    if row_format.joined:
+        read = partial(_read_piece, max_atoms=max_atoms, row_format=row_format.part)
+        return FeaturizedSmiles(*join_rows(smiles, row_format, read))
+    texts = row_format.prepare(smiles)
+    packed = read_packed(
+        texts, max_atoms=max_atoms, canonical=False, add_h=row_format.add_h,
+        standardize=row_format.standardize,
+    )  # fmt: skip
+    return _expand(packed)
+
+
 def _read_pieces(
-    smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, canonical: bool,
-    standardize: Sequence[str] = (),
-) -> Iterator[PackedInputs]:  # fmt: skip
+    smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, read: Read
+) -> Iterator[PackedInputs]:
     """Yield the packed inputs of every ``chunk`` SMILES, in order."""
-    read = partial(read_packed, max_atoms=max_atoms, canonical=canonical, standardize=standardize)
     pieces = _share(read, smiles, lambda text: text, chunk, max_atoms, workers)
     return (packed for _, packed in pieces)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -10,12 +11,13 @@ from gattn.data.tables.csv_table import OnBadBytes, Table, open_table
 from gattn.data.tables.numbers import NumberFormat
 from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
+from gattn.molecules.pretrained import resolve
 from gattn.training.model_io import Json, read_model
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
 
-__all__ = ["OpenedRun", "load_estimator", "load_model", "open_run"]
+__all__ = ["OpenedRun", "load_estimator", "load_model", "open_run", "smiles_columns"]
 
 
 class OpenedRun(NamedTuple):
@@ -24,14 +26,37 @@ class OpenedRun(NamedTuple):
     Attributes:
         model: the model.
         table: the open file, before its first row.
-        smiles: the name of its column of SMILES.
+        smiles: the names of its columns of SMILES, one for each molecule of a row.
         descriptors: its descriptor columns; none if the model has none or they are not read.
     """
 
     model: MoleculeModel
     table: Table
-    smiles: str
+    smiles: tuple[str, ...]
     descriptors: DescriptorColumns
+
+
+def smiles_columns(
+    card: Mapping[str, Json], names: str | Sequence[str] | None, molecules: int
+) -> tuple[str, ...]:
+    """Return the names of the columns of SMILES of a table.
+
+    Args:
+        card: the model card.
+        names: the names that the user passed; None for those of the training.
+        molecules: number of molecules in a row of the model.
+
+    Raises:
+        ValueError: the number of columns is not the number of molecules.
+    """
+    columns = names or cast("str | list[str]", card.get("smiles", "smiles"))
+    columns = (columns,) if isinstance(columns, str) else tuple(columns)
+    if len(columns) != molecules:
+        raise ValueError(
+            f"this model reads {molecules} columns of SMILES; got {len(columns)}: "
+            f"{', '.join(columns)}"
+        )
+    return columns
 
 
 def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, dict[str, Json]]:
@@ -44,7 +69,7 @@ def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, d
     """
     from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
 
-    tensors, card = read_model(folder)
+    tensors, card = read_model(resolve(Path(folder)))
     is_classifier = card.get("estimator") == "MoleculeClassifier"
     kind = ClassificationEstimator if is_classifier else RegressionEstimator
     return kind.from_state(folder, tensors, card), card
@@ -56,7 +81,7 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[MoleculeModel, dict[str,
     Raises:
         RunError: a file is missing, truncated or changed, or holds another kind of model.
     """
-    tensors, card = read_model(folder)
+    tensors, card = read_model(resolve(Path(folder)))
     is_classifier = card.get("estimator") == "MoleculeClassifier"
     kind = ClassificationModel if is_classifier else RegressionModel
     return kind.from_state(folder, tensors, card), card
@@ -66,7 +91,7 @@ def open_run(
     folder: str | os.PathLike[str],
     path: str | Path,
     *,
-    smiles: str | None = None,
+    smiles: str | Sequence[str] | None = None,
     encoding: str | None = None,
     workers: int = 1,
     threads: int = 0,
@@ -78,7 +103,8 @@ def open_run(
     Args:
         folder: folder of the trained model.
         path: the file.
-        smiles: its column of SMILES; by default the one that the model was trained on.
+        smiles: its column of SMILES, or its columns for a model of several molecules in a row; by
+            default those that the model was trained on.
         encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
             there is none.
         workers: number of processes that parse SMILES.
@@ -95,8 +121,8 @@ def open_run(
     model, card = load_model(folder)
     model.workers = workers
     model.predictor_.threads = threads
-    column = smiles or str(card.get("smiles", "smiles"))
+    columns = smiles_columns(card, smiles, model.molecules_per_row)
     names = [] if molecule_alone else model.descriptors_columns_
-    table = open_table(path, [column, *names], encoding=encoding, on_bad_bytes=on_bad_bytes)
+    table = open_table(path, [*columns, *names], encoding=encoding, on_bad_bytes=on_bad_bytes)
     style = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
-    return OpenedRun(model, table, column, DescriptorColumns.of(table, names, style))
+    return OpenedRun(model, table, columns, DescriptorColumns.of(table, names, style))

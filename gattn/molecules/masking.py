@@ -15,6 +15,8 @@ from gattn.data.molecules.plain import plain, written_places
 from gattn.data.molecules.smiles import parse_any_size
 from gattn.data.molecules.stereo import configurations
 from gattn.molecules.inputs import DescribedInputs, ExpandedInputs, MoleculeInputs
+from gattn.molecules.row_format import split_smiles
+from gattn.molecules.settings import MoleculeSettings
 from gattn.molecules.shares import descriptor_shares
 
 if TYPE_CHECKING:
@@ -43,15 +45,18 @@ class Environments:
     Attributes:
         places: [E] int64, the fingerprint column that counts each environment.
         members: [2, I] int64, pairs of an environment and an atom in it.
+        width: number of fingerprint columns.
     """
 
     places: Tensor
     members: Tensor
+    width: int = COUNTS
 
 
 @dataclass(frozen=True, eq=False)
 class MoleculeAtoms:
-    """Atoms of one molecule, with their symmetry, environments and shares of the descriptors.
+    """Atoms of one molecule, or of the molecules of a row, with their symmetry, environments and
+    shares of the descriptors.
 
     Attributes:
         symbols: the elements of its n atoms.
@@ -62,6 +67,9 @@ class MoleculeAtoms:
             written, except for the order of symmetric atoms.
         environments: the Morgan environments of the molecule.
         shares: [n, d] float64, each atom's share of each descriptor.
+        owners: [m] int64, the atom of each node of the graph, in which added hydrogens are nodes;
+            None if the nodes are the atoms.
+        molecules: [n], the molecule of each atom, from 0; empty for a row of one molecule.
     """
 
     symbols: tuple[str, ...]
@@ -70,6 +78,24 @@ class MoleculeAtoms:
     order: Tensor
     environments: Environments
     shares: Tensor
+    owners: Tensor | None = None
+    molecules: tuple[int, ...] = ()
+
+    def nodes(self, mask: Tensor) -> Tensor:
+        """Return the masks [m, nodes] of the nodes of the graph from masks [m, n] of atoms."""
+        return mask if self.owners is None else mask[:, self.owners]
+
+    def sum_nodes(self, weights: Tensor) -> Tensor:
+        """Add the weights [..., nodes] of added hydrogens to those of their atoms: [..., n]."""
+        if self.owners is None:
+            return weights
+        total = weights.new_zeros(*weights.shape[:-1], len(self.symbols))
+        return total.index_add_(-1, self.owners, weights)
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes of the graph."""
+        return len(self.symbols) if self.owners is None else len(self.owners)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,22 +115,105 @@ class Masked:
     members: Tensor
 
 
-def atoms_of(inputs: MoleculeInputs) -> list[MoleculeAtoms]:
-    """Describe the atoms of each of k molecules: symmetry, environments and shares of
-    descriptors.
+def atoms_of(
+    inputs: MoleculeInputs, settings: MoleculeSettings | None = None
+) -> list[MoleculeAtoms]:
+    """Describe the atoms of each of k rows: symmetry, environments and shares of descriptors.
+
+    Args:
+        inputs: k molecules, or rows of several molecules.
+        settings: settings of the model, of which ``order_free`` and ``add_h`` are read; None for
+            the defaults.
+
+    Raises:
+        ValueError: the rows are reactions.
     """
     from rdkit import rdBase
 
-    result = []
+    settings = MoleculeSettings() if settings is None else settings
+    if settings.reaction:
+        raise ValueError("the atoms of a reaction cannot be weighed: models of molecules can")
+    sizes = inputs.molecule_sizes
     with rdBase.BlockLogs():
-        for smiles in inputs.molecules.smiles:
-            molecule = plain(parse_any_size(smiles), smiles)
-            symbols = tuple(atom.GetSymbol() for atom in molecule.GetAtoms())
-            places = tuple(written_places(smiles, len(symbols)))
-            environments = _environments(molecule)
-            shares = descriptor_shares(molecule)
-            result.append(MoleculeAtoms(symbols, places, *_ranks(molecule), environments, shares))
-    return result
+        if sizes is None:
+            return [_atoms(smiles, settings.add_h) for smiles in inputs.molecules.smiles]
+        rows = [split_smiles(text, sizes.shape[1]) for text in inputs.molecules.smiles]
+        described = {text: _atoms(text, settings.add_h) for row in rows for text in row}
+        return [_row([described[text] for text in row], settings.order_free) for row in rows]
+
+
+def _atoms(smiles: str, add_h: bool) -> MoleculeAtoms:
+    molecule = plain(parse_any_size(smiles), smiles)
+    symbols = tuple(atom.GetSymbol() for atom in molecule.GetAtoms())
+    places = tuple(written_places(smiles, len(symbols)))
+    environments, shares = _environments(molecule), descriptor_shares(molecule)
+    owners = _owners(molecule) if add_h else None
+    return MoleculeAtoms(symbols, places, *_ranks(molecule), environments, shares, owners)
+
+
+def _owners(molecule: Mol) -> Tensor:
+    """Return the atom of each node of a graph with added hydrogens: [m] int64."""
+    from rdkit.Chem import AddHs
+
+    count = molecule.GetNumAtoms()
+    added = [atom.GetNeighbors()[0].GetIdx() for atom in list(AddHs(molecule).GetAtoms())[count:]]
+    return torch.tensor([*range(count), *added])
+
+
+def _row(parts: Sequence[MoleculeAtoms], order_free: bool) -> MoleculeAtoms:
+    """Join the atoms of the molecules of a row, in the order of the row."""
+    counts = [len(part.symbols) for part in parts]
+    first = [sum(counts[:i]) for i in range(len(parts))]
+    environments, seen = [], 0
+    for i, (part, offset) in enumerate(zip(parts, first)):
+        some = part.environments
+        places = some.places if order_free else some.places + i * COUNTS
+        environments.append((places, some.members + torch.tensor([[seen], [offset]])))
+        seen += len(some.places)
+    owners = None
+    if parts[0].owners is not None:
+        owners = torch.cat(
+            [offset + part.owners for part, offset in zip(parts, first) if part.owners is not None]
+        )
+    places, members = zip(*environments)
+    return MoleculeAtoms(
+        symbols=tuple(symbol for part in parts for symbol in part.symbols),
+        places=tuple(place for part in parts for place in part.places),
+        classes=torch.cat([part.classes + offset for part, offset in zip(parts, first)]),
+        order=torch.cat([part.order + offset for part, offset in zip(parts, first)]),
+        environments=Environments(
+            torch.cat(places), torch.cat(members, 1), COUNTS if order_free else len(parts) * COUNTS
+        ),
+        shares=_row_shares([part.shares for part in parts], order_free),
+        owners=owners,
+        molecules=tuple(i for i, count in enumerate(counts) for _ in range(count)),
+    )
+
+
+def _row_shares(shares: Sequence[Tensor], order_free: bool) -> Tensor:
+    """Return the shares of the atoms of a row in the row's descriptors.
+
+    Without an order, the descriptors are the mean and the range over the molecules. The range is
+    the difference of the molecules with the largest and with the smallest value.
+    """
+    if not order_free:
+        width = sum(some.shape[1] for some in shares)
+        rows = torch.zeros(sum(map(len, shares)), width, dtype=torch.float64)
+        atom = column = 0
+        for some in shares:
+            rows[atom : atom + len(some), column : column + some.shape[1]] = some
+            atom, column = atom + len(some), column + some.shape[1]
+        return rows
+    totals = torch.stack([some.sum(0) for some in shares])
+    largest, smallest = totals.argmax(0), totals.argmin(0)
+    return torch.cat(
+        [
+            torch.cat(
+                [some / len(shares), some * ((largest == i).double() - (smallest == i).double())], 1
+            )
+            for i, some in enumerate(shares)
+        ]
+    )
 
 
 def _ranks(molecule: Mol) -> tuple[Tensor, Tensor]:
@@ -137,14 +246,18 @@ def masked_inputs(
     """
     positions = [place for place, mask in masks for _ in range(len(mask))]
     copies = inputs[torch.tensor(positions, dtype=torch.int64)]
-    masked = torch.cat([torch.zeros(0, dtype=torch.bool), *(mask.flatten() for _, mask in masks)])
+    nodes = [atoms[place].nodes(mask).flatten() for place, mask in masks]
+    masked = torch.cat([torch.zeros(0, dtype=torch.bool), *nodes])
     counts = [counts_without(atoms[place].environments, mask) for place, mask in masks]
     lost = [mask.double() @ atoms[place].shares for place, mask in masks]
-    width = copies.descriptors.shape[1]
+    described = copies.descriptors
+    width = described.shape[1]
+    columns = counts[0].shape[1] if counts else COUNTS
     masked_copies = ExpandedInputs(
         _without(copies.molecules, masked),
-        torch.cat([torch.zeros(0, COUNTS, dtype=torch.uint8), *counts]),
-        (copies.descriptors - torch.cat([torch.zeros(0, width).double(), *lost])).float(),
+        torch.cat([torch.zeros(0, columns, dtype=torch.uint8), *counts]),
+        (described - torch.cat([torch.zeros(0, width).double(), *lost])).float(),
+        _sizes_without(copies.molecule_sizes, masked),
     )
     if not copies.extra_descriptors.shape[1]:
         return masked_copies
@@ -169,7 +282,7 @@ def predict_masked(
     Returns:
         For each molecule the predictions of its copies.
     """
-    atoms = atoms_of(inputs) if atoms is None else atoms
+    atoms = atoms_of(inputs, predictor.settings) if atoms is None else atoms
     predictions = [
         predictor.predict_transformed(masked_inputs(inputs, atoms, batch))
         for batch in _batches(masks)
@@ -227,13 +340,23 @@ def _without(molecules: Molecules, masked: Tensor) -> Molecules:
     return replace(molecules, arrays=left)
 
 
+def _sizes_without(sizes: Tensor | None, masked: Tensor) -> Tensor | None:
+    """Return the sizes [k, c] of the molecules of rows without the masked nodes."""
+    if sizes is None:
+        return None
+    molecule = torch.arange(sizes.numel()).repeat_interleave(sizes.flatten())
+    left = torch.zeros(sizes.numel(), dtype=torch.int64)
+    return left.index_add_(0, molecule, (~masked).long()).reshape(sizes.shape)
+
+
 def counts_without(environments: Environments, mask: Tensor) -> Tensor:
-    """Return the counts [m, COUNTS] of environments without masked atoms, for masks [m, n]."""
+    """Return the counts [m, columns] of environments without masked atoms, for masks [m, n]."""
     which, atom = environments.members
     hit = torch.zeros(len(mask), len(environments.places)).index_add_(
         1, which, mask[:, atom].float()
     )
-    counts = torch.zeros(len(mask), COUNTS).index_add_(1, environments.places, (hit == 0).float())
+    counts = torch.zeros(len(mask), environments.width)
+    counts.index_add_(1, environments.places, (hit == 0).float())
     return counts.clamp(max=255).to(torch.uint8)
 
 

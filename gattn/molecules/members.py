@@ -48,6 +48,7 @@ __all__ = [
     "cross_fit_members",
     "fit_members",
     "make_network",
+    "molecules_in_row",
     "predict_members",
     "target_weights",
 ]
@@ -116,7 +117,10 @@ class MoleculeBatches:
         if len(self) > EXPANDED:
             return batch_inputs(self.inputs[positions]), targets
         arrays, *descriptors = self._expanded
-        return join_graphs(arrays.take(positions), *(d[positions] for d in descriptors)), targets
+        sizes = self.inputs.molecule_sizes
+        some = None if sizes is None else sizes[positions]
+        chosen = (each[positions] for each in descriptors)
+        return join_graphs(arrays.take(positions), *chosen, sizes=some), targets
 
     @functools.cached_property
     def _expanded(self) -> tuple[MoleculeArrays, Tensor, Tensor]:
@@ -127,22 +131,29 @@ class MoleculeBatches:
     def make_network(
         self, settings: MoleculeSettings, seed: int
     ) -> MoleculeNetwork | AttentiveFPNetwork:
-        """Return a new network for these targets and descriptor columns."""
-        extra = self.inputs.extra_descriptors.shape[1]
-        return make_network(settings, self.y.shape[1], extra=extra, seed=seed)
+        """Return a new network for these targets, molecules in a row and descriptor columns."""
+        extra, molecules = self.inputs.extra_descriptors.shape[1], molecules_in_row(self.inputs)
+        return make_network(settings, self.y.shape[1], extra=extra, molecules=molecules, seed=seed)
+
+
+def molecules_in_row(inputs: MoleculeInputs) -> int:
+    """Return the number of molecules in a row; a reaction counts as one."""
+    sizes = inputs.molecule_sizes
+    return 1 if sizes is None else sizes.shape[1]
 
 
 def make_network(
-    settings: MoleculeSettings, targets: int, *, extra: int = 0, seed: int = 0
+    settings: MoleculeSettings, targets: int, *, extra: int = 0, molecules: int = 1, seed: int = 0
 ) -> MoleculeNetwork | AttentiveFPNetwork:
     """Create a network with weights drawn from a seed, without using torch's global generator.
 
-    ``extra`` is the number of descriptor columns of the user.
+    ``extra`` is the number of descriptor columns of the user, and ``molecules`` the number of
+    molecules in a row.
     """
     kind = AttentiveFPNetwork if settings.model == "attentive_fp" else MoleculeNetwork
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return kind(settings, targets, extra)
+        return kind(settings, targets, extra, molecules)
 
 
 def fit_members(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from gattn.data.molecules.arrays import MoleculeArrays
     from gattn.molecules.inputs import MoleculeInputs
 
-__all__ = ["AttentiveFPNetwork", "MoleculeNetwork", "batch_inputs", "join_graphs"]
+__all__ = [
+    "AttentiveFPNetwork",
+    "MoleculeNetwork",
+    "Readouts",
+    "batch_inputs",
+    "feature_sizes",
+    "join_graphs",
+]
 
 QUERIES = 4
 TIMESTEPS = 2
@@ -40,13 +47,18 @@ def batch_inputs(inputs: MoleculeInputs) -> MoleculeBatch:
 
     Returns:
         The batch: the graphs, joined as by :func:`gattn.data.batch_molecules`, and the descriptors.
+        If a row has c molecules, ``batch`` and ``ptr`` are those of the g c molecules.
     """
     arrays = inputs.molecules.arrays.copy()
-    return join_graphs(arrays, inputs.descriptors, inputs.extra_descriptors.float())
+    extra, sizes = inputs.extra_descriptors.float(), inputs.molecule_sizes
+    return join_graphs(arrays, inputs.descriptors, extra, sizes)
 
 
 def join_graphs(
-    arrays: MoleculeArrays, descriptors: Tensor, extra_descriptors: Tensor
+    arrays: MoleculeArrays,
+    descriptors: Tensor,
+    extra_descriptors: Tensor,
+    sizes: Tensor | None = None,
 ) -> MoleculeBatch:
     """Combine molecules into one batch, which contains tensors of ``arrays`` without a copy.
 
@@ -54,17 +66,59 @@ def join_graphs(
         arrays: graphs of g molecules.
         descriptors: [g, len(DESCRIPTORS)] float32.
         extra_descriptors: [g, f] float32, descriptor columns of the user.
+        sizes: [g, c] int64, the number of atoms of each molecule of a row; None if every row has
+            one graph.
     """
-    atoms, bonds = arrays.ptr.diff(), arrays.edge_ptr.diff()
+    bonds = arrays.edge_ptr.diff()
+    atoms = arrays.ptr.diff() if sizes is None else sizes.flatten()
+    ptr = arrays.ptr if sizes is None else F.pad(atoms.cumsum(0), (1, 0))
     return MoleculeBatch(
         x=arrays.x,
         edge_index=arrays.edge_index + arrays.ptr[:-1].repeat_interleave(bonds),
         edge_attr=arrays.edge_attr,
         batch=torch.arange(len(atoms)).repeat_interleave(atoms),
-        ptr=arrays.ptr,
+        ptr=ptr,
         descriptors=descriptors,
         extra_descriptors=extra_descriptors,
     )
+
+
+class Readouts(nn.Module):
+    """Combination of the vectors of the molecules of a row to one vector.
+
+    Args:
+        molecules: number c of molecules in a row.
+        order_free: whether the order of the molecules has no meaning.
+
+    Shapes:
+        - **input:** [g c, d], the molecules of one row after another
+        - **output:** [g, d] for one molecule; [g, c d], the concatenation, for several; [g, 2 d],
+          the mean and the range, if their order has no meaning
+    """
+
+    def __init__(self, molecules: int, order_free: bool) -> None:
+        super().__init__()
+        self.molecules, self.order_free = molecules, order_free
+        self.copies = 2 if order_free else molecules
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return one vector for each row; see Shapes."""
+        if self.molecules == 1:
+            return vectors
+        rows = vectors.unflatten(0, (-1, self.molecules))
+        if not self.order_free:
+            return rows.flatten(1)
+        return torch.cat([rows.mean(1), rows.amax(1) - rows.amin(1)], 1)
+
+
+def feature_sizes(settings: MoleculeSettings) -> tuple[int, int]:
+    """Return the number of features of an atom and of a bond; a reaction has those of both sides.
+
+    >>> feature_sizes(MoleculeSettings()), feature_sizes(MoleculeSettings(reaction=True))
+    ((49, 14), (98, 28))
+    """
+    sides = 2 if settings.reaction else 1
+    return sides * len(ATOM_FEATURES), sides * len(BOND_FEATURES)
 
 
 class MoleculeNetwork(nn.Module):
@@ -84,6 +138,8 @@ class MoleculeNetwork(nn.Module):
         settings: ``width``, ``layers``, ``heads`` and ``dropout`` are read.
         targets: number t of targets.
         extra: number f of descriptor columns.
+        molecules: number c of molecules in a row. The same weights read each of them, and the
+            MLP reads all of their vectors; see :class:`Readouts`.
 
     Attributes:
         threads: maximum number of threads that compute a batch on a CPU. It does not change the
@@ -107,21 +163,27 @@ class MoleculeNetwork(nn.Module):
 
     threads: int = 1
 
-    def __init__(self, settings: MoleculeSettings, targets: int, extra: int = 0) -> None:
+    def __init__(
+        self, settings: MoleculeSettings, targets: int, extra: int = 0, molecules: int = 1
+    ) -> None:
         super().__init__()
         self.extra = extra
         width, heads = settings.width, settings.heads
+        self.heads = heads
+        atom_features, bond_features = feature_sizes(settings)
         self.dropout = nn.Dropout(settings.dropout)
-        self.atoms = nn.Linear(len(ATOM_FEATURES), width)
+        self.atoms = nn.Linear(atom_features, width)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(settings.layers))
         self.convs = nn.ModuleList(
-            BondAttention(width, width // heads, heads, len(BOND_FEATURES))
+            BondAttention(width, width // heads, heads, bond_features)
             for _ in range(settings.layers)
         )
         self.attend = QueryReadout(width, QUERIES, QUERIES)
         self.project = nn.Linear(width, width)
+        self.readouts = Readouts(molecules, settings.order_free)
+        vector = self.readouts.copies * (QUERIES + 1) * width
         self.head = nn.Sequential(
-            nn.Linear((QUERIES + 1) * width + extra, width), nn.ReLU(), nn.Linear(width, targets)
+            nn.Linear(vector + extra, width), nn.ReLU(), nn.Linear(width, targets)
         )
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
@@ -136,15 +198,15 @@ class MoleculeNetwork(nn.Module):
         Returns:
             [g, t], one row for each molecule.
         """
-        if not (self.training and self.dropout.p):
+        # The kernel computes rows of one molecule.
+        if self.readouts.molecules == 1 and not (self.training and self.dropout.p):
             extra = (
                 batch.extra_descriptors if self.extra else batch.x.new_empty(len(batch.ptr) - 1, 0)
             )
             graph = NetworkGraph(batch.x, batch.edge_index, batch.edge_attr, batch.ptr, extra)
             parameters = self._kernel_parameters()
             if serves(graph, parameters):
-                heads = self.convs[0].att_src.shape[1]
-                sizes = NetworkSizes(len(self.convs), heads, QUERIES, self.threads)
+                sizes = NetworkSizes(len(self.convs), self.heads, QUERIES, self.threads)
                 return molecule_network(graph, parameters, sizes)
         return self.by_layers(batch)
 
@@ -154,14 +216,14 @@ class MoleculeNetwork(nn.Module):
         return self.head(torch.cat([vector, batch.extra_descriptors], 1) if self.extra else vector)
 
     def embed(self, batch: MoleculeBatch) -> Tensor:
-        """Compute the hidden vector of every molecule, from which, together with d, the targets
-        are predicted.
+        """Compute the hidden vector of every row, from which, together with d, the targets are
+        predicted.
 
         Args:
             batch: see Shapes.
 
         Returns:
-            [g, 5 * width].
+            [g, 5 * width] for one molecule in a row; see :class:`Readouts` for several.
         """
         x, graphs = self._atoms(batch), len(batch.ptr) - 1
         attended = self.attend(x, batch.ptr)
@@ -169,7 +231,7 @@ class MoleculeNetwork(nn.Module):
         # atom.
         total, count = sum_atoms(x, batch.batch, graphs), batch.ptr.diff()[:, None]
         projected = F.linear(total, self.project.weight) + count * self.project.bias
-        return torch.cat([attended, projected / ATOMS], 1)
+        return self.readouts(torch.cat([attended, projected / ATOMS], 1))
 
     def attention(self, batch: MoleculeBatch) -> Tensor:
         """Return the attention weights of the learned queries for every atom.
@@ -185,12 +247,14 @@ class MoleculeNetwork(nn.Module):
     def _kernel_parameters(self) -> list[Tensor]:
         """Return the parameters in the order of :func:`gattn.ops.molecule_network`."""
         layers: list[Tensor] = []
-        for norm, conv in zip(self.norms, self.convs):
+        for norm, layer in zip(self.norms, self.convs):
+            norm, conv = cast(nn.LayerNorm, norm), cast(BondAttention, layer)
             layers += [
                 norm.weight, norm.bias, conv.lin.weight, conv.att_src, conv.att_dst,
                 conv.lin_edge.weight, conv.att_edge, conv.bias,
             ]  # fmt: skip
-        readout, hidden, last = self.attend, self.head[0], self.head[2]
+        readout = self.attend
+        hidden, last = (cast(nn.Linear, self.head[i]) for i in (0, 2))
         return [
             self.atoms.weight, self.atoms.bias, *layers,
             readout.query, readout.lin_key.weight, readout.lin_value.weight,
@@ -217,6 +281,7 @@ class AttentiveFPNetwork(nn.Module):
         targets: number t of targets.
         extra: number f of descriptor columns of the user. With them the head, a linear map
             otherwise, has a hidden layer, so that the effect of a column depends on the molecule.
+        molecules: number of molecules in a row. With several, the head has a hidden layer, too.
 
     Reference:
         :class:`gattn.models.AttentiveFP`.
@@ -231,19 +296,22 @@ class AttentiveFPNetwork(nn.Module):
     threads: int = 1
     """Not used; the layers use torch's threads."""
 
-    def __init__(self, settings: MoleculeSettings, targets: int, extra: int = 0) -> None:
+    def __init__(
+        self, settings: MoleculeSettings, targets: int, extra: int = 0, molecules: int = 1
+    ) -> None:
         # PyTorch Geometric takes seconds to import, so it is imported only for this model.
         from gattn.models import AttentiveFP
 
         super().__init__()
         self.extra = extra
-        atoms, bonds, width = len(ATOM_FEATURES), len(BOND_FEATURES), settings.width
+        (atoms, bonds), width = feature_sizes(settings), settings.width
         self.model = AttentiveFP(
             atoms, width, width, bonds, settings.layers, TIMESTEPS, settings.dropout
         )
         self.head: nn.Module = nn.Linear(width, targets)
-        if extra:
-            hidden = nn.Linear(width + extra, width)
+        self.readouts = Readouts(molecules, settings.order_free)
+        if extra or molecules > 1:
+            hidden = nn.Linear(self.readouts.copies * width + extra, width)
             self.head = nn.Sequential(hidden, nn.ReLU(), nn.Linear(width, targets))
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
@@ -252,6 +320,9 @@ class AttentiveFPNetwork(nn.Module):
         return self.head(torch.cat([vector, batch.extra_descriptors], 1) if self.extra else vector)
 
     def embed(self, batch: MoleculeBatch) -> Tensor:
-        """Compute the hidden vector of every molecule, [g, width], which ``head`` reads."""
+        """Compute the hidden vector of every row, which ``head`` reads: [g, width] for one
+        molecule in a row.
+        """
         graphs = len(batch.ptr) - 1
-        return self.model(batch.x, batch.edge_index, batch.edge_attr, batch.batch, graphs)
+        vectors = self.model(batch.x, batch.edge_index, batch.edge_attr, batch.batch, graphs)
+        return self.readouts(vectors)

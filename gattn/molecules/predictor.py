@@ -24,6 +24,7 @@ from gattn.molecules.members import (
     cross_fit_members,
     fit_members,
     make_network,
+    molecules_in_row,
     predict_members,
     target_weights,
 )
@@ -101,6 +102,7 @@ class MoleculePredictor:
         threads: number of threads inside an operator of a prediction; 0 to choose it by the size.
         extra: number of descriptor columns of the user.
         transform: the transform of each target; see ``target_transform`` of the settings.
+        molecules: number of molecules in a row.
     """
 
     threads = 0
@@ -120,9 +122,11 @@ class MoleculePredictor:
         codes = tensors.get(_TRANSFORM, torch.zeros(targets, dtype=torch.int64))
         self.transform = TargetTransform.from_codes(codes)
         self.extra = len(tensors.get("extra_mean", ()))
+        self.molecules = int(tensors.get(_MOLECULES, 1))
+        self._tensors |= {name: tensors[name] for name in (_MOLECULES,) if name in tensors}
         self.networks = [
             _loaded(
-                make_network(settings, targets, extra=self.extra),
+                make_network(settings, targets, extra=self.extra, molecules=self.molecules),
                 _under(f"networks.{member}.", tensors),
             )
             for member in range(settings.ensemble if settings.model != "gp" else 0)
@@ -217,6 +221,8 @@ class MoleculePredictor:
         tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train)}
         if not transform.is_identity:
             tensors[_TRANSFORM] = transform.codes
+        if (molecules := molecules_in_row(train)) > 1:
+            tensors[_MOLECULES] = torch.tensor(molecules)
         if train.extra_descriptors.shape[1]:
             tensors |= dict(zip(_EXTRA, moments(train.extra_descriptors)))
             tensors |= _ranges(train.extra_descriptors)
@@ -661,6 +667,8 @@ def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
 
 
 _OWN = ("mean", "scale", "bits", "weights", "spread")
+_MOLECULES = "molecules"
+"""Name of the number of molecules in a row; a model of one molecule does not store it."""
 _EXTRA = ("extra_mean", "extra_scale")
 """Names of the mean and the standard deviation of each descriptor column of the user."""
 _RANGE = ("extra_low", "extra_high")

@@ -164,6 +164,36 @@ class MoleculeSettings(TrainingSettings):
         ),
     ] = 1000
 
+    order_free: Annotated[
+        bool,
+        Meta(
+            description="Rows contain several molecules whose order has no meaning, such as the "
+            "two components of a mixture: the prediction is the same in any order. Without it, "
+            "the first molecule and the second have different roles, such as solute and solvent."
+        ),
+    ] = False
+    reaction: Annotated[
+        bool,
+        Meta(
+            description="Rows are reactions A>>B with atom map numbers. The model reads the graph "
+            "of the reactants together with the changes of atoms and bonds to the products."
+        ),
+    ] = False
+    ignore_stereo: Annotated[
+        bool,
+        Meta(
+            description="Ignore stereochemistry (@, / and \\ in SMILES), so that stereoisomers are "
+            "one molecule. Use it if the marks of the table are incomplete or unreliable."
+        ),
+    ] = False
+    add_h: Annotated[
+        bool,
+        Meta(
+            description="Add hydrogens as atoms of the graph of a network, which takes about twice "
+            "the time. Fingerprints and descriptors do not change."
+        ),
+    ] = False
+
     @property
     def bounded(self) -> bool:
         """True if the loss reads censored labels as limits."""
@@ -178,11 +208,36 @@ class MoleculeSettings(TrainingSettings):
         if self.width % self.heads:
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
 
+    def check_rows(self, molecules: int) -> None:
+        """Check that ``order_free`` and ``reaction`` fit the number of molecules in a row.
+
+        Raises:
+            SettingsError: ``order_free`` was set for one molecule, or ``reaction`` for several
+                or with ``standardize``.
+        """
+        if self.order_free and molecules < 2:
+            raise SettingsError("order_free needs several molecules in a row; a row has one")
+        if self.reaction and molecules > 1:
+            raise SettingsError(f"reaction needs one reaction in a row; a row has {molecules}")
+        if self.reaction and self.standardize:
+            steps = ", ".join(self.standardize)
+            raise SettingsError(
+                f"the sides of a reaction cannot be standardised; got standardize {steps}"
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class MoleculeParameters(MoleculeSettings):
     """Parameters of :class:`gattn.molecules.MoleculeRegressor` and ``MoleculeClassifier``."""
 
+    molecules_per_row: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of molecules in a row: the first columns of X contain their "
+            "SMILES, and the other columns are descriptors.",
+        ),
+    ] = 1
     validation_fraction: Annotated[
         float,
         Meta(
@@ -204,3 +259,8 @@ class MoleculeParameters(MoleculeSettings):
         int, Meta(ge=1, description="Number of processes that parse SMILES in parallel.")
     ] = 1
     threads: Threads = 0
+
+    def check(self) -> None:
+        """Check that the options of rows fit the number of molecules in a row."""
+        super().check()
+        self.check_rows(self.molecules_per_row)

@@ -127,13 +127,19 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
         threads: number of threads inside one operator; 0 to choose it by the size.
 
     Raises:
-        RunError: the folder holds no model that can be read, or the model reads descriptor columns.
+        RunError: the folder holds no model that can be read, or the model reads descriptor columns,
+            several molecules in a row or reactions.
     """
     model, card = load_model(folder)
     if model.descriptors_columns_:
         raise RunError(
             f"{folder} cannot be served, because its model reads the descriptor columns "
             f"{', '.join(model.descriptors_columns_)}; use gattn molecules predict"
+        )
+    if model.row_format.joined:
+        raise RunError(
+            f"{folder} cannot be served, because its model reads {model.row_format.rows_noun}; use "
+            "gattn molecules predict"
         )
     model.workers, model.max_atoms = 1, min(model.max_atoms, max_atoms)
     model.predictor_.threads = threads

@@ -379,7 +379,8 @@ def _expected(hint: Any) -> str:
     while isinstance(described, msgspec.inspect.Metadata):
         described = described.type
     if isinstance(described, msgspec.inspect.UnionType):
-        (described,) = (t for t in described.types if not isinstance(t, msgspec.inspect.NoneType))
+        kinds = (t for t in described.types if not isinstance(t, msgspec.inspect.NoneType))
+        return " or ".join(map(_expected_type, kinds))
     return _expected_type(described)
 
 

@@ -1,5 +1,7 @@
 """Descriptor columns of the user: reading, standardisation, effect on every part of a model."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,7 +19,7 @@ from gattn.molecules.runs.predict import predict_table
 from gattn.training.model_io import read_model
 from tests.cli.molecule_table import read_rows
 
-TINY = {"epochs": 2, "width": 16, "heads": 2, "layers": 1}
+TINY: dict[str, Any] = {"epochs": 2, "width": 16, "heads": 2, "layers": 1}
 SMILES = [f"{'C' * (1 + n % 8)}{'ON'[n % 2]}" for n in range(48)]
 HEAT = np.random.default_rng(0).normal(300.0, 20.0, 48)
 PH = np.random.default_rng(1).normal(7.0, 2.0, 48)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
 
 from gattn.nodes import NodeClassifier
 from gattn.nodes.stack.predictor import StackedPredictor
@@ -27,7 +28,8 @@ def _stack(model):
 
 
 @pytest.mark.parametrize("classes", [1, 2, 3])
-def test_trees_predict_like_the_model_of_scikit_learn(classes):
+def test_trees_predict_like_the_model_of_scikit_learn(classes, monkeypatch):
+    monkeypatch.setattr("gattn.nodes.stack.trees.ROUNDS", 8)
     x = DRAW.normal(size=(400, 4)).astype(np.float32)
     score = x[:, :1] * x[:, 1:2] + 0.3 * DRAW.normal(size=(400, 1))
     y = np.digitize(score[:, 0], [-0.3, 0.3][: classes - 1]).astype(float)
@@ -35,15 +37,17 @@ def test_trees_predict_like_the_model_of_scikit_learn(classes):
     train, is_class = np.arange(300), classes > 1
     trees = Trees.fit(x, y, train, classes, 0, is_class=is_class)
     kind = HistGradientBoostingClassifier if is_class else HistGradientBoostingRegressor
-    options = {"max_iter": 150, "learning_rate": 0.08, "l2_regularization": 1.0}
-    model = kind(**options, random_state=0, early_stopping=True).fit(x[train], y[train])
+    options = {"max_iter": 8, "learning_rate": 0.08, "l2_regularization": 1.0}
+    with threadpool_limits(1, "openmp"):
+        model = kind(**options, random_state=0, early_stopping=True).fit(x[train], y[train])
     expected = model.predict_proba(x) if is_class else model.predict(x)[:, None]
     np.testing.assert_allclose(trees.predict(x), expected, rtol=1e-6, atol=1e-9)
     restored = Trees.from_arrays(trees.arrays(), classes)
     np.testing.assert_array_equal(restored.predict(x), trees.predict(x))
 
 
-def test_trees_predict_the_only_class_and_no_absent_class():
+def test_trees_predict_the_only_class_and_no_absent_class(monkeypatch):
+    monkeypatch.setattr("gattn.nodes.stack.trees.ROUNDS", 8)
     x = DRAW.normal(size=(320, 2)).astype(np.float32)
     one = Trees.fit(x, np.ones(320), np.arange(320), 3, 0, is_class=True)
     assert one.predict(x[:2]).tolist() == [[0, 1, 0]] * 2

@@ -42,8 +42,9 @@ class PackedInputs(NamedTuple):
 
 
 def read_packed(
-    smiles: Sequence[str], *, max_atoms: int, canonical: bool, standardize: Sequence[str] = ()
-) -> PackedInputs:
+    smiles: Sequence[str], *, max_atoms: int, canonical: bool, standardize: Sequence[str] = (),
+    add_h: bool = False,
+) -> PackedInputs:  # fmt: skip
     """Compute the model inputs of SMILES in this process.
 
     Args:
@@ -53,6 +54,7 @@ def read_packed(
         standardize: steps of :data:`gattn.data.molecules.standardise.STEPS`. The SMILES of the
             result are those of the standardised molecules; a SMILES whose molecule does not change
             is left as it is.
+        add_h: whether hydrogens are atoms of the graphs, after the other atoms of a molecule.
     """
     from rdkit import rdBase
 
@@ -71,6 +73,10 @@ def read_packed(
         counts = count_environments(molecules, builder.labels())
         descriptors = descriptor_rows(molecules, builder.skeletons())
         written = [identity(molecule) for _, molecule in read] if canonical else []
+        if add_h:
+            builder = MoleculeBuilder()
+            for (row, _), molecule in zip(read, molecules):
+                builder.add(_with_hydrogens(molecule), smiles[row], row)
     return PackedInputs(builder.pack(), counts, descriptors, errors, written)
 
 
@@ -92,3 +98,9 @@ def _standardised(
         if isinstance(again, str) or identity(again) != identity(molecule):
             texts[row], molecules[row] = text, again
     return texts, molecules
+
+
+def _with_hydrogens(molecule: Mol) -> Mol:
+    from rdkit.Chem import AddHs
+
+    return AddHs(molecule)

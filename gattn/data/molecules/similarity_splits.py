@@ -74,8 +74,8 @@ def butina_split(
     """Split molecules by cluster (:func:`butina_clusters`), so that no cluster is in two parts.
 
     Clusters are assigned as scaffolds are by :func:`gattn.data.scaffold_split`: the large ones to
-    the training part, and the small ones to the test part, which is therefore a hard test. The
-    largest cluster is always in the training part.
+    the training part, and the small ones to the test part. The largest cluster is always in the
+    training part.
 
     Args:
         molecules: ``Molecules`` or a list of SMILES.

@@ -7,6 +7,7 @@ line number of each row and also returns rows with too few or too many cells.
 from __future__ import annotations
 
 import csv
+import gzip
 import itertools
 import math
 import re
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TextIO
 
 from gattn.data.tables.encoding import is_wide, marked_encoding
 from gattn.data.tables.numbers import NumberFormat, is_missing
@@ -70,6 +71,7 @@ class Table:
             an error, ``"surrogateescape"`` preserves the bytes, so that :meth:`writer` writes
             them unchanged.
         declared: whether the first line declares the separator, for example ``sep=;``.
+        compressed: whether the file is compressed by gzip.
     """
 
     path: Path
@@ -78,6 +80,15 @@ class Table:
     encoding: str
     on_bad_bytes: OnBadBytes = "strict"
     declared: bool = False
+    compressed: bool = False
+
+    def open(self, newline: str | None = None) -> TextIO:
+        """Open the file as text in its encoding."""
+        if self.compressed:
+            return gzip.open(
+                self.path, "rt", encoding=self.encoding, errors=self.on_bad_bytes, newline=newline
+            )
+        return self.path.open(newline=newline, encoding=self.encoding, errors=self.on_bad_bytes)
 
     def place(self, column: str) -> int:
         """Return the index of a column, counted from 0, by the column's name."""
@@ -151,6 +162,7 @@ def open_table(
     *,
     encoding: str | None = None,
     on_bad_bytes: OnBadBytes = "strict",
+    compressed: bool = False,
 ) -> Table:
     """Read the header of a CSV file, and detect its encoding and separator.
 
@@ -165,6 +177,7 @@ def open_table(
         encoding: the text encoding; None for the encoding of the byte order mark, or UTF-8 if the
             file has no such mark.
         on_bad_bytes: see :class:`Table`.
+        compressed: whether the file is compressed by gzip.
 
     Returns:
         The table; its rows are read by :meth:`Table.rows`.
@@ -186,15 +199,16 @@ def open_table(
     if path.is_dir():
         raise ValueError(f"{path} is a folder; expected a CSV file")
     # This call raises an error if the first bytes show that the file is not a text file.
-    marked = marked_encoding(path)
+    marked = marked_encoding(path, compressed=compressed)
     encoding = encoding or marked
     if is_wide(encoding):
         # In UTF-16 and UTF-32, single invalid bytes cannot be preserved, so they always raise an
         # error.
         on_bad_bytes = "strict"
-    declared = _declared(Table(path, (), ",", encoding, on_bad_bytes))
+    plain = Table(path, (), ",", encoding, on_bad_bytes, compressed=compressed)
+    declared = _declared(plain)
     tables = [
-        _with_header(Table(path, (), separator, encoding, on_bad_bytes, declared is not None))
+        _with_header(replace(plain, separator=separator, declared=declared is not None))
         for separator in declared or SEPARATORS
     ]
     widest = max(tables, key=lambda table: len(table.columns))
@@ -234,7 +248,7 @@ def _with_header(table: Table) -> Table:
 def _declared(table: Table) -> str | None:
     """Return the separator that the first line declares, or None if the line is a normal header."""
     try:
-        with table.path.open(encoding=table.encoding, errors=table.on_bad_bytes) as file:
+        with table.open() as file:
             match = DECLARED.fullmatch(file.readline(20))
     except UnicodeError:
         # If the file contains invalid bytes, reading the header raises an error with the line
@@ -267,7 +281,7 @@ def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
     """
     path, line = table.path, 1
     try:
-        with path.open(newline="", encoding=table.encoding, errors=table.on_bad_bytes) as file:
+        with table.open(newline="") as file:
             # If the first line only declares the separator, it is skipped.
             first = int(table.declared)
             lines = (text.replace("\0", NUL) for text in itertools.islice(file, first, None))
@@ -285,7 +299,9 @@ def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
 
 def _bad_bytes(table: Table) -> str:
     """Return an error message about bytes that are not valid in the encoding of a table."""
-    raw, message = table.path.read_bytes(), f"{table.path} is not {table.encoding.upper()} text"
+    raw = table.path.read_bytes()
+    raw = gzip.decompress(raw) if table.compressed else raw
+    message = f"{table.path} is not {table.encoding.upper()} text"
     try:
         raw.decode(table.encoding)
     except UnicodeDecodeError as error:

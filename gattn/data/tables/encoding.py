@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import gzip
 from pathlib import Path
 
 __all__ = ["is_wide", "marked_encoding", "read_text"]
@@ -62,14 +63,18 @@ NO_TABLE = {
 """File suffixes of formats other than CSV, each with the format's name and advice to export CSV."""
 
 
-def marked_encoding(path: Path) -> str:
+def marked_encoding(path: Path, *, compressed: bool = False) -> str:
     """Return the encoding declared by a file's byte order mark, or UTF-8 if it has no such mark.
+
+    Args:
+        path: the file.
+        compressed: whether the file is compressed by gzip; then its content is examined.
 
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: the file is a workbook, an archive or a file of molecular structures.
     """
-    with path.open("rb") as file:
+    with gzip.open(path) if compressed else path.open("rb") as file:
         start = file.read(16)
     if format := NO_TABLE.get(path.suffix.lower()):
         kind, way = format

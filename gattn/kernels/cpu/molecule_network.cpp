@@ -664,7 +664,7 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
 };
 
 template <class Function> void with_network(const MoleculeNetworkArgs& args, Function&& function) {
-  const i64 channels = args.width / args.heads;
+  [[maybe_unused]] const i64 channels = args.width / args.heads;
   const auto run = [&]<class A>() {
 #ifdef GATTN_FIXED_CHANNELS
     if constexpr (sizeof(A) == 4) switch (channels) {

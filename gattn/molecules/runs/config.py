@@ -140,9 +140,14 @@ class RunSettings(NumberSettings):
             extra={"default": "a part of DATA"},
         ),
     ] = ""
-    smiles: Annotated[str, Meta(description="Name of the column that contains the SMILES.")] = (
-        "smiles"
-    )
+    smiles: Annotated[
+        str | tuple[str, ...],
+        Meta(
+            description="Name of the column that contains the SMILES. Repeat the option for rows "
+            "of several molecules, such as a solute and a solvent; their order is that of the "
+            "options."
+        ),
+    ] = "smiles"
     target: Annotated[
         tuple[str, ...],
         Meta(
@@ -184,7 +189,9 @@ class RunSettings(NumberSettings):
             description="Rule that divides the molecules into training, validation and test "
             "parts. With random, molecules are assigned at random. With scaffold, all "
             "molecules with the same scaffold are in the same part, which makes the test "
-            "harder. With butina, all molecules of a cluster of similar fingerprints are in the "
+            "harder. With molecule:NAME, all rows with the same molecule in the SMILES column "
+            "NAME are in the same part, which tests the prediction for a new solvent, for "
+            "example. With butina, all molecules of a cluster of similar fingerprints are in the "
             "same part. With kennard-stone, the training part contains the molecules that are "
             "farthest from one another. With time, the test part contains the latest times of the "
             "column --time. With column:NAME, the parts (train, val or test) are read from the "
@@ -246,11 +253,22 @@ class RunSettings(NumberSettings):
     def check(self) -> None:
         """Check the split, the targets, and the initial settings of a search."""
         super().check()
+        if isinstance(self.smiles, tuple) and len(self.smiles) == 1:
+            object.__setattr__(self, "smiles", self.smiles[0])
+        self.model.check_rows(len(self.smiles_columns))
+        component = self.split.removeprefix("molecule:")
         column = self.split.removeprefix("column:")
         is_file = column.lower().endswith(".json")
-        if self.split not in RULES and column == self.split and not is_file:
+        is_prefixed = self.split in (f"column:{column}", f"molecule:{component}")
+        if self.split not in RULES and not is_prefixed and not is_file:
             raise SettingsError(
-                f"split must be {', '.join(RULES)}, column:NAME or FILE.json; got {self.split!r}"
+                f"split must be {', '.join(RULES)}, molecule:NAME, column:NAME or FILE.json; got "
+                f"{self.split!r}"
+            )
+        if component != self.split and component not in self.smiles_columns:
+            raise SettingsError(
+                f"split {self.split} must name a column of SMILES; they are "
+                f"{', '.join(self.smiles_columns)}"
             )
         if bool(self.time) != (self.split == "time"):
             raise SettingsError(
@@ -285,6 +303,11 @@ class RunSettings(NumberSettings):
             )
         if self.tune:
             self._check_search()
+
+    @property
+    def smiles_columns(self) -> tuple[str, ...]:
+        """Names of the columns of SMILES, one for each molecule of a row."""
+        return (self.smiles,) if isinstance(self.smiles, str) else self.smiles
 
     @property
     def style(self) -> NumberFormat:

@@ -14,6 +14,7 @@ import pyarrow.parquet
 
 from gattn.files import new_file
 from gattn.molecules.loading import open_run
+from gattn.molecules.row_format import row_text
 from gattn.molecules.rows import scatter_rows
 from gattn.molecules.runs.predict import Counts, row_errors, row_smiles
 
@@ -25,7 +26,7 @@ def embed_table(
     path: str | Path,
     out: str | Path,
     *,
-    smiles: str | None = None,
+    smiles: str | Sequence[str] | None = None,
     encoding: str | None = None,
     workers: int = 2,
     threads: int = 0,
@@ -40,7 +41,8 @@ def embed_table(
             ``.parquet`` for a table of columns ``smiles``, ``error``, ``e0``, ``e1``, ... The
             features of an ensemble's networks are concatenated. A row that cannot be read has
             NaN in the array and null in the table.
-        smiles: the column of SMILES; by default the one that the model was trained on.
+        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
+            default those that the model was trained on.
         encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
             there is none.
         workers: number of processes that share the work.
@@ -61,17 +63,17 @@ def embed_table(
     writers = {".npy": _ArrayWriter, ".parquet": _ParquetWriter}
     if out.suffix not in writers:
         raise ValueError(f"{out} must end in .parquet or .npy")
-    estimator, table, column, _ = open_run(
+    estimator, table, names, _ = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
         molecule_alone=True,
     )  # fmt: skip
     rows = bad = 0
     count, size, writer_of = table.count(), estimator.embedding_size, writers[out.suffix]
-    position = table.place(column)
+    places = list(map(table.place, names))
     with new_file(out) as temporary, closing(writer_of(temporary, count, size)) as writer:
-        for piece in estimator.embeddings(table.rows(), smiles=row_smiles(table, column)):
+        for piece in estimator.embeddings(table.rows(), smiles=row_smiles(table, names)):
             errors = [error for _, error in row_errors(piece)]
-            texts = [row.cells[position] for row in piece.items]
+            texts = [row_text(row.cells, places) for row in piece.items]
             writer.write(texts, errors, scatter_rows(piece.result, piece).numpy())
             rows, bad = rows + len(errors), bad + sum(map(bool, errors))
             on_progress(len(errors))

@@ -10,7 +10,7 @@ import torch
 
 from gattn.data.tables.numbers import NumberFormat
 from gattn.files import new_folder, write_rows
-from gattn.molecules.loading import load_estimator
+from gattn.molecules.loading import load_estimator, smiles_columns
 from gattn.molecules.rows import LabelledMolecules, smiles_hashes
 from gattn.molecules.runs.columns import prediction_table
 from gattn.molecules.runs.measure import (
@@ -37,7 +37,7 @@ def evaluate_table(
     path: str | Path,
     out: str | Path | None = None,
     *,
-    smiles: str | None = None,
+    smiles: str | Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
     encoding: str | None = None,
     numbers: Mapping[str, str] | None = None,
@@ -57,7 +57,8 @@ def evaluate_table(
         path: the file.
         out: a new folder for ``metrics.json``, ``predictions.csv`` and plots; None to write no
             files.
-        smiles: the column of SMILES; by default the one that the model was trained on.
+        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
+            default those that the model was trained on.
         targets: the columns of labels, in the order of the model's targets; by default the columns
             that it was trained on.
         encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
@@ -85,7 +86,7 @@ def evaluate_table(
     estimator, card = load_estimator(run)
     estimator = estimator.replace(on_error="skip", workers=workers, threads=threads)
     estimator.predictor_.threads = threads
-    column = smiles or str(card.get("smiles", "smiles"))
+    columns = smiles_columns(card, smiles, estimator.molecules_per_row)
     style = NumberFormat(**{**cast("dict[str, Any]", card.get("numbers", {})), **(numbers or {})})
     if targets is not None and len(targets) != len(estimator.targets_):
         names = ", ".join(estimator.targets_)
@@ -93,7 +94,7 @@ def evaluate_table(
             f"targets must list a column for each target of the model ({names}); got {len(targets)}"
         )
     source = read_source(
-        str(path), column, targets or estimator.targets_, estimator.task,
+        str(path), columns, targets or estimator.targets_, estimator.task,
         encoding=encoding, learnable=False, style=style, skip_bad=skip_bad,
         descriptors=estimator.descriptors_columns_,
     )  # fmt: skip

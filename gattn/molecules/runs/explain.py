@@ -33,7 +33,7 @@ def explain_table(
     methods: Sequence[str] = (),
     target: str | None = None,
     label: str | None = None,
-    smiles: str | None = None,
+    smiles: str | Sequence[str] | None = None,
     encoding: str | None = None,
     workers: int = 2,
     threads: int = 0,
@@ -52,7 +52,8 @@ def explain_table(
             model supports.
         target: the name of the target; optional for a model of one target.
         label: for a model of more than two classes, the class whose probability is explained.
-        smiles: the column of SMILES; by default the one that the model was trained on.
+        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
+            default those that the model was trained on.
         encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
             there is none.
         workers: number of processes that parse SMILES.
@@ -74,13 +75,20 @@ def explain_table(
     """
     if pictures < 0:
         raise ValueError(f"pictures must be at least 0; got {pictures}")
-    estimator, table, column, descriptors = open_run(
+    estimator, table, names, descriptors = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads
     )
+    if estimator.reaction:
+        raise ValueError("explain needs a model of molecules; this model reads reactions")
+    if neighbors and estimator.row_format.joined:
+        rows_noun = estimator.row_format.rows_noun
+        raise ValueError(
+            f"neighbors needs a model of single molecules; this model reads {rows_noun}"
+        )
     target_index = estimator.place_of(target)
     output = estimator.output_of(target_index, label)
     rows = list(descriptors.checked(table.rows()))
-    texts = list(map(row_smiles(table, column), rows))
+    texts = list(map(row_smiles(table, names), rows))
     parsed = estimator.featurise(texts)
     if not len(parsed.inputs):
         raise ValueError(f"{path} has no molecules that can be read")
@@ -96,7 +104,7 @@ def explain_table(
     }
     indices, name = parsed.row_index.tolist(), estimator.scale_of(target_index)
     name += f" {label}" * bool(label)
-    titles = _titles(table, column, rows, indices)
+    titles = _titles(table, names, rows, indices)
     with new_folder(out) as folder:
         written = write_explanations(
             folder, indices, explained, name=name, titles=titles,
@@ -116,14 +124,14 @@ def explain_table(
 
 
 def _titles(
-    table: Table, smiles: str, rows: Sequence[TableRow], indices: Sequence[int]
+    table: Table, smiles: Sequence[str], rows: Sequence[TableRow], indices: Sequence[int]
 ) -> list[str]:
     """Return the names of the molecules of some rows, "" for a molecule without a name.
 
-    A name is the cell of a column such as ``name`` or ``id``, or the text after the SMILES.
+    A name is the cell of a column such as ``name`` or ``id``, or the text after the first SMILES.
     """
-    names = name_column([column for column in table.columns if column != smiles])
-    place, text_place = table.place(names) if names else None, table.place(smiles)
+    names = name_column([column for column in table.columns if column not in smiles])
+    place, text_place = table.place(names) if names else None, table.place(smiles[0])
     return [
         (rows[i].cells[place].strip() if place is not None else "")
         or name_after(rows[i].cells[text_place])

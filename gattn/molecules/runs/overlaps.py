@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gattn.data import Split
 from gattn.data.molecules.identity import flat, parent
+from gattn.molecules.row_format import map_parts
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.source import Source
 from gattn.molecules.settings import Task
@@ -73,7 +74,7 @@ def _overlap(
 
     With ``forms``, only molecules with different canonical SMILES are counted.
     """
-    keys = {text: key(text) for text in dict.fromkeys(molecules.canonical)}
+    keys = {text: map_parts(key, text) for text in dict.fromkeys(molecules.canonical)}
     places: dict[str, dict[str, list[int]]] = {}
     for part, positions in parts.items():
         by_key = places.setdefault(part, {})

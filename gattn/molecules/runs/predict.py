@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
@@ -12,14 +12,24 @@ import torch
 
 from gattn.data.tables.csv_table import Table, TableRow
 from gattn.files import new_file
+from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import Piece
 from gattn.molecules.loading import open_run
 from gattn.molecules.predictor import Prediction
+from gattn.molecules.row_format import row_text
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.molecules.runs.neighbors import MeasuredMolecules, read_measured
 from gattn.training.checks import check_fraction
 
-__all__ = ["ERROR", "Counts", "predict_table", "row_errors", "row_smiles"]
+__all__ = [
+    "ERROR",
+    "OUTSIDE",
+    "Counts",
+    "outside_names",
+    "predict_table",
+    "row_errors",
+    "row_smiles",
+]
 
 ERROR = "error"
 OUTSIDE = "outside"
@@ -40,7 +50,7 @@ def predict_table(
     path: str | Path,
     out: str | Path,
     *,
-    smiles: str | None = None,
+    smiles: str | Sequence[str] | None = None,
     encoding: str | None = None,
     coverage: float = 0.9,
     workers: int = 2,
@@ -61,7 +71,8 @@ def predict_table(
         run: the folder of a trained model.
         path: the file; bytes that are not UTF-8 are copied unchanged.
         out: the file to write, which must not exist; it is created when all rows are predicted.
-        smiles: the column of SMILES; by default the one that the model was trained on.
+        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
+            default those that the model was trained on.
         encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
             there is none.
         coverage: coverage of the intervals, above 0 and below 1.
@@ -85,7 +96,7 @@ def predict_table(
             the name of an output column.
     """
     check_fraction("coverage", coverage)
-    estimator, table, column, descriptors = open_run(
+    estimator, table, names, descriptors = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
         on_bad_bytes="surrogateescape",
     )  # fmt: skip
@@ -96,16 +107,14 @@ def predict_table(
     rows = bad = 0
     with new_file(out) as temporary, table.writer(temporary, [*columns, ERROR]) as writer:
         pieces = estimator.predictions(
-            descriptors.checked(table.rows()), smiles=row_smiles(table, column),
+            descriptors.checked(table.rows()), smiles=row_smiles(table, names),
             descriptors=descriptors.values if descriptors.names else None, neighbors=neighbors,
         )  # fmt: skip
         for piece in pieces:
             predicted = prediction_cells(estimator, piece.result, coverage)
             if descriptors.names:
                 read = [descriptors.values(piece.items[i]) for i in piece.row_index.tolist()]
-                values = torch.tensor(read, dtype=torch.float64).view(-1, len(descriptors.names))
-                far = estimator.predictor_.outside(values).tolist()
-                named = ("|".join(compress(descriptors.names, flags)) for flags in far)
+                named = outside_names(estimator, read)
                 predicted = [[*each, name] for each, name in zip(predicted, named)]
             if measured is not None:
                 nearest = _neighbor_cells(measured, piece.result)
@@ -119,6 +128,19 @@ def predict_table(
     return Counts(rows, bad)
 
 
+def outside_names(estimator: MoleculeModel, values: Sequence[Sequence[float]]) -> Iterator[str]:
+    """Yield the cell of the column ``outside`` for each row of descriptors.
+
+    Args:
+        estimator: a trained model that reads f descriptor columns.
+        values: [k, f] descriptors, NaN for a missing one.
+    """
+    names = estimator.descriptors_columns_
+    numbers = torch.tensor(list(map(list, values)), dtype=torch.float64).view(-1, len(names))
+    for flags in estimator.predictor_.outside(numbers).tolist():
+        yield "|".join(compress(names, flags))
+
+
 def _neighbor_cells(measured: MeasuredMolecules, predicted: Prediction) -> list[list[str]]:
     index, similarity = predicted.nearest_index, predicted.nearest_similarity
     assert index is not None
@@ -126,14 +148,14 @@ def _neighbor_cells(measured: MeasuredMolecules, predicted: Prediction) -> list[
     return measured.cells(index, similarity, predicted.max_train_similarity)
 
 
-def row_smiles(table: Table, column: str) -> Callable[[TableRow], str]:
-    """Return a function that reads the SMILES of a table row.
+def row_smiles(table: Table, columns: Sequence[str]) -> Callable[[TableRow], str]:
+    """Return a function that reads the SMILES of a table row, from one column or several.
 
     The function returns "" for a row with a problem, such as a number of cells that differs from
     the header's, because its cells may be in wrong columns.
     """
-    position = table.place(column)
-    return lambda row: "" if row.problem else row.cells[position]
+    places = list(map(table.place, columns))
+    return lambda row: "" if row.problem else row_text(row.cells, places)
 
 
 def row_errors(piece: Piece[TableRow, T]) -> Iterator[tuple[TableRow, str]]:

@@ -14,14 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.data.molecules.scaffolds import murcko_scaffold
-from gattn.data.molecules.similarity_splits import butina_clusters
 from gattn.data.splits import Split, number_groups
 from gattn.files import write_rows
-from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.config import RunSettings
-from gattn.molecules.runs.splits import splits_record
-from gattn.molecules.runs.train import CACHE, MoleculeProduct, train_run
+from gattn.molecules.runs.splits import splits_record, validation_groups
+from gattn.molecules.runs.train import CACHE, MoleculeData, MoleculeProduct, train_run
 from gattn.pipeline.product import Log, no_log
 from gattn.training.model_io import RunError, write_json
 from gattn.training.processes import in_order
@@ -163,9 +160,10 @@ def _check(settings: RunSettings, folds: int, replicates: int) -> None:
             f"folds must be 0 or at least 2, and replicates at least 1; got {folds} and "
             f"{replicates}"
         )
-    if folds and settings.split not in GROUPED:
+    by_molecule = settings.split.startswith("molecule:")
+    if folds and settings.split not in GROUPED and not by_molecule:
         raise SettingsError(
-            f"--folds divides by --split {', '.join(GROUPED)}; got {settings.split}"
+            f"--folds divides by --split {', '.join(GROUPED)}, molecule:NAME; got {settings.split}"
         )
     if folds and (settings.test or settings.validation):
         raise SettingsError("--folds makes the parts: leave out --test and --validation")
@@ -178,7 +176,7 @@ def _fold_runs(
     product = MoleculeProduct(settings, folder, log)
     data = product.load()
     molecules, rule = data.molecules, settings.split
-    groups = _groups(rule, molecules)
+    groups = _groups(rule, data)
     (folder / "splits").mkdir(parents=True, exist_ok=True)
     settings_of_folds: dict[str, RunSettings] = {}
     for name, run in runs.items():
@@ -191,15 +189,13 @@ def _fold_runs(
     return settings_of_folds
 
 
-def _groups(rule: str, molecules: LabelledMolecules) -> list[str]:
-    """Return the group of each molecule: the molecule, its scaffold or its cluster."""
-    if rule == "scaffold":
-        return list(map(murcko_scaffold, molecules.canonical))
-    if rule == "butina":
-        different = list(dict.fromkeys(molecules.canonical))
-        cluster = dict(zip(different, butina_clusters(different)))
-        return [str(cluster[text]) for text in molecules.canonical]
-    return molecules.canonical
+def _groups(rule: str, data: MoleculeData) -> list[str]:
+    """Return the group of each row: its molecules, or the scaffold, the cluster or the molecule of
+    a split by these.
+    """
+    row_format = data.estimator.row_format
+    groups = validation_groups(rule, data.molecules, data.source, row_format)
+    return data.molecules.canonical if groups is None else groups
 
 
 def _train(task: tuple[RunSettings, str]) -> dict[str, Any]:

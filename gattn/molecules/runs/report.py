@@ -15,6 +15,7 @@ from gattn.draw import draw_molecule, shared_scale
 from gattn.molecules.attributions import DEFAULT_METHOD, attribute
 from gattn.molecules.fitted import ClassificationModel, RegressionModel
 from gattn.molecules.predictor import Prediction, batch_elements
+from gattn.molecules.row_format import drawn_smiles
 from gattn.molecules.rows import LabelledMolecules
 from gattn.pipeline.product import Report
 from gattn.pipeline.report import report_facts
@@ -58,7 +59,9 @@ METHOD = DEFAULT_METHOD.replace("_", " ")
 def molecule_report(run: MoleculeRun) -> Report:
     """Return the content of the report page and its plots, by file name without extension."""
     test, predicted = run.part("test"), run.predictions["test"]
-    sections = [_worst_molecules(run.estimator, test, predicted)]
+    # The atoms of a reaction have no weights to draw.
+    drawn = not run.estimator.reaction
+    sections = [_worst_molecules(run.estimator, test, predicted)] if drawn else []
     confusions = _confusions(run.estimator, test, predicted)
     if confusions:
         text = ("The molecules of the test part by measured and predicted class.",)
@@ -82,7 +85,8 @@ def run_facts(run: MoleculeRun) -> RunFacts:
         title=f"{names} of {Path(source.name).name}",
         summary=(
             f"A {run.settings.model.model} model of {names}, trained on "
-            f"{metrics['molecules']['train']:,} molecules; split: {run.split.protocol}."
+            f"{metrics['molecules']['train']:,} {estimator.row_format.rows_noun}; split: "
+            f"{run.split.protocol}."
         ),
         targets=tuple(columns),
         y=estimator.outputs_of(test.y),
@@ -236,9 +240,10 @@ def _worst_molecules(
         "scale": scale, "size": SIZE, "label": f"contribution by {METHOD}"
     }  # fmt: skip
     smiles = dict(zip(rows, molecules.inputs[rows].molecules.smiles))
+    several = estimator.molecules_per_row > 1
     figures = tuple(
         themed(
-            partial(draw_molecule, smiles[row], weight, **style),
+            partial(draw_molecule, _drawn(smiles[row], several), weight, **style),
             f"The structure of {smiles[row]} with a weight on each atom",
             f"{_caption(estimator, molecules, predicted, row, target)}\n{smiles[row]}",
         )
@@ -255,6 +260,10 @@ def _worst_molecules(
         "validation parts.",
     )
     return Section("Predicted worst", text, figures=figures, gallery=True)
+
+
+def _drawn(text: str, several: bool) -> str:
+    return drawn_smiles(text) if several else text
 
 
 def _weights(

@@ -16,6 +16,7 @@ from gattn.data import BadRow, get_dataset, load_molecules
 from gattn.data.tables.csv_table import SEPARATORS, Table, TableRow, as_number
 from gattn.data.tables.numbers import NumberFormat, classify
 from gattn.molecules.descriptor_columns import DescriptorColumns
+from gattn.molecules.row_format import row_text, split_smiles
 from gattn.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.molecules.settings import Task
 from gattn.molecules.tables import JoinedTables, open_tables, read_times
@@ -37,7 +38,7 @@ class Source:
     Attributes:
         name: name of the file or data set.
         sha256: checksum of its content.
-        smiles: SMILES of the n rows.
+        smiles: SMILES of the n rows; several molecules of a row are one text.
         targets: names of the t targets.
         labels: labels of the n rows.
         lines: the line of each row in the file.
@@ -47,6 +48,7 @@ class Source:
         descriptors: names of the f descriptor columns.
         descriptor_values: [n, f] float64, the cells of these columns, NaN for an empty cell; None
             if there are no such columns.
+        columns: names of the SMILES columns.
         weights: [n] float64, the weight of each row, 1 for a bad row; None without a column of
             weights.
         fixed: "val" or "test" for each row of a file of that part, "" for the rows that the split
@@ -64,6 +66,7 @@ class Source:
     bad: tuple[BadRow, ...]
     descriptors: tuple[str, ...] = ()
     descriptor_values: np.ndarray | None = None
+    columns: tuple[str, ...] = ("smiles",)
     weights: np.ndarray | None = None
     fixed: list[str] | None = None
     times: np.ndarray | None = None
@@ -95,13 +98,16 @@ class Source:
         import pandas as pd
 
         columns = pd.DataFrame(self.descriptor_values, columns=list(self.descriptors))
-        smiles = pd.Series(self.smiles, name="smiles", dtype=object)
+        count = len(self.columns)
+        cells = [split_smiles(text, count) for text in self.smiles] if count > 1 else self.smiles
+        names = ["smiles"] if count == 1 else [f"smiles {i}" for i in range(1, count + 1)]
+        smiles = pd.DataFrame(cells, columns=names, dtype=object)
         return pd.concat([smiles, columns], axis=1)
 
 
 def read_source(
     path: str | Sequence[str],
-    smiles: str,
+    smiles: str | Sequence[str],
     targets: Sequence[str],
     task: Literal["auto"] | Task,
     part_column: str | None = None,
@@ -119,7 +125,7 @@ def read_source(
 
     Args:
         path: the file, or several with the same columns, whose rows follow one another.
-        smiles: its column of SMILES.
+        smiles: its column of SMILES, or its columns for several molecules in a row.
         targets: its columns of labels.
         task: task of the labels.
         part_column: the column that assigns each row to train, val or test.
@@ -142,7 +148,8 @@ def read_source(
         FileNotFoundError: the file does not exist.
         ValueError: the file, a column or a label cannot be used.
     """
-    names = [smiles, *targets, *descriptors, *filter(None, (weight, time, part_column))]
+    molecules = (smiles,) if isinstance(smiles, str) else tuple(smiles)
+    names = [*molecules, *targets, *descriptors, *filter(None, (weight, time, part_column))]
     if len(set(names)) < len(names):
         raise ValueError(f"a column can be used only once; got {', '.join(names)}")
     paths = [path] if isinstance(path, str) else list(path)
@@ -152,7 +159,8 @@ def read_source(
     columns = DescriptorColumns.of(table, descriptors, style or NumberFormat())
     weighing = DescriptorColumns.of(table, [weight] if weight else [], style or NumberFormat())
     values, weights, unread = array("d"), array("d"), array("q")
-    text_place, part_place = table.place(smiles), table.place(part_column or smiles)
+    text_places = list(map(table.place, molecules))
+    part_place = table.place(part_column or molecules[0])
     texts: list[str] = []
     cells: list[tuple[str, ...]] = []
     parts: list[str] | None = None if part_column is None else []
@@ -164,7 +172,7 @@ def read_source(
     for row in table.rows():
         # If a row has more or fewer cells than the header, its cells may be in wrong columns.
         fits = not row.problem
-        texts.append(row.cells[text_place])
+        texts.append(row_text(row.cells, text_places))
         cells.append(tuple(row.cells[p] if fits else "" for p in places))
         if parts is not None:
             # A row with a wrong number of cells has no label. It may be in any part, because it is
@@ -231,6 +239,7 @@ def read_source(
         descriptor_values=(
             np.array(values).reshape(len(texts), len(columns.names)) if columns.names else None
         ),
+        columns=molecules,
         weights=np.array(weights) if weight else None,
         fixed=[line.part for line in lines] if any(file_parts) else None,
         times=times,

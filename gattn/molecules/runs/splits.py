@@ -8,11 +8,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gattn.data import Split, random_split, scaffold_split, split_by_names
+from gattn.data import Split, molecule_identities, random_split, scaffold_split, split_by_names
 from gattn.data.molecules.scaffolds import murcko_scaffold
 from gattn.data.molecules.similarity_splits import butina_clusters, kennard_stone_split
 from gattn.data.splits import (
     EIGHT_ONE_ONE,
+    number_groups,
     ratio,
     read_positions,
     split_by_groups,
@@ -21,6 +22,7 @@ from gattn.data.splits import (
 )
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.fitted import ClassificationModel
+from gattn.molecules.row_format import ONE_MOLECULE, RowFormat
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.config import RULES
 from gattn.molecules.runs.source import Source
@@ -34,19 +36,28 @@ LEAST = 10
 
 
 def choose_parts(
-    spec: str, molecules: LabelledMolecules, source: Source, seed: int
+    spec: str,
+    molecules: LabelledMolecules,
+    source: Source,
+    seed: int,
+    row_format: RowFormat = ONE_MOLECULE,
 ) -> tuple[Split, list[str]]:
     """Split molecules according to the option ``--split``.
 
     The rules but ``time`` assign all rows of one molecule (see
-    :func:`gattn.data.molecule_identities`) to the same part. The parts of a column or a file are
-    used unchanged.
+    :func:`gattn.data.molecule_identities`) to the same part. If a row has several molecules,
+    ``random`` assigns all rows of the same molecules to one part, and the rules by scaffold and by
+    similarity read the first molecule of a row, or the reactants (:func:`first_part`).
+    ``molecule:NAME`` assigns all rows with the same molecule in the column NAME to one part. The
+    parts of a column or a file are used unchanged.
 
     Args:
-        spec: one of :data:`gattn.molecules.runs.config.RULES`, ``column:NAME`` or ``FILE.json``.
+        spec: one of :data:`gattn.molecules.runs.config.RULES`, ``molecule:NAME``, ``column:NAME``
+            or ``FILE.json``.
         molecules: the labelled molecules.
         source: the table from which they were read, with the split column.
         seed: seed of the random split.
+        row_format: content of a row.
 
     Returns:
         Positions in ``molecules``, and a note if a file was written for other data.
@@ -65,7 +76,9 @@ def choose_parts(
             f"{len(molecules):,} rows have {different}, for example {molecules.canonical[0]}"
         )
     if spec in RULES:
-        split = _ruled_split(spec, molecules, source, seed)
+        split = _ruled_split(spec, molecules, source, seed, row_format)
+    elif spec.startswith("molecule:"):
+        split = split_groups(component_groups(spec, molecules, source, row_format), seed, spec)
     elif source.parts is not None:
         try:
             split = split_by_names(source.parts, protocol=spec).among(molecules.rows)
@@ -86,7 +99,9 @@ def choose_parts(
     return split, notes
 
 
-def _ruled_split(spec: str, molecules: LabelledMolecules, source: Source, seed: int) -> Split:
+def _ruled_split(
+    spec: str, molecules: LabelledMolecules, source: Source, seed: int, row_format: RowFormat
+) -> Split:
     """Split molecules by a rule; the rows of files that are a part of their own stay in it."""
     rows, everything = molecules.rows.tolist(), torch.arange(len(molecules))
     fixed = ["" if source.fixed is None else source.fixed[row] for row in rows]
@@ -104,13 +119,15 @@ def _ruled_split(spec: str, molecules: LabelledMolecules, source: Source, seed: 
     if spec == "random":
         split = random_split(len(free), seed=seed, fractions=fractions, groups=canonical)
     elif spec == "scaffold":
-        split = scaffold_split(canonical, fractions=fractions)
+        first = [first_part(text, row_format) for text in canonical]
+        split = scaffold_split(first, fractions=fractions)
     elif spec == "time":
         assert source.times is not None
         times = [float(source.times[rows[i]]) for i in free.tolist()]
         split = split_by_order(times, fractions, f"time {ratio(fractions)}")
     else:
-        split = _similarity_split(spec, canonical, fractions)
+        first = [first_part(text, row_format) for text in canonical]
+        split = _similarity_split(spec, first, fractions)
     protocol = split.protocol
     if source.fixed is not None:
         named = {"val": "validation", "test": "test"}
@@ -139,27 +156,89 @@ def _similarity_split(
     return split_by_names(names, protocol=split.protocol)
 
 
-def validation_groups(spec: str, val: LabelledMolecules) -> list[str] | None:
-    """Return the scaffold or cluster of each validation molecule if the split is by these.
+def validation_groups(
+    spec: str, val: LabelledMolecules, source: Source, row_format: RowFormat = ONE_MOLECULE
+) -> list[str] | None:
+    """Return the group of each validation molecule if whole groups were held out, otherwise None.
 
-    The test part of such a split has scaffolds or clusters that the model was not trained on. To
-    imitate this, the Gaussian process predicts a validation molecule without all molecules of its
-    scaffold or cluster.
+    The test part of a split by scaffold or cluster has scaffolds or clusters that the model was not
+    trained on. To imitate this, the Gaussian process predicts a validation molecule without all
+    molecules of its scaffold or cluster, or of its group of a split ``molecule:NAME``.
 
     Args:
         spec: value of ``--split``.
         val: the validation part.
+        source: the table from which it was read.
+        row_format: content of a row.
 
     Returns:
         k groups; None for another split.
     """
     if spec.lower().endswith(".json") and not spec.startswith("column:"):
         spec = str(read_positions(spec).get("groups", ""))
+    first = [first_part(text, row_format) for text in val.canonical]
     if spec == "butina":
-        different = list(dict.fromkeys(val.canonical))
+        different = list(dict.fromkeys(first))
         cluster = dict(zip(different, butina_clusters(different)))
-        return [f"cluster {cluster[text]}" for text in val.canonical]
-    return list(map(murcko_scaffold, val.canonical)) if spec == "scaffold" else None
+        return [f"cluster {cluster[text]}" for text in first]
+    if spec.startswith("molecule:"):
+        return component_groups(spec, val, source, row_format)
+    return list(map(murcko_scaffold, first)) if spec == "scaffold" else None
+
+
+def first_part(text: str, row_format: RowFormat) -> str:
+    """Return the SMILES that decides the scaffold or cluster of a row: the first molecule, or the
+    reactants.
+
+    Args:
+        text: the canonical text of a row.
+        row_format: content of the row.
+    """
+    return row_format.split(text)[0] if row_format.joined else text
+
+
+def split_groups(groups: Sequence[str], seed: int, spec: str) -> Split:
+    """Split rows so that whole groups are held out: a tenth of the groups, at least one, is the
+    validation part, and as many are the test part.
+
+    Groups are counted, not rows, because a few groups, such as common solvents, may have most rows.
+
+    Args:
+        groups: the group of each row.
+        seed: seed that samples the groups.
+        spec: value of ``--split``, for the protocol of the split and for errors.
+
+    Raises:
+        ValueError: there are fewer than three groups.
+    """
+    numbers = number_groups(groups, len(groups))
+    count = len(set(groups))
+    if count < 3:
+        raise ValueError(f"split {spec} needs at least 3 different molecules; got {count}")
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    few = max(round(count / 10), 1)
+    val, test = (torch.isin(numbers, some) for some in (order[:few], order[few : 2 * few]))
+    train, val, test = (mask.nonzero().flatten() for mask in (~(val | test), val, test))
+    return Split(train, val, test, f"{spec} 8:1:1 (seed {seed})")
+
+
+def component_groups(
+    spec: str, molecules: LabelledMolecules, source: Source, row_format: RowFormat
+) -> list[str]:
+    """Return the molecule of each row in the column that a split ``molecule:NAME`` names.
+
+    Returns:
+        k canonical SMILES.
+    """
+    texts = [source.smiles[row] for row in molecules.rows.tolist()]
+    if row_format.molecules > 1:
+        place = source.columns.index(spec.removeprefix("molecule:"))
+        texts = [row_format.split(text)[place] for text in texts]
+    elif row_format.reaction:
+        texts = [row_format.split(text)[0] for text in texts]
+    distinct = list(dict.fromkeys(texts))
+    canonical = dict(zip(distinct, molecule_identities(row_format.prepare(distinct))))
+    return [canonical[text] for text in texts]
 
 
 def splits_record(split: Split, molecules: LabelledMolecules, source: Source) -> dict[str, Json]:

@@ -16,6 +16,7 @@ from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.input_cache import cache_key
 from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
 from gattn.molecules.predictor import Prediction
+from gattn.molecules.row_format import ONE_MOLECULE
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.columns import prediction_table
 from gattn.molecules.runs.config import RunSettings
@@ -151,7 +152,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         kind = RegressionEstimator if is_regression else ClassificationEstimator
         estimator = kind(
             **asdict(settings.model), on_error="skip", workers=settings.workers,
-            threads=settings.threads,
+            threads=settings.threads, molecules_per_row=len(settings.smiles_columns),
         )  # fmt: skip
         cache = Path(settings.cache) if settings.cache else self.out.parent / CACHE
         cache.mkdir(parents=True, exist_ok=True)
@@ -165,7 +166,9 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         """Split the molecules into parts, and count the molecules that are in two parts."""
         source, molecules, estimator = data.source, data.molecules, data.estimator
         model = self.settings.model
-        split, notes = choose_parts(self.settings.split, molecules, source, model.seed)
+        split, notes = choose_parts(
+            self.settings.split, molecules, source, model.seed, estimator.row_format
+        )
         check_train(estimator, molecules.y[split.train])
         duplicates = duplicate_facts(split, molecules, source, estimator.task)
         train_rows = molecules.rows[split.train].numpy()
@@ -200,7 +203,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         """Search for the best settings if ``tune`` is above 0, and train the model."""
         estimator, settings = data.estimator, self.settings
         train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
-        groups = validation_groups(settings.split, val)
+        groups = validation_groups(settings.split, val, data.source, estimator.row_format)
         if settings.tune:
             from gattn.molecules.runs.tuning import tune
 
@@ -259,9 +262,9 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         """Return the entries of the model card that describe the data: SMILES column, units and so
         on.
         """
-        unit = self.settings.unit
+        unit, columns = self.settings.unit, self.settings.smiles_columns
         return {
-            "smiles": self.settings.smiles,
+            "smiles": self.settings.smiles if isinstance(self.settings.smiles, str) else [*columns],
             "units": {
                 target: ", ".join(filter(None, (unit, f"as in column {target!r}")))
                 for target in run.estimator.targets_
@@ -299,7 +302,7 @@ def read_run_source(settings: RunSettings) -> Source:
     column = settings.split.removeprefix("column:")
     part_column = column if column != settings.split else None
     return read_source(
-        settings.files, settings.smiles, settings.target, settings.task, part_column,
+        settings.files, settings.smiles_columns, settings.target, settings.task, part_column,
         encoding=settings.encoding, style=settings.style, skip_bad=settings.skip_bad_labels,
         descriptors=settings.descriptors_columns, weight=settings.weight_column or None,
         time=settings.time or None, file_parts=settings.file_parts,
@@ -310,8 +313,10 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
     """Return the labelled molecules, with all invalid rows of the table in the attribute
     ``bad``.
     """
-    key = cache_key(source.smiles, estimator.max_atoms, estimator.standardize)
-    path = cache / f"{key[:32]}.safetensors"
+    texts, row_format = source.smiles, estimator.row_format
+    if row_format != ONE_MOLECULE:
+        texts = [repr(row_format), *texts]  # other formats store other molecules
+    path = cache / f"{cache_key(texts, estimator.max_atoms)[:32]}.safetensors"
     y = source.labels.y[:, 0] if len(source.targets) == 1 else source.labels.y
     molecules = estimator.read(
         source.rows,
@@ -329,7 +334,8 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
 def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEstimator) -> str:
     """Return a line with the number of molecules and of rows without a SMILES or a label."""
     unlabelled = len(source.smiles) - len(molecules.bad) - len(molecules)
-    clauses = [f"{source.name}: {len(molecules):,} molecules for {estimator.task}"]
+    noun = estimator.row_format.rows_noun
+    clauses = [f"{source.name}: {len(molecules):,} {noun} for {estimator.task}"]
     if molecules.bad:
         clauses.append(
             f"{plural(len(molecules.bad), 'row')} left out, the first: {molecules.bad[0]}"
@@ -359,13 +365,13 @@ def standardisation_notes(
     """Return a sentence on the standardisation of the molecules, if there is one."""
     if not estimator.standardize:
         return []
+    steps = ", ".join(step for step in STEPS if step in estimator.standardize)
+    sentence = f"The molecules are standardised in training and prediction ({steps})"
+    if estimator.row_format.joined:
+        return [f"{sentence}."]
     written = molecules.inputs.molecules.smiles
     changed = sum(text != source.smiles[row] for text, row in zip(written, molecules.rows.tolist()))
-    steps = ", ".join(step for step in STEPS if step in estimator.standardize)
-    return [
-        f"The molecules are standardised in training and prediction ({steps}); this changed "
-        f"{changed:,} of {plural(len(molecules), 'molecule')}."
-    ]
+    return [f"{sentence}; this changed {changed:,} of {plural(len(molecules), 'molecule')}."]
 
 
 def _left_out(source: Source, molecules: LabelledMolecules) -> Iterator[Sequence[object]]:

@@ -153,4 +153,4 @@ class Trees:
         names = (
             "feature", "threshold", "children", "value", "roots", "baseline", "labels",
         )  # fmt: skip
-        return cls(*(arrays[name] for name in names), outputs)
+        return cls(**{name: arrays[name] for name in names}, outputs=outputs)

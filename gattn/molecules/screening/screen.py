@@ -1,0 +1,450 @@
+"""Prediction of many tables into a folder of shards, which can be interrupted at any time."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from gattn.data.tables.csv_table import TableRow
+from gattn.data.tables.numbers import NumberFormat
+from gattn.molecules.descriptor_columns import DescriptorColumns
+from gattn.molecules.fitted import MoleculeModel
+from gattn.molecules.inputs import PIECE
+from gattn.molecules.loading import load_model, smiles_columns
+from gattn.molecules.runs.columns import prediction_cells, prediction_columns
+from gattn.molecules.runs.predict import ERROR, OUTSIDE, outside_names
+from gattn.molecules.screening.engines import run_locally, run_on_ray
+from gattn.molecules.screening.expression import Condition, Value, parse_condition, parse_value
+from gattn.molecules.screening.plan import (
+    SUMMARY,
+    TOP,
+    Input,
+    Plan,
+    Shard,
+    ShardFiles,
+    read_manifest,
+    read_table,
+    table_bytes,
+    write_durably,
+    write_json_durably,
+)
+from gattn.molecules.screening.settings import ScreenSettings
+from gattn.molecules.screening.sources import Source, find_inputs, open_source
+from gattn.pipeline.product import Log, no_log
+from gattn.pipeline.run_folder import file_hash
+from gattn.training.checks import check_fraction
+from gattn.training.model_io import package_versions
+from gattn.training.settings import SettingsError
+from gattn.training.threads import one_thread
+
+__all__ = ["Progress", "Screened", "screen"]
+
+PLACE = ("input", "row")
+"""Columns that identify a row: the path of its file, and its number, counted from 0."""
+SMILES = "smiles"
+Progress = Callable[[int, int], AbstractContextManager[Callable[[int], None]]]
+"""Function of the number of rows of a job and of those that are finished. It returns a context that
+yields a function, which is called with each number of further rows.
+"""
+Question = tuple[str, Sequence[float]]
+"""SMILES of a row, and the values of its descriptor columns."""
+Answer = tuple[list[str], str]
+"""Cells of a row's prediction, and the reason why it has none."""
+
+
+class Screened(NamedTuple):
+    """Result of a screening.
+
+    Attributes:
+        rows: number of rows of the finished shards.
+        errors: number of these rows that have no prediction.
+        written: number of rows in the tables of the shards.
+        unfinished: number of shards that other jobs have not finished; without any, ``top.csv``
+            and ``summary.json`` are written.
+    """
+
+    rows: int
+    errors: int
+    written: int
+    unfinished: int
+
+
+@dataclass(frozen=True)
+class PieceModel:
+    """Function that predicts the rows of a piece; it is sent to each process once."""
+
+    model: MoleculeModel
+    coverage: float
+
+    def __call__(self, rows: Sequence[Question]) -> list[Answer]:
+        """Return the cells and the error of each row."""
+        descriptors = (lambda row: row[1]) if self.model.descriptors_columns_ else None
+        pieces = self.model.predictions(rows, smiles=lambda row: row[0], descriptors=descriptors)
+        answers: list[Answer] = []
+        for piece in pieces:
+            predicted = prediction_cells(self.model, piece.result, self.coverage)
+            if descriptors is not None:
+                values = [piece.items[i][1] for i in piece.row_index.tolist()]
+                named = outside_names(self.model, values)
+                predicted = [[*each, name] for each, name in zip(predicted, named)]
+            cells = dict(zip(piece.row_index.tolist(), predicted))
+            answers += [(cells.get(i, []), error) for i, error in enumerate(piece.errors)]
+        return answers
+
+
+class _Piece(NamedTuple):
+    """Consecutive rows of a shard.
+
+    Attributes:
+        shard: the shard.
+        start: number of the first row in its file.
+        rows: the cells of the output that precede the prediction, and the problem of each row.
+        is_last: whether these are the last rows of the shard.
+    """
+
+    shard: Shard
+    start: int
+    rows: list[tuple[list[str], str]]
+    is_last: bool
+
+
+def screen(
+    run: str | Path,
+    inputs: Sequence[str],
+    out: str | Path,
+    settings: ScreenSettings,
+    *,
+    smiles: str | Sequence[str] | None = None,
+    encoding: str | None = None,
+    coverage: float = 0.9,
+    workers: int = 2,
+    threads: int = 0,
+    progress: Progress = lambda total, done: nullcontext(lambda rows: None),
+    log: Log = no_log,
+) -> Screened:
+    """Predict the molecules of many files, and write them to a folder in shards.
+
+    A shard is a range of rows of one file. Its table has the columns ``input``, ``row``,
+    ``smiles``, the columns to keep, those of
+    :func:`gattn.molecules.runs.columns.prediction_columns`, and ``error``. With ``settings.where``
+    or ``settings.top``, it contains only the rows that meet the condition, and the best of them.
+    Finished shards are skipped, so the same call after an interruption continues, and the final
+    files are those of an uninterrupted call, byte by byte. Memory does not grow with the inputs.
+
+    Args:
+        run: the folder of a trained model.
+        inputs: files, folders and patterns; see :func:`.sources.find_inputs`.
+        out: the folder, which is created if it is missing.
+        settings: the rows to write, and the division of the work.
+        smiles: the column of SMILES; by default the one that the model was trained on.
+        encoding: encoding of the CSV files; by default, the encoding of the byte order mark of
+            each, or UTF-8 if there is none.
+        coverage: coverage of the intervals, above 0 and below 1.
+        workers: number of processes, with one thread each.
+        threads: 0 or 1.
+        progress: shows the progress.
+        log: called with each line that the user should read.
+
+    Returns:
+        Numbers of rows.
+
+    Raises:
+        RunError: the folder ``run`` does not contain a readable model, or ``out`` contains the
+            shards of another model, other inputs or other settings.
+        FileNotFoundError: an input does not exist.
+        SettingsError: a setting is not valid for this model.
+        ValueError: an input cannot be read, or a column is missing or appears twice.
+        OSError: a file cannot be written; finished shards are complete.
+    """
+    check_fraction("coverage", coverage)
+    if threads > 1:
+        raise SettingsError(
+            "threads must be 0 or 1 if --out is a folder, because each process has one thread: set "
+            f"workers; got {threads}"
+        )
+    model, card = load_model(run)
+    model.workers, model.predictor_.threads = 1, 1
+    if model.row_format.molecules > 1:
+        raise SettingsError(
+            f"a screening needs a model of one SMILES in a row; {run} reads "
+            f"{model.row_format.rows_noun}"
+        )
+    out, (column,) = Path(out), smiles_columns(card, smiles, 1)
+    sources = _open(find_inputs(inputs, out), column, model, encoding, log)
+    copied, sources = _keep(sources, settings, model, log)
+    outside = [OUTSIDE] if model.descriptors_columns_ else []
+    header = [*PLACE, SMILES, *copied, *prediction_columns(model), *outside, ERROR]
+    if repeated := [name for name in copied if header.count(name) > 1]:
+        raise ValueError(
+            f"the output would have two columns {repeated[0]!r}: choose the columns to copy with "
+            "--keep, or rename it"
+        )
+    selection = _Selection.of(settings, model, header)
+    plan = Plan(
+        inputs=tuple(_input(path, source, out) for path, source in sources),
+        rows_per_shard=settings.rows_per_shard,
+        model=cast("dict[str, Any]", card["sha256"]),
+        settings={
+            "smiles": column, "encoding": encoding, "coverage": coverage, "keep": copied,
+            "where": settings.where, "top": settings.top, "by": settings.by,
+        },
+        versions=_versions(),
+    )  # fmt: skip
+    plan.check(out)
+    index, jobs = settings.job
+    assigned = [shard for shard in plan.shards() if shard.number % jobs == index]
+    records = {shard.number: ShardFiles(out, shard).read_record() for shard in assigned}
+    pending = [shard for shard in assigned if records[shard.number] is None]
+    numbers = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
+    tasks = _tasks(sources, pending, copied, model.descriptors_columns_, numbers)
+    engine = run_on_ray if settings.engine == "ray" else run_locally
+    total = sum(shard.rows for shard in assigned)
+    work = PieceModel(model, coverage)
+    with progress(total, total - sum(shard.rows for shard in pending)) as on_progress:
+        lines: list[list[str]] = []
+        errors = 0
+        if pending:
+            # The first prediction solves the kernel equation, which takes much memory. The solution
+            # is sent to the other processes with the model.
+            with one_thread():
+                work([("C", [0.0] * len(model.descriptors_columns_))])
+        answered = engine(work, tasks, workers) if pending else ()
+        for piece, answers in answered:
+            blank = [""] * (len(header) - len(PLACE) - 2 - len(copied))
+            path = str(plan.inputs[piece.shard.input].path)
+            for number, ((cells, problem), (predicted, error)) in enumerate(
+                zip(piece.rows, answers, strict=True), piece.start
+            ):
+                reason = problem or error
+                errors += bool(reason)
+                lines.append([path, str(number), *cells, *(predicted or blank), reason])
+            if piece.is_last:
+                chosen = selection.rows(lines)
+                record = {
+                    "input": path, "start": piece.shard.start, "stop": piece.shard.stop,
+                    "rows": len(lines), "errors": errors, "written": len(chosen),
+                }  # fmt: skip
+                ShardFiles(out, piece.shard).write(table_bytes(header, chosen), record)
+                records[piece.shard.number] = record
+                lines, errors = [], 0
+            on_progress(len(piece.rows))
+    return _finish(plan, out, header, selection, records)
+
+
+def _open(
+    paths: Sequence[Path], column: str, model: MoleculeModel, encoding: str | None, log: Log
+) -> list[tuple[Path, Source | None]]:
+    """Open the files; an empty one has no source and no rows."""
+    sources: list[tuple[Path, Source | None]] = []
+    for path in paths:
+        if path.stat().st_size == 0:
+            log(f"{path} is empty, so it has no rows")
+            sources.append((path, None))
+        else:
+            source = open_source(path, column, model.descriptors_columns_, encoding)
+            sources.append((path, source))
+    return sources
+
+
+def _keep(
+    sources: list[tuple[Path, Source | None]], settings: ScreenSettings, model: MoleculeModel,
+    log: Log,
+) -> tuple[list[str], list[tuple[Path, Source | None]]]:  # fmt: skip
+    """Choose the columns to copy, and return the sources with the columns that are needed."""
+    opened = [source for _, source in sources if source is not None]
+    headers = [
+        [name for name in source.table.columns if name != source.smiles] for source in opened
+    ]
+    if settings.keep:
+        copied = [name for name in settings.keep if name]
+        for source, names in zip(opened, headers):
+            for name in copied:
+                if names.count(name) != 1:
+                    raise ValueError(
+                        f"{source.path} must have one column {name!r} to keep; its other columns "
+                        f"are {', '.join(map(repr, names)) or 'none'}"
+                    )
+    else:
+        copied = [
+            name
+            for name in (headers[0] if headers else [])
+            if all(names.count(name) == 1 for names in headers)
+        ]
+        others = list(
+            dict.fromkeys(name for names in headers for name in names if name not in copied)
+        )
+        if others:
+            log(
+                f"the output has no columns {', '.join(others[:5])}{', ...' * (len(others) > 5)}, "
+                "because not every input has them"
+            )
+    needed = [*copied, *model.descriptors_columns_]
+    return copied, [
+        (path, None if source is None else source.narrowed([source.smiles, *needed]))
+        for path, source in sources
+    ]
+
+
+def _input(path: Path, source: Source | None, out: Path) -> Input:
+    """Return the number of rows and the checksum of a file.
+
+    The rows of a file that the manifest contains with this checksum are not counted again.
+    """
+    sha256 = file_hash(path)
+    for each in (read_manifest(out) or {"inputs": []})["inputs"]:
+        if (each["path"], each["sha256"]) == (str(path), sha256):
+            return Input(path, each["rows"], sha256)
+    return Input(path, 0 if source is None else source.count(), sha256)
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of the packages that compute the predictions."""
+    import rdkit
+
+    versions = package_versions()
+    return {name: versions[name] for name in ("gattn", "torch", "numpy")} | {
+        "rdkit": rdkit.__version__
+    }
+
+
+def _tasks(
+    sources: Sequence[tuple[Path, Source | None]], pending: Iterable[Shard], copied: Sequence[str],
+    descriptors: Sequence[str], style: NumberFormat,
+) -> Iterator[tuple[_Piece, list[Question]]]:  # fmt: skip
+    """Read the rows of the unfinished shards, in pieces that begin at the start of a shard.
+
+    The pieces of a shard are therefore the same in each call, and so are the last digits of its
+    predictions.
+    """
+    rows: Iterator[TableRow] = iter(())
+    columns = DescriptorColumns((), (), style)
+    open_input, position, places = -1, 0, [0]
+    for shard in pending:
+        path, source = sources[shard.input]
+        if shard.input != open_input:
+            assert source is not None
+            open_input, position, rows = shard.input, shard.start, source.rows(shard.start)
+            places = [source.table.place(name) for name in (source.smiles, *copied)]
+            columns = DescriptorColumns.of(source.table, descriptors, style)
+        for _ in islice(rows, shard.start - position):
+            pass
+        position = shard.stop
+        for start in range(shard.start, shard.stop, PIECE):
+            size = min(PIECE, shard.stop - start)
+            piece, questions = [], []
+            for row in islice(rows, size):
+                values, problem = columns.read(row) if descriptors else ([], row.problem)
+                cells = [row.cells[place] for place in places]
+                piece.append((cells, problem))
+                questions.append(("" if problem else cells[0], values))
+            if len(piece) < size:
+                raise ValueError(f"{path} was changed while it was read")
+            yield _Piece(shard, start, piece, start + size == shard.stop), questions
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """Rows that a shard's table contains.
+
+    Attributes:
+        condition: the condition of a row; None for all rows.
+        value: the number by which rows are ranked; None if all are written.
+        top: maximum number of rows of a shard, and of the best rows of all shards.
+    """
+
+    condition: Condition | None
+    value: Value | None
+    top: int
+
+    @classmethod
+    def of(
+        cls, settings: ScreenSettings, model: MoleculeModel, header: Sequence[str]
+    ) -> _Selection:
+        """Parse the expressions of the settings.
+
+        Raises:
+            SettingsError: an expression is not valid for this table.
+        """
+        where, by = settings.where.strip(), settings.by.strip()
+        condition = parse_condition("where", where, header) if where else None
+        if not settings.top:
+            return cls(condition, None, 0)
+        value = parse_value("by", by or f"`{_ranked_column(model)}`", header)
+        return cls(condition, value, settings.top)
+
+    def rows(self, lines: Sequence[list[str]]) -> Sequence[list[str]]:
+        """Return the rows to write, in the order of the input.
+
+        A row without a prediction is left out if rows are selected.
+        """
+        if self.condition is None and self.value is None:
+            return lines
+        lines = [line for line in lines if not line[-1]]
+        if self.condition is not None:
+            lines = [line for line in lines if self.condition(line)]
+        return lines if self.value is None else [lines[i] for i in sorted(self._best(lines))]
+
+    def ranked(self, lines: Iterable[list[str]]) -> list[list[str]]:
+        """Return the best rows, highest value first; of equal values the first in the inputs."""
+        assert self.value is not None
+        pairs = ((self.value(line), line) for line in lines)
+        finite = (pair for pair in pairs if not math.isnan(pair[0]))
+        return [line for _, line in heapq.nlargest(self.top, finite, key=lambda pair: pair[0])]
+
+    def _best(self, lines: Sequence[list[str]]) -> list[int]:
+        """Return the indices of the best rows."""
+        assert self.value is not None
+        values = [self.value(line) for line in lines]
+        places = [i for i, value in enumerate(values) if not math.isnan(value)]
+        return heapq.nlargest(self.top, places, key=values.__getitem__)
+
+
+def _ranked_column(model: MoleculeModel) -> str:
+    """Return the column by which rows are ranked by default.
+
+    Raises:
+        SettingsError: the model predicts several numbers.
+    """
+    columns = prediction_columns(model)
+    numbers = [name for name in columns if name.startswith("probability")]
+    if not numbers and "prediction" in columns:
+        numbers = ["prediction"]
+    if len(numbers) != 1 or len(model.targets_) != 1:
+        raise SettingsError(
+            "top needs --by, the number that ranks the rows, because the model predicts several "
+            f"columns: {', '.join(columns)}"
+        )
+    return numbers[0]
+
+
+def _finish(
+    plan: Plan, out: Path, header: Sequence[str], selection: _Selection,
+    records: dict[int, dict[str, Any] | None],
+) -> Screened:  # fmt: skip
+    """Write the best rows and the summary if all shards are finished, and count the rows."""
+    shards = list(plan.shards())
+    others = [shard for shard in shards if shard.number not in records]
+    unfinished = sum(not ShardFiles(out, shard).record.exists() for shard in others)
+    if not unfinished:
+        for shard in others:
+            records[shard.number] = ShardFiles(out, shard).read_record()
+        unfinished = sum(record is None for record in records.values())
+    done = [record for record in records.values() if record is not None]
+    rows, errors, written = (
+        sum(record[name] for record in done) for name in ("rows", "errors", "written")
+    )
+    if not unfinished:
+        summary = {"shards": len(shards), "rows": rows, "errors": errors, "written": written}
+        if selection.value is not None:
+            tables = (read_table(ShardFiles(out, shard).table.read_bytes()) for shard in shards)
+            best = selection.ranked(line for _, lines in tables for line in lines)
+            write_durably(out / TOP, table_bytes(header, best))
+            summary["top"] = len(best)
+        write_json_durably(out / SUMMARY, summary)
+    return Screened(rows, errors, written, unfinished)

@@ -1,0 +1,110 @@
+"""Expressions over columns: precedence, types, missing cells, and errors with their position."""
+
+import math
+
+import pytest
+
+from gattn.molecules.screening.expression import parse_condition, parse_value
+from gattn.training.settings import SettingsError
+
+COLUMNS = ["prediction", "std", "upper", "set", "my column", "input"]
+ROW = ["7.5", "0.5", "inf", "active", "3", ""]
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [
+        ("prediction > 7", True),
+        ("prediction>7.5", False),
+        ("prediction >= 7.5", True),
+        ("5 < prediction < 8", True),
+        ("5 < prediction < 7", False),
+        ("prediction > 7 and std < 0.5", False),
+        ("prediction > 9 or std <= .5", True),
+        ("prediction > 9 or std > 1 or prediction == 75e-1", True),
+        ("not prediction > 9", True),
+        ("not (prediction > 7 and std < 1)", False),
+        ("prediction > 9 and std > 9 or std < 1", True),
+        ("prediction > 9 and (std > 9 or std < 1)", False),
+        ("prediction - 2 * std == 6.5", True),
+        ("-prediction < -7", True),
+        ("abs(-prediction) == 7.5", True),
+        ("prediction - 1 - 1 == 5.5", True),
+        ("8 / 2 / 2 == 2", True),
+        ("1 / 0 > 1e300", True),
+        ("-1 / 0 < -1e300", True),
+        ("upper > 1e300", True),
+        ("set == 'active'", True),
+        ('set != "idle"', True),
+        ("set < 'b'", True),
+        ("`my column` == 3", True),
+        ("std < `my column`", True),
+        # A comparison with an empty cell, or of a number with a text, is false.
+        ("input == ''", False),
+        ("input != 'a'", False),
+        ("input > 0", False),
+        ("input != 0", False),
+        ("set > 0", False),
+        ("set <= 0", False),
+        ("0 / 0 == 0", False),
+    ],
+)
+def test_conditions(expression, result):
+    assert parse_condition("where", expression, COLUMNS)(ROW) is result
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [("prediction", 7.5), ("-prediction", -7.5), ("prediction - 2*std", 6.5), ("(1 + 2) * 3", 9)],
+)
+def test_values(expression, result):
+    assert parse_value("by", expression, COLUMNS)(ROW) == result
+
+
+def test_a_value_of_a_text_is_missing():
+    assert math.isnan(parse_value("by", "set", COLUMNS)(ROW))
+    assert math.isnan(parse_value("by", "input + 1", COLUMNS)(ROW))
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("", "expected a number, a text or a column; got the end, at character 1"),
+        ("prediction", "must be a condition such as 'prediction > 7'; got 'prediction'"),
+        ("prediction >", "expected a number, a text or a column; got the end, at character 13"),
+        ("prediction = 7", "'=' is not an operator (use ==), at character 12"),
+        ("prediction > 7 & std < 1", "'&' is not an operator (use and), at character 16"),
+        ("activity > 7", "no column 'activity'; the columns are prediction, std"),
+        ("`a b` > 7", "no column 'a b'"),
+        ("prediction > 7 std", "expected an operator; got 'std', at character 16"),
+        ("(prediction > 7", "expected a closing parenthesis; got the end"),
+        ("prediction > 7)", "expected an operator; got ')'"),
+        ("std and prediction > 7", "'and' needs a condition on each side"),
+        ("not std", "'not' needs a condition"),
+        ("set + 'a' == 'b'", "'+' needs numbers"),
+        ("'a' < 3", "'<' needs two numbers or two texts"),
+        ("(std > 1) > 2", "'>' needs two numbers or two texts"),
+        ("abs prediction > 7", "expected ( after abs; got 'prediction'"),
+        ("7x > 3", "'7' is not an operator"),
+        ("__import__('os') > 1", "no column '__import__'"),
+        ("prediction.real > 1", "'.' is not an operator"),
+        ("prediction[0] > 1", "'[' is not an operator"),
+        ("lambda: 1", "':' is not an operator"),
+        ("(" * 60 + "std" + ")" * 60 + " > 1", "more than 50 nested parentheses"),
+        ("not " * 60 + "std > 1", "more than 50 nested parentheses"),
+        ("-" * 60 + "std > 1", "more than 50 nested parentheses"),
+        ("std > 1 or " * 300 + "std > 1", "must have at most 2,000 characters; got 3,307"),
+    ],
+)
+def test_errors_name_the_fault_and_its_position(expression, message):
+    with pytest.raises(SettingsError) as raised:
+        parse_condition("where", expression, COLUMNS)
+    assert str(raised.value).startswith("where")
+    assert message in str(raised.value)
+
+
+def test_a_condition_is_no_value():
+    with pytest.raises(SettingsError, match="by must be a number such as 'prediction'; got"):
+        parse_value("by", "prediction > 7", COLUMNS)
+    with pytest.raises(SettingsError, match="by must be a number"):
+        parse_value("by", "'text'", COLUMNS)

@@ -1,0 +1,69 @@
+"""The models that are part of gattn: their files, cards and predictions."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gattn.molecules.pretrained import folder_of, names, resolve
+from tests.cli.commands import run_command
+from tests.cli.molecule_table import read_rows
+
+ROOT = Path(__file__).parents[2]
+FIGURES = json.loads((folder_of("bbb") / "figures.json").read_text())
+
+
+def test_names_and_folders(tmp_path, monkeypatch):
+    assert names() == ["bbb"]
+    assert resolve(Path("bbb")) == folder_of("bbb")
+    assert resolve(Path("runs/bbb")) == Path("runs/bbb")
+    assert resolve(Path("other")) == Path("other")
+    monkeypatch.chdir(tmp_path)
+    Path("bbb").mkdir()
+    assert resolve(Path("bbb")) == Path("bbb")
+
+
+def test_the_files_are_small_and_contain_no_path_of_a_machine():
+    files = list(folder_of("bbb").iterdir())
+    assert sum(file.stat().st_size for file in files) < 9e6
+    card = json.loads((folder_of("bbb") / "model.json").read_text())
+    assert card["data"]["name"] == "b3db_train.csv"
+    texts = b"".join(file.read_bytes() for file in files if file.suffix == ".json")
+    assert not re.search(rb"/(tmp|work|home)/", texts)
+
+
+def test_the_card_has_the_measured_figures():
+    card = (folder_of("bbb") / "card.md").read_text("utf-8")
+    assert card == (ROOT / "docs/guide/bbb.md").read_text("utf-8")
+    test, external = FIGURES["test"], FIGURES["external"]
+    assert f"{test['roc_auc']:.3f} ± {test['standard_error']:.3f}" in card
+    assert f"{external['roc_auc']:.2f} ± {external['standard_error']:.2f}" in card
+    assert test["roc_auc"] >= 0.9
+    assert 0.86 <= test["coverage"] <= 0.94
+    assert "Do not use it" in card
+
+
+def test_the_command_takes_the_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("new.csv").write_text("smiles\nCC(C)Cc1ccccc1\nOCC1OC(O)C(O)C(O)C1O\nbad(\n")
+    arguments = ("molecules", "predict", "bbb", "new.csv", "--out", "out.csv")
+    assert run_command(monkeypatch, *arguments) == 0
+    hydrocarbon, sugar, bad = read_rows(Path("out.csv"))
+    assert (hydrocarbon["prediction"], sugar["prediction"]) == ("BBB+", "BBB-")
+    assert float(hydrocarbon["probability_BBB-"]) < 0.3 < float(sugar["probability_BBB-"])
+    assert bad["error"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("B3DB") is None, reason="qc-b3db is not installed")
+def test_the_external_figures_are_reproduced(tmp_path):
+    from benchmarks.molecules.bbb import write_tables
+    from gattn.molecules.runs.evaluate import evaluate_table
+
+    _, external, left_out = write_tables(tmp_path)
+    measured = evaluate_table("bbb", external, workers=1)
+    assert left_out == FIGURES["train"]["left_out"]
+    assert measured["molecules"]["test"] == FIGURES["external"]["molecules"]
+    assert measured["test"]["roc_auc"] == pytest.approx(FIGURES["external"]["roc_auc"], abs=1e-3)
+    assert measured["intervals"]["held"] == pytest.approx(FIGURES["external"]["coverage"])
