@@ -58,9 +58,9 @@ def test_two_molecules_from_training_to_explanation(gattn, tmp_path, data):
     assert code == 2
     assert "reads 2 columns of SMILES; got 1: a" in out
 
-    held = tmp_path / "held.csv"
-    held.write_text("solute,solvent,y\nCCCCCCCCCCO,O,5\nCCCCCCCCCCN,CCO,6\nCCO,O,1\n")
-    code, out = gattn("evaluate", run, held)
+    fresh = tmp_path / "held.csv"
+    fresh.write_text("solute,solvent,y\nCCCCCCCCCCO,O,5\nCCCCCCCCCCN,CCO,6\nCCO,O,1\n")
+    code, out = gattn("evaluate", run, fresh)
     assert code == 0
     assert "1 row (1 molecule) left out" in out
     why = tmp_path / "why"
