@@ -1,5 +1,6 @@
 """Every Python block of the documentation runs; the site builds without a warning."""
 
+import ast
 import importlib
 import re
 import shlex
@@ -80,6 +81,41 @@ def test_the_table_of_kernels_names_every_file_and_kernel() -> None:
         kernels = re.findall(r"^def (\w+_kernel)\(", path.read_text(), re.MULTILINE)
         expected |= {path.name, *kernels} if kernels else set()
     assert set(re.findall(r"`(\w+_kernel|\w+\.(?:py|cpp))`", table)) == expected
+
+
+def names_in(path: Path) -> set[str]:
+    """Return the dotted names of the functions and classes in a file, nested ones included."""
+    if path.suffix == ".cpp":
+        return set(re.findall(r"^\w[\w:<>]* (\w+)\(", path.read_text(), re.MULTILINE))
+    kinds, names = (ast.FunctionDef, ast.ClassDef), set()
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            name = prefix
+            if isinstance(child, kinds):
+                names.add(prefix + child.name)
+                name = f"{prefix}{child.name}."
+            visit(child, name)
+
+    visit(ast.parse(path.read_text()), "")
+    return names
+
+
+def test_the_page_of_paths_names_files_and_functions_that_exist() -> None:
+    text = (ROOT / "docs" / "paths.md").read_text()
+    rows = re.findall(r"^\| `([\w/]+\.(?:py|cpp))` \| (.*?) \|", text, re.MULTILINE)
+    assert len(rows) > 50
+    missing = [
+        f"{path}: {name}"
+        for path, functions in rows
+        for name in re.findall(r"`([\w.]+)`", functions)
+        if name not in names_in(ROOT / "gattn" / path)
+    ]
+    assert not missing
+    # The map of data/molecules names every file of the folder.
+    folder = ROOT / "gattn" / "data" / "molecules"
+    files = {f"data/molecules/{path.name}" for path in folder.glob("*.py")}
+    assert files - {path for path, _ in rows} == {"data/molecules/__init__.py"}
 
 
 @pytest.mark.parametrize("name", GUIDE)

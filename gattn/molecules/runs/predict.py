@@ -12,6 +12,7 @@ import torch
 
 from gattn.data.tables.csv_table import Table, TableRow
 from gattn.files import new_file
+from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import Piece
 from gattn.molecules.loading import open_run
@@ -96,48 +97,58 @@ def predict_table(
             the name of an output column.
     """
     check_fraction("coverage", coverage)
-    estimator, table, names, descriptors = open_run(
+    model, table, names, descriptors = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
         on_bad_bytes="surrogateescape",
     )  # fmt: skip
-    columns = [*prediction_columns(estimator), *([OUTSIDE] if descriptors.names else [])]
-    measured = read_measured(run, estimator, neighbors) if neighbors else None
-    if measured is not None:
-        columns += measured.columns
+    measured = read_measured(run, model, neighbors) if neighbors else None
+    columns = [*prediction_columns(model), *([OUTSIDE] if descriptors.names else [])]
+    columns += [] if measured is None else measured.columns
+    empty = [""] * len(columns)
     rows = bad = 0
     with new_file(out) as temporary, table.writer(temporary, [*columns, ERROR]) as writer:
-        pieces = estimator.predictions(
+        pieces = model.predictions(
             descriptors.checked(table.rows()), smiles=row_smiles(table, names),
             descriptors=descriptors.values if descriptors.names else None, neighbors=neighbors,
         )  # fmt: skip
         for piece in pieces:
-            predicted = prediction_cells(estimator, piece.result, coverage)
-            if descriptors.names:
-                read = [descriptors.values(piece.items[i]) for i in piece.row_index.tolist()]
-                named = outside_names(estimator, read)
-                predicted = [[*each, name] for each, name in zip(predicted, named)]
-            if measured is not None:
-                nearest = _neighbor_cells(measured, piece.result)
-                predicted = [[*a, *b] for a, b in zip(predicted, nearest, strict=True)]
-            cells = dict(zip(piece.row_index.tolist(), predicted))
+            predicted = _predicted_cells(model, piece, coverage, descriptors, measured)
             for i, (row, error) in enumerate(row_errors(piece)):
-                writer.writerow([*row.cells, *cells.get(i, [""] * len(columns)), error])
+                writer.writerow([*row.cells, *predicted.get(i, empty), error])
                 bad += bool(error)
             rows += len(piece.items)
             on_progress(len(piece.items))
     return Counts(rows, bad)
 
 
-def outside_names(estimator: MoleculeModel, values: Sequence[Sequence[float]]) -> Iterator[str]:
+def _predicted_cells(
+    model: MoleculeModel,
+    piece: Piece[TableRow, Prediction],
+    coverage: float,
+    descriptors: DescriptorColumns,
+    measured: MeasuredMolecules | None,
+) -> dict[int, list[str]]:
+    """Return the cells of the output columns for each predicted row, by its index in the piece."""
+    index, cells = piece.row_index.tolist(), prediction_cells(model, piece.result, coverage)
+    if descriptors.names:
+        values = [descriptors.values(piece.items[i]) for i in index]
+        cells = [[*row, name] for row, name in zip(cells, outside_names(model, values))]
+    if measured is not None:
+        nearest = _neighbor_cells(measured, piece.result)
+        cells = [[*row, *more] for row, more in zip(cells, nearest, strict=True)]
+    return dict(zip(index, cells))
+
+
+def outside_names(model: MoleculeModel, values: Sequence[Sequence[float]]) -> Iterator[str]:
     """Yield the cell of the column ``outside`` for each row of descriptors.
 
     Args:
-        estimator: a trained model that reads f descriptor columns.
+        model: a trained model that reads f descriptor columns.
         values: [k, f] descriptors, NaN for a missing one.
     """
-    names = estimator.descriptors_columns_
+    names = model.descriptors_columns_
     numbers = torch.tensor(list(map(list, values)), dtype=torch.float64).view(-1, len(names))
-    for flags in estimator.predictor_.outside(numbers).tolist():
+    for flags in model.predictor_.outside(numbers).tolist():
         yield "|".join(compress(names, flags))
 
 
