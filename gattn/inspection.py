@@ -25,6 +25,8 @@ from gattn.ops.registration.path_trace import PathEvent
 FUSED = "fused"
 DENSE = "dense"
 NOT_CALLED = "not called"
+_PACKAGES = ("gattn.nn.", "gattn.models.", "gattn.molecules.layers", "gattn.molecules.network")
+"""Prefixes of the modules that define layers with attention."""
 _SMALL = 1 << 16
 """Maximum size of a floating-point tensor for which the dry run allocates memory."""
 _FASTEST_FIRST = (DENSE, FUSED)
@@ -40,7 +42,8 @@ class PathRecord:
         operator: names of the operators that the layer calls, in order; "" if it calls none.
         backend: backend of the operators: ``"cpu"``, ``"triton"``, ``"reference"`` or ``"torch"``.
         path: ``"fused"``, ``"dense"`` (torch's dense attention), ``"edge by edge"``,
-            ``"reference"``, ``"custom score, ..."``, ``"PyG"`` or ``"not called"``.
+            ``"reference"``, ``"custom score, ..."``, ``"layer by layer"`` (a network that has one
+            kernel for all layers but does not use it), ``"PyG"`` or ``"not called"``.
         reason: why the path is slow or what it copies, and what to change; "" if it is fast.
 
     Example:
@@ -161,10 +164,8 @@ def explain_path(model: Module, *inputs: Any, **kwargs: Any) -> PathReport:
 
 
 def _is_layer(module: Module) -> bool:
-    """Return True if a module is a layer of gattn.nn or gattn.models, or of a subclass of one."""
-    return any(
-        kind.__module__.startswith(("gattn.nn.", "gattn.models.")) for kind in type(module).__mro__
-    )
+    """Return True if a module is a layer of gattn, or an instance of a subclass of one."""
+    return any(kind.__module__.startswith(_PACKAGES) for kind in type(module).__mro__)
 
 
 def _attends(module: Module) -> bool:

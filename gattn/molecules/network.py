@@ -17,7 +17,8 @@ from gattn.molecules.layers import (
     with_atom_loops,
 )
 from gattn.molecules.settings import MoleculeSettings
-from gattn.ops.molecule_network import NetworkGraph, NetworkSizes, molecule_network, serves
+from gattn.ops.molecule_network import NetworkGraph, NetworkSizes, molecule_network, obstacle
+from gattn.ops.registration import path_trace
 
 if TYPE_CHECKING:
     from gattn.data.molecules.arrays import MoleculeArrays
@@ -198,16 +199,22 @@ class MoleculeNetwork(nn.Module):
         Returns:
             [g, t], one row for each molecule.
         """
-        # The kernel computes rows of one molecule.
-        if self.readouts.molecules == 1 and not (self.training and self.dropout.p):
+        if self.readouts.molecules > 1:
+            reason = "the kernel computes rows of one molecule"
+        elif self.training and self.dropout.p:
+            reason = "the kernel computes no dropout: call eval() or set dropout to 0"
+        else:
             extra = (
                 batch.extra_descriptors if self.extra else batch.x.new_empty(len(batch.ptr) - 1, 0)
             )
             graph = NetworkGraph(batch.x, batch.edge_index, batch.edge_attr, batch.ptr, extra)
             parameters = self._kernel_parameters()
-            if serves(graph, parameters):
+            reason = obstacle(graph, parameters)
+            if not reason:
                 sizes = NetworkSizes(len(self.convs), self.heads, QUERIES, self.threads)
                 return molecule_network(graph, parameters, sizes)
+        if path_trace.listeners:
+            path_trace.report("", "", "layer by layer", f"not one kernel: {reason}")
         return self.by_layers(batch)
 
     def by_layers(self, batch: MoleculeBatch) -> Tensor:

@@ -18,9 +18,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gattn.kernels import cpu
+from gattn.ops.registration import path_trace
 from gattn.ops.registration.operator import is_transformed
 
-__all__ = ["LANES", "NetworkGraph", "NetworkSizes", "molecule_network", "serves"]
+__all__ = ["LANES", "NetworkGraph", "NetworkSizes", "molecule_network", "obstacle"]
 
 LANES = 8
 """Multiple to which the kernel pads the number of heads."""
@@ -55,25 +56,35 @@ class NetworkGraph(NamedTuple):
     extra: Tensor
 
 
-def serves(graph: NetworkGraph, parameters: Sequence[Tensor]) -> bool:
-    """Return True if the C++ kernel can compute the network and all gradients that are needed.
+def obstacle(graph: NetworkGraph, parameters: Sequence[Tensor]) -> str:
+    """Return the reason why the C++ kernel cannot compute the network; "" if it can.
 
-    It computes fp32 and fp64 on a CPU, and no gradients of the batch.
+    The kernel computes fp32 and fp64 on a CPU, and no gradients of the batch.
     """
     x = graph.x
     numbers = (graph.x, graph.edge_attr, graph.extra)
-    return (
-        cpu.serves(x.device)
-        and x.dtype in (torch.float32, torch.float64)
-        and all(type(t) is Tensor and t.dtype == x.dtype for t in numbers)
-        and not any(t.requires_grad for t in numbers)
-        and all(p.dtype == x.dtype and p.device == x.device for p in parameters)
-        and graph.edge_index.dtype == graph.ptr.dtype == torch.int64
-        and max(len(x), len(graph.edge_attr)) < MAX_EDGES
-        and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
-        and not is_transformed()
-    )
+    if not cpu.serves(x.device):
+        return f"there are no C++ kernels for the device {x.device}"
+    if x.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"):
+        return "the kernel computes only in fp32 and fp64: leave out autocast and 16-bit inputs"
+    if any(t.dtype != x.dtype for t in (*numbers, *parameters)):
+        return "the inputs and the parameters must have the same dtype"
+    if any(p.device != x.device for p in parameters):
+        return "the inputs and the parameters must be on the same device"
+    if any(t.requires_grad for t in numbers):
+        return "the kernel computes no gradients of the atoms and bonds"
+    if not graph.edge_index.dtype == graph.ptr.dtype == torch.int64:
+        return "edge_index and ptr must be int64"
+    if max(len(x), len(graph.edge_attr)) >= MAX_EDGES:
+        return f"the batch must have less than {MAX_EDGES:,} atoms and edges"
+    plain = all(type(t) is Tensor for t in numbers) or _is_dry_run()
+    if not plain or torch.compiler.is_compiling() or is_transformed():
+        return "torch.compile, function transforms and subclasses of tensors need the layers"
+    return ""
+
+
+def _is_dry_run() -> bool:
+    return bool(path_trace.listeners) and path_trace.is_dry_run()
 
 
 def molecule_network(
@@ -97,6 +108,9 @@ def molecule_network(
             not that of the parameters.
     """
     _check(graph, parameters, sizes)
+    if _is_dry_run():
+        path_trace.report("molecule_network", "cpu", "fused")
+        return graph.x.new_empty(len(graph.ptr) - 1, len(parameters[-1]))
     if torch.is_grad_enabled() and any(p.requires_grad for p in parameters):
         return _Network.apply(graph, sizes, *parameters)
     return _forward(graph, parameters, sizes, False)[0]

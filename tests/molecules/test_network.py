@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from gattn import explain_path
 from gattn.data import batch_molecules, smiles_to_data
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork
 from gattn.molecules.settings import MoleculeSettings
@@ -62,3 +63,23 @@ def test_the_network_adds_the_loops_that_its_layers_would_add() -> None:
         x = x + torch.nn.functional.elu(layer(norm(x), batch.edge_index, batch.edge_attr))
     expected = network.attend.attention_weights(x, ptr=batch.ptr)
     assert torch.equal(network.attention(batch), expected)
+
+
+def test_explain_path_lists_the_kernel_of_the_network_or_its_layers() -> None:
+    network = MoleculeNetwork(SETTINGS, 1).eval()
+    batch = batch_molecules([smiles_to_data(text) for text in ("CCO", "C", "c1ccccc1")])
+    (record,) = explain_path(network, batch).records
+    assert (record.layer, record.operator) == ("MoleculeNetwork", "molecule_network")
+    assert (record.backend, record.path, record.reason) == ("cpu", "fused", "")
+    assert network(batch).isfinite().all()
+
+    whole, *layers = explain_path(network.train(), batch).records
+    assert whole.path == "layer by layer"
+    assert whole.reason.startswith("not one kernel: the kernel computes no dropout")
+    assert [layer.layer for layer in layers] == ["BondAttention", "BondAttention", "QueryReadout"]
+    assert {layer.path for layer in layers} == {"fused"}
+    assert layers[0].operator == "node_scores, gat_attention"
+
+    batch.x.requires_grad_()
+    whole = explain_path(network.eval(), batch).records[0]
+    assert whole.reason == "not one kernel: the kernel computes no gradients of the atoms and bonds"
