@@ -22,11 +22,11 @@ PAGE = Path(__file__).parents[1] / "docs" / "gpu.md"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compile all or some shape classes, and return the exit code 1 if a kernel spills
-    registers.
-    """
+    """Compile the kernels for all or some shapes, and return 1 if a kernel spills registers."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.aot", description=main.__doc__)
-    parser.add_argument("--quick", action="store_true", help="compile only three shape classes")
+    parser.add_argument(
+        "--quick", action="store_true", help="compile the kernels only for three of the shapes"
+    )
     parser.add_argument(
         "--out", type=Path, default=record.RESULTS / "aot_sm90.jsonl", help="file with the results"
     )

@@ -4,7 +4,7 @@
     python -m benchmarks.sass --table     # write the table of docs/gpu.md from the results
 
 One JSON line per kernel goes to benchmarks/results/sass_sm90.jsonl.
-:mod:`benchmarks.tools.sass` says what is counted.
+:mod:`benchmarks.tools.sass` defines the counted quantities.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from benchmarks.tools import sass
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Analyse every shape class, or write the table."""
+    """Count the instructions of the kernels for every shape, or write the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sass", description=main.__doc__)
     parser.add_argument(
-        "--out", type=Path, default=record.RESULTS / "sass_sm90.jsonl", help="file with the results"
+        "--out",
+        type=Path,
+        default=record.RESULTS / "sass_sm90.jsonl",
+        help="JSONL file of the results, which --table reads",
     )
     parser.add_argument(
         "--table",

@@ -108,11 +108,12 @@ class Partition:
 
     @classmethod
     def from_parts(cls, part: Tensor, num_parts: int) -> Partition:
-        """Create a partition from the process of each node, for example computed by another
-        program.
+        """Create a partition from the rank of the process that owns each node.
+
+        Use this method for a partition that another program has computed.
 
         Args:
-            part: [n] of any integer dtype, the process that owns each node.
+            part: [n] of any integer dtype, the rank of the process that owns each node.
             num_parts: number of processes.
 
         Returns:

@@ -24,9 +24,9 @@ Negatives: TypeAlias = Annotated[
     int,
     Meta(
         ge=1,
-        description="Number of random nodes without a link to the source of a link. The "
-        "model ranks the target of the link among them. Metrics can be compared only for "
-        "equal numbers.",
+        description="Number of negatives for each link. A negative is a random node that has no "
+        "link to the source node of this link. The model ranks the target node among the "
+        "negatives. Compare the metrics of two runs only if both runs use the same number.",
     ),
 ]
 

@@ -189,7 +189,7 @@ def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
 def _faithfulness(top: Tensor, mean: Tensor) -> Faithfulness:
     drops = mean[0] - mean[1:]
     random = drops[1:]
-    # After this subtraction, the deviation of equal numbers is exactly 0.
+    # Subtracting the first number gives a standard deviation of exactly 0 if all numbers are equal.
     std = (random - random[0]).std()
     return Faithfulness(tuple(top.tolist()), float(drops[0]), float(random.mean()), float(std))
 

@@ -184,18 +184,23 @@ class MoleculeModel(FittedModel):
         raise TypeError(f"{type(self).__name__} predicts no classes for {len(mean)} molecules")
 
     def outputs_of(self, y: Tensor) -> Tensor:
-        """Convert labels [k, t] to the values of the predictor's outputs, [k, O]."""
+        """Return the labels [k, t] in the form of the predictor's outputs.
+
+        For the task multiclass, the result is the one-hot encoding of all targets, whose width is
+        the sum of the numbers of classes. For other tasks, the labels do not change.
+        """
         return one_hot(y, self.class_counts) if self.class_counts else y
 
     def output_of(self, target: int, label: str | None = None) -> int:
-        """Return the index of the predictor's output for a target, and a class if it has several.
+        """Return the index of the predictor's output column for a target or one of its classes.
 
         Args:
             target: index of the target.
             label: the name of the class, for the task multiclass.
 
         Raises:
-            ValueError: the class is missing or does not exist, or the target has no such choice.
+            ValueError: the task is multiclass and ``label`` is missing or is not a class of the
+                target, or the task is another one and ``label`` is passed.
         """
         if label is not None:
             raise ValueError(f"only a model of several classes explains a class; got {label!r}")
@@ -291,7 +296,7 @@ class ClassificationModel(MoleculeModel):
         return LabelSetCalibrator(tuple(one.scores[0] for one in each))
 
     def output_of(self, target: int, label: str | None = None) -> int:
-        """Return the index of the output of a class; see the base class."""
+        """Return the index of the predictor's output column for a class of a target."""
         if not self.class_counts:
             return super().output_of(target, label)
         names = list(map(str, self.classes_by_target[target].tolist()))

@@ -501,7 +501,12 @@ def _groups(z: Tensor, blocks: int) -> list[Tensor]:
 
 
 def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:
-    """Compute the kernel matrix, without noise, from the comparisons of :func:`_compare`."""
+    """Compute the kernel matrix without the noise variance.
+
+    Args:
+        parts: similarities and squared distances of the molecules, from :func:`_compare`.
+        theta: logarithms of the hyperparameters.
+    """
     scales = theta.exp()
     kernel = scales[1] * parts[0]
     groups = scales[len(START) :].view(-1, len(START_OF_GROUP))

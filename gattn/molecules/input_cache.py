@@ -254,7 +254,7 @@ class PackedView:
 
     @property
     def extra_descriptors(self) -> Tensor:
-        """Descriptor columns of the user, of which there are none: [k, 0]."""
+        """Empty matrix [k, 0], because these inputs have no descriptor columns of the user."""
         return torch.empty(len(self), 0, dtype=torch.float64)
 
     @property

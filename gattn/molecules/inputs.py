@@ -104,7 +104,7 @@ class ExpandedInputs:
 
     @property
     def extra_descriptors(self) -> Tensor:
-        """Descriptor columns of the user, of which there are none: [k, 0]."""
+        """Empty matrix [k, 0], because these inputs have no descriptor columns of the user."""
         return torch.empty(len(self), 0, dtype=torch.float64)
 
     def __len__(self) -> int:

@@ -140,7 +140,10 @@ def _rings(molecule: Mol) -> dict[str, np.ndarray]:
 
 
 def _kinds(bonds: list[Bond]) -> list[str]:
-    """Return the kinds of the ring that these bonds form; "" stands for a ring of any kind."""
+    """Return the types of the ring that these bonds form, as in the names of RDKit's descriptors.
+
+    The first type is always "", because a descriptor such as RingCount counts all rings.
+    """
     if all(bond.GetIsAromatic() for bond in bonds):
         return ["", "Aromatic"]
     single = all(bond.GetBondTypeAsDouble() == 1 for bond in bonds)

@@ -366,7 +366,7 @@ def _default_text(default: object) -> str:
     return "none" if default in (None, "", ()) else str(default)
 
 
-NOUNS = {"IntType": "whole number", "FloatType": "number", "StrType": "text"}
+NOUNS = {"IntType": "whole number", "FloatType": "number", "StrType": "string"}
 LIMITS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 
 

@@ -91,7 +91,7 @@ def test_tables_come_last() -> None:
     ("table", "message"),
     [
         ({}, "data is missing"),
-        ({"data": 3}, "data must be a text; got 3"),
+        ({"data": 3}, "data must be a string; got 3"),
         (
             {"data": "a", "epoch": 3},
             "unknown setting epoch; the settings are data, model, targets, ",
@@ -106,8 +106,8 @@ def test_tables_come_last() -> None:
             "unknown setting model.depth; the settings are width",
         ),
         ({"data": "a", "model": 1}, "model must be a table; got 1"),
-        ({"data": "a", "targets": "x"}, "targets must be a list of texts; got 'x'"),
-        ({"data": "a", "targets": ["x", 1]}, "targets must be a list of texts; got ['x', 1]"),
+        ({"data": "a", "targets": "x"}, "targets must be a list of strings; got 'x'"),
+        ({"data": "a", "targets": ["x", 1]}, "targets must be a list of strings; got ['x', 1]"),
         ({"data": "a", "parts": [1.0]}, "parts must be a list of 2 numbers; got [1.0]"),
         ({"data": "a", "limit": "x"}, "limit must be a whole number; got 'x'"),
         ({"data": "a", "shuffle": 1}, "shuffle must be true or false; got 1"),
@@ -124,7 +124,7 @@ def test_the_file_is_named(tmp_path) -> None:
     for content, message in (
         (b"data = [", "is not a TOML file"),
         (b"data = \xff", "is not a TOML file"),
-        (b"data = 3\n", r"config\.toml: data must be a text; got 3"),
+        (b"data = 3\n", r"config\.toml: data must be a string; got 3"),
     ):
         path.write_bytes(content)
         with pytest.raises(SettingsError, match=message):

@@ -159,7 +159,8 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
     for_each_block(0, g, [&](i64 m0, i64 m1) {
       max_edges_ = std::max<i64>(max_edges_, rowptr_[ptr_[m1]] - rowptr_[ptr_[m0]]);
     });
-    // The blocks of a share begin at its first molecule, so they can differ from the blocks above.
+    // The first block of a share begins at the first molecule of the share, so the blocks of shares
+    // can differ from the blocks of the whole batch.
     for (i64 share = 0; share < num_shares; ++share)
       for_each_block(
           first_of_share(ptr_, g, share), first_of_share(ptr_, g, share + 1), [&](i64 m0, i64 m1) {

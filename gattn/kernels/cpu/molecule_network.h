@@ -91,7 +91,7 @@ template <class A> struct MoleculeSizes {
   // queries, scores of an atom in the readout, channels of a query's head, inputs of the head
   // without and with descriptors, and targets.
   i64 n, g, fa, fb, d, h, c, lanes, layers, q, scores, cq, inputs, all_inputs, t;
-  std::vector<i64> offsets{0};  // of each parameter in the vector of all gradients
+  std::vector<i64> offsets{0};  // offset of each parameter in the vector of all gradients
 };
 
 // Write the transposed matrix of `from`, [rows, columns]. Blocks of 16 x 16 stay in the cache.

@@ -110,7 +110,7 @@ class LaunchPlan:
         return self.offsets.new_empty(size, dtype=self.acc_dtype)
 
     def workspaces(self, sums: Sums) -> Sums:
-        """Allocate the partial results for these sums; a sum that is None has none."""
+        """Allocate the partial results for these sums; the result is None where a sum is None."""
         if not self.has_splits:
             empty = self.workspace()
             return Sums(*[None if x is None else empty for x in sums])

@@ -212,7 +212,10 @@ def _form_notes(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _both(example: Mapping[str, Any]) -> str:
-    """Return the SMILES and lines of the two molecules of an example, the later part first."""
+    """Return a text with the SMILES and line of both molecules of an example.
+
+    The molecule of the later part comes first: test, validation, training.
+    """
     return " and ".join(
         f"{row['smiles']} in line {row['line']}" for row in reversed(list(example.values()))
     )

@@ -25,7 +25,7 @@ Matrix = Any
 
 @dataclass(frozen=True, eq=False)
 class Scaler:
-    """Factors that scale each block of features to rows with mean squared norm 1.
+    """Scaling of blocks of features: one factor per block gives rows with mean squared norm 1.
 
     Attributes:
         factors: the factor of each block; 0 for a block of zeros.
@@ -35,7 +35,7 @@ class Scaler:
 
     @classmethod
     def fit(cls, blocks: Sequence[Matrix]) -> Scaler:
-        """Compute the factors for blocks of features [n, d], which are sparse or dense."""
+        """Compute the factor of each block of features [n, d]; a block is sparse or dense."""
         squares = [_squares(block) / max(block.shape[0], 1) for block in blocks]
         return cls(tuple(float(s**-0.5) if s > 0 else 0.0 for s in squares))
 
