@@ -90,5 +90,5 @@ def read_csv_body(
                 rows.append(row)
         except (ValueError, LookupError) as error:
             raise RequestError(422, str(error).replace(str(path), NAME)) from error
-    get = row_smiles(table, column)
+    get = row_smiles(table, [column])
     return CsvBody(table, table.place(column), rows, list(map(get, rows)))
