@@ -107,20 +107,10 @@ def train(args: argparse.Namespace, processes: Processes) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
+    parser.add_argument("--nodes", type=int, default=4000, help="number of nodes of the ring")
+    parser.add_argument("--degree", type=int, default=8, help="number of edges from each node")
     parser.add_argument(
-        "--nodes",
-        type=int,
-        default=4000,
-        help="number of nodes of the graph, which is a ring",
-    )
-    parser.add_argument(
-        "--degree", type=int, default=8, help="number of outgoing edges of each node"
-    )
-    parser.add_argument(
-        "--epochs",
-        type=int,
-        default=50,
-        help="number of epochs, including the epochs before the checkpoint",
+        "--epochs", type=int, default=50, help="number of epochs, with those of the checkpoint"
     )
     parser.add_argument(
         "--seed", type=int, default=0, help="seed of the graph, the initial weights and dropout"

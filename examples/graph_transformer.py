@@ -107,21 +107,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.formatter_class = argparse.ArgumentDefaultsHelpFormatter
     devices = ["cpu", "cuda"][: 1 + torch.cuda.is_available()]
-    parser.add_argument(
-        "--dataset", choices=NAMES, default=NAMES[0], help="data set of molecules to train on"
-    )
+    parser.add_argument("--dataset", choices=NAMES, default=NAMES[0], help="data set of molecules")
     kinds = ATTENTIONS
     parser.add_argument(
-        "--attention",
-        choices=kinds,
-        default=kinds[0],
-        help="kind of attention of the graph transformer",
+        "--attention", choices=kinds, default=kinds[0], help="kind of attention of the transformer"
     )
     parser.add_argument("--epochs", type=int, default=40, help="number of training epochs")
     parser.add_argument("--seed", type=int, default=0, help="seed of the split and of the models")
-    parser.add_argument(
-        "--device", choices=devices, default="cpu", help="device on which the models are trained"
-    )
+    parser.add_argument("--device", choices=devices, default="cpu", help="device of the models")
     args, start, result = parser.parse_args(), time.perf_counter(), {}
     if args.epochs < 1 or not 0 <= args.seed < 2**31:
         parser.error("--epochs must be at least 1, and --seed at least 0 and below 2**31")

@@ -30,7 +30,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gattn.files import write_rows
 from gattn.molecules.pretrained import FILES, folder_of
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.evaluate import evaluate_table
@@ -90,7 +89,8 @@ def write_tables(folder: Path) -> tuple[Path, Path, int]:
     parts = {"train": train, "external": rows["external"]}
     for part, some in parts.items():
         lines = [(row["SMILES"], row["BBB+/BBB-"]) for row in some]
-        write_rows(folder / f"b3db_{part}.csv", [("smiles", CLASS), *lines])
+        with open(folder / f"b3db_{part}.csv", "w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("smiles", CLASS), *lines])
     return folder / "b3db_train.csv", folder / "b3db_external.csv", len(rows["train"]) - len(train)
 
 

@@ -107,7 +107,7 @@ class FittedModel:
             raise RunError(f"{folder} contains a {card.get('estimator')}, not a {name}")
         cls._check_card(folder, card)
         try:
-            model = cls(**card["parameters"])
+            model = cls(**_restored(cls._parameters, card["parameters"]))
             model._load_state(tensors, card)
             model._load_labels_state(card["labels"])
             model.predictor_ = cls._restore(tensors, card["predictor"])
@@ -194,6 +194,13 @@ def _plain(value: object) -> Any:
     if isinstance(value, Iterable) and not isinstance(value, str):
         return [_plain(each) for each in value]
     return value
+
+
+def _restored(parameters: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of parameters from JSON, which stores a tuple as a list."""
+    hints = typing.get_type_hints(parameters)
+    tuples = {name for name, hint in hints.items() if typing.get_origin(hint) is tuple}
+    return {n: tuple(v) if n in tuples and v is not None else v for n, v in values.items()}
 
 
 def _initializer(parameters: type) -> Callable[..., None]:

@@ -80,7 +80,7 @@ def test_a_column_without_effect_is_noted(gattn, tmp_path, cell, reason):
     [
         (["smiles"], "a column can be used only once; got smiles, y, smiles"),
         (["q"], "no column 'q'"),
-        (["kind"], "80 of 80 rows have a descriptor that is not a number, the first in line 2"),
+        (["kind"], "in line 2: kind must be a finite number or empty; it is 'idle'"),
     ],
 )
 def test_columns_that_are_no_descriptors(gattn, tmp_path, columns, message):

@@ -209,13 +209,13 @@ def test_weights_do_not_depend_on_the_order_of_the_atoms(stacked):
 def test_masks_of_a_large_molecule_come_in_batches_of_bounded_size(stacked, monkeypatch):
     monkeypatch.setattr(masking, "BUDGET", 500)
     sizes = []
-    ask = MoleculePredictor.predict
+    ask = MoleculePredictor.predict_transformed
 
     def predict(self, inputs):
         sizes.append(int(inputs.molecules.arrays.ptr[-1]))
         return ask(self, inputs)
 
-    monkeypatch.setattr(MoleculePredictor, "predict", predict)
+    monkeypatch.setattr(MoleculePredictor, "predict_transformed", predict)
     one = featurise(["C" * 120]).inputs
     (prediction,) = predict_masked(stacked, one, [torch.eye(120, dtype=torch.bool)], 0)
     assert len(prediction.mean) == 120

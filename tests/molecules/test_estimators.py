@@ -45,7 +45,7 @@ def test_every_setting_is_an_argument_with_the_same_default(kind):
     for setting in fields(MoleculeSettings):
         assert arguments[setting.name].default == setting.default, setting.name
     assert set(arguments) - {field.name for field in fields(MoleculeSettings)} == {
-        "validation_fraction", "on_error", "workers", "threads",
+        "molecules_per_row", "validation_fraction", "on_error", "workers", "threads",
     }  # fmt: skip
     assert kind(**TINY).settings() == MoleculeSettings(**TINY)
 
@@ -103,7 +103,10 @@ def _written(X):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("check", FITTED)
 def test_scikit_learn_checks_that_fit(kind, check, monkeypatch):
-    texts_alone = lambda X: (as_texts(_written(X)), np.empty((0, 0)), [])  # noqa: E731
+    def texts_alone(X, molecules):
+        assert molecules == 1
+        return as_texts(_written(X)), np.empty((0, 0)), []
+
     monkeypatch.setattr("gattn.molecules.base.split_descriptors", texts_alone)
     # Model "gp" is the fastest, and all models have the same interface.
     estimator = kind(**TINY, model="gp")
@@ -119,7 +122,7 @@ def test_tags():
         assert not tags.input_tags.two_d_array
         assert tags.target_tags.required
         assert tags.target_tags.multi_output
-    assert not get_tags(MoleculeClassifier()).classifier_tags.multi_class
+    assert get_tags(MoleculeClassifier()).classifier_tags.multi_class
 
 
 def test_clone_search_and_pipeline():
