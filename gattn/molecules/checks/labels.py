@@ -282,7 +282,7 @@ def _contradictions(table: CheckedTable, target: Target) -> Iterator[Finding]:
                   if widths[i] > TOLERANCE * spread]  # fmt: skip
         widest = max(widths.values(), default=0.0)
         words = (
-            f"have labels that differ by more than {TOLERANCE:g} standard deviations "
+            f"whose labels differ by more than {TOLERANCE:g} standard deviations "
             f"({TOLERANCE * spread:.3g}), at most by {widest:.3g}"
         )
     if groups:
