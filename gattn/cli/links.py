@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from gattn.cli.console import say, show_metrics, watched
 from gattn.cli.options import with_settings
+from gattn.cli.reading import READING, with_reading
 from gattn.links.runs.config import LinkRunSettings, override
 from gattn.links.settings import LinkSettings
 from gattn.pipeline.text import plural
@@ -26,7 +27,6 @@ app = typer.Typer(
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(LinkRunSettings)["data"].description)
-READING = ("nodes", "encoding", "decimal", "thousands", "missing")
 
 
 @app.command()
@@ -89,5 +89,7 @@ def predict(
     """Propose links that the graph does not contain, with their scores and probabilities."""
     from gattn.links.runs.predict import predict_links
 
-    count = predict_links(run, graph, out, top=top, per_node=per_node, log=say, **settings)
+    count = predict_links(
+        run, graph, out, top=top, per_node=per_node, log=say, **with_reading(settings)
+    )
     say(f"{out}: {plural(count, 'link')}")

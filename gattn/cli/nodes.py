@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from gattn.cli.console import say, show_metrics, show_runs, watched
 from gattn.cli.options import with_settings
+from gattn.cli.reading import READING, with_reading
 from gattn.nodes.runs.config import NodeRunSettings, override
 from gattn.nodes.settings import NodeSettings, Preset
 from gattn.pipeline.text import plural
@@ -32,7 +33,6 @@ AT_ONCE = (
     *("edge_features", "edge_weight", "edge_type", "time"),
 )
 """Names of the settings of ``gattn nodes predict`` without a trained model."""
-READING = ("nodes", "encoding", "decimal", "thousands", "missing")
 
 
 @app.command()
@@ -118,7 +118,7 @@ def predict(
     from gattn.nodes.runs.predict import predict_graph
 
     run, graph = paths
-    count = predict_graph(run, graph, out, log=say, **_with_reading(settings))
+    count = predict_graph(run, graph, out, log=say, **with_reading(settings))
     say(f"{out}: {plural(count, 'node')}")
 
 
@@ -144,7 +144,7 @@ def explain(
     """Explain the prediction of one node by its neighbours and its attributes."""
     from gattn.nodes.runs.explain import explain_graph_node
 
-    explain_graph_node(run, graph, node, out, most=most, log=say, **_with_reading(settings))
+    explain_graph_node(run, graph, node, out, most=most, log=say, **with_reading(settings))
     say(f"{out}: neighbours.csv, attributes.csv and network.png")
 
 
@@ -162,14 +162,5 @@ def embed(
     """Write the hidden vectors of the nodes, which are the input of the network's last layer."""
     from gattn.nodes.runs.predict import embed_graph
 
-    count = embed_graph(run, graph, out, log=say, **_with_reading(settings))
+    count = embed_graph(run, graph, out, log=say, **with_reading(settings))
     say(f"{out}: {plural(count, 'node')}")
-
-
-def _with_reading(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with those for reading the graph as one object."""
-    from gattn.nodes.files import GraphReading
-
-    rules = {name: settings[name] for name in READING if name in settings}
-    others = {name: value for name, value in settings.items() if name not in READING}
-    return {**others, "reading": GraphReading(**rules)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,8 @@ from gattn.nodes.tables import from_tables
 
 if TYPE_CHECKING:
     import networkx
+
+    from gattn.training.settings import Settings
 
 __all__ = ["CITATION", "DEFAULT_READING", "GraphReading", "read_graph_file"]
 
@@ -46,6 +48,11 @@ class GraphReading:
     decimal: str | None = None
     thousands: str = ""
     missing: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, settings: Settings) -> GraphReading:
+        """Return the rules that the settings of a run contain."""
+        return cls(**{field.name: getattr(settings, field.name) for field in fields(cls)})
 
     def read(self, path: str | Path, *, directed: bool | None = None) -> AttributedGraph:
         """Read a graph; see :func:`read_graph_file` for the arguments and the errors."""

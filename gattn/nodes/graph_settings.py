@@ -24,6 +24,8 @@ __all__ = [
     "NodeNamesParameter",
     "NodeTable",
     "Thousands",
+    "check_number_format",
+    "edge_feature_columns",
 ]
 
 GraphSource: TypeAlias = Annotated[
@@ -155,3 +157,26 @@ EdgeTypeName: TypeAlias = Annotated[
         "different types have a different meaning."
     ),
 ]
+
+
+def check_number_format(decimal: str | None, thousands: str) -> None:
+    """Check that the decimal sign and the separator between groups of three digits differ.
+
+    Raises:
+        ValueError: they are equal.
+    """
+    if thousands:
+        # This module is imported only if it is needed, because its import is slow.
+        from gattn.data.tables.numbers import NumberFormat
+
+        NumberFormat(decimal=decimal or ".", thousands=thousands)
+
+
+def edge_feature_columns(names: Sequence[str]) -> list[str] | None:
+    """Return the columns of edges to read as features; None for all, an empty list for none.
+
+    Args:
+        names: value of the option ``--edge-features``: empty for all columns; an empty name reads
+            none.
+    """
+    return [name for name in names if name] if names else None

@@ -22,6 +22,7 @@ from gattn.nodes.graph_settings import (
     NodeNames,
     NodeTable,
     Thousands,
+    check_number_format,
 )
 from gattn.training.settings import (
     Settings,
@@ -120,11 +121,7 @@ less than 1; got 0.6 and 0.5
     def check(self) -> None:
         """Check the fractions, the split, the decimal sign and the thousands separator."""
         super().check()
-        if self.thousands:
-            # This module is imported only if it is needed, because its import is slow.
-            from gattn.data.tables.numbers import NumberFormat
-
-            NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)
+        check_number_format(self.decimal, self.thousands)
         if self.validation_fraction + self.test_fraction >= 1:
             raise SettingsError(
                 "validation_fraction and test_fraction must sum to less than 1; got "

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
 from gattn.files import new_file, write_rows
 from gattn.links.estimator import LinkPredictor
 from gattn.nodes.edges import merged_edges_note
-from gattn.nodes.files import read_graph_file
+from gattn.nodes.files import DEFAULT_READING, GraphReading
 from gattn.pipeline.product import Log, no_log
 
 __all__ = ["predict_links"]
@@ -22,11 +21,7 @@ def predict_links(
     *,
     top: int = 100,
     per_node: bool = False,
-    nodes: str | Path | None = None,
-    encoding: str | None = None,
-    decimal: str | None = None,
-    thousands: str = "",
-    missing: Sequence[str] = (),
+    reading: GraphReading = DEFAULT_READING,
     threads: int = 0,
     log: Log = no_log,
 ) -> int:
@@ -38,12 +33,7 @@ def predict_links(
         out: the CSV file to write, which must not exist; it is created when it is complete.
         top: number of links, overall or for each source.
         per_node: True for the best links of each source.
-        nodes: a table of the graph's nodes.
-        encoding: encoding of tables and lists of edges; None for the encoding of the byte order
-            mark, or UTF-8 if there is none.
-        decimal: decimal sign; see :func:`gattn.nodes.files.read_graph_file`.
-        thousands: the separator between groups of three digits.
-        missing: words that stand for a missing attribute.
+        reading: rules for reading the files, and the table of nodes.
         threads: number of threads inside one operator; 0 to choose it by the size of the graph.
         log: called with each line that the user should read.
 
@@ -57,10 +47,7 @@ def predict_links(
     """
     estimator = LinkPredictor.load(run).set_params(threads=threads)
     with new_file(out) as temporary:
-        graph = read_graph_file(
-            path, nodes, directed=False, encoding=encoding, decimal=decimal,
-            thousands=thousands, missing=missing,
-        )  # fmt: skip
+        graph = reading.read(path, directed=False)
         encoder = estimator.predictor_.encoder
         attached, links = estimator.attach(graph)
         edge_notes = merged_edges_note(attached, encoder.edges)

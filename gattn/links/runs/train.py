@@ -19,7 +19,8 @@ from gattn.links.proximity import HEURISTICS
 from gattn.links.runs.config import LinkRunSettings
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.features import EncodedGraph
-from gattn.nodes.files import read_graph_file
+from gattn.nodes.files import GraphReading
+from gattn.nodes.graph_settings import edge_feature_columns
 from gattn.nodes.runs.splits import data_hash
 from gattn.pipeline import train as pipeline
 from gattn.pipeline.measure import PARTS
@@ -136,17 +137,13 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
     def load(self) -> LinkData:
         """Read the graph and its links."""
         settings = self.settings
-        graph = read_graph_file(
-            settings.data, settings.nodes or None, directed=False, encoding=settings.encoding,
-            decimal=settings.decimal, thousands=settings.thousands, missing=settings.missing,
-        )  # fmt: skip
+        graph = GraphReading.of(settings).read(settings.data, directed=False)
         links, notes = read_links(graph, settings.directed)
-        edge_features = [name for name in settings.edge_features if name]
         estimator = LinkPredictor(
             **asdict(settings.model),
             features=list(settings.features) or None, names=settings.names,
             directed=settings.directed,
-            edge_features=edge_features if settings.edge_features else None,
+            edge_features=edge_feature_columns(settings.edge_features),
             edge_weight=settings.edge_weight or None, edge_type=settings.edge_type or None,
             time=settings.time or None, validation_fraction=settings.validation_fraction,
             negatives=settings.negatives, threads=settings.threads,

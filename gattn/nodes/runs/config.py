@@ -21,6 +21,7 @@ from gattn.nodes.graph_settings import (
     NodeNames,
     NodeTable,
     Thousands,
+    check_number_format,
 )
 from gattn.nodes.settings import PRESETS, NodeSettings
 from gattn.training.settings import (
@@ -37,7 +38,7 @@ from gattn.training.settings import (
 if TYPE_CHECKING:
     from gattn.nodes.files import GraphReading
 
-__all__ = ["NodeRunSettings", "edge_features", "override"]
+__all__ = ["NodeRunSettings", "override"]
 
 SPLITS = ("auto", "public", "random", "random-per-class", "time")
 
@@ -129,31 +130,17 @@ class NodeRunSettings(Settings):
         """Rules for reading the files of the graph."""
         from gattn.nodes.files import GraphReading
 
-        return GraphReading(
-            nodes=self.nodes, encoding=self.encoding, decimal=self.decimal,
-            thousands=self.thousands, missing=self.missing,
-        )  # fmt: skip
+        return GraphReading.of(self)
 
     def check(self) -> None:
         """Check the name of the split, the decimal sign and the thousands separator."""
         super().check()
-        if self.thousands:
-            # This module is imported only if it is needed, because its import is slow.
-            from gattn.data.tables.numbers import NumberFormat
-
-            NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)
+        check_number_format(self.decimal, self.thousands)
         if self.split not in SPLITS and not self.split.startswith("column:"):
             choices = ", ".join(SPLITS)
             raise SettingsError(f"split must be {choices} or column:NAME; got {self.split!r}")
         if self.split == "time" and not self.time:
             raise SettingsError("split time needs the column of times: --time COL")
-
-
-def edge_features(settings: NodeRunSettings) -> list[str] | None:
-    """Return the columns of edges to read as features; None for all, an empty list for none."""
-    if not settings.edge_features:
-        return None
-    return [name for name in settings.edge_features if name]
 
 
 def override(

@@ -17,8 +17,9 @@ from gattn.nodes.base import NodeEstimator
 from gattn.nodes.baselines import baseline_predictions
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.features import EncodedGraph
+from gattn.nodes.graph_settings import edge_feature_columns
 from gattn.nodes.labels import read_labels
-from gattn.nodes.runs.config import NodeRunSettings, edge_features
+from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.runs.edge_columns import edge_column_metrics
 from gattn.nodes.runs.measure import (
     class_scores,
@@ -171,7 +172,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             **asdict(settings.model), "label": values.name,
             "features": list(settings.features) or None, "directed": settings.directed,
             "threads": settings.threads,
-            "names": settings.names, "edge_features": edge_features(settings),
+            "names": settings.names, "edge_features": edge_feature_columns(settings.edge_features),
             "edge_weight": settings.edge_weight or None, "edge_type": settings.edge_type or None,
             "time": settings.time or None,
         }  # fmt: skip
