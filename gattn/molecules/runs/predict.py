@@ -26,7 +26,8 @@ __all__ = [
     "ERROR",
     "OUTSIDE",
     "Counts",
-    "outside_names",
+    "output_cells",
+    "output_columns",
     "predict_table",
     "row_errors",
     "row_smiles",
@@ -102,7 +103,7 @@ def predict_table(
         on_bad_bytes="surrogateescape",
     )  # fmt: skip
     measured = read_measured(run, model, neighbors) if neighbors else None
-    columns = [*prediction_columns(model), *([OUTSIDE] if descriptors.names else [])]
+    columns = output_columns(model)
     columns += [] if measured is None else measured.columns
     empty = [""] * len(columns)
     rows = bad = 0
@@ -129,27 +130,40 @@ def _predicted_cells(
     measured: MeasuredMolecules | None,
 ) -> dict[int, list[str]]:
     """Return the cells of the output columns for each predicted row, by its index in the piece."""
-    index, cells = piece.row_index.tolist(), prediction_cells(model, piece.result, coverage)
-    if descriptors.names:
-        values = [descriptors.values(piece.items[i]) for i in index]
-        cells = [[*row, name] for row, name in zip(cells, outside_names(model, values))]
+    index = piece.row_index.tolist()
+    values = [descriptors.values(piece.items[i]) for i in index] if descriptors.names else []
+    cells = output_cells(model, piece.result, coverage, values)
     if measured is not None:
         nearest = _neighbor_cells(measured, piece.result)
         cells = [[*row, *more] for row, more in zip(cells, nearest, strict=True)]
     return dict(zip(index, cells))
 
 
-def outside_names(model: MoleculeModel, values: Sequence[Sequence[float]]) -> Iterator[str]:
-    """Yield the cell of the column ``outside`` for each row of descriptors.
+def output_columns(model: MoleculeModel) -> list[str]:
+    """Return the names of the columns of a prediction; a model of descriptors has ``outside``."""
+    return [*prediction_columns(model), *([OUTSIDE] if model.descriptors_columns_ else [])]
+
+
+def output_cells(
+    model: MoleculeModel,
+    prediction: Prediction,
+    coverage: float,
+    values: Sequence[Sequence[float]],
+) -> list[list[str]]:
+    """Return the cells of k predictions, in the order of :func:`output_columns`.
 
     Args:
         model: a trained model that reads f descriptor columns.
-        values: [k, f] descriptors, NaN for a missing one.
+        prediction: its predictions.
+        coverage: coverage of the intervals or sets.
+        values: [k, f] descriptors, NaN for a missing one; not read if f is 0.
     """
-    names = model.descriptors_columns_
+    cells, names = prediction_cells(model, prediction, coverage), model.descriptors_columns_
+    if not names:
+        return cells
     numbers = torch.tensor(list(map(list, values)), dtype=torch.float64).view(-1, len(names))
-    for flags in model.predictor_.outside(numbers).tolist():
-        yield "|".join(compress(names, flags))
+    outside = model.predictor_.outside(numbers).tolist()
+    return [[*row, "|".join(compress(names, flags))] for row, flags in zip(cells, outside)]
 
 
 def _neighbor_cells(measured: MeasuredMolecules, predicted: Prediction) -> list[list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import islice
@@ -17,8 +17,8 @@ from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import PIECE
 from gattn.molecules.loading import load_model, smiles_columns
-from gattn.molecules.runs.columns import prediction_cells, prediction_columns
-from gattn.molecules.runs.predict import ERROR, OUTSIDE, outside_names
+from gattn.molecules.runs.columns import prediction_columns
+from gattn.molecules.runs.predict import ERROR, output_cells, output_columns
 from gattn.molecules.screening.engines import run_locally, run_on_ray
 from gattn.molecules.screening.expression import Condition, Value, parse_condition, parse_value
 from gattn.molecules.screening.plan import (
@@ -88,12 +88,10 @@ class PieceModel:
         pieces = self.model.predictions(rows, smiles=lambda row: row[0], descriptors=descriptors)
         answers: list[Answer] = []
         for piece in pieces:
-            predicted = prediction_cells(self.model, piece.result, self.coverage)
-            if descriptors is not None:
-                values = [piece.items[i][1] for i in piece.row_index.tolist()]
-                named = outside_names(self.model, values)
-                predicted = [[*each, name] for each, name in zip(predicted, named)]
-            cells = dict(zip(piece.row_index.tolist(), predicted))
+            index = piece.row_index.tolist()
+            values = [piece.items[i][1] for i in index]
+            predicted = output_cells(self.model, piece.result, self.coverage, values)
+            cells = dict(zip(index, predicted))
             answers += [(cells.get(i, []), error) for i, error in enumerate(piece.errors)]
         return answers
 
@@ -132,7 +130,7 @@ def screen(
 
     A shard is a range of rows of one file. Its table has the columns ``input``, ``row``,
     ``smiles``, the columns to keep, those of
-    :func:`gattn.molecules.runs.columns.prediction_columns`, and ``error``. With ``settings.where``
+    :func:`gattn.molecules.runs.predict.output_columns`, and ``error``. With ``settings.where``
     or ``settings.top``, it contains only the rows that meet the condition, and the best of them.
     Finished shards are skipped, so the same call after an interruption continues, and the final
     files are those of an uninterrupted call, byte by byte. Memory does not grow with the inputs.
@@ -178,16 +176,17 @@ def screen(
     out, (column,) = Path(out), smiles_columns(card, smiles, 1)
     sources = _open(find_inputs(inputs, out), column, model, encoding, log)
     copied, sources = _keep(sources, settings, model, log)
-    outside = [OUTSIDE] if model.descriptors_columns_ else []
-    header = [*PLACE, SMILES, *copied, *prediction_columns(model), *outside, ERROR]
+    header = [*PLACE, SMILES, *copied, *output_columns(model), ERROR]
     if repeated := [name for name in copied if header.count(name) > 1]:
         raise ValueError(
             f"the output would have two columns {repeated[0]!r}: choose the columns to copy with "
             "--keep, or rename it"
         )
     selection = _Selection.of(settings, model, header)
+    manifest = read_manifest(out) or {"inputs": []}
+    counted = {(each["path"], each["sha256"]): each["rows"] for each in manifest["inputs"]}
     plan = Plan(
-        inputs=tuple(_input(path, source, out) for path, source in sources),
+        inputs=tuple(_input(path, source, counted) for path, source in sources),
         rows_per_shard=settings.rows_per_shard,
         model=cast("dict[str, Any]", card["sha256"]),
         settings={
@@ -291,16 +290,20 @@ def _keep(
     ]
 
 
-def _input(path: Path, source: Source | None, out: Path) -> Input:
+def _input(path: Path, source: Source | None, counted: Mapping[tuple[str, str], int]) -> Input:
     """Return the number of rows and the checksum of a file.
 
-    The rows of a file that the manifest contains with this checksum are not counted again.
+    Args:
+        path: the file.
+        source: its rows; None for an empty file.
+        counted: number of rows of files whose path and checksum are in the manifest; they are not
+            counted again.
     """
     sha256 = file_hash(path)
-    for each in (read_manifest(out) or {"inputs": []})["inputs"]:
-        if (each["path"], each["sha256"]) == (str(path), sha256):
-            return Input(path, each["rows"], sha256)
-    return Input(path, 0 if source is None else source.count(), sha256)
+    rows = counted.get((str(path), sha256))
+    if rows is None:
+        rows = 0 if source is None else source.count()
+    return Input(path, rows, sha256)
 
 
 def _versions() -> dict[str, str]:
