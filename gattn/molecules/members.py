@@ -32,7 +32,7 @@ from gattn.training.losses import (
     squared_error,
     weighted,
 )
-from gattn.training.processes import in_order
+from gattn.training.processes import in_order, processor_count
 from gattn.training.settings import TrainingSettings
 from gattn.training.threads import share_threads
 
@@ -269,9 +269,7 @@ def _process_count(settings: MoleculeSettings, molecules: int) -> int:
         return 1
     if settings.epochs * molecules < FEW:
         return 1
-    processors = getattr(os, "sched_getaffinity", None)
-    count = len(processors(0)) if processors is not None else os.cpu_count() or 1
-    return min(settings.ensemble, count)
+    return min(settings.ensemble, processor_count())
 
 
 def cross_fit_members(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from joblib.externals.loky import ProcessPoolExecutor
 
-__all__ = ["in_order", "is_first_process", "prepare_process"]
+__all__ = ["in_order", "is_first_process", "prepare_process", "processor_count"]
 
 Key = TypeVar("Key")
 Task = TypeVar("Task")
@@ -45,6 +45,12 @@ HIDDEN_WARNING = "ignore:Sparse CSR tensor support is in beta"
 """Filter for torch's warning about sparse tensors. A child process gets it as an environment
 variable, because torch issues the warning before code in the process can set a filter.
 """
+
+
+def processor_count() -> int:
+    """Return the number of processors that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def is_first_process() -> bool:

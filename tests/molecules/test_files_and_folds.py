@@ -129,7 +129,7 @@ def test_every_item_is_tested_once_and_groups_stay_together(folds):
 
 
 def test_cross_validation_and_its_summary(tmp_path, monkeypatch):
-    monkeypatch.setattr("gattn.molecules.runs.repeats._processors", lambda: 1)
+    monkeypatch.setattr("gattn.molecules.runs.repeats.processor_count", lambda: 1)
     table = write(tmp_path / "all.csv", SMILES)
     settings = override(None, {**GP, "data": table})
     summary = train_repeats(settings, tmp_path / "folds", folds=3)
@@ -151,7 +151,7 @@ def test_cross_validation_and_its_summary(tmp_path, monkeypatch):
 
 
 def test_replicates_have_other_seeds(tmp_path, monkeypatch):
-    monkeypatch.setattr("gattn.molecules.runs.repeats._processors", lambda: 1)
+    monkeypatch.setattr("gattn.molecules.runs.repeats.processor_count", lambda: 1)
     table = write(tmp_path / "all.csv", SMILES)
     summary = train_repeats(override(None, {**GP, "data": table}), tmp_path / "runs", replicates=2)
     assert [run["split"] for run in summary["runs"].values()] == [

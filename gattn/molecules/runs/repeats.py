@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from gattn.molecules.runs.splits import splits_record, validation_groups
 from gattn.molecules.runs.train import CACHE, MoleculeData, MoleculeProduct, train_run
 from gattn.pipeline.product import Log, no_log
 from gattn.training.model_io import RunError, write_json
-from gattn.training.processes import in_order
+from gattn.training.processes import in_order, processor_count
 from gattn.training.settings import SettingsError, updated
 
 __all__ = ["GROUPED", "fold_splits", "train_repeats"]
@@ -79,7 +78,7 @@ def train_repeats(
     runs = {name: updated(settings, {"seed": seed}) for name, seed in zip(names, seeds)}
     if folds:
         runs = _fold_runs(settings, folder, runs, folds, log)
-    count = min(len(runs), _processors())
+    count = min(len(runs), processor_count())
     log(f"{len(runs)} runs in {folder}, {count} at the same time")
     tasks = [(name, (run, str(folder / name))) for name, run in runs.items()]
     results: dict[str, dict[str, Any]] = {}
@@ -210,11 +209,6 @@ def _results(
         yield from ((name, _train(task)) for name, task in tasks)
         return
     yield from in_order(_train, tasks, processes, ahead=1)
-
-
-def _processors() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 def _scores(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -145,15 +145,21 @@ def _similarity_split(
     spec: str, canonical: Sequence[str], fractions: tuple[float, float, float]
 ) -> Split:
     """Split by Butina cluster or by Kennard and Stone, with all rows of a molecule in one part."""
-    different = list(dict.fromkeys(canonical))
     if spec == "butina":
-        cluster = dict(zip(different, butina_clusters(different)))
-        groups = [cluster[text] for text in canonical]
+        groups = _clusters(canonical)
         return split_by_groups(groups, fractions, f"Butina {ratio(fractions)}", largest_trains=True)
+    different = list(dict.fromkeys(canonical))
     split = kennard_stone_split(different, fractions=fractions)
     part_of = {different[i]: part for part in PARTS for i in getattr(split, part).tolist()}
     names = [part_of[text] for text in canonical]
     return split_by_names(names, protocol=split.protocol)
+
+
+def _clusters(canonical: Sequence[str]) -> list[int]:
+    """Return the Butina cluster of each row; equal molecules count once."""
+    different = list(dict.fromkeys(canonical))
+    cluster = dict(zip(different, butina_clusters(different)))
+    return [cluster[text] for text in canonical]
 
 
 def validation_groups(
@@ -178,9 +184,7 @@ def validation_groups(
         spec = str(read_positions(spec).get("groups", ""))
     first = [first_part(text, row_format) for text in val.canonical]
     if spec == "butina":
-        different = list(dict.fromkeys(first))
-        cluster = dict(zip(different, butina_clusters(different)))
-        return [f"cluster {cluster[text]}" for text in first]
+        return [f"cluster {number}" for number in _clusters(first)]
     if spec.startswith("molecule:"):
         return component_groups(spec, val, source, row_format)
     return list(map(murcko_scaffold, first)) if spec == "scaffold" else None
