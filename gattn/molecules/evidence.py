@@ -22,7 +22,7 @@ __all__ = ["Evidence", "left_out_of_kernel", "part_weights"]
 
 ROWS = 1000
 """Maximum number of training molecules that are predicted without themselves."""
-FOREST, NETWORK = 0.4, 0.1
+FOREST, NETWORK = 0.4, 0.0
 """Prior weights of the forest against the Gaussian process, and of the network against both."""
 
 
