@@ -34,6 +34,7 @@ from gattn.training.run_report import (
     RunFacts,
     Words,
     part_figures,
+    plot_figure,
     run_report,
     themed,
 )
@@ -199,8 +200,8 @@ def _confusions(
             counts.view(len(kinds), -1).numpy(), list(map(str, kinds.tolist()))
         )
         end = f"-{i + 1}" if len(estimator.targets_) > 1 else ""
-        figures[f"confusion{end}"] = themed(
-            plot.png,
+        figures[f"confusion{end}"] = plot_figure(
+            plot,
             f"Classes of {target} by predicted class",
             f"{target}: percentages of the molecules of each true class",
         )
