@@ -87,7 +87,7 @@ def train(
 ) -> None:
     """Train a model, and write it with its metrics and a report.
 
-    Run the same command again after an interruption to continue from the last complete epoch.
+    Run the same command again after an interruption to continue from the last checkpoint.
     """
     if data:
         settings = {**settings, "data": data[0], "more_data": tuple(data[1:])}

@@ -111,7 +111,7 @@ def train_run(
     (which :meth:`gattn.molecules.MoleculeRegressor.load` reads), ``metrics.json``,
     ``predictions.csv`` of the validation and test parts, ``left_out.csv``, ``plots`` and
     ``report.html``. If it contains an unfinished run with the same settings, training continues
-    from the last complete epoch; if it contains the finished run, nothing is done. Parsed SMILES
+    from the last checkpoint; if it contains the finished run, nothing is done. Parsed SMILES
     are cached in
     ``settings.cache``, by their content and the versions of the parsers, for the next run.
 
