@@ -203,15 +203,19 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         """Search for the best settings if ``tune`` is above 0, and train the model."""
         estimator, settings = data.estimator, self.settings
         train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
-        groups = validation_groups(settings.split, val, data.source, estimator.row_format)
+        groups, train_groups = (
+            validation_groups(settings.split, part, data.source, estimator.row_format)
+            for part in (val, train)
+        )
         if settings.tune:
             from gattn.molecules.runs.tuning import tune
 
             best = tune(estimator, train, val, settings.tune, self.out, self.log, groups=groups)
             estimator = estimator.replace(**best)
         return estimator.fit_labelled(
-            train, val, groups=groups, folder=self.out / CHECKPOINTS, progress=self.progress
-        )
+            train, val, groups=groups, train_groups=train_groups, folder=self.out / CHECKPOINTS,
+            progress=self.progress,
+        )  # fmt: skip
 
     def evaluate(
         self, data: MoleculeData, parts: MoleculeParts, model: MoleculeEstimator
@@ -236,6 +240,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
             "intervals": intervals,
             "undefined": undefined(model, {"test": test.y, "val": y_val}, intervals),
             "weights": model.predictor_.weights,
+            "without_forest": model.predictor_.without_forest,
             "labels": {
                 target: source.labels.counts.get(target, {}) | counts
                 for target, counts in label_counts.items()
