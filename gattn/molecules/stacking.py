@@ -56,13 +56,13 @@ def fit_weights(components: Tensor, y: Tensor, label_weights: Tensor | None = No
 
 
 def varied(y: Tensor) -> Tensor:
-    """Return True for each target that has two different labels: [t] bool."""
+    """Return True for each target that has at least two different labels: [t] bool."""
     labelled = y.isfinite()
     return y.where(labelled, torch.inf).amin(0) < y.where(labelled, -torch.inf).amax(0)
 
 
 def _least_squares_on_simplex(gram: Tensor, right: Tensor) -> Tensor:
-    """Minimise w G w / 2 - b w over w >= 0 with sum 1 by trying all subsets of components."""
+    """Minimise w G w / 2 - b w over w >= 0 with sum 1. All subsets of the components are tried."""
     best, lowest = right, float("inf")
     for chosen in _subsets(len(right)):
         # The error is minimised over the components in ``chosen``. A Lagrange multiplier makes
@@ -123,9 +123,7 @@ def fit_spread(sources: Tensor, error: Tensor, row_weights: Tensor | None = None
 
 
 def predicted_std(sources: Tensor, coefficients: Tensor) -> Tensor:
-    """Return the standard deviation of the error, [k, t], from the sources of variance [s,
-    k, t].
-    """
+    """Return the standard deviation of the error, [k, t], computed from its s inputs [s, k, t]."""
     return torch.einsum("skt,st->kt", sources.double(), coefficients).sqrt()
 
 
