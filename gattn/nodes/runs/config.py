@@ -133,7 +133,7 @@ class NodeRunSettings(Settings):
         return GraphReading.of(self)
 
     def check(self) -> None:
-        """Check the name of the split, the decimal sign and the thousands separator."""
+        """Check the name of the split, the decimal separator and the thousands separator."""
         super().check()
         check_number_format(self.decimal, self.thousands)
         if self.split not in SPLITS and not self.split.startswith("column:"):
@@ -146,7 +146,7 @@ class NodeRunSettings(Settings):
 def override(
     config: str | Path | None, preset: str | None, changes: Mapping[str, object]
 ) -> NodeRunSettings:
-    """Return the settings of a configuration file, with the changes from the command line.
+    """Return the settings of a configuration file after the changes from the command line.
 
     Args:
         config: the config.toml of a run; None for the defaults.
