@@ -1,4 +1,4 @@
-"""Settings of the models of links."""
+"""Settings of the models that predict links."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ less than 1; got 0.6 and 0.5
     model: LinkSettings = field(default_factory=LinkSettings)
 
     def check(self) -> None:
-        """Check the fractions, the split, the decimal sign and the thousands separator."""
+        """Check the fractions, the split, the decimal separator and the thousands separator."""
         super().check()
         check_number_format(self.decimal, self.thousands)
         if self.validation_fraction + self.test_fraction >= 1:
@@ -132,7 +132,7 @@ less than 1; got 0.6 and 0.5
 
 
 def override(config: str | Path | None, changes: Mapping[str, object]) -> LinkRunSettings:
-    """Return the settings of a configuration file, with the changes from the command line.
+    """Return the settings of a configuration file after the changes from the command line.
 
     Args:
         config: the config.toml of a run; None for the defaults.
