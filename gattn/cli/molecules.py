@@ -145,7 +145,7 @@ def predict(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Predict every row of a table, and write one row with prediction intervals for each.
+    """Predict every row of a table, and write each row with its prediction and its interval.
 
     The column "similarity" contains the Tanimoto similarity to the most similar molecule of the
     training and validation parts. With several inputs, or if --out is a folder or ends with a
@@ -167,7 +167,7 @@ def predict(
 
 
 def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]) -> None:
-    """Predict many files, and print the number of rows."""
+    """Predict many files, and print the numbers of rows."""
     chosen = ScreenSettings(**{name: settings.pop(name) for name in SCREENING if name in settings})
     if Path(out).suffix.lower() in TABLE_SUFFIXES:
         raise SettingsError(
@@ -227,7 +227,7 @@ def explain(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Draw the weight of every atom, and measure how reliable the weights are."""
+    """Draw the weight of every atom, and measure how faithful the weights are to the model."""
     from gattn.molecules.runs.explain import explain_table
 
     options = {
@@ -338,7 +338,7 @@ def check(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Look for faults of a table before training: structures, labels, parts and columns.
+    """Look for faults in a table before training: structures, labels, parts and columns.
 
     The exit code is 0 even if there are findings, unless --strict is set.
     """
@@ -358,7 +358,7 @@ def check(
 
 
 def _show_counts(counts: Counts, table: Path, out: Path) -> None:
-    """Print the number of rows that were written, or a message if the input table has no rows."""
+    """Print the number of written rows, or a message if the input table has no rows."""
     if counts.rows:
         say(f"{out}: {plural(counts.rows, 'row')}, {counts.bad:,} of them with an error")
     else:

@@ -1,4 +1,4 @@
-"""ASGI application of the server: the API of the loaded runs, and the files of the web page."""
+"""ASGI application of the server: the API for the loaded runs, and the files of the web page."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ FILES = {
     "card": ("model.json", "application/json"),
     "network": ("plots/network.png", "image/png"),
 }
-"""Files of a run that the server sends: the name in the address, the path in the folder, and the
-media type.
+"""Files of a run that the server sends, with their name in the URL, their path in the folder,
+and their media type.
 """
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorMessage, "description": description}
@@ -88,7 +88,7 @@ Run = TypeVar("Run", ServedMolecules, ServedNodes)
 
 
 class Server:
-    """Loaded runs with their queue of requests, and the ASGI application that answers requests.
+    """Loaded runs, the queue of requests, and the ASGI application that answers them.
 
     Args:
         runs: the runs, with different names.
@@ -113,7 +113,7 @@ class Server:
         return await self.pool.call(predict_rows, self._position[name], smiles, coverage)
 
     def run(self, kind: type[Run], name: str | None) -> Run:
-        """Return the run with a name, or the first run of a kind if the name is None.
+        """Return the run with a name; if the name is None, return the first run of this kind.
 
         Raises:
             RequestError: there is no such run (404).
@@ -174,7 +174,7 @@ class Server:
         return _explain_answer(run, explained, target)
 
     def application(self) -> Gate:
-        """Return the ASGI application, which checks every request."""
+        """Return the ASGI application. It checks every request before the API reads it."""
 
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -198,7 +198,7 @@ class Server:
 
 
 class TableQuery(BaseModel):
-    """Options of a request with a CSV body, which are in the query string of the address."""
+    """Options of a request with a CSV body; they are in the query string of the URL."""
 
     model: str | None = None
     coverage: Annotated[float, Query(gt=0, lt=1)] = 0.9
@@ -288,7 +288,7 @@ def _add_api(app: FastAPI, server: Server) -> None:
 
     @app.post("/node", responses=ERRORS)
     async def node(request: NodeRequest) -> NodeAnswer:
-        """Return the prediction of a node and the nodes that it attends to."""
+        """Return the prediction for a node, and the nodes that it attends to."""
         run = server.run(ServedNodes, request.model)
         prediction = run.predict(server.check_text(request.name, "the name"))
         return NodeAnswer(
@@ -298,7 +298,7 @@ def _add_api(app: FastAPI, server: Server) -> None:
 
     @app.get("/nodes", responses=ERRORS)
     async def nodes(text: str = "", model: str | None = None) -> list[str]:
-        """Return the names of at most 20 nodes that contain a text."""
+        """Return the names of at most 20 nodes whose name contains a text."""
         return server.run(ServedNodes, model).search(server.check_text(text, "the text"))
 
 
@@ -324,8 +324,8 @@ def _add_page(app: FastAPI, server: Server) -> None:
 
     @app.get("/models/{name}/{file}", responses=ERRORS, response_class=FileResponse)
     async def run_file(name: str, file: str) -> FileResponse:
-        """Return the report (report), the model card (card) or the picture of the network
-        (network) of a run.
+        """Return the report (``report``), the model card (``card``) or the picture of the
+        network (``network``) of a run.
         """
         run = server.runs.get(name)
         if run is None or file not in _files(run):
@@ -386,7 +386,7 @@ def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 def _visible(cell: str) -> str:
-    """Replace bytes that are invalid in the file's encoding, because JSON cannot represent them."""
+    """Replace bytes that are invalid in the file's encoding, because JSON cannot contain them."""
     return cell.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -395,7 +395,7 @@ def _files(run: AnyRun) -> list[str]:
 
 
 def _description(run: AnyRun) -> ModelDescription:
-    """Return the description of a run for GET /models."""
+    """Return the entry for a run in the answer to GET /models."""
     metrics: dict[str, Any] = {}
     if (run.folder / "metrics.json").is_file():
         metrics = read_json(run.folder / "metrics.json", remedy="train the model again")["test"]
@@ -456,7 +456,7 @@ def _explain_answer(
 
 
 def _finite(value: Any) -> Any:
-    """Return the number, or None if it is infinite or NaN, because JSON cannot represent such
-    numbers.
+    """Return the number; return None if it is infinite or NaN, because JSON cannot represent
+    such numbers.
     """
     return None if isinstance(value, float) and not math.isfinite(value) else value

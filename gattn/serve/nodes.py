@@ -1,4 +1,4 @@
-"""Runs of ``gattn nodes train`` for the server, in which nodes are looked up by their names."""
+"""Runs of ``gattn nodes train`` for the server; nodes are looked up by name."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from gattn.training.settings import read_toml
 __all__ = ["NodePrediction", "ServedNodes", "open_nodes"]
 
 SHOWN = 20
-"""Maximum number of neighbours of a node that are shown."""
+"""Maximum number of neighbours that are shown for a node."""
 SUGGESTIONS = 20
 """Maximum number of names that a search for nodes returns."""
 
 
 @dataclass(frozen=True)
 class NodePrediction:
-    """Prediction of a node, and the nodes that it attends to.
+    """Prediction for a node, and the nodes that it attends to.
 
     Attributes:
         values: the columns of the command ``gattn nodes predict``, by name.
@@ -84,7 +84,7 @@ class ServedNodes:
         object.__setattr__(self, "index", names)
 
     def search(self, text: str) -> list[str]:
-        """Return the names of nodes that contain a text; names that begin with the text come
+        """Return the names of nodes that contain a text. Names that begin with the text come
         first.
         """
         text = text.casefold()
@@ -97,7 +97,7 @@ class ServedNodes:
         return names
 
     def node(self, name: str) -> int:
-        """Return the index of the node with a name.
+        """Return the index of the node that has this name.
 
         Raises:
             RequestError: there is no node of this name (404).
@@ -108,7 +108,7 @@ class ServedNodes:
         return place
 
     def predict(self, name: str) -> NodePrediction:
-        """Return the prediction of a node, and the nodes that it attends to.
+        """Return the prediction for a node, and the nodes that it attends to.
 
         Raises:
             RequestError: there is no node of this name (404).
@@ -160,7 +160,7 @@ class ServedNodes:
             )  # fmt: skip
 
     def _edges_into(self, place: int, layer: int) -> Iterator[tuple[int, float]]:
-        """Yield the sources and the weights of the edges into a node."""
+        """Yield the sources of a node's incoming edges, with their weights."""
         edges, weights = self.attention[layer]
         begin, end = np.searchsorted(edges[1], [place, place + 1])
         yield from zip(edges[0, begin:end].tolist(), weights[begin:end].tolist())
@@ -202,7 +202,7 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
 
 
 def _plain(row: Any) -> list[Any]:
-    """Convert cells to JSON values: numbers and texts; an infinite end of an interval becomes
+    """Convert cells to JSON values (numbers and texts). An infinite end of an interval becomes
     None.
     """
     cells: list[Any] = []
@@ -215,7 +215,9 @@ def _plain(row: Any) -> list[Any]:
 
 
 def _sorted(edges: Tensor, weights: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edges sorted by destination, and their weights averaged over the heads."""
+    """Return the edges sorted by destination, and their attention weights averaged over the
+    heads.
+    """
     pairs, mean = edges.numpy(), weights.mean(1).numpy()
     order = np.argsort(pairs[1], kind="stable")
     return pairs[:, order], mean[order]

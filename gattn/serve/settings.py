@@ -109,8 +109,8 @@ class ServeSettings(Settings):
     threads: Threads = 0
 
     def check(self) -> None:
-        """Check that a token is set if other machines can reach the server, and that it is long
-        enough.
+        """Check that the token is long enough, and that it is set if other machines can reach
+        the server.
         """
         super().check()
         if self.token and len(self.token) < SHORTEST_TOKEN:
@@ -125,7 +125,7 @@ class ServeSettings(Settings):
 
     @property
     def is_local(self) -> bool:
-        """True if only this machine can reach the address."""
+        """True if only this machine can reach the server's address."""
         if self.host == "localhost":
             return True
         # The import is inside the function, because every command imports this module.
@@ -138,5 +138,5 @@ class ServeSettings(Settings):
 
     @property
     def max_bytes(self) -> int:
-        """Maximum size of the body of a request, in bytes."""
+        """Maximum size of a request body, in bytes."""
         return int(self.max_megabytes * 1e6)
