@@ -127,7 +127,7 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
     """Print the mean and the standard deviation of each metric over several training runs."""
     runs = metrics["runs"]
     for metric, values in runs["test"].items() if runs["count"] > 1 else ():
-        spreads = {"first weights": values["of_weights"], "splits": values["of_parts"]}
+        spreads = {"initial weights": values["of_weights"], "splits": values["of_parts"]}
         parts = [
             f"{_format(value)} over {name}" for name, value in spreads.items() if value == value
         ]

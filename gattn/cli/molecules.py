@@ -31,9 +31,10 @@ Neighbors = Annotated[
     int,
     Option(
         min=0,
-        help="Number of nearest measured molecules beside each prediction, with their similarities "
-        "and measured values, and a column in_domain: false if the molecule is less similar to the "
-        "measured molecules than 95 % of the test part. The table of the training must be there.",
+        help="Number of most similar measured molecules to write beside each prediction, with "
+        "their similarities and measured values. The column in_domain is true if the molecule is "
+        "at least as similar to its nearest measured molecule as 95 % of the test molecules are "
+        "to theirs. The training table must still be at the path in config.toml.",
     ),
 ]
 NUMBERS = tuple(declared(NumberSettings))
@@ -71,8 +72,9 @@ def train(
     replicates: Annotated[
         int,
         Option(
-            help="Number of runs with the seeds s, s + 1 and so on, which also change a random "
-            "split. Raise it to see how much the errors depend on the split and the seed."
+            help="Number of repeated runs. The first run uses --seed, and every further run the "
+            "next higher seed. With --split random, the seed also changes the split. Raise it to "
+            "see how much the errors depend on the seed."
         ),
     ] = 1,
     config: Annotated[

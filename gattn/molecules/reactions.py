@@ -39,9 +39,9 @@ class ReactionInputs:
     where r and p are its features in the reactants and in the products, zeros on a side where the
     atom or the bond does not exist.
 
-    The fingerprint contains the counts of the reactants, the counts that the products have more,
-    and the counts that they have less. The descriptors are those of the reactants, and the
-    differences between the products and the reactants.
+    The fingerprint contains the counts of the reactants, the increase of each count from the
+    reactants to the products, and the decrease of each count. The descriptors are those of the
+    reactants, and the differences between the products and the reactants.
 
     Attributes:
         base: the different sides of all reactions.

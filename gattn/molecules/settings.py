@@ -114,8 +114,8 @@ class MoleculeSettings(TrainingSettings):
         Meta(
             description="Transform of the labels before training, so that no prediction and no "
             "interval is outside the possible values. log10 is for positive numbers such as "
-            "concentrations, logit for shares between 0 and 1. auto chooses log10, logit or none "
-            "for each target from its labels. Predictions, intervals and errors are in the "
+            "concentrations, and logit for fractions between 0 and 1. auto chooses log10, logit or "
+            "none for each target from its labels. Predictions, intervals and errors are in the "
             "original unit. Classification ignores it."
         ),
     ] = "none"

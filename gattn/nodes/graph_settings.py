@@ -98,7 +98,7 @@ Encoding: TypeAlias = Annotated[
 Decimal: TypeAlias = Annotated[
     Literal[".", ","] | None,
     Meta(
-        description="Decimal sign of the numbers in tables: a point or a comma. Set it "
+        description="Decimal separator of the numbers in tables: a point or a comma. Set it "
         "if the table contains numbers such as 3,2.",
         extra={"default": "a point; a comma if semicolons separate the cells"},
     ),

@@ -1,4 +1,4 @@
-"""Additive attention: out_i = sum_j w_ij softmax_j(LeakyReLU(a_i + b_j + c_ij) + bias_ij) v_j.
+"""GAT's attention: out_i = sum_j w_ij softmax_j(LeakyReLU(a_i + b_j + c_ij) + bias_ij) v_j.
 
 These are the forward and backward kernels of GATConv, HANConv, GATEConv and readouts with learned
 queries.
@@ -86,7 +86,7 @@ def gat_forward(
     save_positive_part: bool,
     needs_backward: bool,
 ) -> tuple[Tensor, ...]:
-    """Compute additive attention, and the statistics that the backward pass reads.
+    """Compute GAT's attention, and the statistics that the backward pass reads.
 
     The results are out [n, h, c], row_max and row_sum [n, h], and out_pos_centered and out_acc [n,
     h, c]. The last two are empty if backward does not need them; out_pos_centered is O+ - p+ O.

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from gattn.links.settings import LinkSettings, Negatives
+from gattn.links.settings import NAMES, LinkSettings, Negatives
 from gattn.nodes.graph_settings import (
     Decimal,
     EdgeFeatureOptions,
@@ -19,7 +19,6 @@ from gattn.nodes.graph_settings import (
     FeatureOptions,
     GraphSource,
     MissingTexts,
-    NodeNames,
     NodeTable,
     Thousands,
     check_number_format,
@@ -59,7 +58,7 @@ less than 1; got 0.6 and 0.5
     data: GraphSource = field(kw_only=False)
     nodes: NodeTable = ""
     features: FeatureOptions = ()
-    names: NodeNames = False
+    names: Annotated[bool, Meta(description=NAMES, extra={"flag": "--names/--no-names"})] = False
     split: Annotated[
         Literal["auto", "random", "time"],
         Meta(

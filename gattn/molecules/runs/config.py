@@ -46,8 +46,8 @@ class NumberSettings(Settings):
     decimal: Annotated[
         Literal[".", ","],
         Meta(
-            description="Decimal sign of the numbers in the label columns. Set it to a comma if "
-            "the table contains numbers such as 3,2."
+            description="Decimal separator of the numbers in the label columns. Set it to a comma "
+            "if the table contains numbers such as 3,2."
         ),
     ] = "."
     thousands: Annotated[
@@ -220,7 +220,8 @@ class RunSettings(NumberSettings):
         bool,
         Meta(
             description="Leave out every label that cannot be read. Without this option, the "
-            "command stops with an error if there are many such labels."
+            "command stops with an error if two or more labels, and more than 5 % of the labels "
+            "of a target, are texts."
         ),
     ] = False
     coverage: Coverage = 0.9

@@ -52,8 +52,8 @@ class ScreenSettings(Settings):
     by: Annotated[
         str,
         Meta(
-            description="Number by which --top ranks the rows, highest first, for example "
-            "'-prediction' for the lowest predictions or 'prediction - std'.",
+            description="Expression that is computed from the columns of a row. --top keeps the "
+            "rows with the largest values, for example '-prediction' keeps the lowest predictions.",
             extra={"default": "prediction; the probability for classes"},
         ),
     ] = ""

@@ -109,8 +109,9 @@ class NodeRunSettings(Settings):
         Meta(
             ge=1,
             description="Number of trainings with different initial weights. If the split is "
-            "random, a new split is drawn after every few trainings. Raise the number to "
-            "report the mean and the variation of the results.",
+            "random, the trainings are divided into groups of √runs (rounded down), and each "
+            "group gets a new split. Raise the number to report the mean and the variation of "
+            "the results.",
         ),
     ] = 1
     coverage: Coverage = 0.9

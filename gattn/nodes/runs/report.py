@@ -130,7 +130,7 @@ def _trials(run: NodeRun) -> Section:
         (METRICS[name], *(value if value == value else None for value in each.values()))
         for name, each in components.items()
     )
-    columns = "metric", "mean", "standard deviation", "of first weights", "of splits"
+    columns = "metric", "mean", "standard deviation", "over initial weights", "over splits"
     main, first = next(iter(components.items()))
     text = (
         f"{len(run.trials)} trainings: {METRICS[main]} {number(first['mean'])} ± "
