@@ -18,10 +18,12 @@ __all__ = ["Draw", "line", "render", "render_both"]
 
 # Width of a plot in inches. With this width, text of 10 points is about 11 pixels high on a page.
 WIDTH = 4.1
-DOTS = 230  # resolution of a plot in dots per inch
-LONGEST = 38  # maximum number of characters of a title, so that it fits above a plot
+# dots per inch
+DOTS = 230
+# maximum number of characters in a title, so that it fits above a plot
+LONGEST = 38
 
-# Matplotlib's settings are global, so only one thread at a time may draw a plot.
+# Matplotlib's settings are global, so only one thread may draw at a time.
 _LOCK = threading.Lock()
 
 Draw = Callable[["list[Axes]", Theme], None]
@@ -29,7 +31,7 @@ Draw = Callable[["list[Axes]", Theme], None]
 
 
 def line(text: str, longest: int = LONGEST) -> str:
-    """Shorten a text to one line of at most ``longest`` characters, with dollar signs escaped.
+    """Shorten a text to one line of at most ``longest`` characters, and escape its dollar signs.
 
     matplotlib would read the text between dollar signs as a formula.
 
@@ -135,8 +137,8 @@ def _render(
         rc_context(RcParams(_settings(theme))),
         warnings.catch_warnings(),
     ):
-        # Matplotlib draws a box for a character that the font lacks. The warning is hidden, because
-        # the page repeats these names as text.
+        # Matplotlib draws a box for a character that is missing in the font. The warning is hidden,
+        # because the page repeats these names as text.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         layout = None if positions else ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
         figure = Figure(figsize=(WIDTH, height), dpi=DOTS, layout=layout)

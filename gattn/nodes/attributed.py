@@ -41,7 +41,7 @@ Where: TypeAlias = Callable[[int], str]
 
 
 def at_row(place: int) -> str:
-    """Describe the position of a value in words, if nodes have no names.
+    """Describe the position of a value by its row number, for nodes without names.
 
     >>> at_row(4)
     'in row 4 (counted from 0)'
@@ -114,7 +114,7 @@ class AttributedGraph:
         return len(self.names)
 
     def node(self, place: int) -> str:
-        """Return the name of the node with this index, and its line in the file if there is one."""
+        """Return the name of a node, given its index; add its line in the file if this is known."""
         line = f" (line {self.lines[place]:,})" if self.lines else ""
         return f"node {self.names[place]!r}{line}"
 
@@ -153,7 +153,7 @@ class AttributedGraph:
         return replace(self, arcs=arcs, edge_index=edges, edge_inputs=None)
 
     def with_gaps(self, words: Sequence[str]) -> AttributedGraph:
-        """Return a copy of the graph in which attribute values equal to one of ``words`` are
+        """Return a copy of the graph in which every attribute value that equals one of ``words`` is
         missing.
 
         Args:
@@ -173,7 +173,8 @@ class AttributedGraph:
 def with_gaps(
     table: pd.DataFrame, words: Sequence[str], owner: str = ""
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return a table in which cells that contain one of ``words`` are missing, and notes.
+    """Return a table in which every cell that equals one of ``words`` is missing, and notes on
+    these cells.
 
     Args:
         table: attributes of nodes or edges.
@@ -203,7 +204,7 @@ def with_gaps(
 
 
 def attribute_names(table: pd.DataFrame) -> str:
-    """Return a list of the first twenty attributes of the nodes, as text for error messages."""
+    """Return the names of the nodes' first twenty attributes as text, for error messages."""
     if table.columns.empty:
         return "they have no attributes (for a table of edges, pass a table of nodes with --nodes)"
     return f"they have {', '.join(map(repr, table.columns[:20]))}"
@@ -272,7 +273,7 @@ def attributed_graph(
 
 
 def doubled_note(count: int, same: str = "") -> list[str]:
-    """Return a note on edges that occur more than once; an empty list if there are none.
+    """Return a note on edges that occur more than once; the list is empty if there are none.
 
     Args:
         count: number of edges that are left out.

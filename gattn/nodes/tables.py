@@ -1,4 +1,4 @@
-"""Reader of tables of edges and nodes, which finds the columns with the names of the nodes."""
+"""Reader of edge and node tables, which finds the columns that contain the names of nodes."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ DESTINATIONS = (
 )
 IDS = ("id", "node", "node_id", "name", "paper", "paper_id")
 UNNAMED = re.compile(r"(unnamed: \d+(\.\d+)?(_level_\d+)?)?", re.IGNORECASE)
-"""Regular expression for the names of columns of row numbers. pandas and R write such a column
-without a name, and pandas reads it as ``Unnamed: 0``.
+"""Pattern for the names of row number columns. pandas and R write such a column without a name,
+and pandas reads it as ``Unnamed: 0``.
 """
 RESET = ("index", "level_0")
-"""Names that pandas' ``reset_index`` gives to a column of row numbers."""
+"""Names that pandas' ``reset_index`` gives to row number columns."""
 EXAMPLES = 3
 
 
@@ -53,7 +53,7 @@ def from_tables(
     node_lines: Sequence[int] = (),
     notes: Sequence[str] = (),
 ) -> AttributedGraph:
-    """Read a table of edges and, optionally, a table of nodes.
+    """Build a graph from a table of edges and, optionally, a table of nodes.
 
     The two nodes of an edge are in the columns ``source`` and ``target`` (or ``src`` and ``dst``,
     ``from`` and ``to``), else in the first two columns. The name of a node is in the column ``id``
@@ -121,7 +121,8 @@ def _edge_table(
     lines: Sequence[int] | None,
     ends: Sequence[Hashable],
 ) -> EdgeTable | None:
-    """Return the attributes of the edges that join two nodes; None if there are no columns.
+    """Return the attributes of those edges that connect two known nodes; None if there are no
+    attribute columns.
 
     Args:
         attributes: one row for each edge of the data.
@@ -138,8 +139,8 @@ def _edge_table(
 
 
 def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Return the columns with the sources and the destinations of the edges, the other columns, and
-    notes on the choice.
+    """Return the columns of sources and destinations, the other columns, and notes on the
+    choice.
     """
     if edges.shape[1] < 2:
         raise GraphError(f"a table of edges needs two columns; got {list(edges.columns)}")
@@ -168,7 +169,7 @@ def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
 
 
 def _check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -> None:
-    """Raise an error if the header of a table of edges seems to be an edge itself."""
+    """Raise an error if the header of an edge table seems to be an edge."""
     usual = {*SOURCES, *DESTINATIONS} & {str(end).strip().lower() for end in (first, second)}
     if usual:
         return
@@ -200,7 +201,7 @@ class _Names:
     values: pd.Series
 
     def share(self, ends: NDArray) -> int:
-        """Count the names in ``ends`` that occur in the column.
+        """Count the names in ``ends`` that occur in this column.
 
         The result is 0 if the column has missing or repeated values, because names must be unique.
         """
@@ -212,9 +213,7 @@ class _Names:
 def _named_nodes(
     nodes: pd.DataFrame, ends: NDArray, lines: Sequence[int]
 ) -> tuple[list[Hashable], pd.DataFrame, list[str], dict[Hashable, str]]:
-    """Return the names of the nodes, their attributes, notes, and the attributes that are
-    unreadable.
-    """
+    """Return the nodes' names, their attributes, notes, and the attributes that cannot be read."""
     if nodes.index.name is not None and nodes.index.name not in nodes.columns:
         nodes = nodes.reset_index()
     if not nodes.shape[1]:
@@ -266,7 +265,7 @@ def _check_names(
 def _choose_names(
     nodes: pd.DataFrame, others: Sequence[int], numbering: Sequence[int], ends: NDArray
 ) -> tuple[int | None, list[str]]:
-    """Return the index of the column with the names of the nodes, if no column is called ``id``.
+    """Return the index of the column that contains the nodes' names, if no column is called ``id``.
 
     The index is None if the names are in the index of the data frame. The second result is a note
     on the choice.
@@ -280,8 +279,8 @@ def _choose_names(
     ] or [_Names("the index of the table", None, _as_names(nodes.index.to_series()))]
     count = usual.share(ends)
     best = max(rows, key=lambda row: row.share(ends))
-    # If a table was read from a file, its index only numbers the rows. Therefore an index is used
-    # as the nodes' names only if it contains all names in the edges.
+    # The index of a table that was read from a file only numbers the rows. Therefore an index is
+    # used as the nodes' names only if it contains all names that occur in the edges.
     least = len(ends) if best.place is None else count + 1
     if best.share(ends) < max(least, count + 1):
         return usual.place, [f"The names of the nodes are in {usual.title}."]
@@ -306,7 +305,9 @@ def _counts_rows(name: Hashable, column: pd.Series) -> bool:
 
 
 def _is_moved_index(name: Hashable, column: pd.Series) -> bool:
-    """Return True if a column contains row numbers in any order, for example after sorting."""
+    """Return True if a column contains the row numbers in any order, for example because the
+    table was sorted.
+    """
     if str(name).strip().lower() not in RESET or not len(column):
         return False
     numbers = as_numbers(column)
@@ -315,7 +316,7 @@ def _is_moved_index(name: Hashable, column: pd.Series) -> bool:
 
 
 def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
-    """Return notes on attributes called ``index`` or ``level_0`` that contain row numbers.
+    """Return notes on attributes called ``index`` or ``level_0`` that contain only row numbers.
 
     Args:
         graph: the graph.
@@ -334,7 +335,7 @@ def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
 
 
 def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
-    """Return a note on the number of edges that were left out, with an example."""
+    """Return a note with the number of edges that were left out, and an example."""
     why = "whose ends are not in the table of nodes" if absent else "which do not name two nodes"
     note = (
         f"{len(left_out):,} edge{'s' * (len(left_out) > 1)} left out of {edges:,}, {why}; the "
@@ -344,7 +345,7 @@ def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
 
 
 def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a hint why the edges contain names that are not in the table of nodes.
+    """Return a hint why the edges contain names that the table of nodes does not contain.
 
     Either the names are written differently, or another column contains most of the missing names.
     A
@@ -366,8 +367,8 @@ def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> st
 
 
 def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a sentence on names that edges and nodes write differently, or "" if there are
-    none.
+    """Return a sentence on names that are written differently in the edges and in the table of
+    nodes; "" if there are none.
     """
     node_names = set(names)
     absent = [str(end) for end in ends.tolist() if end not in node_names]
@@ -389,7 +390,9 @@ def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
 
 
 def _number_form(name: str) -> str:
-    """Return a text that is equal for all ways to write the same number; "" for other names."""
+    """Return a canonical text for a name that is a number, so that 7 and 7.0 are equal; "" for
+    other names.
+    """
     try:
         number = Decimal(name)
     except InvalidOperation:
@@ -404,7 +407,7 @@ def _number_form(name: str) -> str:
 
 
 def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a sentence on names in the edges that are missing in the table of nodes."""
+    """Return a sentence on names that occur in the edges but not in the table of nodes."""
     node_names = set(names)
     strange = [name for name in ends.tolist() if name not in node_names]
     if not strange:
@@ -420,7 +423,7 @@ def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
 def _place(
     table: pd.DataFrame, places: Sequence[int], usual: Sequence[str], otherwise: int | None
 ) -> int:
-    """Return the index, among ``places``, of the first column whose name is in ``usual``.
+    """Return the first of the column indices ``places`` whose name is in ``usual``.
 
     If there is no such column, return ``otherwise``.
     """
