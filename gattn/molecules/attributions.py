@@ -30,7 +30,7 @@ benchmarks.molecules.attributions``.
 STEPS = 32
 """Number of quadrature points for the integral of integrated gradients."""
 BUDGET = 1 << 14
-"""Maximum number of atoms in a batch for which gradients are computed."""
+"""Maximum number of atoms in one batch of a gradient computation, to limit its memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +162,8 @@ def _gradients(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> list[Attribution]:  # fmt: skip
-    """Return gradients multiplied by inputs, summed over the points (factor, weight) of ``path``.
+    """Multiply gradients by inputs, and sum the products over the quadrature points in ``path``.
+    Each point is a pair (factor, weight).
 
     For each point, the gradient is computed at the inputs multiplied by the point's factor.
     """
@@ -213,7 +214,9 @@ def _kernel(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> Tensor:  # fmt: skip
-    """Return the contribution of each atom, [n], to the predictions of the Gaussian process."""
+    """Return the contribution of each of n atoms, [n], to the predictions of the Gaussian
+    process.
+    """
     kernel = predictor.kernel
     assert kernel is not None
     total = torch.zeros(inputs.descriptors.shape, dtype=torch.float64)
@@ -263,14 +266,16 @@ def _forest(
 
 
 def _shared(by_descriptor: Tensor, atoms: Sequence[MoleculeAtoms]) -> Tensor:
-    """Divide contributions of descriptors [k, d] among the atoms by each atom's share: [n]."""
+    """Divide the contribution of each descriptor, [k, d], among the molecule's atoms in
+    proportion to their shares. The result is [n] for the n atoms of all k molecules.
+    """
     rows = by_descriptor.double()
     shares = [one.shares @ row for one, row in zip(atoms, rows)]
     return torch.cat([torch.zeros(0).double(), *shares])
 
 
 def _by_environment(by_count: Tensor, counts: Tensor, atoms: MoleculeAtoms) -> Tensor:
-    """Divide contributions of fingerprint columns among environments, and then among atoms: [n].
+    """Divide the contribution of each fingerprint column among the atoms of the molecule: [n].
 
     The contribution of a column is divided equally among the environments that it counts, and the
     contribution of an environment is divided equally among its atoms.
@@ -287,8 +292,8 @@ def _by_environment(by_count: Tensor, counts: Tensor, atoms: MoleculeAtoms) -> T
 def _weighed(
     predictor: MoleculePredictor, parts: dict[str, Tensor], members: Tensor
 ) -> Attribution:
-    """Add the attributions of the model's components with the components' weights in the
-    prediction.
+    """Return the weighted sum of the attributions of the model's components. The weights are
+    those of the components in the prediction.
     """
     weights = predictor.weights
     parts = {name: weights[name] * part for name, part in parts.items()}
@@ -308,8 +313,8 @@ def _path(steps: int) -> list[tuple[float, float]]:
 
 
 def _batches(inputs: MoleculeInputs) -> Iterator[tuple[int, int]]:
-    """Yield ranges of molecules with at most BUDGET atoms; a larger molecule is a separate
-    batch.
+    """Yield ranges of molecules that have at most BUDGET atoms together. A molecule with more
+    atoms is a batch of its own.
     """
     ptr = inputs.molecules.arrays.ptr.tolist()
     begin = 0

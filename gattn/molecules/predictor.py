@@ -45,15 +45,19 @@ if TYPE_CHECKING:
 __all__ = ["MoleculePredictor", "Prediction", "batch_elements"]
 
 PIECE = 1024
-"""Number of molecules whose fingerprints are unpacked in one step."""
+"""Number of molecules whose fingerprints are unpacked at once."""
 FEW = 64
-"""Number of molecules that are compared with all training molecules in one step."""
+"""Number of molecules that are compared with all training molecules at once."""
 ATOMS = 25
 """Typical number of atoms of a molecule, used to estimate the size of a batch."""
 MARGIN = 0.1
-"""Part of the width of a descriptor's training range beyond which a value is far outside."""
+"""A descriptor is far outside its training range if it is outside by more than this fraction of
+the width of the range.
+"""
 KERNEL_PARTS = 6
-"""Number of matrices of the kernel's size that one evaluation of the kernel reads."""
+"""Number of matrices of the size of the kernel matrix that one evaluation of the kernel reads.
+It determines the number of threads.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -347,7 +351,7 @@ class MoleculePredictor:
         group: Tensor, folds: Tensor, by_part: tuple[Tensor | None, Tensor | None],
         components: _Parts | None,
     ) -> None:  # fmt: skip
-        """Fit the components' weights, and the coefficients of the error on the validation part.
+        """Fit the weights of the components and the coefficients of the error variance.
 
         Args:
             val: m molecules.
@@ -385,8 +389,8 @@ class MoleculePredictor:
             left_out = self._leave_out(val, kernel_index, group, folds)
 
         def fit(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor]:
-            """Return the components' weights and the coefficients of the error, fitted to
-            ``rows``.
+            """Fit the weights of the components and the coefficients of the error variance to
+            the molecules at ``rows``.
             """
             parts, sources = self._parts_and_sources(members, forest_few, *pair)
             weights = torch.ones(1).double()
@@ -420,8 +424,8 @@ class MoleculePredictor:
     def _parts_and_sources(
         self, members: Tensor, forest: Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the components' means [P, k, t], and the inputs for predicting the squared
-        error.
+        """Return the mean of each of P components, [P, k, t], and the inputs of the model of the
+        squared error.
         """
         stacked = torch.stack(self._parts(members, mean, forest))
         return stacked, self._sources(stacked, members, variance)
@@ -448,7 +452,7 @@ class MoleculePredictor:
     def _leave_out(
         self, val: MoleculeInputs, kernel_index: Tensor, group: Tensor, folds: Tensor
     ) -> list[tuple[Tensor, Tensor]]:
-        """Predict molecules with Gaussian processes that were not trained on them.
+        """Predict validation molecules with Gaussian processes that were not trained on them.
 
         Returns:
             Pairs of means and variances [m, t]. In the first pair, the model of a molecule was
@@ -459,20 +463,20 @@ class MoleculePredictor:
         left_out = self.kernel.leave_out(rows, group[kernel_index], folds[kernel_index])
         plain = self.kernel.predict(val)
         # If a fold contains no training molecule of the Gaussian process, its molecules are
-        # predicted by the whole Gaussian process.
+        # predicted by the complete Gaussian process.
         left_out += left_out[:1] * (int(folds.max()) + 2 - len(left_out))
         pairs = []
         for pair in left_out:
             full = tuple(each.clone() for each in plain)
             for each, out in zip(full, pair):
-                # A row without a label was not used to fit the Gaussian process, so its prediction
-                # needs no fold to be left out.
+                # A row without a label was not used to fit the Gaussian process, so no model
+                # without its fold is needed.
                 each[kernel_index] = torch.where(out.isfinite(), out, each[kernel_index])
             pairs.append(full)
         return pairs
 
     def predict(self, inputs: MoleculeInputs, neighbors: int = 0) -> Prediction:
-        """Predict the targets of molecules, with expected errors, in the targets' units.
+        """Predict the targets of molecules and the expected errors, in the targets' units.
 
         With a target transform, the means are medians, and the standard deviations are multiplied
         by the derivative of the inverse transform.
@@ -531,8 +535,7 @@ class MoleculePredictor:
             return Prediction(mean, std, parts, members, self._similarity(inputs))
 
     def standardised(self, inputs: MoleculeInputs) -> MoleculeInputs:
-        """Return the inputs with standardised descriptor columns, in the form in which the model
-        reads them.
+        """Return the inputs with standardised descriptor columns, as the model reads them.
 
         A column has the mean 0 and the standard deviation 1 in the training part. A missing value
         becomes 0, the mean. Values beyond 6 standard deviations are clipped.
@@ -548,7 +551,7 @@ class MoleculePredictor:
         return _with_standard_columns(inputs, self._tensors) if count else inputs
 
     def outside(self, values: Tensor) -> Tensor:
-        """Return where descriptor columns are far outside of their range in the training part.
+        """Return a mask of the descriptor values that are far outside their training range.
 
         A value is far outside if it is beyond the range by more than a tenth of its width.
 
@@ -570,8 +573,8 @@ class MoleculePredictor:
         return torch.cat([self._nearest.similarity(some.counts) for some in pieces])
 
     def train_similarities(self, inputs: MoleculeInputs) -> Tensor:
-        """Return the similarity of molecules to each training molecule whose fingerprint the model
-        contains.
+        """Return the similarity of each molecule to every training molecule whose fingerprint the
+        model stores.
 
         Args:
             inputs: k molecules.
@@ -584,7 +587,7 @@ class MoleculePredictor:
         return self._nearest.similarities(inputs.counts)
 
     def nearest(self, inputs: MoleculeInputs, count: int) -> tuple[Tensor, Tensor]:
-        """Find the molecules of the training and validation parts that are most similar.
+        """Find the most similar molecules of the training and validation parts.
 
         Args:
             inputs: k molecules.
@@ -604,12 +607,14 @@ class MoleculePredictor:
         return torch.cat(columns), torch.cat(values)
 
     def similarity_map(self, counts: Tensor, column: int) -> Tensor:
-        """Return the similarities [m] of m fingerprints [m, 2048] to one molecule of the model."""
+        """Return the similarities [m] of m fingerprints, [m, 2048], to one training molecule of
+        the model.
+        """
         return self._nearest.similarities(counts)[:, column]
 
     @property
     def fingerprint_bytes(self) -> int:
-        """Number of bytes in which the fingerprints store one bit of all training molecules."""
+        """Number of bytes that store one fingerprint bit for all training molecules."""
         return self._tensors["bits"].shape[1]
 
     def embed(self, inputs: MoleculeInputs) -> Tensor:
@@ -682,7 +687,7 @@ class MoleculePredictor:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Weight of each component in the mean; the weights sum to one."""
+        """Weight of each component in the predicted mean; the weights sum to one."""
         return dict(zip(self._names, self._tensors["weights"].tolist()))
 
     def in_units(self, raw: Tensor) -> Tensor:
@@ -704,8 +709,8 @@ class MoleculePredictor:
         return ["attention", "gp", *(["forest"] if self.forest is not None else [])]
 
     def _ask(self, inputs: MoleculeInputs) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-        """Return the means [k, t] by component and by network, and the variances of the Gaussian
-        process.
+        """Return the means [k, t] of each component, the means of each network, and the
+        variances of the Gaussian process.
         """
         members = self.in_units(
             predict_members(self.networks, inputs, self.targets, threads=self.threads)
@@ -717,8 +722,8 @@ class MoleculePredictor:
         return dict(zip(self._names, self._parts(members, mean, forest))), members, variance
 
     def _sources(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
-        """Return the inputs from which the squared error is predicted, [s, k, t], in squares of
-        the target's unit.
+        """Return the s inputs of the model of the squared error, [s, k, t], in squares of the
+        target's unit.
         """
         sources = [self._tensors["scale"].square().expand_as(variance)]
         if self.kernel is not None:
@@ -753,7 +758,8 @@ class _Parts:
 
 
 def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
-    """Estimate the size of a batch of molecules as the number of atoms times features.
+    """Estimate the size of a batch of molecules as the number of atoms times the number of
+    features.
 
     The size decides how many threads compute a batch; see
     :func:`gattn.training.threads.choose_threads`.
@@ -763,18 +769,22 @@ def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
 
 _OWN = ("mean", "scale", "bits", "weights", "spread")
 _MOLECULES = "molecules"
-"""Name of the number of molecules in a row; a model of one molecule does not store it."""
+"""Key of the saved number of molecules in a row. It is absent if a row has one molecule."""
 _EXTRA = ("extra_mean", "extra_scale")
-"""Names of the mean and the standard deviation of each descriptor column of the user."""
+"""Keys of the saved tensors with the mean and the standard deviation of each of the user's
+descriptor columns.
+"""
 _RANGE = ("extra_low", "extra_high")
-"""Names of the smallest and the largest training value of each descriptor column of the user."""
+"""Keys of the saved tensors with the smallest and the largest training value of each of the
+user's descriptor columns.
+"""
 _TRANSFORM = "transform"
-"""Name of the codes of the targets' transforms."""
+"""Key of the saved tensor with the codes of the target transforms."""
 
 
 def _disagreement(parts: Tensor, members: Tensor) -> Tensor:
-    """Return the standard deviation [k, t] over components and networks, used as error for
-    classes.
+    """Return the standard deviation [k, t] over components and networks. For classes, it is the
+    expected error.
     """
     voices = torch.cat([parts, members])
     return (voices - voices.mean(0)).square().mean(0).sqrt()
@@ -786,14 +796,16 @@ def _check(inputs: MoleculeInputs, y: Tensor, name: str) -> None:
 
 
 def _with_standard_columns(inputs: MoleculeInputs, tensors: dict[str, Tensor]) -> MoleculeInputs:
-    """Return the inputs with standardised descriptor columns; see ``standardised``."""
+    """Return the inputs after their descriptor columns are standardised; see ``standardised``."""
     mean, scale = (tensors[name] for name in _EXTRA)
     columns = ((inputs.extra_descriptors - mean) / scale).clamp(-FARTHEST, FARTHEST)
     return DescribedInputs(inputs, columns.nan_to_num(0.0))
 
 
 def _ranges(columns: Tensor) -> dict[str, Tensor]:
-    """Return the smallest and the largest value of each column [k, f]; NaN if it has none."""
+    """Return the smallest and the largest value of each column of [k, f]; NaN for a column
+    without values.
+    """
     missing = columns.isnan()
     low = columns.masked_fill(missing, torch.inf).amin(0)
     high = columns.masked_fill(missing, -torch.inf).amax(0)
@@ -807,14 +819,16 @@ def _bits(inputs: MoleculeInputs) -> Tensor:
 
 
 def _scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
-    """Return the mean and standard deviation of each target for scaling; 0 and 1 for classes."""
+    """Return the mean and the standard deviation by which each target is scaled; 0 and 1 for
+    classes.
+    """
     if task != "regression":
         return torch.zeros(y.shape[1]).double(), torch.ones(y.shape[1]).double()
     return moments(y)
 
 
 def _nothing(targets: int) -> Prediction:
-    """Return an empty prediction for zero molecules."""
+    """Return an empty prediction, for inputs without molecules."""
     none = torch.empty(0, targets, dtype=torch.float64)
     return Prediction(none, none, {}, none[None][:0], torch.empty(0))
 

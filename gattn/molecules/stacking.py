@@ -86,7 +86,7 @@ def fit_mixture(
 
 
 def varied(y: Tensor) -> Tensor:
-    """Return True for each target that has two different labels: [t] bool."""
+    """Return True for each target that has at least two different labels: [t] bool."""
     labelled = y.isfinite()
     return y.where(labelled, torch.inf).amin(0) < y.where(labelled, -torch.inf).amax(0)
 
@@ -130,9 +130,7 @@ def fit_spread(sources: Tensor, error: Tensor, row_weights: Tensor | None = None
 
 
 def predicted_std(sources: Tensor, coefficients: Tensor) -> Tensor:
-    """Return the standard deviation of the error, [k, t], from the sources of variance [s,
-    k, t].
-    """
+    """Return the standard deviation of the error, [k, t], computed from its s inputs [s, k, t]."""
     return torch.einsum("skt,st->kt", sources.double(), coefficients).sqrt()
 
 
