@@ -28,7 +28,8 @@ def reason(error: OSError) -> str:
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path; when the block ends, the file there replaces the file at ``path``.
+    """Yield a temporary path. At the end of the ``with`` block, the file at this path replaces the
+    file at ``path``.
 
     If the block fails (full disk, error, interruption), the temporary file is removed and an
     existing file is not changed. If several processes write the file, the last one wins.
@@ -59,7 +60,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path; when the block ends, the file there becomes the new file ``path``.
+    """Yield a temporary path. At the end of the ``with`` block, the file at this path becomes the
+    new file ``path``.
 
     Raises:
         FileExistsError: the file exists.
@@ -72,7 +74,7 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary folder, which is renamed to ``path`` when the block ends.
+    """Yield a temporary folder. At the end of the ``with`` block, it is renamed to ``path``.
 
     Raises:
         FileExistsError: the folder exists.

@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _signal_behind(error: BaseException) -> int | None:
-    """Return the exit code of the signal that caused an error, or None if no signal caused it.
+    """Return the exit code of the signal that caused an error; return None if no signal caused it.
 
     A library may raise another error when it cleans up after an interrupt. For example, Optuna's
     journal does so if it is interrupted while it acquires its lock.
@@ -77,7 +77,9 @@ def _signal_behind(error: BaseException) -> int | None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Raise SystemExit on SIGTERM, so that temporary files are deleted and child processes end."""
+    """Raise SystemExit on SIGTERM, so that temporary files are deleted and child processes are
+    ended.
+    """
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield

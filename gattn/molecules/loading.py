@@ -1,4 +1,4 @@
-"""Loading of a trained model from a folder, and opening of a table of molecules for prediction."""
+"""Loading of a trained model from a folder, and opening of a table of molecules to predict."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["OpenedRun", "load_estimator", "load_model", "open_run", "smiles_colu
 
 
 class OpenedRun(NamedTuple):
-    """Trained model, and an opened table of molecules for prediction.
+    """Trained model, and an open table of molecules to predict.
 
     Attributes:
         model: the model.
@@ -78,7 +78,7 @@ def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, d
 
 
 def load_model(folder: str | os.PathLike[str]) -> tuple[MoleculeModel, dict[str, Json]]:
-    """Return the model that is stored in a folder, without scikit-learn, and its card.
+    """Load the model and the model card that are stored in a folder; scikit-learn is not imported.
 
     Raises:
         RunError: a file is missing, truncated or changed, or holds another kind of model.
@@ -100,7 +100,7 @@ def open_run(
     on_bad_bytes: OnBadBytes = "strict",
     molecule_alone: bool = False,
 ) -> OpenedRun:
-    """Load the model in a folder, without scikit-learn, and open a CSV file of molecules.
+    """Load the model in a folder and open a CSV file of molecules; scikit-learn is not imported.
 
     Args:
         folder: folder of the trained model.

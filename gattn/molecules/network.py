@@ -35,9 +35,11 @@ __all__ = [
 
 QUERIES = 4
 TIMESTEPS = 2
-"""Number of times that AttentiveFP updates the vector of a molecule."""
+"""Number of times that AttentiveFP updates the molecule vector."""
 ATOMS = 10.0
-"""Divisor of sums over atoms, which is about the number of atoms of a small molecule."""
+"""Sums over atoms are divided by this number, which is about the number of atoms in a small
+molecule.
+"""
 
 
 def batch_inputs(inputs: MoleculeInputs) -> MoleculeBatch:
@@ -61,7 +63,7 @@ def join_graphs(
     extra_descriptors: Tensor,
     sizes: Tensor | None = None,
 ) -> MoleculeBatch:
-    """Combine molecules into one batch, which contains tensors of ``arrays`` without a copy.
+    """Combine molecules into one batch whose tensors share the memory of ``arrays``.
 
     Args:
         arrays: graphs of g molecules.
@@ -85,7 +87,7 @@ def join_graphs(
 
 
 class Readouts(nn.Module):
-    """Combination of the vectors of the molecules of a row to one vector.
+    """Module that combines the vectors of the molecules in a row into one vector.
 
     Args:
         molecules: number c of molecules in a row.
@@ -113,7 +115,8 @@ class Readouts(nn.Module):
 
 
 def feature_sizes(settings: MoleculeSettings) -> tuple[int, int]:
-    """Return the number of features of an atom and of a bond; a reaction has those of both sides.
+    """Return the number of features of an atom and of a bond. In a reaction, both sides have their
+    own features.
 
     >>> feature_sizes(MoleculeSettings()), feature_sizes(MoleculeSettings(reaction=True))
     ((49, 14), (98, 28))
@@ -218,13 +221,13 @@ class MoleculeNetwork(nn.Module):
         return self.by_layers(batch)
 
     def by_layers(self, batch: MoleculeBatch) -> Tensor:
-        """Compute the same as :meth:`forward`, with one operator after the other."""
+        """Compute the same as :meth:`forward`, with one operator call for each step."""
         vector = self.dropout(self.embed(batch))
         return self.head(torch.cat([vector, batch.extra_descriptors], 1) if self.extra else vector)
 
     def embed(self, batch: MoleculeBatch) -> Tensor:
-        """Compute the hidden vector of every row, from which, together with d, the targets are
-        predicted.
+        """Compute the hidden vector of each row. The targets are predicted from it and the
+        descriptors d.
 
         Args:
             batch: see Shapes.
@@ -234,14 +237,14 @@ class MoleculeNetwork(nn.Module):
         """
         x, graphs = self._atoms(batch), len(batch.ptr) - 1
         attended = self.attend(x, batch.ptr)
-        # Projecting the sum of a molecule's atoms takes one product per molecule instead of one per
-        # atom.
+        # The sum of a molecule's atoms is projected, because this takes one product per molecule
+        # instead of one per atom.
         total, count = sum_atoms(x, batch.batch, graphs), batch.ptr.diff()[:, None]
         projected = F.linear(total, self.project.weight) + count * self.project.bias
         return self.readouts(torch.cat([attended, projected / ATOMS], 1))
 
     def attention(self, batch: MoleculeBatch) -> Tensor:
-        """Return the attention weights of the learned queries for every atom.
+        """Return the attention weight of every atom for each learned query.
 
         Args:
             batch: see Shapes, of n atoms.
@@ -281,7 +284,7 @@ class MoleculeNetwork(nn.Module):
 
 
 class AttentiveFPNetwork(nn.Module):
-    """AttentiveFP network as published, with the interface of :class:`MoleculeNetwork`.
+    """AttentiveFP network as published; its interface is that of :class:`MoleculeNetwork`.
 
     Args:
         settings: ``width``, ``layers`` and ``dropout`` are read.
@@ -301,7 +304,7 @@ class AttentiveFPNetwork(nn.Module):
     """
 
     threads: int = 1
-    """Not used; the layers use torch's threads."""
+    """Ignored; the layers use torch's threads."""
 
     def __init__(
         self, settings: MoleculeSettings, targets: int, extra: int = 0, molecules: int = 1
@@ -327,8 +330,8 @@ class AttentiveFPNetwork(nn.Module):
         return self.head(torch.cat([vector, batch.extra_descriptors], 1) if self.extra else vector)
 
     def embed(self, batch: MoleculeBatch) -> Tensor:
-        """Compute the hidden vector of every row, which ``head`` reads: [g, width] for one
-        molecule in a row.
+        """Compute the hidden vector of each row, from which ``head`` computes the prediction:
+        [g, width] for one molecule in a row.
         """
         graphs = len(batch.ptr) - 1
         vectors = self.model(batch.x, batch.edge_index, batch.edge_attr, batch.batch, graphs)

@@ -1,4 +1,4 @@
-"""ASGI application of the server: the API of the loaded runs, and the files of the web page."""
+"""ASGI application of the server: the API for the loaded runs, and the files of the web page."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ FILES = {
     "card": ("model.json", "application/json"),
     "network": ("plots/network.png", "image/png"),
 }
-"""Files of a run that the server sends: the name in the address, the path in the folder, and the
-media type.
+"""Files of a run that the server sends, with their name in the URL, their path in the folder,
+and their media type.
 """
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorMessage, "description": description}
@@ -104,7 +104,7 @@ KINDS: dict[type[AnyRun], str] = {
 
 
 class Server:
-    """Loaded runs with their queue of requests, and the ASGI application that answers requests.
+    """Loaded runs, the queue of requests, and the ASGI application that answers them.
 
     Args:
         runs: the runs, with different names.
@@ -131,7 +131,7 @@ class Server:
         return await self.pool.call(predict_rows, self._position[name], rows, coverage)
 
     def run(self, kind: type[Run], name: str | None) -> Run:
-        """Return the run with a name, or the first run of a kind if the name is None.
+        """Return the run with a name; if the name is None, return the first run of this kind.
 
         Raises:
             RequestError: there is no such run (404).
@@ -216,7 +216,7 @@ class Server:
         return _explain_answer(run, question.text.strip(), explained, target)
 
     def application(self) -> Gate:
-        """Return the ASGI application, which checks every request."""
+        """Return the ASGI application. It checks every request before the API reads it."""
 
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -365,7 +365,7 @@ def _add_api(app: FastAPI, server: Server) -> None:
 
     @app.post("/node", responses=ERRORS)
     async def node(request: NodeRequest) -> NodeAnswer:
-        """Return the prediction of a node and the nodes that it attends to."""
+        """Return the prediction for a node, and the nodes that it attends to."""
         run = server.run(ServedNodes, request.model)
         prediction = run.predict(server.check_text(request.name, "the name"))
         return NodeAnswer(
@@ -426,8 +426,8 @@ def _add_page(app: FastAPI, server: Server) -> None:
 
     @app.get("/models/{name}/{file}", responses=ERRORS, response_class=FileResponse)
     async def run_file(name: str, file: str) -> FileResponse:
-        """Return the report (report), the model card (card) or the picture of the network
-        (network) of a run.
+        """Return the report (``report``), the model card (``card``) or the picture of the
+        network (``network``) of a run.
         """
         run = server.runs.get(name)
         if run is None or file not in _files(run):
@@ -496,7 +496,7 @@ def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 def _visible(cell: str) -> str:
-    """Replace bytes that are invalid in the file's encoding, because JSON cannot represent them."""
+    """Replace bytes that are invalid in the file's encoding, because JSON cannot contain them."""
     return cell.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -505,7 +505,7 @@ def _files(run: AnyRun) -> list[str]:
 
 
 def _description(run: AnyRun) -> ModelDescription:
-    """Return the description of a run for GET /models."""
+    """Return the entry for a run in the answer to GET /models."""
     metrics: dict[str, Any] = {}
     if (run.folder / "metrics.json").is_file():
         metrics = read_json(run.folder / "metrics.json", remedy="train the model again")["test"]

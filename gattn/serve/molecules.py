@@ -39,7 +39,7 @@ __all__ = [
 ]  # fmt: skip
 
 NEAREST = 5
-"""Number of training molecules that are shown beside a prediction."""
+"""Number of similar training molecules that are shown beside a prediction."""
 
 
 class Question(NamedTuple):
@@ -113,7 +113,7 @@ class ServedMolecules:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns of a prediction."""
+        """Names of the prediction columns."""
         return output_columns(self.model)
 
     @property
@@ -178,15 +178,15 @@ class ServedMolecules:
         )
 
     def target_columns(self, target: int) -> dict[str, int]:
-        """Return the names of the columns of one target, without the target's name, and their
-        positions.
+        """Return the names of the prediction columns of one target, without the target's name,
+        and their positions.
         """
         columns = target_columns(self.model)
         first = sum(map(len, columns[:target]))
         return {name: first + i for i, name in enumerate(columns[target])}
 
     def neighbours(self, nearest: list[tuple[int, float]], target: int) -> list[dict[str, Any]]:
-        """Return the nearest training molecules with their measured values of a target."""
+        """Return the nearest training molecules, with their measured values of one target."""
         if self.training is None:
             return []
         rows = []
@@ -309,7 +309,7 @@ def explain_molecule(
 
 
 def first_explanation(model: MoleculeModel) -> None:
-    """Explain a small row, so that later calls in this process need not import modules."""
+    """Explain a small row, so that the modules are imported before the first request."""
     values = (0.0,) * len(model.descriptors_columns_)
     explain_molecule(model, Question(model.row_format.example, values), "", 0, 0.9)
 
@@ -333,7 +333,7 @@ def draw_plain(smiles: str, dark: bool) -> bytes:
 
 
 def as_values(model: MoleculeModel, cells: list[str]) -> dict[str, float | str | None]:
-    """Convert the cells of a prediction to JSON values: numbers, names of classes, or None.
+    """Convert the cells of a prediction to JSON values: numbers, class names or None.
 
     JSON has no infinity: the end of an interval without a bound is None.
     """

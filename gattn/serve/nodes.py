@@ -1,4 +1,4 @@
-"""Runs of ``gattn nodes train`` for the server, in which nodes are looked up by their names."""
+"""Runs of ``gattn nodes train`` for the server; nodes are looked up by name."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHOWN = 20
 
 @dataclass(frozen=True)
 class NodePrediction:
-    """Prediction of a node, and the nodes that it attends to.
+    """Prediction for a node, and the nodes that it attends to.
 
     Attributes:
         values: the columns of the command ``gattn nodes predict``, by name.
@@ -83,7 +83,7 @@ class ServedNodes:
         return NodeNames(self.name, self.graph.names)
 
     def predict(self, name: str) -> NodePrediction:
-        """Return the prediction of a node, and the nodes that it attends to.
+        """Return the prediction for a node, and the nodes that it attends to.
 
         Raises:
             RequestError: there is no node of this name (404).
@@ -135,7 +135,7 @@ class ServedNodes:
             )  # fmt: skip
 
     def _edges_into(self, place: int, layer: int) -> Iterator[tuple[int, float]]:
-        """Yield the sources and the weights of the edges into a node."""
+        """Yield the sources of a node's incoming edges, with their weights."""
         edges, weights = self.attention[layer]
         begin, end = np.searchsorted(edges[1], [place, place + 1])
         yield from zip(edges[0, begin:end].tolist(), weights[begin:end].tolist())
@@ -192,7 +192,9 @@ def check_data(folder: Path, data: str, nodes: str) -> None:
 
 
 def _sorted(edges: Tensor, weights: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edges sorted by destination, and their weights averaged over the heads."""
+    """Return the edges sorted by destination, and their attention weights averaged over the
+    heads.
+    """
     pairs, mean = edges.numpy(), weights.mean(1).numpy()
     order = np.argsort(pairs[1], kind="stable")
     return pairs[:, order], mean[order]

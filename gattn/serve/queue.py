@@ -18,8 +18,8 @@ Row = TypeVar("Row")
 Result = TypeVar("Result")
 
 BATCH = 256
-"""Maximum number of rows of a batch. A batch of this size takes a quarter of a second, so a
-small request waits at most this long for a large one.
+"""Maximum number of rows in a batch. A batch of this size takes a quarter of a second, which is
+the longest time that a small request waits for a large one.
 """
 
 
@@ -77,7 +77,7 @@ class BatchQueue(Generic[Key, Row, Result]):
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
-        """Count a request as open during the block; raise an error if the queue is full.
+        """Count a request as open inside the ``with`` block; raise an error if the queue is full.
 
         Raises:
             RequestError: the queue is full (429).
@@ -137,7 +137,7 @@ class BatchQueue(Generic[Key, Row, Result]):
             try:
                 results = await self.work(jobs[0].key, rows)
             except Exception as error:
-                # The requests of the batch raise this error, and the worker continues with the next
+                # Each request of the batch raises this error. The worker continues with the next
                 # batch.
                 for job in jobs:
                     if not job.result.done():
@@ -151,8 +151,8 @@ class BatchQueue(Generic[Key, Row, Result]):
                 begin = end
 
     def _take(self) -> list[_Job[Key, Row]]:
-        """Remove the jobs of the next batch from the queue; jobs of cancelled requests are
-        discarded.
+        """Remove the jobs of the next batch from the queue, and discard jobs whose request was
+        cancelled.
         """
         jobs: list[_Job[Key, Row]] = []
         remaining: deque[_Job[Key, Row]] = deque()

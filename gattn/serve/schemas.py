@@ -1,4 +1,4 @@
-"""Types of the bodies of requests and answers, from which the OpenAPI description is generated."""
+"""Types of request and answer bodies, from which the OpenAPI description is generated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ModelName = Annotated[
 
 
 class _Request(BaseModel):
-    """Base class of the bodies of requests, in which an unknown field is an error."""
+    """Base class of request bodies; a field that is not declared is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -168,7 +168,7 @@ class Atom(BaseModel):
 
 
 class Faithfulness(BaseModel):
-    """Drop of the prediction if atoms are deleted, as a test of the weights."""
+    """Decrease of the prediction when atoms are deleted, as a test of the atom weights."""
 
     top: Annotated[float, Field(description="Drop without the atoms of highest weight.")]
     random: Annotated[float, Field(description="Mean drop without as many random atoms.")]
@@ -192,7 +192,7 @@ class Domain(BaseModel):
 
 
 class Pictures(BaseModel):
-    """Pictures of the molecule with coloured atoms, as SVG documents."""
+    """Pictures of the molecule as SVG documents, in which colours show the atom weights."""
 
     light: str
     dark: str
@@ -234,7 +234,7 @@ class NodeRequest(_Request):
 
 
 class NodeNeighbour(BaseModel):
-    """Node that the predicted node attends to."""
+    """Node to which the predicted node attends."""
 
     name: str
     predicted: Value

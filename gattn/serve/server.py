@@ -25,7 +25,7 @@ NODES, LINKS = ("NodeClassifier", "NodeRegressor"), ("LinkPredictor",)
 BACKLOG = 2048
 """Maximum number of connections that wait to be accepted by the server."""
 COVERAGE = 0.9
-"""Coverage of the label sets and intervals of nodes."""
+"""Coverage of the prediction intervals and class sets for nodes."""
 
 
 def open_runs(folders: Sequence[Path], settings: ServeSettings) -> list[AnyRun]:
@@ -91,8 +91,8 @@ def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -
 
 
 def _listen(settings: ServeSettings) -> socket.socket:
-    """Bind a socket to the address before the models are loaded, so that a wrong address is an
-    error at once.
+    """Bind a socket before the models are loaded, so that an invalid address is reported
+    immediately.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)

@@ -113,8 +113,8 @@ class ServeSettings(Settings):
     threads: Threads = 0
 
     def check(self) -> None:
-        """Check that a token is set if other machines can reach the server, and that it is long
-        enough.
+        """Check that the token is long enough, and that it is set if other machines can reach
+        the server.
         """
         super().check()
         if self.host != "localhost" and self._ip is None:
@@ -150,5 +150,5 @@ class ServeSettings(Settings):
 
     @property
     def max_bytes(self) -> int:
-        """Maximum size of the body of a request, in bytes."""
+        """Maximum size of a request body, in bytes."""
         return int(self.max_megabytes * 1e6)

@@ -1,4 +1,4 @@
-"""Tables in CSV format: the table in the body of a request, and the table in its answer."""
+"""CSV tables: the table in a request body, and the table in the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gattn.serve.molecules import PredictedRow, Question, ServedMolecules
 __all__ = ["CsvBody", "read_csv_body"]
 
 NAME = "the table"
-"""Name of the table in error messages. The file name that a client sends is never used."""
+"""Name of the table in error messages. The file name that a client sends is not used."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,16 +37,14 @@ class CsvBody:
     questions: list[Question]
 
     def cells(self, predicted: Sequence[PredictedRow]) -> list[list[str]]:
-        """Return the rows of the answer: the cells of the request, the prediction, and the
-        error.
-        """
+        """Return the rows of the answer: the cells of the request, the prediction and the error."""
         return [
             [*row.cells, *one.cells, row.problem or one.error]
             for row, one in zip(self.rows, predicted, strict=True)
         ]
 
     def columns(self, added: Sequence[str]) -> list[str]:
-        """Return the header of the table in the answer."""
+        """Return the header of the answer's table."""
         return [*self.table.columns, *added, ERROR]
 
     def write(self, added: Sequence[str], predicted: Sequence[PredictedRow]) -> bytes:

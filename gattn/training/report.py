@@ -1,4 +1,4 @@
-"""Report of a run: a single HTML page without external files, and its numbers as JSON.
+"""Report of a run: a single HTML page without external files, and a JSON file with its numbers.
 
 The page has no scripts and loads no other files: pictures are embedded, and a content security
 policy enforces this. The module renders sections of text, tables and figures, and escapes all text;
@@ -27,7 +27,7 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True)
 class Highlight:
-    """Number that is highlighted at the top of a report page.
+    """Number that the report page highlights at its top.
 
     Attributes:
         label: a short description of the number.
@@ -181,7 +181,7 @@ def _is_number(value: Cell) -> bool:
 
 
 def _shown(value: Cell) -> str:
-    """Format a cell of a table as text for the HTML page."""
+    """Format a table cell as text for the HTML page."""
     if isinstance(value, float):
         return number(value)
     if value is None:
@@ -190,7 +190,7 @@ def _shown(value: Cell) -> str:
 
 
 def _media_type(picture: bytes) -> str:
-    """Return the media type of a picture, which is detected from its first bytes.
+    """Return the media type of a picture, detected from its first bytes.
 
     Raises:
         ValueError: the picture is neither PNG nor SVG.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "SEARCH", "NumberSettings", "RunSettings", "override"]
 
 RULES = ("random", "scaffold", "butina", "kennard-stone", "time")
-"""Rules of ``--split`` that divide the molecules of a table."""
+"""Values of ``--split`` that divide the molecules of one table."""
 
 SEARCH: dict[str, tuple[float, ...]] = {
     "width": (64, 128, 256),
@@ -34,7 +34,7 @@ SEARCH: dict[str, tuple[float, ...]] = {
     "dropout": (0.0, 0.3),
     "learning_rate": (3e-4, 3e-3),
 }
-"""Settings that ``tune`` searches: the widths to try, and the ranges of the other settings."""
+"""Settings that ``tune`` searches: the list of widths, and the ranges of the other settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,8 @@ class NumberSettings(Settings):
     decimal: Annotated[
         Literal[".", ","],
         Meta(
-            description="Decimal sign of the numbers in the label columns. Set it to a comma if "
-            "the table contains numbers such as 3,2."
+            description="Decimal separator of the numbers in the label columns. Set it to a comma "
+            "if the table contains numbers such as 3,2."
         ),
     ] = "."
     thousands: Annotated[
@@ -84,17 +84,19 @@ class NumberSettings(Settings):
 
     @property
     def style(self) -> NumberFormat:
-        """Parser of the numbers in the label columns."""
+        """Parser for the numbers in the label columns."""
         from gattn.data.tables.numbers import NumberFormat
 
         return NumberFormat(*(getattr(self, f.name) for f in fields(NumberSettings)))
 
     def check(self) -> None:
-        """Check that the decimal sign, the thousands separator and the unit are not ambiguous."""
+        """Check that the decimal separator, the thousands separator and the unit are not
+        ambiguous.
+        """
         super().check()
         if self.thousands or self.decimal == "," or self.unit:
-            # NumberFormat checks that the decimal sign and the separator differ. Its module is slow
-            # to import, so it is imported only if one of these settings was changed.
+            # NumberFormat checks that the decimal and the thousands separator differ. Its module is
+            # slow to import, so it is imported only if one of these settings was changed.
             _ = self.style
 
 
@@ -218,7 +220,8 @@ class RunSettings(NumberSettings):
         bool,
         Meta(
             description="Leave out every label that cannot be read. Without this option, the "
-            "command stops with an error if there are many such labels."
+            "command stops with an error if two or more labels, and more than 5 % of the labels "
+            "of a target, are texts."
         ),
     ] = False
     coverage: Coverage = 0.9
@@ -251,7 +254,7 @@ class RunSettings(NumberSettings):
     model: MoleculeSettings = field(default_factory=MoleculeSettings)
 
     def check(self) -> None:
-        """Check the split, the targets, and the initial settings of a search."""
+        """Check the settings of the split and the targets, and the initial settings of a search."""
         super().check()
         if isinstance(self.smiles, tuple) and len(self.smiles) == 1:
             object.__setattr__(self, "smiles", self.smiles[0])
@@ -306,33 +309,31 @@ class RunSettings(NumberSettings):
 
     @property
     def smiles_columns(self) -> tuple[str, ...]:
-        """Names of the columns of SMILES, one for each molecule of a row."""
+        """Names of the SMILES columns, one for each molecule in a row."""
         return (self.smiles,) if isinstance(self.smiles, str) else self.smiles
 
     @property
     def style(self) -> NumberFormat:
-        """Parser of the numbers in the label columns; with a bounded loss, it reads censored
+        """Parser for the numbers in the label columns. With a bounded loss, it reads censored
         labels as limits.
         """
         return replace(super().style, censored="limit") if self.model.bounded else super().style
 
     @property
     def files(self) -> list[str]:
-        """All files of the run; empty for the built-in data set."""
+        """Paths of all files of the run; empty for the built-in data set."""
         if not self.data:
             return []
         return [self.data, *self.more_data, *filter(None, (self.validation, self.test))]
 
     @property
     def file_parts(self) -> list[str]:
-        """For each file "val" or "test" if it is that part, "" for files that are divided."""
+        """Part that each file forms: "val" or "test", and "" for files that are divided."""
         fixed = {"val": self.validation, "test": self.test}
         return [""] * (1 + len(self.more_data)) + [part for part, file in fixed.items() if file]
 
     def _check_search(self) -> None:
-        """Check that the initial values of the searched settings are within the ranges of the
-        search.
-        """
+        """Check that the initial value of each searched setting is within its search range."""
         for name, values in SEARCH.items():
             value = getattr(self.model, name)
             if name == "width" and value not in values:
@@ -353,7 +354,7 @@ class RunSettings(NumberSettings):
 
 
 def override(config: str | Path | None, changes: Mapping[str, object]) -> RunSettings:
-    """Return the settings of a configuration file, with the changes from the command line.
+    """Return the settings of a configuration file after the changes from the command line.
 
     Args:
         config: a file that :func:`gattn.training.settings.write_toml` wrote; None for the

@@ -47,7 +47,8 @@ def evaluate_table(
     threads: int = 0,
     log: Log = no_log,
 ) -> dict[str, Any]:
-    """Measure a model on the labelled molecules of a CSV file that were not used for training.
+    """Measure a model on the labelled molecules in a CSV file. Molecules that were used for
+    training are left out.
 
     Molecules that were in the training or the validation part are left out, even if their SMILES
     are written differently: :func:`gattn.data.molecule_identities` compares them.
@@ -146,7 +147,7 @@ def evaluate_table(
 
 
 def _summary(source: Source, molecules: LabelledMolecules, repeats: Mapping[str, Any]) -> str:
-    """Return a line with the number of labelled molecules and of the rows that were left out."""
+    """Return a line with the numbers of labelled molecules and of left-out rows."""
     clauses = [f"{source.name}: {plural(len(molecules), 'labelled molecule')}"]
     bad = sorted({row.row: row for row in (*molecules.bad, *source.bad)}.items())
     if bad:

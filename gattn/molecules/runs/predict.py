@@ -35,13 +35,13 @@ __all__ = [
 
 ERROR = "error"
 OUTSIDE = "outside"
-"""Column of the names of the descriptors that are far outside of their training range."""
+"""Name of the column that lists the descriptors that are far outside their training range."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Number of rows of a table, and number of its rows that could not be read."""
+    """Number of table rows, and number of rows that could not be read."""
 
     rows: int
     bad: int
@@ -60,7 +60,7 @@ def predict_table(
     neighbors: int = 0,
     on_progress: Callable[[int], None] = lambda rows: None,
 ) -> Counts:
-    """Predict every row of a CSV file of molecules, and write a table of the predictions.
+    """Predict every row of a CSV file of molecules, and write a prediction table.
 
     The output has a row for each input row, in order. Its columns are the input's columns, the
     columns of :func:`gattn.molecules.runs.columns.prediction_columns`, and ``error``, the reason
@@ -129,7 +129,7 @@ def _predicted_cells(
     descriptors: DescriptorColumns,
     measured: MeasuredMolecules | None,
 ) -> dict[int, list[str]]:
-    """Return the cells of the output columns for each predicted row, by its index in the piece."""
+    """Return a dictionary from the index of each predicted row in the chunk to its output cells."""
     index = piece.row_index.tolist()
     values = [descriptors.values(piece.items[i]) for i in index] if descriptors.names else []
     cells = output_cells(model, piece.result, coverage, values)
@@ -140,7 +140,9 @@ def _predicted_cells(
 
 
 def output_columns(model: MoleculeModel) -> list[str]:
-    """Return the names of the columns of a prediction; a model of descriptors has ``outside``."""
+    """Return the names of the output columns. A model with descriptors has the column
+    ``outside``.
+    """
     return [*prediction_columns(model), *([OUTSIDE] if model.descriptors_columns_ else [])]
 
 
@@ -150,7 +152,7 @@ def output_cells(
     coverage: float,
     values: Sequence[Sequence[float]],
 ) -> list[list[str]]:
-    """Return the cells of k predictions, in the order of :func:`output_columns`.
+    """Return the output cells of k predictions, in the order of :func:`output_columns`.
 
     Args:
         model: a trained model that reads f descriptor columns.
@@ -174,7 +176,7 @@ def _neighbor_cells(measured: MeasuredMolecules, predicted: Prediction) -> list[
 
 
 def row_smiles(table: Table, columns: Sequence[str]) -> Callable[[TableRow], str]:
-    """Return a function that reads the SMILES of a table row, from one column or several.
+    """Return a function that reads the SMILES of a table row, from one or several columns.
 
     The function returns "" for a row with a problem, such as a number of cells that differs from
     the header's, because its cells may be in wrong columns.
@@ -184,5 +186,5 @@ def row_smiles(table: Table, columns: Sequence[str]) -> Callable[[TableRow], str
 
 
 def row_errors(piece: Piece[TableRow, T]) -> Iterator[tuple[TableRow, str]]:
-    """Yield each row of a piece with the reason why it could not be read, or "" if it could."""
+    """Yield each row of a chunk with the reason why it could not be read; "" if it could."""
     return ((row, row.problem or error) for row, error in zip(piece.items, piece.errors))

@@ -1,4 +1,4 @@
-"""Several runs of one training: cross-validation in folds, and replicates with other seeds."""
+"""Repeated training runs: cross-validation in folds, and replicates with other seeds."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from gattn.training.settings import SettingsError, updated
 __all__ = ["GROUPED", "fold_splits", "train_repeats"]
 
 GROUPED = ("random", "scaffold", "butina")
-"""Rules of ``--split`` that can divide the molecules into folds."""
+"""Values of ``--split`` that can divide the molecules into folds."""
 VALIDATION = 0.1
-"""Share of all molecules in the validation part of a fold."""
+"""Fraction of all molecules that forms the validation part of a fold."""
 
 
 def train_repeats(
@@ -94,7 +94,7 @@ def train_repeats(
 
 
 def fold_splits(groups: Sequence[str], folds: int, seed: int, rule: str) -> list[Split]:
-    """Divide items into folds, and return a split for each fold as the test part.
+    """Divide items into folds; return one split for each fold, whose test part is this fold.
 
     Groups are drawn in random order and then assigned in descending order of size, each to the
     smallest fold. The validation part of a split consists of the first groups of that order outside
@@ -144,7 +144,8 @@ def _fold_split(
     part[fold_of == fold] = 2
     others = [group for group in order.tolist() if fold_of[group] != fold]
     room = VALIDATION * len(numbers)
-    for group in others[:-1]:  # one group remains for the training part
+    # at least one group remains for the training part
+    for group in others[:-1]:
         if room >= 1 and (sizes[group] <= room or not (part == 1).any()):
             part[group] = 1
             room -= int(sizes[group])
@@ -171,7 +172,9 @@ def _check(settings: RunSettings, folds: int, replicates: int) -> None:
 def _fold_runs(
     settings: RunSettings, folder: Path, runs: Mapping[str, RunSettings], folds: int, log: Log
 ) -> dict[str, RunSettings]:
-    """Write the split of each fold to ``splits``, and return the settings of its run."""
+    """Write the split of each fold to the folder ``splits``; return the settings of each fold's
+    run.
+    """
     product = MoleculeProduct(settings, folder, log)
     data = product.load()
     molecules, rule = data.molecules, settings.split
@@ -189,8 +192,8 @@ def _fold_runs(
 
 
 def _groups(rule: str, data: MoleculeData) -> list[str]:
-    """Return the group of each row: its molecules, or the scaffold, the cluster or the molecule of
-    a split by these.
+    """Return the group of each row: its molecules, or its scaffold, cluster or component if the
+    split uses these.
     """
     row_format = data.estimator.row_format
     groups = validation_groups(rule, data.molecules, data.source, row_format)
@@ -198,7 +201,7 @@ def _groups(rule: str, data: MoleculeData) -> list[str]:
 
 
 def _train(task: tuple[RunSettings, str]) -> dict[str, Any]:
-    """Train one run in a process; a finished run is not repeated."""
+    """Train one run in a process. A run that is already finished is skipped."""
     return train_run(*task)
 
 
@@ -212,7 +215,7 @@ def _results(
 
 
 def _scores(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the metrics of the model and of each baseline on the test part of one run."""
+    """Return the test metrics of the model and of each baseline for one run."""
     return {"model": metrics["test"], **metrics["baselines"]}
 
 
@@ -242,7 +245,7 @@ def _summary(
 
 
 def _moments(values: Sequence[float]) -> dict[str, float]:
-    """Return the mean and the standard deviation of the values that are defined."""
+    """Return the mean and the standard deviation of the defined values."""
     defined = [value for value in values if not math.isnan(value)]
     mean = statistics.fmean(defined) if defined else math.nan
     return {"mean": mean, "std": statistics.stdev(defined) if len(defined) > 1 else math.nan}
@@ -251,8 +254,8 @@ def _moments(values: Sequence[float]) -> dict[str, float]:
 def _summary_rows(
     results: Mapping[str, Mapping[str, Any]], summary: Mapping[str, Any]
 ) -> Iterator[Sequence[object]]:
-    """Yield a row for each run, and the mean and standard deviation, of the model and the
-    baselines.
+    """Yield the summary rows of the model and the baselines: each run, the mean, and the
+    standard deviation.
     """
     metrics = list(summary["model"])
     yield ["run", "model", *metrics]
@@ -265,7 +268,7 @@ def _summary_rows(
 
 
 def _predictions(folder: Path, results: Iterable[str]) -> Iterator[Sequence[object]]:
-    """Yield the predictions of the test parts of all runs, with the name of the run."""
+    """Yield the test predictions of all runs, with the name of each run."""
     header: list[str] = []
     for run in results:
         with (folder / run / "predictions.csv").open(newline="", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""The molecules that a model was trained on, with their measured values."""
+"""The molecules on which a model was trained, with their measured values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from gattn.training.settings import SettingsError, read_toml
 __all__ = ["Applicability", "TrainingSet", "read_applicability", "read_training_set"]
 
 INSIDE = 0.95
-"""Fraction of the test molecules that are inside the applicability domain."""
+"""Fraction of the test molecules that are inside the applicability domain, by definition of the
+domain.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +95,8 @@ def read_training_set(folder: Path) -> TrainingSet:
 
 @dataclass(frozen=True)
 class Applicability:
-    """Applicability domain: the lowest similarity to the training molecules for which errors were
-    measured.
+    """Applicability domain of a model, defined by the lowest similarity to training molecules for
+    which errors were measured.
 
     Attributes:
         threshold: Tanimoto similarity that 95 % of the test molecules reach.
@@ -110,7 +112,7 @@ class Applicability:
 
 
 def read_applicability(folder: Path) -> Applicability:
-    """Read the applicability domain of a model from the predictions of its test part.
+    """Compute the applicability domain of a model from the predictions for its test part.
 
     Args:
         folder: the folder of the run.

@@ -1,4 +1,4 @@
-"""Prediction of many tables into a folder of shards, which can be interrupted at any time."""
+"""Prediction of many tables into a folder of shards; the work can be interrupted at any time."""
 
 from __future__ import annotations
 
@@ -47,20 +47,22 @@ from gattn.training.threads import one_thread
 __all__ = ["Progress", "Screened", "screen"]
 
 PLACE = ("input", "row")
-"""Columns that identify a row: the path of its file, and its number, counted from 0."""
+"""Columns that identify a row: the path of its file, and its row number, counted from 0."""
 SMILES = "smiles"
 """Column of the SMILES in the output if a row has one molecule. For rows of several molecules, the
 columns have the names of those of the inputs.
 """
 Progress = Callable[[int, int], AbstractContextManager[Callable[[int], None]]]
-"""Function of the number of rows of a job and of those that are finished. It returns a context that
-yields a function, which is called with each number of further rows.
+"""Type of a function that reports progress. Its arguments are the number of rows of a job and
+the number of finished rows. It returns a context manager whose value is a function that is
+called with the number of newly finished rows.
 """
 Question = tuple[str, Sequence[float]]
-"""Text of a row (its SMILES, or those of its molecules), and the values of its descriptor columns.
+"""Type of a row to predict: its SMILES, or those of its molecules, and the values of its descriptor
+columns.
 """
 Answer = tuple[list[str], str]
-"""Cells of a row's prediction, and the reason why it has none."""
+"""Type of a predicted row: the cells of the prediction, and an error message if there is none."""
 
 
 class Screened(NamedTuple):
@@ -82,13 +84,13 @@ class Screened(NamedTuple):
 
 @dataclass(frozen=True)
 class PieceModel:
-    """Function that predicts the rows of a piece; it is sent to each process once."""
+    """Callable that predicts a block of consecutive rows; each worker process receives it once."""
 
     model: MoleculeModel
     coverage: float
 
     def __call__(self, rows: Sequence[Question]) -> list[Answer]:
-        """Return the cells and the error of each row."""
+        """Return the output cells and the error of each row."""
         descriptors = (lambda row: row[1]) if self.model.descriptors_columns_ else None
         pieces = self.model.predictions(rows, smiles=lambda row: row[0], descriptors=descriptors)
         answers: list[Answer] = []
@@ -102,7 +104,7 @@ class PieceModel:
 
 
 class _Piece(NamedTuple):
-    """Consecutive rows of a shard.
+    """Block of consecutive rows of a shard.
 
     Attributes:
         shard: the shard.
@@ -131,7 +133,7 @@ def screen(
     progress: Progress = lambda total, done: nullcontext(lambda rows: None),
     log: Log = no_log,
 ) -> Screened:
-    """Predict the molecules of many files, and write them to a folder in shards.
+    """Predict the molecules in many files, and write the predictions to a folder in shards.
 
     A shard is a range of rows of one file. Its table has the columns ``input``, ``row``,
     ``smiles`` (or the columns of the SMILES of several molecules), the columns to keep, those of
@@ -213,7 +215,7 @@ def screen(
         errors = 0
         if pending:
             # The first prediction solves the kernel equation, which takes much memory. The solution
-            # is sent to the other processes with the model.
+            # is sent to the other processes together with the model.
             with one_thread():
                 work([(model.row_format.example, [0.0] * len(model.descriptors_columns_))])
         answered = engine(work, tasks, workers) if pending else ()
@@ -246,7 +248,7 @@ def _open(
     encoding: str | None,
     log: Log,
 ) -> list[tuple[Path, Source | None]]:
-    """Open the files; an empty one has no source and no rows."""
+    """Open the input files; an empty file has no source and no rows."""
     sources: list[tuple[Path, Source | None]] = []
     for path in paths:
         if path.stat().st_size == 0:
@@ -262,7 +264,9 @@ def _keep(
     sources: list[tuple[Path, Source | None]], settings: ScreenSettings, model: MoleculeModel,
     log: Log,
 ) -> tuple[list[str], list[tuple[Path, Source | None]]]:  # fmt: skip
-    """Choose the columns to copy, and return the sources with the columns that are needed."""
+    """Choose the columns that are copied to the output; return their names, and sources that
+    read only the needed columns.
+    """
     opened = [source for _, source in sources if source is not None]
     headers = [
         [name for name in source.table.columns if name not in source.smiles] for source in opened
@@ -298,7 +302,7 @@ def _keep(
 
 
 def _input(path: Path, source: Source | None, counted: Mapping[tuple[str, str], int]) -> Input:
-    """Return the number of rows and the checksum of a file.
+    """Return an input file with its number of rows and its checksum.
 
     Args:
         path: the file.
@@ -327,7 +331,8 @@ def _tasks(
     sources: Sequence[tuple[Path, Source | None]], pending: Iterable[Shard], copied: Sequence[str],
     descriptors: Sequence[str], style: NumberFormat,
 ) -> Iterator[tuple[_Piece, list[Question]]]:  # fmt: skip
-    """Read the rows of the unfinished shards, in pieces that begin at the start of a shard.
+    """Read the rows of the unfinished shards in blocks; the first block of a shard begins at its
+    first row.
 
     The pieces of a shard are therefore the same in each call, and so are the last digits of its
     predictions.
@@ -361,7 +366,7 @@ def _tasks(
 
 @dataclass(frozen=True)
 class _Selection:
-    """Rows that a shard's table contains.
+    """Rows that are written to the table of a shard.
 
     Attributes:
         condition: the condition of a row; None for all rows.
@@ -402,14 +407,16 @@ class _Selection:
         return lines if self.value is None else [lines[i] for i in sorted(self._best(lines))]
 
     def ranked(self, lines: Iterable[list[str]]) -> list[list[str]]:
-        """Return the best rows, highest value first; of equal values the first in the inputs."""
+        """Return the best rows, highest value first. Rows with equal values stay in the order of
+        the inputs.
+        """
         assert self.value is not None
         pairs = ((self.value(line), line) for line in lines)
         finite = (pair for pair in pairs if not math.isnan(pair[0]))
         return [line for _, line in heapq.nlargest(self.top, finite, key=lambda pair: pair[0])]
 
     def _best(self, lines: Sequence[list[str]]) -> list[int]:
-        """Return the indices of the best rows."""
+        """Return the indices of the rows with the highest values."""
         assert self.value is not None
         values = [self.value(line) for line in lines]
         places = [i for i, value in enumerate(values) if not math.isnan(value)]
@@ -417,7 +424,7 @@ class _Selection:
 
 
 def _ranked_column(model: MoleculeModel) -> str:
-    """Return the column by which rows are ranked by default.
+    """Return the column by which rows are ranked if ``--by`` is not set.
 
     Raises:
         SettingsError: the model predicts several numbers.
@@ -438,7 +445,9 @@ def _finish(
     plan: Plan, out: Path, header: Sequence[str], selection: _Selection,
     records: dict[int, dict[str, Any] | None],
 ) -> Screened:  # fmt: skip
-    """Write the best rows and the summary if all shards are finished, and count the rows."""
+    """Return the numbers of rows and shards. If all shards are finished, also write the best
+    rows and the summary.
+    """
     shards = list(plan.shards())
     others = [shard for shard in shards if shard.number not in records]
     unfinished = sum(not ShardFiles(out, shard).record.exists() for shard in others)
