@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gattn.data.molecules.features import FEATURISER
 from gattn.data.splits import number_groups
+from gattn.molecules.auxiliary import descriptor_targets
 from gattn.molecules.classes import class_softmax, normalised
 from gattn.molecules.folds import assign_folds
 from gattn.molecules.gaussian_process import FARTHEST, GaussianProcess, draw
@@ -246,6 +247,8 @@ class MoleculePredictor:
                 (val, y_val, ends_val, weights_val),
             )
         )
+        if settings.auxiliary_weight:
+            batches = batches.with_auxiliary(descriptor_targets(train))
         rows, seed = settings.kernel_rows, settings.seed
         fit_kernel = partial(
             GaussianProcess.fit, train, y, rows=rows, seed=seed, bounds=bounds, weights=weights
