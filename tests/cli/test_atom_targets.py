@@ -152,3 +152,48 @@ def test_other_commands_name_the_kind_of_model(trained, gattn, tmp_path):
     code, text = gattn("embed", folder / "run", table, "--out", tmp_path / "x.npy")
     assert code != 0
     assert "contains a model of atoms and bonds" in " ".join(text.split())
+
+
+FEW = ["[H][H]", "O", "NO", "NO", "OO", "[CH2:3]=[O+:1][H:2]", "CCCO", "CN=O", "C#C", "C1CO1", "CF"]
+
+
+@pytest.mark.parametrize("kind", ["numbers", "limits", "two", "several"])
+def test_small_tables_of_every_kind(gattn, tmp_path, kind):
+    """Eleven rows with labels of molecules, atoms and bonds, two of them of one molecule."""
+    parameters = Chem.SmilesParserParams()
+    parameters.removeHs = False
+    options = {
+        "numbers": ["--weight-column", "weight"],
+        "limits": ["--loss-function", "bounded-mse", "--weight-column", "weight"],
+        "two": [],
+        "several": ["--task", "multiclass"],
+    }[kind]
+
+    def label(number):
+        if kind == "numbers":
+            return number / 4
+        if kind == "limits":
+            return f"<{number}" if number % 3 == 0 else f"{number}"
+        return number % (2 if kind == "two" else 3)
+
+    table = tmp_path / "table.csv"
+    with table.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["smiles", "whole", "of_atoms", "of_bonds", "weight"])
+        for i, text in enumerate(FEW):
+            molecule = Chem.MolFromSmiles(text, parameters)
+            atoms = [label(atom.GetAtomicNum() + i % 2) for atom in molecule.GetAtoms()]
+            bonds = [label(bond.GetIdx() + i) for bond in molecule.GetBonds()]
+            rows.writerow([text, label(len(atoms) + i), atoms, bonds, (i + 1) / 11])
+    code, text = gattn(
+        "train", table, "--target", "whole", "--atom-target", "of_atoms", "--bond-target",
+        "of_bonds", "--reorder-atoms", "--out", tmp_path / "run", *options, *NETWORK,
+    )  # fmt: skip
+    assert code == 0, text
+    code, text = gattn("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")
+    assert code == 0, text
+    for row in read_rows(tmp_path / "out.csv"):
+        molecule = Chem.MolFromSmiles(row["smiles"], parameters)
+        assert row["whole_prediction"]
+        assert len(read_list(row["of_atoms_prediction"])) == molecule.GetNumAtoms()
+        assert len(read_list(row["of_bonds_prediction"])) == molecule.GetNumBonds()

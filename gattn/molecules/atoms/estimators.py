@@ -427,6 +427,8 @@ class AtomClassifier(AtomEstimator):
 
 def _probabilities(values: np.ndarray, count: int) -> np.ndarray:
     """Return the probabilities [a, c] of all classes; one column is the probability of class 1."""
+    if not len(values):  # a molecule without bonds, or one that cannot be read
+        return np.zeros((0, count))
     values = values.reshape(len(values), -1)
     return np.hstack([1 - values, values]) if values.shape[1] == 1 else values[:, :count]
 

@@ -209,6 +209,7 @@ def test_classifier_of_two_and_of_several_classes(tmp_path):
     both = {"atoms": {"element": symbols}, "bonds": {"aromatic": aromatic}}
     joint = AtomClassifier(**SMALL).fit(SMILES, **both)
     assert joint.predict_proba(["CN"])["aromatic"][0].shape == (1, 2)
+    assert joint.predict(["C"])["aromatic"][0].tolist() == []
 
 
 def test_weights_of_two_parts_minimise_the_error():

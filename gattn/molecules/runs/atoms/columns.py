@@ -52,7 +52,7 @@ def prediction_cells(
             continue
         kinds = model.coding_.classes[number]
         chances = _lists(model, predicted.mean, kind, column, predicted, smiles)
-        columns += _class_cells(kind, chances, kinds)
+        columns += _class_cells(kind, chances, kinds, model.predictor_.width)
     for kind in model.targets_.kinds:
         if kind != "molecule":
             radius = {kind: predicted.radius[kind].double()[:, None]}
@@ -110,12 +110,12 @@ def _cells(
 
 
 def _class_cells(
-    kind: str, chances: Sequence[Any], kinds: Sequence[float | str]
+    kind: str, chances: Sequence[Any], kinds: Sequence[float | str], width: int
 ) -> list[list[str]]:
     """Return the cells of the predicted classes and of their probabilities."""
     labels, shown = [], []
     for molecule in chances:
-        rows = torch.tensor(molecule, dtype=torch.float64).reshape(len(molecule), -1)
+        rows = torch.tensor(molecule, dtype=torch.float64).reshape(-1, width)
         full = torch.cat([1 - rows, rows], 1) if rows.shape[1] == 1 else rows[:, : len(kinds)]
         chosen = [None if bool(row.isnan().any()) else kinds[int(row.argmax())] for row in full]
         several: list[Any] = full.tolist() if len(kinds) > 2 else full[:, 1].tolist()
