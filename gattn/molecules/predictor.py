@@ -330,7 +330,7 @@ class MoleculePredictor:
             """Fit the weights of the components and the coefficients of the error variance to
             the molecules at ``rows``.
             """
-            parts, sources = self._parts_and_sources(members, *pair)
+            parts, sources = self._parts_and_error_inputs(members, *pair)
             center, scale = self._tensors["mean"], self._tensors["scale"]
             parts, y = parts[:, rows], y_val[rows]
             factors = None if row_weights is None else row_weights[rows]
@@ -342,7 +342,7 @@ class MoleculePredictor:
 
         chosen = fit(left_out[0], torch.ones(len(y_val), dtype=torch.bool))
         self._tensors["weights"], self._tensors["spread"] = chosen
-        parts, sources = self._parts_and_sources(members, *left_out[0])
+        parts, sources = self._parts_and_error_inputs(members, *left_out[0])
         mean, std = combine(parts, chosen[0]), _disagreement(parts, members)
         for fold, pair in zip(range(count), left_out[1:], strict=True):
             inside = folds == fold
@@ -356,14 +356,14 @@ class MoleculePredictor:
         validation = Prediction(mean, std, named, members, self._similarity(val))
         self.validation = self._in_target_units(validation)
 
-    def _parts_and_sources(
+    def _parts_and_error_inputs(
         self, members: Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the mean of each of P components, [P, k, t], and the inputs of the model of the
         squared error.
         """
         stacked = torch.stack(self._parts(members, mean))
-        return stacked, self._sources(stacked, members, variance)
+        return stacked, self._error_inputs(stacked, members, variance)
 
     def _parts(self, members: Tensor, mean: Tensor) -> list[Tensor]:
         """Return the mean [k, t] of each component: the networks and the Gaussian process."""
@@ -455,11 +455,11 @@ class MoleculePredictor:
         inputs = self.standardised(inputs)
         elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
-            parts, members, variance = self._ask(inputs)
+            parts, members, variance = self._predict_components(inputs)
             stacked = torch.stack(list(parts.values()))
             mean = combine(stacked, self._tensors["weights"])
             if self.task == "regression":
-                sources = self._sources(stacked, members, variance)
+                sources = self._error_inputs(stacked, members, variance)
                 std = predicted_std(sources, self._tensors["spread"])
             else:
                 std = _disagreement(stacked, members)
@@ -635,7 +635,9 @@ class MoleculePredictor:
         model = self.settings.model
         return ["attention", "gp"] if model == "stacked" else [model]
 
-    def _ask(self, inputs: MoleculeInputs) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    def _predict_components(
+        self, inputs: MoleculeInputs
+    ) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         """Return the means [k, t] of each component, the means of each network, and the
         variances of the Gaussian process.
         """
@@ -647,7 +649,7 @@ class MoleculePredictor:
             mean, variance = self.kernel.predict(inputs)
         return dict(zip(self._names, self._parts(members, mean))), members, variance
 
-    def _sources(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
+    def _error_inputs(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
         """Return the s inputs of the model of the squared error, [s, k, t], in squares of the
         target's unit.
         """
