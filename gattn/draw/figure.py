@@ -17,9 +17,9 @@ __all__ = ["Draw", "line", "render"]
 
 # Width of a plot in inches. With this width, text of 10 points is about 11 pixels high on a page.
 WIDTH = 4.1
-# dots per inch
+# Dots per inch.
 DOTS = 230
-# maximum number of characters in a title, so that it fits above a plot
+# Maximum number of characters in a title, so that it fits above a plot.
 LONGEST = 38
 
 # Matplotlib's settings are global, so only one thread may draw at a time.
