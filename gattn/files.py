@@ -10,6 +10,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def reason(error: OSError) -> str:
+    """Return the reason of a failed system call in words, with its file and without its number.
+
+    >>> reason(FileNotFoundError(2, "No such file or directory", "in.csv"))
+    'in.csv: No such file or directory'
+    >>> reason(OSError("the disk is read-only"))
+    'the disk is read-only'
+    """
+    cause = getattr(error, "reason", None)  # of an error of urllib
+    if isinstance(cause, OSError):
+        return reason(cause)
+    if not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path. At the end of the ``with`` block, the file at this path replaces the

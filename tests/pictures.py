@@ -13,4 +13,5 @@ BLANK = b"<svg/>"
 def leave_blank(patch: pytest.MonkeyPatch) -> None:
     """Make reports contain an empty picture with the same text in place of each plot."""
     for module in (run_report, node_report, molecule_report):
-        patch.setattr(module, "themed", lambda plot, alt, caption="": Figure(BLANK, alt, caption))
+        for name in ("themed", "plot_figure"):
+            patch.setattr(module, name, lambda plot, alt, caption="": Figure(BLANK, alt, caption))

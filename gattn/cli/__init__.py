@@ -13,9 +13,12 @@ from contextlib import contextmanager
 from types import FrameType
 
 from gattn import __version__
+from gattn.files import reason
 from gattn.training.threads import sleep_at_barriers
 
 INTERRUPTED, TERMINATED = 130, 143
+EXTRAS = {"ray": "ray", **dict.fromkeys(("onnx", "onnxscript", "onnxruntime"), "export")}
+"""Extra of gattn for a missing module; other modules belong to the extra of the command."""
 WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 
@@ -44,14 +47,14 @@ def main() -> None:
             raise
         command = sys.argv[1] if len(sys.argv) > 1 else ""
         extra = {"nodes": "nodes", "links": "nodes", "serve": "serve"}.get(command, "molecules")
-        extra = "ray" if error.name == "ray" else extra
+        extra = EXTRAS.get(error.name or "", extra)
         _fail(f'this command needs {error.name}: pip install "gattn[{extra}]"')
     except Exception as error:
         if code := _signal_behind(error):
             _fail(WORDS[code], code)
-        if isinstance(error, OSError) and error.strerror and error.filename:
-            _fail(f"{error.filename}: {error.strerror}")
-        if isinstance(error, OSError | ValueError | ImportError | RuntimeError):
+        if isinstance(error, OSError):
+            _fail(reason(error))
+        if isinstance(error, ValueError | ImportError | RuntimeError):
             _fail(str(error))
         raise
 

@@ -1,4 +1,4 @@
-"""Commands of ``gattn molecules``: check, train, predict, explain, embed and evaluate."""
+"""Commands of ``gattn molecules``: check, train, predict, explain, embed, evaluate and export."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def train(
 ) -> None:
     """Train a model, and write it with its metrics and a report.
 
-    Run the same command again after an interruption to continue from the last complete epoch.
+    Run the same command again after an interruption to continue from the last checkpoint.
     """
     if data:
         settings = {**settings, "data": data[0], "more_data": tuple(data[1:])}
@@ -300,6 +300,33 @@ def evaluate(
         skip_bad=settings.pop("skip_bad_labels", False), log=say, **settings,
     )  # fmt: skip
     show_metrics(metrics, "molecules")
+
+
+@app.command()
+def export(
+    run: Annotated[
+        Path,
+        Argument(
+            metavar="RUN",
+            help="Folder of a trained model, written by train, or the name of a model of gattn.",
+        ),
+    ],
+    out: Annotated[Path, Option(help="New folder for the exported model.")],
+) -> None:
+    """Write a model to files that predict without gattn and PyTorch: ONNX, arrays and a program.
+
+    The program predict.py in the folder needs the packages numpy, onnxruntime and rdkit. Its
+    predictions are compared with those of the model before the folder is written.
+    """
+    from gattn.molecules.export.folder import export_model
+
+    exported = export_model(run, out)
+    megabytes = sum(exported.files.values()) / 1e6
+    say(
+        f"{out}: {', '.join(exported.files)} ({megabytes:.1f} MB); largest difference from predict "
+        f"{exported.difference:.1g} standard deviations"
+    )
+    say(f"to predict: python {out / 'predict.py'} IN.csv OUT.csv")
 
 
 @app.command()

@@ -151,6 +151,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         val: LabelledMolecules,
         *,
         groups: Sequence[str] | None = None,
+        train_groups: Sequence[str] | None = None,
         folder: str | os.PathLike[str] | None = None,
         progress: bool = False,
     ) -> Self:
@@ -158,8 +159,8 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         parts.
 
         ``groups`` names the group of each validation molecule, such as its scaffold, if whole
-        groups were held out; by default each molecule is a group. See
-        :meth:`MoleculePredictor.fit`.
+        groups were held out; by default each molecule is a group. ``train_groups`` names those of
+        the training molecules. See :meth:`MoleculePredictor.fit`.
         """
         for name, part, least in (("training", train, 2), ("validation", val, 1)):
             if len(part) < least:
@@ -172,6 +173,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
             self.settings(), classes=self.class_counts, bounds=train.bounds,
             bounds_val=val.bounds, weights=train.weights, weights_val=val.weights,
             groups=val.canonical if groups is None else groups,
+            train_groups=train.canonical if train_groups is None else train_groups,
             folder=None if folder is None else Path(folder), progress=progress,
             threads=settings_of(MoleculeParameters, self).threads,
         )  # fmt: skip

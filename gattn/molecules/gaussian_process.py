@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -20,7 +21,9 @@ from gattn.training.scaling import moments
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
 
-__all__ = ["FARTHEST", "GaussianProcess", "count_tanimoto", "draw", "truncated_mean"]
+__all__ = [
+    "FARTHEST", "JITTER", "GaussianProcess", "count_tanimoto", "draw", "truncated_mean",
+]  # fmt: skip
 
 START = (-2.0, -1.0)
 """Initial values of two hyperparameters: the logarithms of the noise and of the weight of the
@@ -402,6 +405,36 @@ class GaussianProcess:
         similarity = torch.zeros(len(z), len(factor.rows), dtype=torch.float64)
         parts = [similarity, *_compare_descriptors(z, self._z[factor.rows], self._blocks)]
         return scale * (_combine(parts, theta) @ factor.weight)
+
+    def solution(self) -> tuple[Tensor, Tensor]:
+        r"""Return the solution of the kernel equation, for programs that predict without this
+        class.
+
+        Returns:
+            [k, t] float64 weights :math:`(K + D)^{-1} y` of the k training molecules, with which
+            the standardised prediction is :math:`k(a, \text{train}) w`; 0 for a molecule without a
+            label. And [k, t] float64, the diagonal D; NaN for a molecule without a label, and zeros
+            if the model has no variances.
+        """
+        weights = torch.zeros_like(self._tensors["y"])
+        added = torch.full_like(weights, torch.nan)
+        itself = _self_similarity(self.counts, self._z, self._blocks)
+        for target, (theta, factor) in enumerate(zip(self._theta, self._factors)):
+            weights[factor.rows, target] = factor.weight
+            added[factor.rows, target] = 0.0
+            if factor.lower is not None:
+                # The diagonal of the factored matrix is the sum of the squares of a row.
+                kernel = _combine(itself, theta)[factor.rows]
+                added[factor.rows, target] = factor.lower.square().sum(1) - kernel
+        return weights, added
+
+    @property
+    def groups(self) -> list[tuple[int, int]]:
+        """First and last column of each group of descriptors; see :class:`GaussianProcess`."""
+        ends = [0]
+        for some in _groups(self._z[:1], self._blocks):
+            ends.append(ends[-1] + some.shape[1])
+        return list(itertools.pairwise(ends))
 
     def _of(self, target: int) -> tuple[Tensor, _Factor, Tensor]:
         return self._theta[target], self._factors[target], self._tensors["scale"][target]

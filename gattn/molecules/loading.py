@@ -43,13 +43,15 @@ def smiles_columns(
 
     Args:
         card: the model card.
-        names: the names that the user passed; None for those of the training.
+        names: the names that the user passed; None for those of the training. A model that was not
+            trained on a table has the column ``smiles``, or ``smiles_1``, ``smiles_2`` and so on.
         molecules: number of molecules in a row of the model.
 
     Raises:
         ValueError: the number of columns is not the number of molecules.
     """
-    columns = names or cast("str | list[str]", card.get("smiles", "smiles"))
+    default = "smiles" if molecules == 1 else [f"smiles_{i + 1}" for i in range(molecules)]
+    columns = names or cast("str | list[str]", card.get("smiles", default))
     columns = (columns,) if isinstance(columns, str) else tuple(columns)
     if len(columns) != molecules:
         raise ValueError(

@@ -1,11 +1,10 @@
-"""Model of molecular properties that combines neural networks with a Gaussian process."""
+"""Model of molecular properties that combines neural networks, a Gaussian process and a forest."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -15,7 +14,9 @@ from torch import Tensor
 from gattn.data.molecules.features import FEATURISER
 from gattn.data.splits import number_groups
 from gattn.molecules.classes import class_softmax, normalised
+from gattn.molecules.evidence import Evidence, left_out_of_kernel, part_weights
 from gattn.molecules.folds import assign_folds
+from gattn.molecules.forest import Forest, forest_obstacle
 from gattn.molecules.gaussian_process import FARTHEST, GaussianProcess, draw
 from gattn.molecules.inputs import DescribedInputs, in_pieces
 from gattn.molecules.members import (
@@ -31,7 +32,7 @@ from gattn.molecules.members import (
 from gattn.molecules.nearest import NearestMolecules, pack_bits
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
-from gattn.molecules.stacking import combine, fit_spread, fit_weights, predicted_std
+from gattn.molecules.stacking import combine, fit_spread, predicted_std
 from gattn.molecules.target_transform import TargetTransform, choose
 from gattn.training.scaling import moments
 from gattn.training.settings import from_table, to_table
@@ -70,7 +71,7 @@ class Prediction:
         std: [k, t] float64, in the target's unit: the standard deviation of the expected error.
             For classes the standard deviation over components and networks.
         component_means: mean [k, t] of each component: ``"attention"`` or ``"attentive_fp"``,
-            ``"gp"``.
+            ``"gp"``, ``"forest"``.
         member_predictions: [K, k, t], predictions of each network of the ensemble.
         max_train_similarity: [k] float32 in 0..1, the Tanimoto similarity on Morgan bits to the
             most similar molecule of the training and validation parts; for
@@ -103,6 +104,9 @@ class MoleculePredictor:
         settings: the settings of the model and its training.
         weights: the weight of each part in the mean, by the part's name.
         kernel: the Gaussian process; None if the model has none.
+        forest: the forest of trees; None if the model has none.
+        without_forest: why a stacked model has no forest, in words; empty if it has one, and after
+            :meth:`from_state`.
         threads: number of threads inside an operator of a prediction; 0 to choose it by the size.
         extra: number of descriptor columns of the user.
         transform: the transform of each target; see ``target_transform`` of the settings.
@@ -110,6 +114,7 @@ class MoleculePredictor:
     """
 
     threads = 0
+    without_forest = ""
 
     def __init__(
         self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings, targets: int,
@@ -139,6 +144,9 @@ class MoleculePredictor:
         kernel = _under("gp.", tensors)
         # In classification, predict does not need the variance of the Gaussian process.
         self.kernel = GaussianProcess(kernel, variance=task == "regression") if kernel else None
+        # Models of earlier versions of gattn have no forest.
+        trees = _under("forest.", tensors)
+        self.forest = Forest(trees) if trees else None
 
     @classmethod
     def fit(
@@ -156,21 +164,25 @@ class MoleculePredictor:
         weights: Tensor | None = None,
         weights_val: Tensor | None = None,
         groups: Sequence[str] | None = None,
+        train_groups: Sequence[str] | None = None,
         folder: Path | None = None,
         progress: bool = False,
         threads: int = 0,
     ) -> MoleculePredictor:
-        """Train the model's components on the training part, and fit their weights on the
-        validation part.
+        """Train the model's components, and weight them by their errors for molecules that they
+        were not trained on.
 
-        The Gaussian process is trained on both parts. :attr:`validation` predicts the validation
-        part by cross-fitting in ten folds. The networks' epochs, the components' weights and the
-        coefficients of the error for one fold are chosen on the other nine folds, and the Gaussian
-        process predicts each molecule as if it had not been trained on it. The errors of these
-        predictions are therefore similar to errors for new molecules.
+        The Gaussian process and the forest are trained on both parts. Their weights are fitted to
+        predictions of the training molecules without themselves, and the weight of the network to
+        the validation part; see :func:`gattn.molecules.evidence.part_weights`.
+        :attr:`validation` predicts the validation part by cross-fitting in ten folds. The networks'
+        epochs, the components' weights and the coefficients of the error for one fold are chosen
+        without its labels, and the Gaussian process and the forest predict each molecule as if they
+        had not been trained on it. The errors of these predictions are therefore similar to errors
+        for new molecules.
 
-        If the networks are trained with one thread, the Gaussian process chooses its
-        hyperparameters at the same time on another core.
+        If the networks are trained with one thread, the Gaussian process and the forest are trained
+        at the same time on another core.
 
         Args:
             train: k molecules. Their descriptor columns, if they have any, are standardised by
@@ -197,6 +209,8 @@ class MoleculePredictor:
             groups: the group of each of the m rows; rows of one group are left out together.
                 Rows of the same molecule must belong to one group. If whole scaffolds were held
                 out, the molecules of a scaffold must, too. By default each row is a group.
+            train_groups: the group of each of the k rows, for the predictions of training molecules
+                without themselves. By default each row is a group.
             folder: folder of the checkpoints of the networks, from which training continues.
             progress: whether to show a progress bar.
             threads: number of threads inside an operator; 0 to choose it by the size of a batch
@@ -251,59 +265,93 @@ class MoleculePredictor:
             )
         )
         rows, seed = settings.kernel_rows, settings.seed
-        fit_kernel = partial(
-            GaussianProcess.fit, train, y, rows=rows, seed=seed, bounds=bounds, weights=weights
-        )
+        group = number_groups(groups, len(val))
+        train_group = number_groups(train_groups, len(train))
         kernel_size = KERNEL_PARTS * min(len(train), rows) ** 2
-        kernel: GaussianProcess | None = None
+        without = forest_obstacle(settings.trees, targets, bounds, bounds_val)
+        y_both = torch.cat([y, y_val])
+
+        def fit_parts(check: Callable[[], None] = lambda: None, progress: bool = False) -> _Parts:
+            """Train the parts that are not networks."""
+            kernel = GaussianProcess.fit(
+                train, y, rows=rows, seed=seed, bounds=bounds, weights=weights,
+                progress=progress, check=check,
+            )  # fmt: skip
+            if settings.model != "stacked":
+                return _Parts(kernel)
+            inner, outer = left_out_of_kernel(kernel, train, rows, seed, train_group, val)
+            if without:
+                return _Parts(kernel, Evidence(inner, outer, None, None, y))
+            every = torch.cat([train_group, group + train_group.amax() + 1])
+            if groups is not None and train_groups is not None:
+                every = number_groups([*train_groups, *groups], len(y_both))
+            factors = None
+            if weights is not None and weights_val is not None:
+                factors = torch.cat([weights, weights_val])
+            forest, (few, all_trees) = Forest.fit(
+                train, val, y_both, trees=settings.trees, seed=seed, groups=every, weights=factors,
+                check=check,
+            )  # fmt: skip
+            first, rest = slice(0, len(train)), slice(len(train), None)
+            # No tree was trained on a label that is missing, so all trees may predict it.
+            others = forest.predict(val)
+            few_val, all_val = few[rest].filled(others), all_trees[rest].filled(others)
+            evidence = Evidence(inner, outer, few[first], few_val, y)
+            return _Parts(kernel, evidence, forest, all_val.mean)
+
+        components: _Parts | None = None
         if settings.model != "gp":
             with ExitStack() as stack:
                 elements = batch_elements(settings.batch_size, settings)
                 used = stack.enter_context(limited_threads(elements, threads))
-                background: Background[GaussianProcess] | None = None
+                background: Background[_Parts] | None = None
                 if settings.model == "stacked" and used < available_threads():
-                    background = stack.enter_context(
-                        Background(lambda check: fit_kernel(check=check))
-                    )
+                    background = stack.enter_context(Background(fit_parts))
                 networks, history = fit_members(
                     batches, val_batches, task, settings, classes=classes, folder=folder,
                     progress=progress, threads=threads,
                 )  # fmt: skip
-                kernel = background and background.result()
-        if settings.model in ("stacked", "gp") and kernel is None:
+                components = background and background.result()
+        if settings.model in ("stacked", "gp") and components is None:
             with limited_threads(kernel_size, threads):
-                kernel = fit_kernel(progress=progress)
+                components = fit_parts(progress=progress)
         for member, network in enumerate(networks):
             tensors |= _prefixed(f"networks.{member}.", network.state_dict())
-        group = number_groups(groups, len(val))
         folds = assign_folds(group, seed)
         kernel_index = torch.arange(0)
-        if kernel is not None:
+        if components is not None:
+            kernel = components.kernel
             kernel_index = draw(len(val), max(rows - len(kernel.counts), 0), seed)
             limits = None if bounds_val is None else bounds_val[kernel_index]
             factors = None if weights_val is None else weights_val[kernel_index]
             kernel = kernel.with_more(val[kernel_index], y_val[kernel_index], limits, factors)
             tensors |= _prefixed("gp.", kernel.state())
+            if components.forest is not None:
+                tensors |= _prefixed("forest.", components.forest.state())
         unknown = {"weights": torch.ones(0), "spread": torch.ones(0)}
         predictor = cls(tensors | unknown, task, settings, targets, classes)
         predictor.history, predictor.threads = history, threads
+        if settings.model == "stacked":
+            predictor.without_forest = without
         with limited_threads(kernel_size, threads):
             members = cross_fit_members(
                 networks, history, val_batches, folds, task, settings, batches.y, classes,
                 threads=threads,
             )  # fmt: skip
             outputs = predictor.in_units(members)
-            predictor._calibrate(val, y_val, outputs, kernel_index, group, folds, weights_val)
+            predictor._calibrate(
+                val, y_val, outputs, kernel_index, group, folds, (weights, weights_val), components
+            )
         bits = torch.cat([predictor._tensors["bits"], _bits(val)], 1)
         predictor._tensors["bits"], predictor._nearest = bits, NearestMolecules(bits)
         return predictor
 
     def _calibrate(
         self, val: MoleculeInputs, y_val: Tensor, members: Tensor, kernel_index: Tensor,
-        group: Tensor, folds: Tensor, row_weights: Tensor | None,
+        group: Tensor, folds: Tensor, by_part: tuple[Tensor | None, Tensor | None],
+        components: _Parts | None,
     ) -> None:  # fmt: skip
-        """Fit the weights of the components and the coefficients of the error variance to the
-        validation part.
+        """Fit the weights of the components and the coefficients of the error variance.
 
         Args:
             val: m molecules.
@@ -312,15 +360,29 @@ class MoleculePredictor:
             kernel_index: indices of the molecules that the Gaussian process is trained on.
             group: [m], the group of each row.
             folds: [m], the fold of each row.
-            row_weights: [m], weights of the rows; None for equal ones.
+            by_part: weights of the rows of the training and of the validation part; None for
+                equal ones.
+            components: the Gaussian process and the forest, with their predictions.
         """
         regression = self.task == "regression"
         by_output = target_weights(self.settings, self.classes)
-        label_weights: Tensor | None = None
-        if row_weights is not None or by_output is not None:
-            by_row = torch.ones(len(y_val)).double() if row_weights is None else row_weights
+        row_weights = by_part[1]
+        evidence = None if components is None else components.evidence
+        factors: tuple[Tensor, Tensor] | None = None
+        if evidence is not None and (row_weights is not None or by_output is not None):
             of_outputs = torch.ones(y_val.shape[1]).double() if by_output is None else by_output
-            label_weights = by_row[:, None] * of_outputs
+            of_train, of_val = (
+                (torch.ones(len(rows)).double() if each is None else each)[:, None] * of_outputs
+                for each, rows in zip(by_part, (evidence.y, y_val))
+            )
+            factors = of_train, of_val
+        # The trees that read the validation part must not be used to fit the coefficients of the
+        # error, because the labels of the fold to predict would have an effect on them.
+        forest_few = forest_all = torch.zeros_like(y_val)
+        if components is not None and components.forest_val is not None:
+            assert evidence is not None
+            assert evidence.forest_val is not None
+            forest_few, forest_all = evidence.forest_val.mean, components.forest_val
         count = int(folds.max()) + 1
         left_out = [(torch.empty(0), torch.zeros_like(y_val))] * (1 + count)
         if self.kernel is not None:
@@ -330,19 +392,22 @@ class MoleculePredictor:
             """Fit the weights of the components and the coefficients of the error variance to
             the molecules at ``rows``.
             """
-            parts, sources = self._parts_and_error_inputs(members, *pair)
-            center, scale = self._tensors["mean"], self._tensors["scale"]
-            parts, y = parts[:, rows], y_val[rows]
-            factors = None if row_weights is None else row_weights[rows]
-            by_label = None if label_weights is None else label_weights[rows]
-            weights = fit_weights((parts - center) / scale, (y - center) / scale, by_label)
+            parts, sources = self._parts_and_error_inputs(members, forest_few, *pair)
+            weights = torch.ones(1).double()
+            if evidence is not None:
+                weights = part_weights(
+                    evidence, members.mean(0), y_val, rows, self._tensors["scale"], factors,
+                    self._probabilities,
+                )  # fmt: skip
             if not regression:
                 return weights, torch.ones(0)
-            return weights, fit_spread(sources[:, rows], y - combine(parts, weights), factors)
+            by_row = None if row_weights is None else row_weights[rows]
+            errors = y_val[rows] - combine(parts[:, rows], weights)
+            return weights, fit_spread(sources[:, rows], errors, by_row)
 
         chosen = fit(left_out[0], torch.ones(len(y_val), dtype=torch.bool))
         self._tensors["weights"], self._tensors["spread"] = chosen
-        parts, sources = self._parts_and_error_inputs(members, *left_out[0])
+        parts, sources = self._parts_and_error_inputs(members, forest_all, *left_out[0])
         mean, std = combine(parts, chosen[0]), _disagreement(parts, members)
         for fold, pair in zip(range(count), left_out[1:], strict=True):
             inside = folds == fold
@@ -357,19 +422,23 @@ class MoleculePredictor:
         self.validation = self._in_target_units(validation)
 
     def _parts_and_error_inputs(
-        self, members: Tensor, mean: Tensor, variance: Tensor
+        self, members: Tensor, forest: Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the mean of each of P components, [P, k, t], and the inputs of the model of the
         squared error.
         """
-        stacked = torch.stack(self._parts(members, mean))
+        stacked = torch.stack(self._parts(members, mean, forest))
         return stacked, self._error_inputs(stacked, members, variance)
 
-    def _parts(self, members: Tensor, mean: Tensor) -> list[Tensor]:
-        """Return the mean [k, t] of each component: the networks and the Gaussian process."""
+    def _parts(self, members: Tensor, mean: Tensor, forest: Tensor) -> list[Tensor]:
+        """Return the mean [k, t] of each component: the networks, the Gaussian process and the
+        forest.
+        """
         parts = [members.mean(0)] if self.networks else []
         if self.kernel is not None:
             parts.append(self._probabilities(mean))
+        if self.forest is not None:
+            parts.append(self._probabilities(forest))
         return parts
 
     def _probabilities(self, mean: Tensor) -> Tensor:
@@ -585,6 +654,8 @@ class MoleculePredictor:
             tensors |= _prefixed(f"networks.{member}.", network.state_dict())
         if self.kernel is not None:
             tensors |= _prefixed("gp.", self.kernel.state())
+        if self.forest is not None:
+            tensors |= _prefixed("forest.", self.forest.state())
         return tensors, {
             "task": self.task, "targets": self.targets, "settings": to_table(self.settings),
             "featuriser": FEATURISER, "classes": list(self.classes),
@@ -633,7 +704,9 @@ class MoleculePredictor:
     def _names(self) -> list[str]:
         """Names of the components, in the order of their weights."""
         model = self.settings.model
-        return ["attention", "gp"] if model == "stacked" else [model]
+        if model != "stacked":
+            return [model]
+        return ["attention", "gp", *(["forest"] if self.forest is not None else [])]
 
     def _predict_components(
         self, inputs: MoleculeInputs
@@ -647,7 +720,8 @@ class MoleculePredictor:
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
             mean, variance = self.kernel.predict(inputs)
-        return dict(zip(self._names, self._parts(members, mean))), members, variance
+        forest = mean if self.forest is None else self.forest.predict(inputs)
+        return dict(zip(self._names, self._parts(members, mean, forest))), members, variance
 
     def _error_inputs(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
         """Return the s inputs of the model of the squared error, [s, k, t], in squares of the
@@ -658,11 +732,31 @@ class MoleculePredictor:
             sources.append(variance)
         if len(parts) > 1:
             sources.append((parts[0] - parts[1]).square())
+        if len(parts) > 2:
+            sources.append((parts[1] - parts[2]).square())
         if len(members) > 1:
             # The variance is computed without Tensor.var, which warns if the batch is empty.
             deviations = members - members.mean(0)
             sources.append(deviations.square().sum(0) / (len(members) - 1))
         return torch.stack(sources)
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Parts of a model that are not networks.
+
+    Attributes:
+        kernel: the Gaussian process of the training part.
+        evidence: their predictions for fitting the weights; None for a model of one part.
+        forest: the forest of both parts.
+        forest_val: [m, t] predictions of the validation molecules, each by the trees that were not
+            trained on its group.
+    """
+
+    kernel: GaussianProcess
+    evidence: Evidence | None = None
+    forest: Forest | None = None
+    forest_val: Tensor | None = None
 
 
 def batch_elements(molecules: int, settings: MoleculeSettings) -> int:

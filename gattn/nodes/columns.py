@@ -18,9 +18,17 @@ from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from gattn.data.tables.numbers import NumberFormat, classify, read_numbers
 from gattn.nodes.attributed import Where, at_row, attribute_names
 from gattn.nodes.notation import describe_patterns, looks_numeric
-from gattn.nodes.values import as_numbers, as_texts, gap_words, is_empty, is_missing, time_words
+from gattn.nodes.values import (
+    NUMERIC,
+    as_numbers,
+    as_texts,
+    gap_words,
+    is_empty,
+    is_missing,
+    time_words,
+)
 
-__all__ = ["Column", "learn_columns", "write_features"]
+__all__ = ["Column", "learn_columns", "write_features", "write_numbers"]
 
 Kind = Literal["number", "category", "text"]
 CATEGORIES = 50
@@ -73,7 +81,7 @@ class Column:
     def features(self, values: pd.Series, where: Where = at_row) -> sp.csr_matrix:
         """Encode n values of the column as features [n, width]."""
         if self.kind == "number":
-            return self._numbers(values, where)
+            return sp.csr_matrix(np.stack(self.scaled(values, where), 1))
         texts = as_texts(values)
         if self.kind == "category":
             place = pd.Index(self.categories).get_indexer(pd.Index(texts))
@@ -84,12 +92,14 @@ class Column:
         norm = np.sqrt(np.asarray(weighed.multiply(weighed).sum(1)).ravel())
         return sp.csr_matrix(sp.diags(1 / np.where(norm > 0, norm, 1)) @ weighed)
 
-    def _numbers(self, values: pd.Series, where: Where) -> sp.csr_matrix:
+    def scaled(self, values: pd.Series, where: Where = at_row) -> list[NDArray[np.float64]]:
+        """Return the features of a column of numbers: n scaled numbers and, if training values are
+        missing, n marks of missing numbers.
+        """
         numbers = _checked_numbers(values, where, self.unit)
         missing = np.isnan(numbers)
         scaled = np.where(missing, 0.0, (numbers - self.mean) / self.std)
-        columns = [scaled, missing.astype(float)] if self.gaps else [scaled]
-        return sp.csr_matrix(np.stack(columns, 1))
+        return [scaled, missing.astype(float)] if self.gaps else [scaled]
 
     def unknown(self, values: pd.Series, items: str = "nodes") -> str:
         """Return a note if none of the column's values occurred in training, so that they have no
@@ -169,6 +179,26 @@ def learn_columns(
     return columns, notes
 
 
+def write_numbers(
+    columns: Sequence[Column], table: pd.DataFrame, where: Where = at_row
+) -> NDArray[np.float32] | None:
+    """Encode the columns of a table like :func:`write_features`, as a dense array [n, d] float32.
+
+    Returns:
+        The features; None if a column does not contain numbers.
+    """
+    _check_present(columns, table)
+    if not columns or any(column.kind != "number" for column in columns):
+        return None
+    features = np.empty((len(table), sum(column.width for column in columns)), np.float32)
+    place = 0
+    for column in columns:
+        for values in column.scaled(table[column.name], where):
+            features[:, place] = values
+            place += 1
+    return features
+
+
 def write_features(
     columns: Sequence[Column], table: pd.DataFrame, where: Where = at_row
 ) -> sp.csr_matrix:
@@ -182,18 +212,30 @@ def write_features(
     Raises:
         ValueError: a column is missing, or a column of numbers contains a text.
     """
+    _check_present(columns, table)
+    blocks = [column.features(table[column.name], where) for column in columns]
+    return sp.csr_matrix(sp.hstack(blocks, format="csr", dtype=np.float32))
+
+
+def _check_present(columns: Sequence[Column], table: pd.DataFrame) -> None:
+    """Raise a ValueError if the table lacks a column."""
     for column in columns:
         if column.name not in table.columns:
             raise ValueError(
                 f"the nodes have no attribute {column.name!r}, which the model reads; "
                 f"{attribute_names(table)}"
             )
-    blocks = [column.features(table[column.name], where) for column in columns]
-    return sp.csr_matrix(sp.hstack(blocks, format="csr", dtype=np.float32))
 
 
 def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, list[str]]:
     missing, numbers = is_missing(values), as_numbers(values)
+    if values.dtype.kind in NUMERIC and not np.isnan(numbers[~missing]).any():
+        # The numbers are not converted to texts, because that is slow for many nodes.
+        present = numbers[~missing]
+        if not len(present) or present.min() == present.max():
+            reason = "constant" if len(present) else "empty"
+            return None, [f"Column {name!r} is not used: it is {reason}."]
+        return _learn_numbers(name, values, "", where)
     texts = as_texts(values)
     counts = Counter(text for text, gone in zip(texts, missing) if not gone)
     if len(counts) < 2:
@@ -246,7 +288,8 @@ def _learn_numbers(
         notes.append(f"Column {name!r} is read as numbers with the unit {unit!r}.")
     if words:
         notes.append(f"Column {name!r} has missing values where it contains {_counts(words)}.")
-    texts = [value for value in values.tolist() if isinstance(value, str)]
+    are_numbers = values.dtype.kind in NUMERIC
+    texts = [] if are_numbers else [v for v in values.tolist() if isinstance(v, str)]
     notes += [
         f"Column {name!r}: {describe_patterns([doubt], where)}."
         for doubt in (read_numbers(texts).doubts if len(texts) == len(values) else ())

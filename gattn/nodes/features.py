@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.nodes.attributed import AttributedGraph, GraphError
-from gattn.nodes.columns import Column, learn_columns, write_features
+from gattn.nodes.columns import Column, learn_columns, write_features, write_numbers
 from gattn.nodes.edges import ALL_COLUMNS, EdgeColumns, EdgeEncoder, read_edge_columns
 from gattn.nodes.fields import csr_tensor
 from gattn.structure import return_probabilities
@@ -127,6 +127,9 @@ class FeatureEncoder:
         read_names = any(column.name == NAMES for column in self.columns)
         table = _with_names(graph) if read_names else graph.table
         try:
+            dense = write_numbers(self.columns, table, graph.where)
+            if dense is not None and np.count_nonzero(dense) > DENSE * dense.size:
+                return torch.from_numpy(dense)
             matrix = write_features(self.columns, table, graph.where)
         except ValueError as error:
             raise GraphError(str(error)) from None

@@ -23,6 +23,7 @@ from gattn.nodes.attributed import GraphError
 
 __all__ = [
     "LISTS",
+    "NUMERIC",
     "as_numbers",
     "as_texts",
     "flat_table",
@@ -36,6 +37,8 @@ __all__ = [
 
 DATES = (date, time, np.datetime64, pd.Period)
 DURATIONS = (timedelta, np.timedelta64, pd.tseries.offsets.BaseOffset)
+NUMERIC = "iufb"
+"""Kinds of data types whose columns contain no texts."""
 LISTS = (list, tuple, set, np.ndarray)
 
 PLAIN = NumberFormat()
@@ -43,6 +46,8 @@ PLAIN = NumberFormat()
 
 def is_empty(values: pd.Series) -> NDArray[np.bool_]:
     """Return a mask [n] that is True for None, NaN and texts of only white space."""
+    if values.dtype.kind in NUMERIC:
+        return np.asarray(values.isna(), dtype=bool)
     blank = [isinstance(value, str) and not value.strip() for value in values.tolist()]
     return np.asarray(values.isna(), dtype=bool) | np.array(blank, dtype=bool)
 
@@ -180,6 +185,8 @@ def as_texts(values: pd.Series, *, gaps: bool = False) -> list[str]:
 
 
 def _is_word(values: pd.Series) -> NDArray[np.bool_]:
+    if values.dtype.kind in NUMERIC:
+        return np.zeros(len(values), dtype=bool)
     words = [_is_gap(value) for value in values.tolist()]
     return np.array(words, dtype=bool)
 

@@ -46,7 +46,13 @@ __all__ = [
 ]
 
 CHECKPOINT = "checkpoint.pt"
-STATE = "state 2"
+CHECKPOINT_INTERVAL = 1.0
+"""Minimum time between two checkpoints, in seconds.
+
+Writing a checkpoint takes some 20 ms, as long as several steps on small molecules. An interrupted
+training repeats at most the epochs of this time and one more.
+"""
+STATE = "state 3"
 """Version of the checkpoint format. A checkpoint of another version is not loaded."""
 
 
@@ -68,9 +74,10 @@ def fit_network(
         L = Σ_ij known_ij loss(network(x), y)_ij / Σ_ij known_ij
 
     The order and the dropout of an epoch are functions of the seed and the epoch's number.
-    Therefore an interrupted or killed training continues from its last complete epoch if the
-    function is called again with the same folder, and its result has the same bits as without the
-    interruption.
+    Therefore an interrupted or killed training continues from its last checkpoint if the function
+    is called again with the same folder, and its result has the same bits as without the
+    interruption. A checkpoint is written after the first epoch, after the last one, and after each
+    epoch that ends at least one second after the previous checkpoint.
 
     Args:
         network: network that returns [g, t] for the input of a batch. It is in eval mode at the
@@ -98,6 +105,7 @@ def fit_network(
         raise TrainingError("the training part is empty")
     training = _Training(network, loss, train, validate, settings, _join(settings))
     path = None if folder is None else folder / CHECKPOINT
+    saved = -math.inf
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
@@ -109,15 +117,16 @@ def fit_network(
     )
     with bar, torch.random.fork_rng(gpus):
         for epoch in range(first, settings.epochs):
-            if training.epochs_without_gain >= settings.patience:
+            if training.is_finished:
                 break
             bar.set_description(f"{title}, epoch {epoch + 1} of {settings.epochs}", refresh=False)
             training.run_epoch(epoch, bar.update)
             if len(validate):
                 value = f"{training.records[-1].validation_loss:.4g}"
                 bar.set_postfix(validation_loss=value, refresh=False)
-            if path is not None:
+            if path is not None and training.needs_checkpoint(time.monotonic() - saved):
                 training.save(path)
+                saved = time.monotonic()
     network.load_state_dict(training.best)
     network.eval()
     outputs = torch.stack(training.outputs) if training.outputs else None
@@ -196,6 +205,21 @@ class _Training:
     def epochs_without_gain(self) -> int:
         """Number of epochs since the lowest validation loss."""
         return len(self.records) - 1 - self.best_epoch
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the training reached its last epoch, or stops early."""
+        return (
+            len(self.records) == self.settings.epochs
+            or self.epochs_without_gain >= self.settings.patience
+        )
+
+    def needs_checkpoint(self, seconds: float) -> bool:
+        """Return whether to write a checkpoint, ``seconds`` after the previous one.
+
+        Several processes write one after each epoch, because their clocks differ.
+        """
+        return self.is_finished or self.processes.size > 1 or seconds >= CHECKPOINT_INTERVAL
 
     def state(self) -> dict[str, Any]:
         """Return the content of a checkpoint."""

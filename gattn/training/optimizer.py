@@ -176,16 +176,13 @@ class AdamW:
         """Update the weights by one AdamW step."""
         rate, momentum = self.cycle.at(self.updates)
         self.steps += 1
-        unbiased = math.sqrt(1 - SLOW**self.steps)
-        size = rate / (1 - momentum**self.steps)
-        for weight, gradient, mean, square in zip(
-            self.weights, self.gradients, self.means, self.squares
-        ):
-            mean.lerp_(gradient, 1 - momentum)
-            square.mul_(SLOW).addcmul_(gradient, gradient, value=1 - SLOW)
-            weight.mul_(1 - rate * self.weight_decay)
-            root = square.sqrt().div_(unbiased).add_(EPSILON)
-            weight.addcdiv_(mean, root, value=-size)
+        # This is the operation of torch.optim.AdamW(fused=True), without its constructor.
+        torch._fused_adamw_(
+            self.weights, self.gradients, self.means, self.squares, [],
+            [torch.tensor(float(self.steps), device=weight.device) for weight in self.weights],
+            lr=rate, beta1=momentum, beta2=SLOW, weight_decay=self.weight_decay, eps=EPSILON,
+            amsgrad=False, maximize=False,
+        )  # fmt: skip
 
     @torch.no_grad()
     def update_average(self) -> None:

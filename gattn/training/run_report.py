@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gattn.training import plots
 from gattn.training.conformal import too_few
-from gattn.training.plots.style import METRICS, number
+from gattn.training.plots.style import METRICS, Plot, number
 from gattn.training.report import Cell, Figure, Highlight, ReportContent, Section, Table
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ __all__ = [
     "facts",
     "left_out",
     "part_figures",
+    "plot_figure",
     "run_report",
     "themed",
     "write_plots",
@@ -164,7 +165,7 @@ def run_report(
     losses: dict[str, Figure] = {}
     if run.histories:
         plot = plots.learning_curve(run.histories)
-        losses["learning-curve"] = themed(plot.png, "Losses of training and validation by epoch")
+        losses["learning-curve"] = plot_figure(plot, "Losses of training and validation by epoch")
     table, verdict = compare(run.metrics, run.baselines)
     content = ReportContent(
         run.title,
@@ -412,6 +413,12 @@ def themed(draw: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
     return Figure(draw(dark=False), alt, caption, draw(dark=True))
 
 
+def plot_figure(plot: Plot, alt: str, caption: str = "") -> Figure:
+    """Draw a plot in two versions, for light and for dark pages; see :func:`themed`."""
+    light, dark = plot.pngs()
+    return Figure(light, alt, caption, dark)
+
+
 def part_figures(
     task: Literal["regression", "classification", "multiclass"],
     y: Tensor,
@@ -445,32 +452,32 @@ def part_figures(
         for i, target in enumerate(names[:SHOWN]):
             end = f"-{i + 1}" if len(names) > 1 else ""
             bars = None if std is None else std[:, i]
-            figures[f"parity{end}"] = themed(
-                plots.parity(y[:, i], mean[:, i], bars, name=target).png,
+            figures[f"parity{end}"] = plot_figure(
+                plots.parity(y[:, i], mean[:, i], bars, name=target),
                 f"Predicted against measured values of {target}",
             )
-            figures[f"residuals{end}"] = themed(
-                plots.residuals(y[:, i], mean[:, i], name=target).png,
+            figures[f"residuals{end}"] = plot_figure(
+                plots.residuals(y[:, i], mean[:, i], name=target),
                 f"Histogram of the errors of {target}",
             )
-        figures["calibration"] = themed(
-            plots.coverage(reliability, name=name).png,
+        figures["calibration"] = plot_figure(
+            plots.coverage(reliability, name=name),
             f"Fraction of the values inside the intervals of {name}, by coverage",
             "If the intervals are exact, 90 % of the points are in the grey band.",
         )
         return figures
-    figures["roc"] = themed(
-        plots.roc(y, mean, name=name, several=words.several).png,
+    figures["roc"] = plot_figure(
+        plots.roc(y, mean, name=name, several=words.several),
         f"True positive rate against false positive rate of {name}",
     )
-    figures["precision-recall"] = themed(
-        plots.precision_recall(y, mean, name=name, several=words.several).png,
+    figures["precision-recall"] = plot_figure(
+        plots.precision_recall(y, mean, name=name, several=words.several),
         f"Precision against recall of {name}",
         f"The dashed line is the fraction of {words.positive}, which is the precision of "
         "random guessing.",
     )
-    figures["calibration"] = themed(
-        plots.reliability(reliability, name=name, event=words.event).png,
+    figures["calibration"] = plot_figure(
+        plots.reliability(reliability, name=name, event=words.event),
         f"Observed frequency of {words.event} of {name}, by predicted probability",
         "On the dashed line, a predicted probability of 30 % occurs in 30 % of the rows.",
     )

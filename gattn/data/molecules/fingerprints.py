@@ -60,6 +60,8 @@ def morgan_fingerprints(
 
 COUNTS = 2048
 """Number of columns of a Morgan count vector."""
+RADIUS = 2
+"""Radius of the environments that the count vectors count, in bonds."""
 
 
 class PackedCounts(NamedTuple):
@@ -138,15 +140,15 @@ def atom_codes(molecule: Mol, labels: Configurations) -> list[int]:
 
     codes = list(GetConnectivityInvariants(molecule))
     for atom, label in labels.atoms.items():
-        codes[atom] = (codes[atom] + _CENTRES[label]) % 2**32
+        codes[atom] = (codes[atom] + CENTRE_CODES[label]) % 2**32
     for number, label in labels.bonds.items():
         bond = molecule.GetBondWithIdx(number)
         for atom in (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()):
-            codes[atom] = (codes[atom] + _PLANES[label]) % 2**32
+            codes[atom] = (codes[atom] + PLANE_CODES[label]) % 2**32
     return codes
 
 
-_CENTRES, _PLANES = (
+CENTRE_CODES, PLANE_CODES = (
     {label: place * unit for place, label in enumerate((*labels, OTHER))}
     for labels, unit in ((CHIRALITIES, 0x9E3779B1), (STEREOS, 0x85EBCA6B))
 )
@@ -160,7 +162,7 @@ def morgan_counter() -> FingerprintGenerator64:
     """Return RDKit's generator of Morgan count vectors, which have :data:`COUNTS` columns."""
     from rdkit.Chem import rdFingerprintGenerator
 
-    return rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)
+    return rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=COUNTS)
 
 
 def tanimoto(a: Tensor, b: Tensor) -> Tensor:

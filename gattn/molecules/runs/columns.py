@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from gattn.molecules.rows import LabelledMolecules
     from gattn.molecules.runs.source import Source
 
-__all__ = ["prediction_cells", "prediction_columns", "prediction_table", "target_columns"]
+__all__ = [
+    "SIMILARITY", "prediction_cells", "prediction_columns", "prediction_table", "target_columns",
+]  # fmt: skip
 
 SIMILARITY = "similarity"
+"""Column of the similarity to the most similar molecule of the training and validation parts."""
 
 
 def prediction_columns(estimator: MoleculeModel) -> list[str]:

@@ -34,6 +34,7 @@ from gattn.training.run_report import (
     RunFacts,
     Words,
     part_figures,
+    plot_figure,
     run_report,
     themed,
 )
@@ -100,7 +101,7 @@ def run_facts(run: MoleculeRun) -> RunFacts:
         errors={row.line or row.row: f"{row.text!r}: {row.reason}" for row in run.molecules.bad},
         by_target=metrics["targets"],
         notes=(
-            *_shares(metrics["weights"]),
+            *_shares(metrics["weights"], metrics["without_forest"]),
             *run.notes,
             *_class_names(estimator),
             *_transforms(estimator),
@@ -110,16 +111,24 @@ def run_facts(run: MoleculeRun) -> RunFacts:
     )
 
 
-def _shares(weights: Mapping[str, float]) -> list[str]:
-    """Return a sentence on the weights of the model's components, if there are several."""
+def _shares(weights: Mapping[str, float], without_forest: str) -> list[str]:
+    """Return sentences on the weights of the model's components, if there are several."""
     if len(weights) < 2:
         return []
-    named = {"attention": "attention", "gp": "a Gaussian process on fingerprints and descriptors"}
+    named = {
+        "attention": "attention",
+        "gp": "a Gaussian process on fingerprints and descriptors",
+        "forest": "a forest of trees on fingerprints and descriptors",
+    }
     clauses = [f"{100 * share:.0f}\u00a0% {named[part]}" for part, share in weights.items()]
-    return [
-        f"A prediction is {' and '.join(clauses)}; these weights were fitted on the "
-        "validation part."
+    shares = f"{', '.join(clauses[:-1])} and {clauses[-1]}"
+    sentences = [
+        f"A prediction is {shares}; these weights were fitted to errors for molecules that the "
+        "components were not trained on."
     ]
+    if without_forest:
+        sentences.append(f"The model has no forest of trees: {without_forest}.")
+    return sentences
 
 
 def _class_names(estimator: MoleculeEstimator) -> list[str]:
@@ -201,8 +210,8 @@ def _confusions(
             counts.view(len(kinds), -1).numpy(), list(map(str, kinds.tolist()))
         )
         end = f"-{i + 1}" if len(estimator.targets_) > 1 else ""
-        figures[f"confusion{end}"] = themed(
-            plot.png,
+        figures[f"confusion{end}"] = plot_figure(
+            plot,
             f"Classes of {target} by predicted class",
             f"{target}: percentages of the molecules of each true class",
         )

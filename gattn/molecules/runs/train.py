@@ -112,7 +112,7 @@ def train_run(
     (which :meth:`gattn.molecules.MoleculeRegressor.load` reads), ``metrics.json``,
     ``predictions.csv`` of the validation and test parts, ``left_out.csv``, ``plots`` and
     ``report.html``. If it contains an unfinished run with the same settings, training continues
-    from the last complete epoch; if it contains the finished run, nothing is done. Parsed SMILES
+    from the last checkpoint; if it contains the finished run, nothing is done. Parsed SMILES
     are cached in
     ``settings.cache``, by their content and the versions of the parsers, for the next run.
 
@@ -204,15 +204,19 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         """Train the model; if ``tune`` is above 0, search for the best settings first."""
         estimator, settings = data.estimator, self.settings
         train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
-        groups = validation_groups(settings.split, val, data.source, estimator.row_format)
+        groups, train_groups = (
+            validation_groups(settings.split, part, data.source, estimator.row_format)
+            for part in (val, train)
+        )
         if settings.tune:
             from gattn.molecules.runs.tuning import tune
 
             best = tune(estimator, train, val, settings.tune, self.out, self.log, groups=groups)
             estimator = estimator.replace(**best)
         return estimator.fit_labelled(
-            train, val, groups=groups, folder=self.out / CHECKPOINTS, progress=self.progress
-        )
+            train, val, groups=groups, train_groups=train_groups, folder=self.out / CHECKPOINTS,
+            progress=self.progress,
+        )  # fmt: skip
 
     def evaluate(
         self, data: MoleculeData, parts: MoleculeParts, model: MoleculeEstimator
@@ -237,6 +241,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
             "intervals": intervals,
             "undefined": undefined(model, {"test": test.y, "val": y_val}, intervals),
             "weights": model.predictor_.weights,
+            "without_forest": model.predictor_.without_forest,
             "labels": {
                 target: source.labels.counts.get(target, {}) | counts
                 for target, counts in label_counts.items()

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gattn.files import reason
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.train import read_run_source
 from gattn.training.model_io import RunError, read_json
@@ -72,7 +73,9 @@ def read_training_set(folder: Path) -> TrainingSet:
         settings = read_toml(RunSettings, folder / "config.toml")
         splits = read_json(folder / "splits.json", "train", "val", "sha256", remedy="train again")
         source = read_run_source(settings)
-    except (OSError, RunError, SettingsError) as error:
+    except OSError as error:
+        raise ValueError(reason(error)) from error
+    except (RunError, SettingsError) as error:
         raise ValueError(str(error)) from error
     if source.sha256 != splits["sha256"]:
         raise ValueError(f"{source.name} has changed since the model was trained")
@@ -122,8 +125,10 @@ def read_applicability(folder: Path) -> Applicability:
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.DictReader(file)
             similarities = [float(row["similarity"]) for row in rows if row["part"] == "test"]
-    except (OSError, KeyError) as error:
-        raise ValueError(f"{path} is missing or has no column {error}") from error
+    except OSError as error:
+        raise ValueError(reason(error)) from error
+    except KeyError as error:
+        raise ValueError(f"{path} has no column {error}") from error
     if not similarities:
         raise ValueError(f"{path} has no molecule of the test part")
     return Applicability(float(np.quantile(similarities, 1 - INSIDE, method="lower")))

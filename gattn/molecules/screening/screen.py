@@ -17,6 +17,7 @@ from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import PIECE
 from gattn.molecules.loading import load_model, smiles_columns
+from gattn.molecules.row_format import row_text
 from gattn.molecules.runs.columns import prediction_columns
 from gattn.molecules.runs.predict import ERROR, output_cells, output_columns
 from gattn.molecules.screening.engines import run_locally, run_on_ray
@@ -48,13 +49,18 @@ __all__ = ["Progress", "Screened", "screen"]
 PLACE = ("input", "row")
 """Columns that identify a row: the path of its file, and its row number, counted from 0."""
 SMILES = "smiles"
+"""Column of the SMILES in the output if a row has one molecule. For rows of several molecules, the
+columns have the names of those of the inputs.
+"""
 Progress = Callable[[int, int], AbstractContextManager[Callable[[int], None]]]
 """Type of a function that reports progress. Its arguments are the number of rows of a job and
 the number of finished rows. It returns a context manager whose value is a function that is
 called with the number of newly finished rows.
 """
 Question = tuple[str, Sequence[float]]
-"""Type of a row to predict: its SMILES, and the values of its descriptor columns."""
+"""Type of a row to predict: its SMILES, or those of its molecules, and the values of its descriptor
+columns.
+"""
 Answer = tuple[list[str], str]
 """Type of a predicted row: the cells of the prediction, and an error message if there is none."""
 
@@ -130,7 +136,7 @@ def screen(
     """Predict the molecules in many files, and write the predictions to a folder in shards.
 
     A shard is a range of rows of one file. Its table has the columns ``input``, ``row``,
-    ``smiles``, the columns to keep, those of
+    ``smiles`` (or the columns of the SMILES of several molecules), the columns to keep, those of
     :func:`gattn.molecules.runs.predict.output_columns`, and ``error``. With ``settings.where``
     or ``settings.top``, it contains only the rows that meet the condition, and the best of them.
     Finished shards are skipped, so the same call after an interruption continues, and the final
@@ -141,7 +147,8 @@ def screen(
         inputs: files, folders and patterns; see :func:`.sources.find_inputs`.
         out: the folder, which is created if it is missing.
         settings: the rows to write, and the division of the work.
-        smiles: the column of SMILES; by default the one that the model was trained on.
+        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
+            default those that the model was trained on.
         encoding: encoding of the CSV files; by default, the encoding of the byte order mark of
             each, or UTF-8 if there is none.
         coverage: coverage of the intervals, above 0 and below 1.
@@ -169,16 +176,12 @@ def screen(
         )
     model, card = load_model(run)
     model.workers, model.predictor_.threads = 1, 1
-    if model.row_format.molecules > 1:
-        raise SettingsError(
-            f"a screening needs a model of one SMILES in a row; {run} reads "
-            f"{model.row_format.rows_noun}"
-        )
-    out, (column,) = Path(out), smiles_columns(card, smiles, 1)
-    sources = _open(find_inputs(inputs, out), column, model, encoding, log)
+    out, columns = Path(out), smiles_columns(card, smiles, model.molecules_per_row)
+    sources = _open(find_inputs(inputs, out), columns, model, encoding, log)
     copied, sources = _keep(sources, settings, model, log)
-    header = [*PLACE, SMILES, *copied, *output_columns(model), ERROR]
-    if repeated := [name for name in copied if header.count(name) > 1]:
+    texts = [SMILES] if len(columns) == 1 else list(columns)
+    header = [*PLACE, *texts, *copied, *output_columns(model), ERROR]
+    if repeated := [name for name in (*texts, *copied) if header.count(name) > 1]:
         raise ValueError(
             f"the output would have two columns {repeated[0]!r}: choose the columns to copy with "
             "--keep, or rename it"
@@ -191,8 +194,9 @@ def screen(
         rows_per_shard=settings.rows_per_shard,
         model=cast("dict[str, Any]", card["sha256"]),
         settings={
-            "smiles": column, "encoding": encoding, "coverage": coverage, "keep": copied,
-            "where": settings.where, "top": settings.top, "by": settings.by,
+            "smiles": columns[0] if len(columns) == 1 else list(columns), "encoding": encoding,
+            "coverage": coverage, "keep": copied, "where": settings.where,
+            "top": settings.top, "by": settings.by,
         },
         versions=_versions(),
     )  # fmt: skip
@@ -213,10 +217,10 @@ def screen(
             # The first prediction solves the kernel equation, which takes much memory. The solution
             # is sent to the other processes together with the model.
             with one_thread():
-                work([("C", [0.0] * len(model.descriptors_columns_))])
+                work([(model.row_format.example, [0.0] * len(model.descriptors_columns_))])
         answered = engine(work, tasks, workers) if pending else ()
         for piece, answers in answered:
-            blank = [""] * (len(header) - len(PLACE) - 2 - len(copied))
+            blank = [""] * (len(header) - len(PLACE) - len(texts) - len(copied) - 1)
             path = str(plan.inputs[piece.shard.input].path)
             for number, ((cells, problem), (predicted, error)) in enumerate(
                 zip(piece.rows, answers, strict=True), piece.start
@@ -238,7 +242,11 @@ def screen(
 
 
 def _open(
-    paths: Sequence[Path], column: str, model: MoleculeModel, encoding: str | None, log: Log
+    paths: Sequence[Path],
+    columns: Sequence[str],
+    model: MoleculeModel,
+    encoding: str | None,
+    log: Log,
 ) -> list[tuple[Path, Source | None]]:
     """Open the input files; an empty file has no source and no rows."""
     sources: list[tuple[Path, Source | None]] = []
@@ -247,7 +255,7 @@ def _open(
             log(f"{path} is empty, so it has no rows")
             sources.append((path, None))
         else:
-            source = open_source(path, column, model.descriptors_columns_, encoding)
+            source = open_source(path, columns, model.descriptors_columns_, encoding)
             sources.append((path, source))
     return sources
 
@@ -261,7 +269,7 @@ def _keep(
     """
     opened = [source for _, source in sources if source is not None]
     headers = [
-        [name for name in source.table.columns if name != source.smiles] for source in opened
+        [name for name in source.table.columns if name not in source.smiles] for source in opened
     ]
     if settings.keep:
         copied = [name for name in settings.keep if name]
@@ -288,7 +296,7 @@ def _keep(
             )
     needed = [*copied, *model.descriptors_columns_]
     return copied, [
-        (path, None if source is None else source.narrowed([source.smiles, *needed]))
+        (path, None if source is None else source.narrowed([*source.smiles, *needed]))
         for path, source in sources
     ]
 
@@ -331,13 +339,14 @@ def _tasks(
     """
     rows: Iterator[TableRow] = iter(())
     columns = DescriptorColumns((), (), style)
-    open_input, position, places = -1, 0, [0]
+    open_input, position, places, molecules = -1, 0, [0], range(1)
     for shard in pending:
         path, source = sources[shard.input]
         if shard.input != open_input:
             assert source is not None
             open_input, position, rows = shard.input, shard.start, source.rows(shard.start)
-            places = [source.table.place(name) for name in (source.smiles, *copied)]
+            places = [source.table.place(name) for name in (*source.smiles, *copied)]
+            molecules = range(len(source.smiles))
             columns = DescriptorColumns.of(source.table, descriptors, style)
         for _ in islice(rows, shard.start - position):
             pass
@@ -349,7 +358,7 @@ def _tasks(
                 values, problem = columns.read(row) if descriptors else ([], row.problem)
                 cells = [row.cells[place] for place in places]
                 piece.append((cells, problem))
-                questions.append(("" if problem else cells[0], values))
+                questions.append(("" if problem else row_text(cells, molecules), values))
             if len(piece) < size:
                 raise ValueError(f"{path} was changed while it was read")
             yield _Piece(shard, start, piece, start + size == shard.stop), questions

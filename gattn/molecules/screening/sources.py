@@ -97,12 +97,12 @@ class Source:
     Attributes:
         path: the file.
         table: the header; the cells of :meth:`rows` have the order of its columns.
-        smiles: the name of the column of SMILES.
+        smiles: the names of the columns of SMILES, one for each molecule of a row.
     """
 
     path: Path
     table: Table
-    smiles: str
+    smiles: tuple[str, ...]
 
     def rows(self, start: int = 0) -> Iterator[TableRow]:
         """Yield the rows, beginning with row number ``start``.
@@ -173,33 +173,43 @@ class ParquetSource(Source):
         return replace(self, table=replace(self.table, columns=tuple(dict.fromkeys(columns))))
 
 
-def open_source(path: Path, smiles: str, required: Sequence[str], encoding: str | None) -> Source:
+def open_source(
+    path: Path, smiles: Sequence[str], required: Sequence[str], encoding: str | None
+) -> Source:
     """Open a file of molecules in one of the supported formats.
 
     Args:
         path: the file. Its suffix determines the format: ``.parquet``; ``.smi`` or ``.smiles``;
             otherwise CSV. A CSV or SMILES file may be compressed (``.gz``).
-        smiles: the column of SMILES; a SMILES file has the columns ``smiles`` and ``name``.
+        smiles: the columns of SMILES, one for each molecule of a row; a SMILES file has the
+            columns ``smiles`` and ``name``.
         required: further columns that the file must have.
         encoding: encoding of a CSV file; by default, the encoding of its byte order mark, or UTF-8
             if there is none.
 
     Raises:
-        ValueError: the file cannot be read, or a column is missing or appears twice.
+        ValueError: the file cannot be read, a column is missing or appears twice, or a SMILES file
+            is read for a model of several molecules in a row.
     """
-    suffix = _format(path)
+    suffix, smiles = _format(path), tuple(smiles)
     if suffix in SMILES:
-        source: Source = SmilesSource(path, Table(path, ("smiles", NAME), "\t", "utf-8"), "smiles")
+        if len(smiles) > 1:
+            raise ValueError(
+                f"{path} has one SMILES in a line, and this model reads {len(smiles)} in a row: "
+                f"write a CSV file with the columns {', '.join(smiles)}"
+            )
+        table = Table(path, ("smiles", NAME), "\t", "utf-8")
+        source: Source = SmilesSource(path, table, ("smiles",))
     elif suffix in PARQUET:
         source = ParquetSource(path, Table(path, _parquet_columns(path), ",", "utf-8"), smiles)
     else:
         with _readable(path):
             table = open_table(
-                path, [smiles, *required], encoding=encoding, on_bad_bytes="surrogateescape",
+                path, [*smiles, *required], encoding=encoding, on_bad_bytes="surrogateescape",
                 compressed=path.suffix.lower() == ".gz",
             )  # fmt: skip
         return Source(path, table, smiles)
-    for name in (source.smiles, *required):
+    for name in (*source.smiles, *required):
         if (times := source.table.columns.count(name)) != 1:
             names = ", ".join(map(repr, source.table.columns))
             fault = f"{times} columns {name!r}" if times else f"no column {name!r}"

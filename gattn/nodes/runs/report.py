@@ -23,7 +23,7 @@ from gattn.training.calibration import (
 )
 from gattn.training.plots.style import METRICS, number
 from gattn.training.report import Figure, Section, Table
-from gattn.training.run_report import CLASSES, RunFacts, run_report, themed
+from gattn.training.run_report import CLASSES, RunFacts, plot_figure, run_report, themed
 
 if TYPE_CHECKING:
     from gattn.nodes.runs.train import NodeRun
@@ -211,9 +211,9 @@ def _classes(run: NodeRun, figure: Figure) -> Section:
 
 def _confusion(run: NodeRun, estimator: NodeClassifier) -> Figure:
     names = [str(kind) for kind in estimator.classes_.tolist()]
-    draw = plots.confusion_matrix(run.metrics["confusion"], names).png
+    plot = plots.confusion_matrix(run.metrics["confusion"], names)
     alt = "Fraction of the nodes of each true class for each predicted class"
-    return themed(draw, alt, "Rows are true classes, and columns are predicted classes.")
+    return plot_figure(plot, alt, "Rows are true classes, and columns are predicted classes.")
 
 
 def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gattn.draw.figure import LONGEST, Draw, line, render
+from gattn.draw.figure import LONGEST, Draw, line, render, render_both
 from gattn.draw.theme import Theme
 
 if TYPE_CHECKING:
@@ -63,6 +63,14 @@ class Plot(NamedTuple):
             ImportError: matplotlib is not installed.
         """
         return render(self.draw, dark=dark, height=self.height, ratios=self.ratios)
+
+    def pngs(self) -> tuple[bytes, bytes]:
+        """Draw the plot as two PNG files, for light and for dark pages.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        return render_both(self.draw, height=self.height, ratios=self.ratios)
 
 
 def complete_rows(*columns: ArrayLike) -> list[NDArray[np.float64]]:

@@ -1,0 +1,1 @@
+"""Export of trained models to files that predict without gattn and PyTorch."""

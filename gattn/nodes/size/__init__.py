@@ -1,0 +1,1 @@
+"""Networks above a memory budget: compact edges, sampled neighbourhoods, and parts on disk."""
