@@ -116,7 +116,7 @@ def _render(
     ratios: Sequence[float],
     positions: Sequence[Bbox] = (),
 ) -> tuple[bytes, list[Bbox]]:
-    """Draw a figure, and return its PNG file and the positions of its panels.
+    """Draw a figure; return its PNG file and the positions of its panels.
 
     If positions are passed, the panels are not laid out, which takes as long as drawing them.
     """

@@ -169,8 +169,8 @@ class MoleculePredictor:
         progress: bool = False,
         threads: int = 0,
     ) -> MoleculePredictor:
-        """Train the model's components, and weight them by their errors for molecules that they
-        were not trained on.
+        """Train the components of the model. Their weights are fitted to errors for molecules on
+        which they were not trained.
 
         The Gaussian process and the forest are trained on both parts. Their weights are fitted to
         predictions of the training molecules without themselves, and the weight of the network to
@@ -272,7 +272,7 @@ class MoleculePredictor:
         y_both = torch.cat([y, y_val])
 
         def fit_parts(check: Callable[[], None] = lambda: None, progress: bool = False) -> _Parts:
-            """Train the parts that are not networks."""
+            """Train those parts of the model that are not networks."""
             kernel = GaussianProcess.fit(
                 train, y, rows=rows, seed=seed, bounds=bounds, weights=weights,
                 progress=progress, check=check,
@@ -293,7 +293,7 @@ class MoleculePredictor:
                 check=check,
             )  # fmt: skip
             first, rest = slice(0, len(train)), slice(len(train), None)
-            # No tree was trained on a label that is missing, so all trees may predict it.
+            # No tree was trained on a missing label, so all trees may be used for its molecule.
             others = forest.predict(val)
             few_val, all_val = few[rest].filled(others), all_trees[rest].filled(others)
             evidence = Evidence(inner, outer, few[first], few_val, y)
@@ -351,7 +351,7 @@ class MoleculePredictor:
         group: Tensor, folds: Tensor, by_part: tuple[Tensor | None, Tensor | None],
         components: _Parts | None,
     ) -> None:  # fmt: skip
-        """Fit the weights of the components and the coefficients of the error variance.
+        """Fit the weights of the components, and the coefficients of the error variance.
 
         Args:
             val: m molecules.
@@ -377,7 +377,7 @@ class MoleculePredictor:
             )
             factors = of_train, of_val
         # The trees that read the validation part must not be used to fit the coefficients of the
-        # error, because the labels of the fold to predict would have an effect on them.
+        # error, because they have read the labels of the fold that is predicted.
         forest_few = forest_all = torch.zeros_like(y_val)
         if components is not None and components.forest_val is not None:
             assert evidence is not None
@@ -743,7 +743,7 @@ class MoleculePredictor:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Parts of a model that are not networks.
+    """Parts of a model that are not networks: the Gaussian process and the forest.
 
     Attributes:
         kernel: the Gaussian process of the training part.
