@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def reason(error: OSError) -> str:
-    """Return the reason of a failed system call in words, with its file and without its number.
+    """Describe why a system call failed, with the name of the file but without the error number.
 
     >>> reason(FileNotFoundError(2, "No such file or directory", "in.csv"))
     'in.csv: No such file or directory'

@@ -18,7 +18,9 @@ from gattn.training.threads import sleep_at_barriers
 
 INTERRUPTED, TERMINATED = 130, 143
 EXTRAS = {"ray": "ray", **dict.fromkeys(("onnx", "onnxscript", "onnxruntime"), "export")}
-"""Extra of gattn for a missing module; other modules belong to the extra of the command."""
+"""For each module that may be missing, the extra of gattn that installs it. Other missing
+modules belong to the extra of the command.
+"""
 WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 

@@ -313,7 +313,8 @@ def export(
     ],
     out: Annotated[Path, Option(help="New folder for the exported model.")],
 ) -> None:
-    """Write a model to files that predict without gattn and PyTorch: ONNX, arrays and a program.
+    """Write a model to files with which it predicts without gattn and PyTorch: ONNX, arrays and a
+    program.
 
     The program predict.py in the folder needs the packages numpy, onnxruntime and rdkit. Its
     predictions are compared with those of the model before the folder is written.

@@ -150,7 +150,7 @@ def _place_discs(
     spring = networkx.spring_layout(quotient, seed=0)
     centres = radii.sum() * np.array([spring[i] for i in range(len(communities))])
     apart = GAP * (radii[:, None] + radii) * (1 - np.eye(len(radii)))
-    # attract all discs to their mean, then separate discs that overlap
+    # Attract all discs to their mean, then separate discs that overlap.
     for _ in range(200):
         centres = 0.95 * centres + 0.05 * centres.mean(0)
         for _ in range(10):

@@ -18,9 +18,9 @@ __all__ = ["Draw", "line", "render", "render_both"]
 
 # Width of a plot in inches. With this width, text of 10 points is about 11 pixels high on a page.
 WIDTH = 4.1
-# dots per inch
+# Dots per inch.
 DOTS = 230
-# maximum number of characters in a title, so that it fits above a plot
+# Maximum number of characters in a title, so that it fits above a plot.
 LONGEST = 38
 
 # Matplotlib's settings are global, so only one thread may draw at a time.
@@ -116,7 +116,7 @@ def _render(
     ratios: Sequence[float],
     positions: Sequence[Bbox] = (),
 ) -> tuple[bytes, list[Bbox]]:
-    """Draw a figure, and return its PNG file and the positions of its panels.
+    """Draw a figure; return its PNG file and the positions of its panels.
 
     If positions are passed, the panels are not laid out, which takes as long as drawing them.
     """

@@ -369,7 +369,7 @@ def _restore_edges(pairs: Tensor, size: tuple[int, int], kept_edges: Tensor | No
             raise TypeError(
                 f"a pickled Graph must contain int64 edge positions; got {kept_edges!r}"
             )
-        # number of edges that are not self-loops
+        # Number of edges that are not self-loops.
         count = graph.num_edges - min(graph.size)
         ascending = (kept_edges >= 0).all() and (kept_edges.diff() > 0).all()
         if kept_edges.shape != (count,) or not ascending:

@@ -159,7 +159,7 @@ def owners(offsets: Tensor, total: int) -> Tensor:
 
     The row i of a position p has offsets[i] <= p < offsets[i + 1].
     """
-    # the ONNX operator that repeats elements needs constant counts
+    # The ONNX operator that repeats elements needs constant counts.
     if onnx.exporting():
         ends = offsets[1:].long()
         counts = ends.new_zeros(total + 1).index_add(0, ends, torch.ones_like(ends))

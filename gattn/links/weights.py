@@ -76,7 +76,7 @@ def fit_weights(parts: Sequence[NDArray]) -> NDArray[np.float64]:
     inverse = np.stack([1 / ranks(part) for part in parts])
     best = int(inverse.mean(1).argmax())
     prior = _prior(np.stack([listwise_loss(scores[..., k]) for k in range(len(parts))]))
-    # the loss depends only on the differences from the score of the true target
+    # The loss depends only on the differences from the score of the true target.
     scores -= scores[:, :1]
 
     def loss(weights: NDArray) -> tuple[float, NDArray]:

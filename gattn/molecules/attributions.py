@@ -237,8 +237,8 @@ def _forest(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
     atoms: Sequence[MoleculeAtoms],
 ) -> Tensor:  # fmt: skip
-    """Return the contribution of each atom, [n], to the predictions of the forest, relative to its
-    prediction for zero features.
+    """Return the contribution of each of n atoms, [n], to the predictions of the forest, relative
+    to the prediction for features that are all zero.
 
     Splits at environments that a molecule does not have, and at descriptor columns of the user,
     are divided equally among the atoms.

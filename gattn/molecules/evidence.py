@@ -1,5 +1,5 @@
-"""Predictions of molecules by models that were not trained on them, and the weights that they give
-the components of a model.
+"""Predictions for molecules by models that were not trained on them, and the weights of
+components that follow from these predictions.
 """
 
 from __future__ import annotations
@@ -21,15 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["Evidence", "left_out_of_kernel", "part_weights"]
 
 ROWS = 1000
-"""Maximum number of training molecules that are predicted without themselves."""
+"""Maximum number of training molecules that are predicted by models that were not trained on
+them.
+"""
 FOREST, NETWORK = 0.4, 0.0
-"""Prior weights of the forest against the Gaussian process, and of the network against both."""
+"""Prior weights: FOREST is the weight of the forest relative to the Gaussian process, and
+NETWORK is the weight of the network relative to both.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Predictions of n training molecules without themselves, and of m validation molecules by
-    models of the training part.
+    """Predictions for n training molecules by models that were not trained on them, and for m
+    validation molecules by models of the training part.
 
     Attributes:
         kernel: [n, t], of the Gaussian process; NaN where it has none.
@@ -50,7 +54,8 @@ def left_out_of_kernel(
     kernel: GaussianProcess, inputs: MoleculeInputs, rows: int, seed: int, groups: Tensor,
     val: MoleculeInputs,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Predict the training molecules of a Gaussian process, each without its group, and others.
+    """Predict training molecules of a Gaussian process without their own group, and other
+    molecules.
 
     Args:
         kernel: the Gaussian process of the training part.
@@ -118,8 +123,8 @@ def part_weights(
 
 
 def _errors(predicted: Tensor, y: Tensor, scale: Tensor) -> Tensor:
-    """Return the errors in units of the targets, [k t]; NaN for missing labels, and for targets
-    whose labels are all equal, which cannot rank components.
+    """Return the errors in units of the targets, [k t]. They are NaN for missing labels, and for
+    targets with equal labels, which cannot rank the components.
     """
     errors = (predicted - y) / scale
     return errors.masked_fill(~varied(y), torch.nan).flatten() if len(y) else errors.flatten()

@@ -1,4 +1,6 @@
-"""Forest of extremely randomised trees on fingerprints and descriptors, stored as tensors."""
+"""Forest of extremely randomised trees on fingerprints and descriptors. The trees are stored as
+tensors.
+"""
 
 from __future__ import annotations
 
@@ -20,30 +22,34 @@ if TYPE_CHECKING:
 __all__ = ["Forest", "OutOfBag", "forest_obstacle"]
 
 INSIDE = 0.7
-"""Fraction of the groups of molecules on which one tree is trained. The other molecules measure the
-tree's errors.
+"""Fraction of the groups of molecules on which a tree is trained. The errors of the tree are
+measured on the other molecules.
 """
 FEATURES = 1 / 3
-"""Fraction of the features among which a tree chooses at each split."""
+"""Fraction of the features from which a tree chooses at each split."""
 LEAST = 3
-"""Minimum number of molecules with an environment, for the environment to be a feature."""
+"""A Morgan environment is a feature only if it occurs in at least this number of molecules."""
 ROWS = 4000
-"""Maximum number of molecules on which one tree is trained, which limits its time and size."""
+"""Maximum number of molecules on which a tree is trained. It limits the time and the size of the
+tree.
+"""
 MOST = 20_000
-"""Maximum number of molecules whose features are stored; of more, a random sample is used."""
+"""Maximum number of molecules whose features are stored. If there are more, a random sample is
+used.
+"""
 TOTAL = 4
-"""Maximum number of blocks of outputs with all trees. With more blocks, each has fewer trees, so
-that the time does not grow with the number of targets.
+"""Maximum number of blocks of outputs for which all trees are trained. For more blocks, each
+block has fewer trees, so that the time does not grow with the number of targets.
 """
 MOST_TARGETS = 50
-"""Maximum number of targets, or of their classes; the time grows with their number."""
+"""Maximum number of targets, or of classes of all targets. The time grows with this number."""
 PIECE = 512
-"""Number of molecules that are predicted in one step."""
+"""Number of molecules that are predicted at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class OutOfBag:
-    """Predictions of molecules by trees that were not trained on them.
+    """Predictions for molecules by those trees that were not trained on them.
 
     Attributes:
         mean: [k, t] means over those trees, in the targets' units; NaN where there is none.
@@ -58,13 +64,13 @@ class OutOfBag:
         return OutOfBag(self.mean[rows], self.excess[rows])
 
     def filled(self, mean: Tensor) -> OutOfBag:
-        """Return the predictions with other means [k, t] where there is no such tree."""
+        """Return the predictions; where there is no such tree, return the given means [k, t]."""
         missing = self.mean.isnan()
         return OutOfBag(mean.where(missing, self.mean), self.excess.masked_fill(missing, 0.0))
 
 
 def forest_obstacle(trees: int, targets: int, *bounds: Tensor | None) -> str:
-    """Return why a model has no forest, in words; an empty text if it has one.
+    """Return the reason why a model has no forest; "" if it has one.
 
     Args:
         trees: the setting ``trees``.
@@ -79,7 +85,7 @@ def forest_obstacle(trees: int, targets: int, *bounds: Tensor | None) -> str:
 
 
 class Forest:
-    r"""Mean of extremely randomised regression trees.
+    r"""Forest of extremely randomised regression trees. Its prediction is the mean over the trees.
 
     .. math:: y(a) = \frac{1}{T} \sum_t f_t(x_a)
 
@@ -122,7 +128,7 @@ class Forest:
         cls, train: MoleculeInputs, val: MoleculeInputs, y: Tensor, *, trees: int, seed: int,
         groups: Tensor, weights: Tensor | None = None, check: Callable[[], None] = lambda: None,
     ) -> tuple[Forest, list[OutOfBag]]:  # fmt: skip
-        """Train the trees, and predict each molecule by the trees that were not trained on it.
+        """Train the trees; predict each molecule with the trees that were not trained on it.
 
         Args:
             train: molecules of the training part.
@@ -176,7 +182,7 @@ class Forest:
         return forest, [OutOfBag(one * scale + mean, two * scale.square()) for one, two in outs]
 
     def predict(self, inputs: MoleculeInputs) -> Tensor:
-        """Predict the targets of k molecules: [k, t] float64 in the targets' units."""
+        """Predict the targets of k molecules, [k, t] float64, in the targets' units."""
         columns, block = self._tensors["columns"], self._tensors["block"]
         result = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         begin = 0
@@ -189,7 +195,7 @@ class Forest:
         return result * self._tensors["scale"] + self._tensors["mean"]
 
     def contributions(self, inputs: MoleculeInputs, target: int) -> tuple[Tensor, Tensor, Tensor]:
-        r"""Divide predictions among the features by the splits on the path to a leaf.
+        r"""Divide predictions among the features, by the splits on the path to each leaf.
 
         .. math:: f_t(x) = v_{\text{root}} + \sum_{n \in \text{path}} (v_{\text{child}(n)} - v_n)
 
@@ -224,7 +230,7 @@ class Forest:
 
 @dataclass(frozen=True, eq=False)
 class _Trees:
-    """Nodes of T trees in one list, in which the left child of a node is the next node.
+    """Nodes of T trees in a single list. The left child of a node is the next node in the list.
 
     Attributes:
         feature: [m] int32 feature that an inner node compares; -1 for a leaf.
@@ -241,14 +247,16 @@ class _Trees:
     roots: Tensor
 
     def leaves(self, x: Tensor) -> Tensor:
-        """Return the leaf of each molecule [k, d] in each tree: [k, T] int64."""
+        """Return the leaf of each of k molecules in each tree, [k, T] int64, given features [k,
+        d].
+        """
         place = self.roots.repeat(len(x), 1).flatten()
         for active, node in self._steps(x):
             place[active] = node
         return place.view(len(x), len(self.roots))
 
     def shares(self, x: Tensor, output: int) -> Tensor:
-        """Return the sums of the changes of an output at the splits of each feature: [k, d]."""
+        """Return for each feature the sum of the changes of an output at its splits: [k, d]."""
         value, trees = self.value[:, output].double(), len(self.roots)
         shares = torch.zeros(x.shape, dtype=torch.float64).flatten()
         place = self.roots.repeat(len(x), 1).flatten()
@@ -260,8 +268,8 @@ class _Trees:
         return shares.view(x.shape) / trees
 
     def _steps(self, x: Tensor):
-        """Yield, for each step towards the leaves, the pairs of a molecule and a tree that move,
-        numbered by rows, and their next nodes.
+        """Yield one step towards the leaves at a time: the pairs of a molecule and a tree that
+        move, numbered by rows, and the nodes to which they move.
         """
         trees, width = len(self.roots), x.shape[1]
         flat = x.flatten()
@@ -281,7 +289,7 @@ class _Trees:
 
 @dataclass(frozen=True, eq=False)
 class _Grown:
-    """Trees, and the molecules [k, T] bool on which each was trained."""
+    """Trained trees, and a mask [k, T] bool of the molecules on which each tree was trained."""
 
     trees: _Trees
     inside: Tensor
@@ -291,7 +299,7 @@ def _grow(
     x: np.ndarray, y: np.ndarray, groups: np.ndarray, is_train: np.ndarray, count: int,
     generator: np.random.Generator, weights: np.ndarray | None, check: Callable[[], None],
 ) -> _Grown:  # fmt: skip
-    """Train trees on features [k, d] and outputs [k, o] without missing values."""
+    """Train trees on features [k, d] and outputs [k, o]; no value may be missing."""
     from sklearn.tree import ExtraTreeRegressor
 
     parts: list[dict[str, np.ndarray]] = []
@@ -304,7 +312,8 @@ def _grow(
         kinds = generator.permutation(np.unique(groups[rows]))
         chosen = rows[np.isin(groups[rows], kinds[: max(round(INSIDE * len(kinds)), 1)])]
         chosen = np.sort(generator.permutation(chosen)[:ROWS])
-        # A tree must not be measured on a molecule of a group of which it read another molecule.
+        # A tree must not be measured on a molecule if it was trained on another molecule of the
+        # same group.
         inside[:, number] = np.isin(groups, groups[chosen])
         tree: Any = ExtraTreeRegressor(
             max_features=FEATURES, random_state=int(generator.integers(2**31 - 1))
@@ -329,16 +338,16 @@ def _grow(
 
 
 def _rounded_down(threshold: np.ndarray) -> np.ndarray:
-    """Return the largest float32 numbers that are at most the thresholds, so that comparisons of
-    float32 features have the same results.
+    """Return for each threshold the largest float32 number that does not exceed it. Comparisons
+    of float32 features then have the same results.
     """
     single = threshold.astype(np.float32)
     return np.where(single > threshold, np.nextafter(single, np.float32(-np.inf)), single)
 
 
 def _out_of_bag(trees: _Trees, x: np.ndarray, left: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the mean over the trees in ``left`` [k, T], and its excess of squared error over the
-    mean of ``count`` trees: [k, o] float64 each.
+    """Return the mean over the trees that ``left`` [k, T] marks, and by how much its squared
+    error exceeds that of the mean over ``count`` trees: [k, o] float64 each.
     """
     means, excesses = [], []
     for piece, mask in zip(torch.from_numpy(x).split(PIECE), left.split(PIECE)):
@@ -353,8 +362,8 @@ def _out_of_bag(trees: _Trees, x: np.ndarray, left: Tensor, count: int) -> tuple
 
 
 def _features(inputs: MoleculeInputs, columns: Tensor) -> np.ndarray:
-    """Return the descriptors, the user's columns and some columns of the fingerprints: [k, d]
-    float32.
+    """Return the descriptors, the user's columns and selected columns of the fingerprints: [k,
+    d] float32.
     """
     parts = [
         inputs.descriptors,

@@ -407,8 +407,8 @@ class GaussianProcess:
         return scale * (_combine(parts, theta) @ factor.weight)
 
     def solution(self) -> tuple[Tensor, Tensor]:
-        r"""Return the solution of the kernel equation, for programs that predict without this
-        class.
+        r"""Return the solution of the kernel equation, with which a program can predict without
+        this class.
 
         Returns:
             [k, t] float64 weights :math:`(K + D)^{-1} y` of the k training molecules, with which
@@ -430,7 +430,7 @@ class GaussianProcess:
 
     @property
     def groups(self) -> list[tuple[int, int]]:
-        """First and last column of each group of descriptors; see :class:`GaussianProcess`."""
+        """First and last column of each group of descriptors. See :class:`GaussianProcess`."""
         ends = [0]
         for some in _groups(self._z[:1], self._blocks):
             ends.append(ends[-1] + some.shape[1])

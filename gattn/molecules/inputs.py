@@ -362,12 +362,12 @@ def make_pieces(
     get = cast("Callable[[Item], str]", smiles or (lambda item: item))
     if descriptors is None:
         work = partial(_make, make=make, max_atoms=max_atoms, row_format=row_format)
-        pieces = _share(work, items, get, chunk, max_atoms, workers)
+        pieces = _process_in_chunks(work, items, get, chunk, max_atoms, workers)
     else:
         described = partial(
             _make_described, make=make, max_atoms=max_atoms, columns=columns, row_format=row_format
         )
-        pieces = _share(
+        pieces = _process_in_chunks(
             described, items, lambda item: (get(item), descriptors(item)), chunk, max_atoms, workers
         )
     return (
@@ -411,11 +411,11 @@ def _read_pieces(
     smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, read: Read
 ) -> Iterator[PackedInputs]:
     """Yield the packed inputs in order, for ``chunk`` SMILES at a time."""
-    pieces = _share(read, smiles, lambda text: text, chunk, max_atoms, workers)
+    pieces = _process_in_chunks(read, smiles, lambda text: text, chunk, max_atoms, workers)
     return (packed for _, packed in pieces)
 
 
-def _share(
+def _process_in_chunks(
     work: Callable[[list[Row]], Result], items: Iterable[Item], get: Callable[[Item], Row],
     chunk: int, max_atoms: int, workers: int,
 ) -> Iterator[tuple[list[Item], Result]]:  # fmt: skip

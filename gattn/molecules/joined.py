@@ -75,7 +75,7 @@ class JoinedInputs:
         parts = self.base[self.index.flatten()].molecules
         count, arrays = self.index.shape[1], parts.arrays
         sizes = self.molecule_sizes
-        # number of nodes of the same row that precede each molecule
+        # Number of nodes of the same row that precede each molecule.
         first = (sizes.cumsum(1) - sizes).flatten()
         edges = arrays.edge_index + first.repeat_interleave(arrays.edge_ptr.diff())
         joined = MoleculeArrays(

@@ -170,8 +170,8 @@ class MoleculePredictor:
         progress: bool = False,
         threads: int = 0,
     ) -> MoleculePredictor:
-        """Train the model's components, and weight them by their errors for molecules that they
-        were not trained on.
+        """Train the components of the model. Their weights are fitted to errors for molecules on
+        which they were not trained.
 
         The Gaussian process and the forest are trained on both parts. Their weights are fitted to
         predictions of the training molecules without themselves, and the weight of the network to
@@ -275,7 +275,7 @@ class MoleculePredictor:
         y_both = torch.cat([y, y_val])
 
         def fit_parts(check: Callable[[], None] = lambda: None, progress: bool = False) -> _Parts:
-            """Train the parts that are not networks."""
+            """Train those parts of the model that are not networks."""
             kernel = GaussianProcess.fit(
                 train, y, rows=rows, seed=seed, bounds=bounds, weights=weights,
                 progress=progress, check=check,
@@ -296,7 +296,7 @@ class MoleculePredictor:
                 check=check,
             )  # fmt: skip
             first, rest = slice(0, len(train)), slice(len(train), None)
-            # No tree was trained on a label that is missing, so all trees may predict it.
+            # No tree was trained on a missing label, so all trees may be used for its molecule.
             others = forest.predict(val)
             few_val, all_val = few[rest].filled(others), all_trees[rest].filled(others)
             evidence = Evidence(inner, outer, few[first], few_val, y)
@@ -354,7 +354,7 @@ class MoleculePredictor:
         group: Tensor, folds: Tensor, by_part: tuple[Tensor | None, Tensor | None],
         components: _Parts | None,
     ) -> None:  # fmt: skip
-        """Fit the weights of the components and the coefficients of the error variance.
+        """Fit the weights of the components, and the coefficients of the error variance.
 
         Args:
             val: m molecules.
@@ -380,7 +380,7 @@ class MoleculePredictor:
             )
             factors = of_train, of_val
         # The trees that read the validation part must not be used to fit the coefficients of the
-        # error, because the labels of the fold to predict would have an effect on them.
+        # error, because they have read the labels of the fold that is predicted.
         forest_few = forest_all = torch.zeros_like(y_val)
         if components is not None and components.forest_val is not None:
             assert evidence is not None
@@ -395,7 +395,7 @@ class MoleculePredictor:
             """Fit the weights of the components and the coefficients of the error variance to
             the molecules at ``rows``.
             """
-            parts, sources = self._parts_and_sources(members, forest_few, *pair)
+            parts, sources = self._parts_and_error_inputs(members, forest_few, *pair)
             weights = torch.ones(1).double()
             if evidence is not None:
                 weights = part_weights(
@@ -410,7 +410,7 @@ class MoleculePredictor:
 
         chosen = fit(left_out[0], torch.ones(len(y_val), dtype=torch.bool))
         self._tensors["weights"], self._tensors["spread"] = chosen
-        parts, sources = self._parts_and_sources(members, forest_all, *left_out[0])
+        parts, sources = self._parts_and_error_inputs(members, forest_all, *left_out[0])
         mean, std = combine(parts, chosen[0]), _disagreement(parts, members)
         for fold, pair in zip(range(count), left_out[1:], strict=True):
             inside = folds == fold
@@ -424,14 +424,14 @@ class MoleculePredictor:
         validation = Prediction(mean, std, named, members, self._similarity(val))
         self.validation = self._in_target_units(validation)
 
-    def _parts_and_sources(
+    def _parts_and_error_inputs(
         self, members: Tensor, forest: Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the mean of each of P components, [P, k, t], and the inputs of the model of the
         squared error.
         """
         stacked = torch.stack(self._parts(members, mean, forest))
-        return stacked, self._sources(stacked, members, variance)
+        return stacked, self._error_inputs(stacked, members, variance)
 
     def _parts(self, members: Tensor, mean: Tensor, forest: Tensor) -> list[Tensor]:
         """Return the mean [k, t] of each component: the networks, the Gaussian process and the
@@ -527,11 +527,11 @@ class MoleculePredictor:
         inputs = self.standardised(inputs)
         elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
-            parts, members, variance = self._ask(inputs)
+            parts, members, variance = self._predict_components(inputs)
             stacked = torch.stack(list(parts.values()))
             mean = combine(stacked, self._tensors["weights"])
             if self.task == "regression":
-                sources = self._sources(stacked, members, variance)
+                sources = self._error_inputs(stacked, members, variance)
                 std = predicted_std(sources, self._tensors["spread"])
             else:
                 std = _disagreement(stacked, members)
@@ -711,7 +711,9 @@ class MoleculePredictor:
             return [model]
         return ["attention", "gp", *(["forest"] if self.forest is not None else [])]
 
-    def _ask(self, inputs: MoleculeInputs) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    def _predict_components(
+        self, inputs: MoleculeInputs
+    ) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         """Return the means [k, t] of each component, the means of each network, and the
         variances of the Gaussian process.
         """
@@ -724,7 +726,7 @@ class MoleculePredictor:
         forest = mean if self.forest is None else self.forest.predict(inputs)
         return dict(zip(self._names, self._parts(members, mean, forest))), members, variance
 
-    def _sources(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
+    def _error_inputs(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
         """Return the s inputs of the model of the squared error, [s, k, t], in squares of the
         target's unit.
         """
@@ -744,7 +746,7 @@ class MoleculePredictor:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Parts of a model that are not networks.
+    """Parts of a model that are not networks: the Gaussian process and the forest.
 
     Attributes:
         kernel: the Gaussian process of the training part.

@@ -10,7 +10,7 @@ from gattn.compat.torch import uncompiled_optimizers
 __all__ = ["combine", "fit_mixture", "fit_spread", "predicted_std", "varied"]
 
 PRIOR_ROWS = 8.0
-"""Strength of the prior weight of a component, as a number of additional observations."""
+"""Strength of the prior on the weight of a component, as a number of additional observations."""
 STEPS = 60
 
 
@@ -22,8 +22,8 @@ def fit_mixture(
     factors: Tensor | None = None,
     excess: Tensor | None = None,
 ) -> float:
-    r"""Fit the weight of the second of two components from their errors for molecules that were
-    not used for training.
+    r"""Fit the weight of the second of two components to their errors. The errors are for molecules
+    that were not used for training.
 
     .. math::
         \min_{0 \le w \le 1} \sum_i \bigl((1 - w)\, e_i + w\, f_i\bigr)^2 - w^2 x_i

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 PIECE = 1 << 22
-"""Number of edges that are converted at once, which limits the memory."""
+"""Number of edges that are converted at once, to limit the memory."""
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
@@ -337,7 +337,7 @@ def edges_by_name(
 
 
 def left_out_edge(pair: tuple[Hashable, Hashable], missing: Hashable, line: int) -> LeftOut:
-    """Return the record of an edge that was left out.
+    """Return the record of an edge that is left out.
 
     Args:
         pair: names of the source and the destination.
@@ -350,8 +350,8 @@ def left_out_edge(pair: tuple[Hashable, Hashable], missing: Hashable, line: int)
 
 
 def unread_note(columns: Sequence[Hashable]) -> list[str]:
-    """Return a note on columns of the edges that sampled training does not read; empty without
-    columns.
+    """Return a note on edge columns that sampled training does not read; the list is empty if
+    there are no columns.
     """
     if not columns:
         return []
@@ -400,7 +400,7 @@ def _unique(pairs: Tensor, nodes: int) -> Tensor:
 
 
 def compact_edges(pairs: NDArray, nodes: int, *, directed: bool) -> tuple[Tensor, Tensor]:
-    """Return ``arcs`` and ``edge_index`` of a compact graph, without repeated edges.
+    """Return ``arcs`` and ``edge_index`` of a compact graph, in which repeated edges are removed.
 
     Args:
         pairs: [2, k] int32 or int64 edges without self-loops, whose nodes exist.
@@ -416,7 +416,9 @@ def compact_edges(pairs: NDArray, nodes: int, *, directed: bool) -> tuple[Tensor
 
 
 def _sorted_pairs(parts: Sequence[NDArray], nodes: int) -> Tensor:
-    """Join edges, sort them by destination and source, and remove repeated ones: [2, e] int32."""
+    """Concatenate edges, sort them by destination and source, and remove repetitions: [2, e]
+    int32.
+    """
     key = np.empty(sum(part.shape[1] for part in parts), np.int64)
     start = 0
     for source, destination in parts:
@@ -424,7 +426,7 @@ def _sorted_pairs(parts: Sequence[NDArray], nodes: int) -> Tensor:
         np.multiply(destination, nodes, out=key[place], dtype=np.int64)
         key[place] += source
         start += len(source)
-    # The array is sorted in place: torch.unique needs several copies of it.
+    # The array is sorted in place, because torch.unique would need several copies of it.
     key.sort()
     is_new = np.ones(len(key), bool)
     np.not_equal(key[1:], key[:-1], out=is_new[1:])
@@ -439,7 +441,7 @@ def _sorted_pairs(parts: Sequence[NDArray], nodes: int) -> Tensor:
 
 
 def compacted(graph: AttributedGraph) -> AttributedGraph:
-    """Return a graph with compact edges, without the columns of the edges."""
+    """Return the graph with compact edges; the edge columns are left out."""
     if graph.compact:
         return graph
     pairs, edges, notes = graph.arcs, graph.edge_table, list(graph.notes)

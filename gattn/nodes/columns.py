@@ -93,8 +93,8 @@ class Column:
         return sp.csr_matrix(sp.diags(1 / np.where(norm > 0, norm, 1)) @ weighed)
 
     def scaled(self, values: pd.Series, where: Where = at_row) -> list[NDArray[np.float64]]:
-        """Return the features of a column of numbers: n scaled numbers and, if training values are
-        missing, n marks of missing numbers.
+        """Return the features of a numeric column: n scaled numbers and, if training values are
+        missing, n marks of missing values.
         """
         numbers = _checked_numbers(values, where, self.unit)
         missing = np.isnan(numbers)
@@ -218,7 +218,7 @@ def write_features(
 
 
 def _check_present(columns: Sequence[Column], table: pd.DataFrame) -> None:
-    """Raise a ValueError if the table lacks a column."""
+    """Raise a ValueError if a column is missing in the table."""
     for column in columns:
         if column.name not in table.columns:
             raise ValueError(

@@ -53,7 +53,7 @@ part.
 """
 DRAWN = "validation drawn from the training part"
 """Text in a split's protocol which indicates that the data do not define the validation part."""
-# number of nodes of each class in the training part and in the validation part
+# Number of nodes of each class in the training part and in the validation part.
 TRAIN, VAL = 20, 30
 SHOWN = 10
 """Maximum number of classes that a message lists."""

@@ -106,7 +106,7 @@ def from_tables(
 
 @dataclass(frozen=True, eq=False)
 class _Ends:
-    """Names of the nodes at one end of each edge, in which each different name is stored once.
+    """Names of the nodes at one end of the edges. Each distinct name is stored once.
 
     Attributes:
         codes: [e] int, the index of each edge's name in ``names``; -1 for an edge without a name.
@@ -118,7 +118,7 @@ class _Ends:
 
     @classmethod
     def of(cls, column: pd.Series, codes: NDArray | None = None) -> _Ends:
-        """Return the names in a column.
+        """Return the names in one column.
 
         Args:
             column: the name of each edge's node or, with ``codes``, different values.
@@ -128,7 +128,7 @@ class _Ends:
         names = np.asarray(names, dtype=object)
         if codes is None:
             return cls(places, names)
-        # The last place belongs to the code -1.
+        # The last entry belongs to the code -1.
         places = np.append(places, -1).astype(codes.dtype)
         return cls(codes if (places[:-1] == np.arange(len(column))).all() else places[codes], names)
 
@@ -137,7 +137,9 @@ class _Ends:
         return None if code < 0 else self.names[code]
 
     def places(self, index: pd.Index) -> NDArray:
-        """Return the position [e] of each edge's name in an index; -1 for other names."""
+        """Return for each of e edges the position of its name in an index, [e]; -1 for names
+        that are not in it.
+        """
         places = index.get_indexer(pd.Index(self.names, dtype=object))
         return np.append(places, -1).astype(self.codes.dtype)[self.codes]
 
@@ -169,7 +171,7 @@ class NamedEnds:
         unread: Sequence[Hashable],
         decisions: Sequence[str],
     ) -> NamedEnds:
-        """Return the edges whose columns were read as indices of different values.
+        """Return the edges, given columns that were read as indices of distinct values.
 
         Args:
             columns: names of the columns with the sources and the destinations.
@@ -188,7 +190,7 @@ class NamedEnds:
     def join(
         self, names: Sequence[Hashable], lines: Sequence[int] | None
     ) -> tuple[NDArray, NDArray[np.int64], list[LeftOut]]:
-        """Return the edges among ``names`` like :func:`gattn.nodes.attributed.edges_by_name`."""
+        """Return the edges between ``names``, like :func:`gattn.nodes.attributed.edges_by_name`."""
         index = pd.Index(list(names), dtype=object)
         ends = np.stack([one.places(index) for one in (self.source, self.destination)])
         unknown = (ends < 0).any(0)
@@ -213,7 +215,7 @@ def graph_of_ends(
     notes: Sequence[str] = (),
     compact: bool = False,
 ) -> AttributedGraph:
-    """Return the graph of edges whose columns were chosen; see :func:`from_tables`.
+    """Return the graph, given the chosen columns of its edges. See :func:`from_tables`.
 
     With ``compact``, the graph has compact edges, and the columns of the edges are not read.
     """
@@ -291,7 +293,7 @@ def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
 def choose_ends(
     names: Sequence[Hashable], is_index: list[bool]
 ) -> tuple[int, int, list[int], list[str]]:
-    """Choose the columns of a table of edges that hold the names of nodes.
+    """Choose the two columns with node names in a table of edges.
 
     Args:
         names: names of the columns.
@@ -327,7 +329,7 @@ def choose_ends(
 
 
 def may_count_rows(name: Hashable) -> bool:
-    """Return True if a column with this name is not read when its values count the rows."""
+    """Return True if a column with this name is skipped when its values number the rows."""
     title = "" if name is None else str(name).strip()
     return bool(UNNAMED.fullmatch(title)) or title.lower() in RESET
 

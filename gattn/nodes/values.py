@@ -38,7 +38,7 @@ __all__ = [
 DATES = (date, time, np.datetime64, pd.Period)
 DURATIONS = (timedelta, np.timedelta64, pd.tseries.offsets.BaseOffset)
 NUMERIC = "iufb"
-"""Kinds of data types whose columns contain no texts."""
+"""Kinds of dtypes whose columns cannot contain texts."""
 LISTS = (list, tuple, set, np.ndarray)
 
 PLAIN = NumberFormat()

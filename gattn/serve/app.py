@@ -100,7 +100,7 @@ Run = TypeVar("Run", bound=AnyRun)
 KINDS: dict[type[AnyRun], str] = {
     ServedMolecules: "molecules", ServedNodes: "nodes", ServedLinks: "links",
 }  # fmt: skip
-"""Objects that the models of each type of run predict."""
+"""Objects that each type of run predicts, as words for messages."""
 
 
 class Server:
@@ -146,7 +146,7 @@ class Server:
         return chosen
 
     def network(self, name: str | None) -> ServedNodes | ServedLinks:
-        """Return the run of nodes or links with a name, or the first one if the name is None.
+        """Return the run of nodes or links with a name; if the name is None, return the first one.
 
         Raises:
             RequestError: there is no such run (404).
@@ -240,9 +240,7 @@ class Server:
 
 
 class _Options(BaseModel):
-    """Base class of the options in the address of a request, in which an unknown one is an
-    error.
-    """
+    """Base class of the options in a request's URL; an unknown option is an error."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -375,7 +373,7 @@ def _add_api(app: FastAPI, server: Server) -> None:
 
     @app.get("/nodes", responses=ERRORS)
     async def nodes(query: Annotated[NodesQuery, Query()]) -> list[str]:
-        """Return the names of at most 20 nodes of a model of nodes or links that contain a text."""
+        """Return at most 20 names of nodes that contain a text, for a model of nodes or links."""
         run = server.network(query.model)
         return run.names.search(server.check_text(query.text, "the text"))
 
@@ -392,8 +390,8 @@ def _add_api(app: FastAPI, server: Server) -> None:
 
     @app.post("/links", responses=ERRORS)
     async def links(request: NodeRequest) -> LinksAnswer:
-        """Return the links of a node that the graph does not have and that have the highest
-        scores.
+        """Return the links of a node with the highest scores, among those that are not in the
+        graph.
         """
         run = server.run(ServedLinks, request.model)
         name = server.check_text(request.name, "the name")
@@ -462,7 +460,7 @@ def _parsed(kind: type[Body], body: bytes) -> Body:
 
 
 def _invalid(errors: Sequence[Any], kind: type[BaseModel] | None) -> RequestError:
-    """Return the error of a request whose body is not JSON (400), or has a wrong field (422).
+    """Return the error for a request whose body is not JSON (400), or has a wrong field (422).
 
     Args:
         errors: the errors of pydantic.

@@ -1,4 +1,4 @@
-"""Runs of ``gattn links train`` for the server: the score of a pair, and links of a node."""
+"""Runs of ``gattn links train`` for the server: scores of pairs, and proposed links of a node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROPOSED = 20
 
 @dataclass(frozen=True)
 class Proposal:
-    """Node to which a node may be linked, with the score and the probability of the link."""
+    """Node to which a link is proposed, with the score and the probability of the link."""
 
     name: str
     score: float
@@ -62,7 +62,7 @@ class ServedLinks:
         return NodeNames(self.name, self.graph.names)
 
     def pair(self, source: str, target: str) -> dict[str, Any]:
-        """Return the score and the probability of a link, and whether the graph has it.
+        """Return the score and the probability of a link, and whether it is in the graph.
 
         Raises:
             RequestError: there is no such node (404), both names are the same, or a link of the
@@ -85,7 +85,7 @@ class ServedLinks:
         }
 
     def propose(self, name: str) -> list[Proposal]:
-        """Return the links that the graph does not have and that have the highest scores.
+        """Return the links with the highest scores, among those that are not in the graph.
 
         Raises:
             RequestError: there is no node of this name (404), or no link starts from it (422).

@@ -43,7 +43,7 @@ NEAREST = 5
 
 
 class Question(NamedTuple):
-    """Row of a request.
+    """Row of a request, in the form that the model reads.
 
     Attributes:
         text: its SMILES, those of its molecules joined by
@@ -118,7 +118,9 @@ class ServedMolecules:
 
     @property
     def smiles_columns(self) -> tuple[str, ...]:
-        """Names of the columns of SMILES that a CSV file must have by default."""
+        """Names of the columns of SMILES that a CSV file must have, unless the request names
+        others.
+        """
         return smiles_columns(self.card, None, self.model.molecules_per_row)
 
     @property
@@ -315,8 +317,8 @@ def first_explanation(model: MoleculeModel) -> None:
 
 
 def draw_plain(smiles: str, dark: bool) -> bytes:
-    """Draw a molecule without weights, as an SVG; several molecules of a row or of a reaction are
-    drawn side by side.
+    """Draw a molecule without weights as an SVG. The molecules of a row or of a reaction are drawn
+    side by side.
 
     Raises:
         RequestError: the SMILES cannot be read, or the molecule is too large (422).
@@ -324,7 +326,7 @@ def draw_plain(smiles: str, dark: bool) -> bytes:
     drawn = drawn_smiles(smiles) if BETWEEN in smiles else smiles
     if ">>" in drawn:
         sides = drawn.split()[0].split(">>")
-        # Without the atom map numbers, the picture is readable.
+        # The picture is easier to read without the atom map numbers.
         drawn = re.sub(r":\d+\]", "]", ".".join(filter(None, sides)))
     try:
         return draw_molecule(drawn, dark=dark)
@@ -347,7 +349,9 @@ def as_values(model: MoleculeModel, cells: list[str]) -> dict[str, float | str |
 
 
 def similarity_of(model: MoleculeModel, cells: Sequence[str]) -> float:
-    """Return the similarity to the nearest training molecule among the cells of a prediction."""
+    """Return the similarity to the nearest training molecule, which is one of the cells of a
+    prediction.
+    """
     return float(cells[len(prediction_columns(model)) - 1])
 
 

@@ -34,7 +34,7 @@ class NodeNames:
         self.index = {str(name): number for number, name in enumerate(names)}
 
     def search(self, text: str) -> list[str]:
-        """Return the names that contain a text; names that begin with the text come first."""
+        """Return the names that contain a text. Names that begin with the text come first."""
         text = text.casefold()
         first = (name for name in self.index if name.casefold().startswith(text))
         names = list(islice(first, SUGGESTIONS))
@@ -45,7 +45,7 @@ class NodeNames:
         return names
 
     def place(self, name: str) -> int:
-        """Return the number of the node with a name.
+        """Return the index of the node with this name.
 
         Raises:
             RequestError: there is no node of this name (404).

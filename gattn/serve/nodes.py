@@ -32,7 +32,7 @@ from gattn.training.settings import read_toml
 __all__ = ["NodePrediction", "ServedNodes", "check_data", "open_nodes"]
 
 SHOWN = 20
-"""Maximum number of neighbours of a node that are shown."""
+"""Maximum number of neighbours that are shown for a node."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
 
 
 def check_data(folder: Path, data: str, nodes: str) -> None:
-    """Raise an error if the files of a run's graph are not those of its training.
+    """Raise an error if the graph files of a run differ from those used in training.
 
     Args:
         folder: the folder of the run.

@@ -281,7 +281,7 @@ class LinkAnswer(BaseModel):
 
 
 class ProposedLink(BaseModel):
-    """Node to which a node may be linked."""
+    """Node to which a link is proposed."""
 
     name: str
     score: float
@@ -289,7 +289,7 @@ class ProposedLink(BaseModel):
 
 
 class LinksAnswer(BaseModel):
-    """Proposed links of a node, highest scores first."""
+    """Proposed links of a node, in descending order of the score."""
 
     model: str
     name: str

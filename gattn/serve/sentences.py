@@ -1,4 +1,4 @@
-"""Sentences about invalid requests: what a field must be, and what the request contains."""
+"""Sentences on invalid requests. They say what a field must be, and what the request contains."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ KINDS = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
 }
-"""Type that a value must have, for each type of error of pydantic."""
+"""For each type of pydantic's errors, the type that the value must have."""
 UNIONS = {"str": "a text", "list[str]": "a list of texts", "float": "a number", "none": "null"}
-"""Types in a union of types, by the names that pydantic gives to them."""
+"""Words for the types in a union, by the names that pydantic gives to them."""
 SOURCES = ("body", "query", "path")
 LONGEST = 80
 """Maximum number of characters of a value in a sentence."""
 
 
 def invalid_field(errors: Sequence[Mapping[str, Any]], options: Sequence[str] = ()) -> str:
-    """Return a sentence about the first invalid field of a request.
+    """Return a sentence on the first invalid field of a request.
 
     Args:
         errors: the errors of pydantic.
@@ -73,7 +73,7 @@ def invalid_field(errors: Sequence[Mapping[str, Any]], options: Sequence[str] = 
 
 
 def _shown(value: Any) -> str:
-    """Return a value for a sentence: a short text, or the type of a long one."""
+    """Return a value as text for a sentence: a short value itself, or the type of a long one."""
     if isinstance(value, Mapping):
         return "an object"
     if isinstance(value, list | tuple):

@@ -21,7 +21,7 @@ from gattn.training.model_io import read_model
 __all__ = ["open_runs", "serve"]
 
 NODES, LINKS = ("NodeClassifier", "NodeRegressor"), ("LinkPredictor",)
-"""Names of the estimators of nodes and of links in a model card."""
+"""Names of the estimators of nodes and of links, as they occur in a model card."""
 BACKLOG = 2048
 """Maximum number of connections that wait to be accepted by the server."""
 COVERAGE = 0.9
@@ -106,7 +106,7 @@ def _listen(settings: ServeSettings) -> socket.socket:
 
 
 def _address_fault(settings: ServeSettings, error: OSError) -> str:
-    """Return a sentence about an address that cannot be used, with a remedy."""
+    """Return a sentence that says why an address cannot be used, and what to do."""
     address = f"{settings.host}:{settings.port}"
     if error.errno == errno.EADDRINUSE:
         return f"{address} is used by another program: choose another --port"

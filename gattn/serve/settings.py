@@ -139,7 +139,7 @@ class ServeSettings(Settings):
 
     @property
     def _ip(self) -> IPv4Address | IPv6Address | None:
-        """The address as an object; None if it is not an IP address."""
+        """The address as an object; None if it is no IP address."""
         # The import is inside the function, because every command imports this module.
         import ipaddress
 

@@ -75,8 +75,8 @@ def read_csv_body(
         RequestError: the body is no such table (422), or has too many rows (413).
     """
     descriptors = run.model.descriptors_columns_
-    # The table reader needs a file, so the body is written to a temporary folder, which is removed
-    # at the end.
+    # The table reader needs a file, so the body is written to a temporary folder that is removed
+    # afterwards.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         path.write_bytes(body)

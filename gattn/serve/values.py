@@ -1,4 +1,4 @@
-"""Conversion of the cells of predictions to values of JSON."""
+"""Conversion of the cells of predictions to JSON values."""
 
 from __future__ import annotations
 

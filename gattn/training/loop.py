@@ -208,14 +208,14 @@ class _Training:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the training reached its last epoch, or stops early."""
+        """True if the training has reached its last epoch or stops early."""
         return (
             len(self.records) == self.settings.epochs
             or self.epochs_without_gain >= self.settings.patience
         )
 
     def needs_checkpoint(self, seconds: float) -> bool:
-        """Return whether to write a checkpoint, ``seconds`` after the previous one.
+        """Return True if a checkpoint must be written, ``seconds`` after the previous one.
 
         Several processes write one after each epoch, because their clocks differ.
         """

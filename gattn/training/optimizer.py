@@ -176,7 +176,8 @@ class AdamW:
         """Update the weights by one AdamW step."""
         rate, momentum = self.cycle.at(self.updates)
         self.steps += 1
-        # This is the operation of torch.optim.AdamW(fused=True), without its constructor.
+        # This is the operation that torch.optim.AdamW(fused=True) calls; the optimizer itself is
+        # not created.
         torch._fused_adamw_(
             self.weights, self.gradients, self.means, self.squares, [],
             [torch.tensor(float(self.steps), device=weight.device) for weight in self.weights],

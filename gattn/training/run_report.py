@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 LOWER_IS_BETTER = {"rmse", "mae", "log_loss"}
-# maximum number of targets with separate plots
+# Maximum number of targets with separate plots.
 SHOWN = 12
 
 

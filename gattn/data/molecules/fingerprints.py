@@ -61,7 +61,7 @@ def morgan_fingerprints(
 COUNTS = 2048
 """Number of columns of a Morgan count vector."""
 RADIUS = 2
-"""Radius of the environments that the count vectors count, in bonds."""
+"""Radius, in bonds, of the atom environments that are counted in the count vectors."""
 
 
 class PackedCounts(NamedTuple):

@@ -1,4 +1,6 @@
-"""The command ``gattn molecules export``, which writes a trained model for use without gattn."""
+"""The command ``gattn molecules export``, which writes a trained model that can be used without
+gattn.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +42,14 @@ EXPORTED_PARTS = ("attention", "attentive_fp", "gp", "forest")
 """Names of the parts of a model that can be exported."""
 FORMAT = 1
 TOLERANCE = 1e-5
-"""Largest difference between the export and ``predict``, in standard deviations of a target."""
+"""Maximum difference between the predictions of the export and those of ``predict``, in standard
+deviations of a target.
+"""
 EXAMPLES = (
     "CCO", "C", "c1ccccc1C(=O)O", "C[C@H](N)C(=O)[O-]", "F/C=C/Cl", "CC(=O)Oc1ccccc1C(=O)O",
     "O=S(=O)(c1ccccc1)N1CCNCC1", "[NH3+]CCc1ccc(O)cc1", "CC#N",
 )  # fmt: skip
-"""Molecules that are predicted with the model and with the export, which must agree."""
+"""Molecules on which the predictions of the model and of its export are compared."""
 
 
 class ExportError(ValueError):
@@ -66,7 +70,7 @@ class Exported(NamedTuple):
 
 
 def export_model(run: str | Path, out: str | Path) -> Exported:
-    """Write a trained model to a folder from which ``predict.py`` predicts without gattn.
+    """Write a trained model to a folder in which ``predict.py`` predicts without gattn.
 
     The folder contains ``network.onnx`` (the networks, if the model has any), ``arrays.npz``,
     ``model.json`` and ``predict.py``, a program that needs NumPy, RDKit and onnxruntime. Some
@@ -120,7 +124,7 @@ def _check(run: str | Path, model: MoleculeModel) -> None:
 
 
 def _arrays(model: MoleculeModel) -> dict[str, np.ndarray]:
-    """Return the arrays of the model, without those of the networks."""
+    """Return the arrays of the model; those of the networks are left out."""
     predictor = model.predictor_
     tensors, _ = predictor.state()
     weights = tensors["weights"]
@@ -164,7 +168,9 @@ def _scores(model: Any) -> dict[str, np.ndarray]:
 
 
 def _facts(model: MoleculeModel, names: Sequence[str]) -> dict[str, Any]:
-    """Return the names of the model's columns, and the settings of its featuriser."""
+    """Return the names of the model's columns, and the settings of the conversion from SMILES to
+    features.
+    """
     import rdkit
 
     predictor = model.predictor_
@@ -205,7 +211,7 @@ def _facts(model: MoleculeModel, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _examples(model: MoleculeModel) -> tuple[list[list[str]], Tensor]:
-    """Return the SMILES of some rows, and the values of their descriptor columns."""
+    """Return the SMILES of the example rows, and the values of their descriptor columns."""
     count = len(EXAMPLES)
     rows = [
         [EXAMPLES[(row + i) % count] for i in range(model.molecules_per_row)]

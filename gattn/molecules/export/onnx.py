@@ -1,4 +1,4 @@
-"""Export of the networks of a model to ONNX, with open numbers of atoms, bonds and rows."""
+"""Export of the networks of a model to ONNX. The numbers of atoms, bonds and rows are variable."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_i
 __all__ = ["EnsembleOutputs", "plain_batch", "write_onnx"]
 
 OPSET = 18
-"""Version of ONNX's operators, the first that computes the maximum of the rows of a segment."""
+"""Version of ONNX's operators. It is the first version with an operator for the maximum of the
+rows of a segment.
+"""
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
-"""Packages of the extra ``export``."""
+"""Packages that the extra ``export`` installs."""
 
 
 class EnsembleOutputs(nn.Module):
-    """Networks of an ensemble as one module of PyTorch's own operators.
+    """Module that contains the networks of an ensemble, and uses only operators of PyTorch itself.
 
     Args:
         networks: K trained networks.
@@ -62,8 +64,8 @@ def plain_batch(inputs: MoleculeInputs) -> PlainBatch:
 def write_onnx(
     networks: Sequence[MoleculeNetwork | AttentiveFPNetwork], example: MoleculeInputs, path: Path
 ) -> None:
-    """Write the networks of an ensemble to an ONNX file, whose inputs have the names of
-    :class:`PlainBatch` and whose output is called ``outputs``.
+    """Write the networks of an ensemble to an ONNX file. Its inputs have the names of
+    :class:`PlainBatch`, and its output is called ``outputs``.
 
     An input that no network reads, such as ``columns`` without descriptor columns, is left out.
 
@@ -73,7 +75,8 @@ def write_onnx(
             file can compute any number of rows.
         path: the file.
     """
-    # A missing package is an error before the networks are traced, which takes seconds.
+    # If a package is missing, an error is raised before the networks are traced, which takes
+    # seconds.
     for package in PACKAGES:
         importlib.import_module(package)
     size = torch.export.Dim.DYNAMIC
@@ -81,7 +84,7 @@ def write_onnx(
     shapes = {name: {1 if name == "edges" else 0: size} for name in PlainBatch._fields}
     module = EnsembleOutputs(networks).eval()
     with warnings.catch_warnings(), torch.no_grad():
-        # The exporter warns about its own deprecated calls, which a user cannot change.
+        # The exporter warns of deprecated calls in its own code, which a user cannot change.
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             module, tuple(batch), dynamo=True, opset_version=OPSET, verbose=False,

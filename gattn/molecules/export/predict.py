@@ -41,21 +41,25 @@ from rdkit.Chem.MolStandardize import rdMolStandardize
 from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
 
 Array = Any
-"""A NumPy array, or numbers that NumPy converts to one."""
+"""Type of a NumPy array, or of numbers that NumPy converts to one."""
 
 BATCH = 256
-"""Number of rows that are computed in one step, which limits the memory."""
+"""Number of rows that are computed at once, to limit the memory."""
 FEW_STEPS, MANY_STEPS = 500_000, 5_000_000
-"""Maximum number of comparisons of RDKit's CIP labeller in the order of the text, and in canonical
-order.
+"""Maximum number of comparisons in RDKit's CIP labeller: first in the order of the text, then in
+canonical order.
 """
 LABEL = "_label"
 MARGIN = 0.1
-"""Part of the width of a column's training range beyond which a value is far outside."""
+"""A value is far outside a column's training range if it is outside by more than this fraction
+of the width of the range.
+"""
 
 
 class Molecule(NamedTuple):
-    """One molecule: features of its n atoms and b bonds, its fingerprint and its descriptors."""
+    """Molecule with n atoms and b bonds: features of the atoms and bonds, fingerprint, and
+    descriptors.
+    """
 
     atoms: Array
     bonds: Array
@@ -65,7 +69,7 @@ class Molecule(NamedTuple):
 
 
 class Featuriser:
-    """Conversion of SMILES to the inputs of the model.
+    """Converter from SMILES to the inputs of the model.
 
     Args:
         settings: the entry ``featuriser`` of ``model.json``.
@@ -108,7 +112,9 @@ class Featuriser:
     def _graph(
         self, molecule: Any, centres: dict[int, str], planes: dict[int, str]
     ) -> tuple[Array, Array, Array]:
-        """Return the features of the atoms and of the bonds, and the two atoms of each bond."""
+        """Return the features of the atoms, the features of the bonds, and the two atoms of each
+        bond.
+        """
         of_atoms, of_bonds = self.settings["atoms"], self.settings["bonds"]
         atoms = [
             [
@@ -142,7 +148,9 @@ class Featuriser:
         )
 
     def _counts(self, molecule: Any, centres: dict[int, str], planes: dict[int, str]) -> Array:
-        """Count the Morgan environments without and with configurations, up to 255: [columns]."""
+        """Count the Morgan environments of a molecule, with and without configurations:
+        [columns]. A count is at most 255.
+        """
         codes = list(rdMolDescriptors.GetConnectivityInvariants(molecule))
         for atom, label in centres.items():
             codes[atom] = (codes[atom] + self.settings["centre_codes"][label]) % 2**32
@@ -185,7 +193,7 @@ def _parse(smiles: str, max_atoms: int) -> Any:
 
 
 def _one_hot(value: object, values: Sequence[object]) -> list[float]:
-    """Return the one-hot code of a value, whose last column stands for all other values."""
+    """Return the one-hot code of a value. The last column stands for all other values."""
     code = [0.0] * (len(values) + 1)
     code[values.index(value) if value in values else -1] = 1.0
     return code
@@ -209,7 +217,7 @@ def _standardise(molecule: Any, steps: Sequence[str]) -> Any:
 def _without_hydrogens(
     molecule: Any, smiles: str
 ) -> tuple[Any, tuple[dict[int, str], dict[int, str]]]:
-    """Remove explicit hydrogen atoms, and return the stereo labels of atoms and of bonds.
+    """Remove explicit hydrogen atoms; return the stereo labels of the atoms and of the bonds.
 
     A configuration that is defined by a hydrogen keeps its label.
     """
@@ -269,7 +277,7 @@ def _configurations(molecule: Any, smiles: str) -> tuple[dict[int, str], dict[in
 def _canonical_labels(
     molecule: Any, atoms: Sequence[int], bonds: Sequence[int]
 ) -> tuple[dict[int, str], dict[int, str]]:
-    """Return the labels after reordering the atoms as in the canonical SMILES."""
+    """Return the CIP labels after the atoms were reordered as in the canonical SMILES."""
     text = Chem.MolToSmiles(molecule)
     order = molecule.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"]
     place = {atom: number for number, atom in enumerate(order)}
@@ -300,7 +308,9 @@ def _assign(molecule: Any, steps: int) -> bool:
 
 
 def _in_canonical_order(molecule: Any) -> Any:
-    """Renumber atoms, because partial charges of equal charged elements depend on their order."""
+    """Renumber atoms in canonical order, because partial charges depend on the order of charged
+    atoms of the same element.
+    """
     charged = [atom.GetAtomicNum() for atom in molecule.GetAtoms() if atom.GetFormalCharge()]
     if len(charged) == len(set(charged)):
         return molecule
@@ -309,8 +319,8 @@ def _in_canonical_order(molecule: Any) -> Any:
 
 
 class Inputs(NamedTuple):
-    """Inputs of k rows: the arrays of the network, and the fingerprints and descriptors of the
-    Gaussian process.
+    """Inputs of a model for k rows: arrays for the network, and fingerprints and descriptors for
+    the Gaussian process.
     """
 
     network: dict[str, Array]
@@ -319,7 +329,7 @@ class Inputs(NamedTuple):
 
 
 def join_rows(rows: Sequence[Sequence[Molecule]], columns: Array, order_free: bool) -> Inputs:
-    """Join the molecules of k rows.
+    """Join the molecules of k rows to the inputs of a model.
 
     Args:
         rows: for each row its c molecules.
@@ -366,8 +376,8 @@ class GaussianProcess:
 
     @cached_property
     def factors(self) -> list[tuple[Array, Array]]:
-        """For each target the labelled training molecules, and the inverse of the Cholesky factor
-        of their kernel matrix.
+        """For each target, its labelled training molecules, and the inverse of the Cholesky
+        factor of their kernel matrix.
         """
         parts = self._compare(self.arrays["counts"], self.arrays["descriptors"])
         factors = []
@@ -379,7 +389,7 @@ class GaussianProcess:
         return factors
 
     def predict(self, counts: Array, raw: Array) -> tuple[Array, Array]:
-        """Return the means and the variances [k, t] in the targets' units."""
+        """Return the means [k, t] and the variances [k, t], in the targets' units."""
         arrays = self.arrays
         z = np.clip((raw - arrays["center"]) / arrays["width"], -arrays["clip"], arrays["clip"])
         parts = self._compare(counts, z)
@@ -399,8 +409,9 @@ class GaussianProcess:
         return means * scale + arrays["mean"], np.maximum(variances, 0) * scale**2
 
     def _compare(self, counts: Array, z: Array) -> list[Array]:
-        """Return the Tanimoto similarities to the training molecules, and for each group of
-        descriptors the squared distances and the dot products, each [k, n].
+        """Compare molecules with the training molecules. The result is the Tanimoto
+        similarities, and for each group of descriptors the squared distances and the dot
+        products, [k, n] each.
         """
         alike = np.empty((len(counts), len(self.total)), np.float32)
         for row, query in zip(alike, counts):
@@ -428,7 +439,8 @@ def _kernel(parts: Sequence[Array], theta: Array) -> Array:
 
 
 class Forest:
-    """Mean of regression trees on descriptors and fingerprints.
+    """Forest of regression trees on descriptors and fingerprints. Its prediction is the mean over
+    the trees.
 
     Args:
         arrays: for each block of targets the nodes of its trees; the left child of a node is the
@@ -451,7 +463,7 @@ class Forest:
         return result * arrays["scale"] + arrays["mean"]
 
     def _leaves(self, x: Array, block: int) -> Array:
-        """Return the leaf of each row of x in each of T trees: [k, T]."""
+        """Return the leaf of each row of x in each of T trees, [k, T]."""
         names = ("feature", "threshold", "right", "roots")
         feature, threshold, right, roots = (self.arrays[f"{block}.{name}"] for name in names)
         node = np.tile(roots, (len(x), 1))
@@ -464,7 +476,7 @@ class Forest:
 
 
 class ExportedModel:
-    """Model in a folder that ``gattn molecules export`` wrote.
+    """Model in a folder that ``gattn molecules export`` has written.
 
     Args:
         folder: the folder.
@@ -539,12 +551,12 @@ class ExportedModel:
         return results | {"errors": errors}
 
     def _of(self, prefix: str) -> dict[str, Array]:
-        """Return the arrays of a part of the model."""
+        """Return the arrays of one part of the model."""
         names = [name for name in self.arrays if name.startswith(prefix)]
         return {name.removeprefix(prefix): self.arrays[name] for name in names}
 
     def outside(self, values: Array) -> Array:
-        """Return where descriptor columns [n, f] are far outside of their training range."""
+        """Return a mask [n, f] of the descriptors that are far outside their training range."""
         low, high = self.arrays["columns.low"], self.arrays["columns.high"]
         margin = MARGIN * (high - low)
         return (values < low - margin) | (values > high + margin)
@@ -557,7 +569,7 @@ class ExportedModel:
         return [np.stack([1 - column, column], 1) for column in mean.T]
 
     def _read(self, smiles: Sequence[Any]) -> tuple[list[list[Molecule]], list[str]]:
-        """Return the molecules of each row, and the reason why a row cannot be read."""
+        """Return the molecules of each row; for a row that cannot be read, return the reason."""
         count, rows, errors = self.facts["molecules"], [], []
         for row in smiles:
             texts = [row] if isinstance(row, str) else list(row)
@@ -640,7 +652,7 @@ class ExportedModel:
         return np.split(outputs, np.cumsum(counts)[:-1], axis=-1)
 
     def _each(self, values: Array, **functions: Any) -> Array:
-        """Apply the function of each target's transform to its column."""
+        """Apply the function of each target's transform to the column of this target."""
         columns = [
             functions[name](column) if name in functions else column
             for name, column in zip(self.facts["transforms"], values.T)
@@ -673,7 +685,9 @@ class ExportedModel:
         return sets
 
     def _similarity(self, counts: Array) -> Array:
-        """Return the largest Tanimoto similarity of bits to a training molecule: [k]."""
+        """Return the highest Tanimoto similarity of each of k molecules to a training molecule,
+        [k].
+        """
         bits = (counts > 0).astype(np.float32)
         shared = bits @ self.bits
         union = np.maximum(bits.sum(1)[:, None] + self.bits.sum(0) - shared, 1)
@@ -685,13 +699,15 @@ def _sigmoid(z: Array) -> Array:
 
 
 def _quantile(ascending: Array, coverage: float) -> float:
-    """Return the ceil((n + 1) coverage)-th smallest of n scores; infinity if that exceeds n."""
+    """Return the k-th smallest of n scores, where k = ceil((n + 1) coverage); return infinity if
+    k exceeds n.
+    """
     rank = math.ceil((len(ascending) + 1) * coverage - 1e-9)
     return float(ascending[rank - 1]) if rank <= len(ascending) else math.inf
 
 
 def output_rows(model: ExportedModel, predicted: dict[str, Any], values: Array) -> Iterator[list]:
-    """Yield the cells of the columns ``outputs`` of ``model.json`` for each row, and the error."""
+    """Yield for each row the cells of the columns ``outputs`` of ``model.json``, and the error."""
     facts, chances = model.facts, []
     if facts["task"] != "regression":
         chances = model.probabilities(predicted["mean"])

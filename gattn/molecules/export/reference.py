@@ -1,4 +1,5 @@
-"""Networks of molecules computed with PyTorch's own operators, which exporters can translate.
+"""Networks of molecules, computed only with operators of PyTorch itself, which exporters can
+translate.
 
 The functions compute the same as :meth:`gattn.molecules.network.MoleculeNetwork.forward` and
 :meth:`gattn.molecules.network.AttentiveFPNetwork.forward`, with gathers, scatters and products
@@ -19,7 +20,7 @@ from gattn.molecules.network import ATOMS, AttentiveFPNetwork, MoleculeNetwork
 __all__ = ["PlainBatch", "network_outputs", "segment_softmax", "segment_sum"]
 
 BOND_SLOPE = 0.01
-"""Slope of the LeakyReLU of AttentiveFP's attention scores for negative numbers."""
+"""Negative slope of the LeakyReLU that AttentiveFP applies to attention scores."""
 
 
 class PlainBatch(NamedTuple):
@@ -43,7 +44,7 @@ class PlainBatch(NamedTuple):
 
 
 def network_outputs(network: MoleculeNetwork | AttentiveFPNetwork, batch: PlainBatch) -> Tensor:
-    """Compute the outputs of a network, [g, t]: scaled targets, or logits for classes."""
+    """Compute the outputs of a network, [g, t]: scaled targets, or logits of classes."""
     if isinstance(network, MoleculeNetwork):
         vectors = _molecule_vectors(network, batch)
     else:
@@ -53,7 +54,7 @@ def network_outputs(network: MoleculeNetwork | AttentiveFPNetwork, batch: PlainB
 
 
 def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:
-    """Sum the rows of values [n, ...] over each segment: [count, ...].
+    """Sum the rows of values [n, ...] within each segment: [count, ...].
 
     >>> segment_sum(torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([1, 0, 1]), 2)
     tensor([[2.],
@@ -64,7 +65,7 @@ def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:
 
 
 def segment_softmax(score: Tensor, segment: Tensor, count: int) -> Tensor:
-    """Compute the softmax of scores [n, h] over the rows of each segment: [n, h].
+    """Compute the softmax of scores [n, h] within each segment: [n, h].
 
     >>> segment_softmax(torch.zeros(3, 1), torch.tensor([1, 0, 1]), 2).flatten()
     tensor([0.5000, 1.0000, 0.5000])
@@ -99,7 +100,9 @@ def _molecule_vectors(network: MoleculeNetwork, batch: PlainBatch) -> Tensor:
 def _bond_attention(
     layer: BondAttention, x: Tensor, source: Tensor, destination: Tensor, features: Tensor
 ) -> Tensor:
-    """Compute :class:`BondAttention` along edges that contain the self-loops: [n, h * c]."""
+    """Compute :class:`BondAttention` along edges that already contain the self-loops: [n, h *
+    c].
+    """
     heads, channels = layer.att_src.shape[1:]
     value = layer.lin(x).unflatten(1, (heads, channels))
     folded = (layer.att_edge * layer.lin_edge.weight.T.unflatten(1, (heads, channels))).sum(2)
@@ -147,7 +150,7 @@ def _attentive_vectors(model: Any, batch: PlainBatch) -> Tensor:
 def _graph_attention(
     conv: Any, x: Tensor, queries: Tensor, source: Tensor, destination: Tensor
 ) -> Tensor:
-    """Compute :class:`gattn.nn.GATConv` with one head from nodes x to queries: [k, c]."""
+    """Compute a :class:`gattn.nn.GATConv` with one head, from nodes x to queries: [k, c]."""
     value, count = conv.lin(x), queries.shape[0]
     from_source = F.linear(value, conv.att_src.flatten(1))[source]
     score = from_source + F.linear(conv.lin(queries), conv.att_dst.flatten(1))[destination]

@@ -21,7 +21,9 @@ __all__ = [
 ]  # fmt: skip
 
 SIMILARITY = "similarity"
-"""Column of the similarity to the most similar molecule of the training and validation parts."""
+"""Name of the column with the similarity to the most similar molecule of the training and
+validation parts.
+"""
 
 
 def prediction_columns(estimator: MoleculeModel) -> list[str]:

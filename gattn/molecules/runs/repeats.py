@@ -159,7 +159,7 @@ def _fold_split(
     part[fold_of == fold] = 2
     others = [group for group in order.tolist() if fold_of[group] != fold]
     room = VALIDATION * len(numbers)
-    # at least one group remains for the training part
+    # At least one group remains for the training part.
     for group in others[:-1]:
         if room >= 1 and (sizes[group] <= room or not (part == 1).any()):
             part[group] = 1

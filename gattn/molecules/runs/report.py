@@ -112,7 +112,7 @@ def run_facts(run: MoleculeRun) -> RunFacts:
 
 
 def _shares(weights: Mapping[str, float], without_forest: str) -> list[str]:
-    """Return sentences on the weights of the model's components, if there are several."""
+    """Return sentences on the weights of the components if the model has several."""
     if len(weights) < 2:
         return []
     named = {

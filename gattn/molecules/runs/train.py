@@ -335,7 +335,7 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
     """
     texts, row_format = source.smiles, estimator.row_format
     if row_format != ONE_MOLECULE:
-        # models of other formats store other molecules
+        # Models of other formats store other molecules.
         texts = [repr(row_format), *texts]
     path = cache / f"{cache_key(texts, estimator.max_atoms)[:32]}.safetensors"
     y = source.labels.y[:, 0] if len(source.targets) == 1 else source.labels.y

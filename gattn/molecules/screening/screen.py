@@ -49,8 +49,8 @@ __all__ = ["Progress", "Screened", "screen"]
 PLACE = ("input", "row")
 """Columns that identify a row: the path of its file, and its row number, counted from 0."""
 SMILES = "smiles"
-"""Column of the SMILES in the output if a row has one molecule. For rows of several molecules, the
-columns have the names of those of the inputs.
+"""Name of the output column of SMILES if a row contains one molecule. For rows of several
+molecules, the columns have the same names as in the inputs.
 """
 Progress = Callable[[int, int], AbstractContextManager[Callable[[int], None]]]
 """Type of a function that reports progress. Its arguments are the number of rows of a job and
@@ -58,8 +58,8 @@ the number of finished rows. It returns a context manager whose value is a funct
 called with the number of newly finished rows.
 """
 Question = tuple[str, Sequence[float]]
-"""Type of a row to predict: its SMILES, or those of its molecules, and the values of its descriptor
-columns.
+"""Type of a row to predict: the SMILES of its molecule or molecules, and the values of its
+descriptor columns.
 """
 Answer = tuple[list[str], str]
 """Type of a predicted row: the cells of the prediction, and an error message if there is none."""

@@ -97,4 +97,6 @@ class Family:
                 path_trace.report_reference(self.forward.name, lead.device.type)
             return self.reference(*inputs, layout, seed, *settings)
         flags = *flags, wants_grad(*inputs)
+        # torch's dispatcher calls Operator._autograd first. If a gradient is needed, the call goes
+        # through _OperatorFunction. In both cases, it ends in Operator._kernel.
         return self.forward.overload(*inputs, layout, seed, *settings, *flags, backend)[0]

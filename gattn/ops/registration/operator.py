@@ -135,6 +135,7 @@ class Operator:
         self._constants = (*settings, *self.flags, "backend")
         self._constants_slice = slice(-len(self._constants), None)
         self._function = type(f"_{name}", (_OperatorFunction,), {})
+        self._at_seed = self.parameters.index("seed") if seed else None
         self.overload = self._register(types)
         OPERATORS[name] = self
 
@@ -159,32 +160,9 @@ class Operator:
         schema = f"{name}({schema_inputs}) -> {returns}"
         _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
         overload = getattr(torch.ops.gattn, name).default
-        at_seed = self.parameters.index("seed") if "seed" in types else None
-
-        def kernel(*args: Any) -> Any:
-            if at_seed is not None and (seed := args[at_seed]) is not None and seed.numel() != 2:
-                raise ValueError(_SEED.format(name=name, shape=list(seed.shape)))
-            if args[-1] == "cpu":
-                return self._on_cpu(args)
-            return getattr(launchers(args[-1]), name)(*args[:-1])
-
-        def autograd(*args: Any) -> Any:
-            if torch_internals.forward_mode_active() and any(map(_has_tangent, args)):
-                raise RuntimeError(
-                    f"gattn::{name} has no forward-mode derivative; the reference has one: pass "
-                    "backend='reference', or set GATTN_BACKEND=reference if the function has no "
-                    "argument backend"
-                )
-            if self.derivative is not None and wants_grad(*args):
-                if torch_internals.transforms_active():
-                    refuse()
-                return self._function.apply(self, *args)
-            return below_autograd(overload, *args)
 
         def refuse(*args: Any) -> Any:
-            raise RuntimeError(
-                _TRANSFORMED.format(name=name, transform=torch_internals.innermost_transform())
-            )
+            raise self._transform_error()
 
         def one_by_one(*args: Any) -> Any:
             return torch_internals.map_one_by_one(overload, args)
@@ -194,12 +172,45 @@ class Operator:
                 self._shapes.allocate_outputs(args, self._shapes.lengths(args), _fake_empty)
             )
 
-        _library.impl(name, kernel, "CompositeExplicitAutograd")
-        _library.impl(name, autograd, "Autograd")
+        _library.impl(name, self._kernel, "CompositeExplicitAutograd")
+        _library.impl(name, self._autograd, "Autograd")
         _library.impl(name, refuse, "FuncTorchBatched")
         _library.impl(name, one_by_one, "Batched")
         torch.library.register_fake(f"gattn::{name}", fake, lib=_library)
         return overload
+
+    def _autograd(self, *args: Any) -> Any:
+        """Run the operator, and record it for autograd if a gradient is needed.
+
+        The dispatcher calls this method first. The operator is then called again below autograd,
+        by ``_OperatorFunction`` or directly, which leads to :meth:`_kernel`.
+        """
+        if torch_internals.forward_mode_active() and any(map(_has_tangent, args)):
+            raise RuntimeError(
+                f"gattn::{self.name} has no forward-mode derivative; the reference has one: pass "
+                "backend='reference', or set GATTN_BACKEND=reference if the function has no "
+                "argument backend"
+            )
+        if self.derivative is not None and wants_grad(*args):
+            if torch_internals.transforms_active():
+                raise self._transform_error()
+            return self._function.apply(self, *args)
+        return below_autograd(self.overload, *args)
+
+    def _kernel(self, *args: Any) -> Any:
+        """Run the kernel of the backend that the last argument names."""
+        seed = None if self._at_seed is None else args[self._at_seed]
+        if seed is not None and seed.numel() != 2:
+            raise ValueError(_SEED.format(name=self.name, shape=list(seed.shape)))
+        if args[-1] == "cpu":
+            return self._on_cpu(args)
+        # The launcher of this operator in the module gattn.kernels.triton has the same name, for
+        # example gatv2_forward.
+        return getattr(launchers(args[-1]), self.name)(*args[:-1])
+
+    def _transform_error(self) -> RuntimeError:
+        transform = torch_internals.innermost_transform()
+        return RuntimeError(_TRANSFORMED.format(name=self.name, transform=transform))
 
     def _on_cpu(self, args: Sequence[Any]) -> Any:
         """Allocate the outputs and run the C++ kernel."""

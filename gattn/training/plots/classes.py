@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 __all__ = ["confusion_matrix", "precision_recall", "roc"]
 
 Column = NDArray[np.float64]
-# values of x at which the curves of several targets are averaged
+# Values of x at which the curves of several targets are averaged.
 GRID = np.linspace(0, 1, 201)
-# maximum number of classes in a confusion matrix with readable rows
+# Maximum number of classes in a confusion matrix with readable rows.
 CLASSES = 20
-# maximum number of letters of a class name beside a row
+# Maximum number of letters of a class name beside a row.
 LONGEST = 22
-# class names with more letters get a smaller font
+# Class names with more letters get a smaller font.
 LARGE = 12
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["parity", "residuals"]
 
-# for more points, the density is drawn, because the points would overlap
+# For more points, the density is drawn, because the points would overlap.
 MANY = 1500
-# for more points, error bars are omitted, because they would hide the points
+# For more points, error bars are omitted, because they would hide the points.
 BARS = 400
 
 
