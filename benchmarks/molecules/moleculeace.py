@@ -81,13 +81,15 @@ def main(arguments: list[str]) -> None:
         if options.folder is None:
             raise SystemExit("FOLDER is missing: the folder with the tables of MoleculeACE")
         torch.set_num_threads(options.threads)
-        environment = record.environment("benchmarks.molecules.moleculeace", arguments)
+        # The folder is a place on one machine, so the record does not contain it.
+        shown = ["FOLDER" if each == str(options.folder) else each for each in arguments]
+        environment = record.environment("benchmarks.molecules.moleculeace", shown)
         for name in options.sets:
             data = _Table.read(options.folder / f"{name}.csv")
             for size in options.sizes or [0]:
                 row = {"dataset": name, **_measure(data, size, options.seed)}
-                shown = ", ".join(f"{k} {v:.3f}" for k, v in row["rmse"].items())
-                print(f"{name} {row['molecules']}: {shown}", file=sys.stderr, flush=True)
+                errors = ", ".join(f"{k} {v:.3f}" for k, v in row["rmse"].items())
+                print(f"{name} {row['molecules']}: {errors}", file=sys.stderr, flush=True)
                 record.append(options.output, row | {"environment": environment})
     print(table(record.every(options.output)))
 
@@ -151,7 +153,8 @@ def table(rows: Sequence[record.Record]) -> str:
             for name in SHOWN
             if all(name in row["rmse"] for row in some)
         }
-        lines += [*shown, [f"mean of {len(some)} sets", "", *_cells(means)]]
+        mean = [[f"mean of {len(some)} sets", "", *_cells(means)]] if len(some) > 1 else []
+        lines += [*shown, *mean]
     return tables.markdown(["set", "molecules", *SHOWN.values()], lines, text=1)
 
 
