@@ -26,11 +26,17 @@ __all__ = [
     "attribute_names",
     "attributed_graph",
     "check_names",
+    "compact_edges",
+    "compacted",
     "doubled_note",
     "edges_by_name",
+    "left_out_edge",
+    "unread_note",
     "with_gaps",
 ]
 
+PIECE = 1 << 22
+"""Number of edges that are converted at once, to limit the memory."""
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
@@ -41,7 +47,7 @@ Where: TypeAlias = Callable[[int], str]
 
 
 def at_row(place: int) -> str:
-    """Describe the position of a value in words, if nodes have no names.
+    """Describe the position of a value by its row number, for nodes without names.
 
     >>> at_row(4)
     'in row 4 (counted from 0)'
@@ -94,6 +100,8 @@ class AttributedGraph:
         edge_inputs: tensors of the edges' attributes, whose edges are those of ``edge_index`` and
             ``arcs``; None if no attribute of the edges is read. Then the graph contains an edge
             once, and otherwise once for each combination of attributes.
+        compact: True if ``edge_index`` and ``arcs`` are int32 and columns of edges are not read, as
+            :class:`gattn.nodes.size.predictor.SampledPredictor` expects.
     """
 
     names: list[Hashable]
@@ -109,12 +117,13 @@ class AttributedGraph:
     arcs: Tensor = field(default_factory=lambda: torch.zeros(2, 0, dtype=torch.int64))
     edge_table: EdgeTable | None = None
     edge_inputs: EdgeInputs | None = None
+    compact: bool = False
 
     def __len__(self) -> int:
         return len(self.names)
 
     def node(self, place: int) -> str:
-        """Return the name of the node with this index, and its line in the file if there is one."""
+        """Return the name of a node, given its index; add its line in the file if this is known."""
         line = f" (line {self.lines[place]:,})" if self.lines else ""
         return f"node {self.names[place]!r}{line}"
 
@@ -153,7 +162,7 @@ class AttributedGraph:
         return replace(self, arcs=arcs, edge_index=edges, edge_inputs=None)
 
     def with_gaps(self, words: Sequence[str]) -> AttributedGraph:
-        """Return a copy of the graph in which attribute values equal to one of ``words`` are
+        """Return a copy of the graph in which every attribute value that equals one of ``words`` is
         missing.
 
         Args:
@@ -173,7 +182,8 @@ class AttributedGraph:
 def with_gaps(
     table: pd.DataFrame, words: Sequence[str], owner: str = ""
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return a table in which cells that contain one of ``words`` are missing, and notes.
+    """Return a table in which every cell that equals one of ``words`` is missing, and notes on
+    these cells.
 
     Args:
         table: attributes of nodes or edges.
@@ -203,7 +213,7 @@ def with_gaps(
 
 
 def attribute_names(table: pd.DataFrame) -> str:
-    """Return a list of the first twenty attributes of the nodes, as text for error messages."""
+    """Return the names of the nodes' first twenty attributes as text, for error messages."""
     if table.columns.empty:
         return "they have no attributes (for a table of edges, pass a table of nodes with --nodes)"
     return f"they have {', '.join(map(repr, table.columns[:20]))}"
@@ -222,6 +232,7 @@ def attributed_graph(
     tensor_labels: bool = False,
     lines: Sequence[int] = (),
     edge_table: EdgeTable | None = None,
+    compact: bool = False,
 ) -> AttributedGraph:
     """Create a graph without duplicate edges and self-loops; undirected edges get both directions.
 
@@ -237,6 +248,7 @@ def attributed_graph(
         tensor_labels: see :class:`AttributedGraph`.
         lines: see :class:`AttributedGraph`.
         edge_table: attributes of the e edges; None if there are none.
+        compact: True for compact edges, see :class:`AttributedGraph`; ``edge_table`` must be None.
 
     Returns:
         The graph, with notes on the number of duplicate edges and of nodes without an edge. The
@@ -254,25 +266,32 @@ def attributed_graph(
     no_loop = source != destination
     if loops := int((~no_loop).sum()):
         notes.append(f"{_many(loops, 'self-loop')} removed: layers that need self-loops add them.")
-    pairs = edge_index[:, no_loop]
-    arcs = _unique(pairs, nodes)
+    pairs = edge_index[:, no_loop] if loops else edge_index
+    if compact:
+        arcs, edges = compact_edges(pairs.numpy(), nodes, directed=directed)
+    else:
+        arcs = _unique(pairs, nodes)
+        edges = arcs if directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
     if edge_table is None:
         notes += doubled_note(pairs.shape[1] - arcs.shape[1])
     else:
         edge_table = edge_table.select(no_loop.numpy())
-    edges = arcs if directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
-    if isolated := nodes - len(edges.unique()):
+    is_connected = np.zeros(nodes, bool)
+    for end in edges.numpy():
+        is_connected[end] = True
+    if isolated := nodes - int(is_connected.sum()):
         notes.append(
             f"{_many(isolated, 'node')} without an edge: predicted from their features only."
         )
     return AttributedGraph(
         list(names), edges, table.reset_index(drop=True), x, directed, tuple(notes),
         tuple(left_out), unreadable or {}, tensor_labels, tuple(lines), arcs, edge_table,
+        compact=compact,
     )  # fmt: skip
 
 
 def doubled_note(count: int, same: str = "") -> list[str]:
-    """Return a note on edges that occur more than once; an empty list if there are none.
+    """Return a note on edges that occur more than once; the list is empty if there are none.
 
     Args:
         count: number of edges that are left out.
@@ -312,14 +331,32 @@ def edges_by_name(
     for edge in np.flatnonzero(~is_known).tolist():
         pair = source[edge], destination[edge]
         missing = pair[0] if ends[0, edge] < 0 else pair[1]
-        shown = ["(empty)" if _is_gap(end) else str(end) for end in pair]
-        line = 0 if lines is None else lines[edge]
-        reason = (
-            "it has only one node name" if _is_gap(missing) else f"there is no node {missing!r}"
-        )
-        left_out.append(LeftOut(line, " - ".join(shown), reason))
+        left_out.append(left_out_edge(pair, missing, 0 if lines is None else lines[edge]))
     rows = np.flatnonzero(is_known)
     return torch.from_numpy(ends[:, rows].astype(np.int64)), rows, left_out
+
+
+def left_out_edge(pair: tuple[Hashable, Hashable], missing: Hashable, line: int) -> LeftOut:
+    """Return the record of an edge that is left out.
+
+    Args:
+        pair: names of the source and the destination.
+        missing: the one that is not the name of a node.
+        line: line of the edge in its file; 0 without a file.
+    """
+    shown = ["(empty)" if _is_gap(end) else str(end) for end in pair]
+    reason = "it has only one node name" if _is_gap(missing) else f"there is no node {missing!r}"
+    return LeftOut(line, " - ".join(shown), reason)
+
+
+def unread_note(columns: Sequence[Hashable]) -> list[str]:
+    """Return a note on edge columns that sampled training does not read; the list is empty if
+    there are no columns.
+    """
+    if not columns:
+        return []
+    names = ", ".join(map(repr, columns))
+    return [f"Columns of the edges are not read when neighbours are sampled: {names}."]
 
 
 def _is_gap(name: Hashable) -> bool:
@@ -360,6 +397,64 @@ def _unique(pairs: Tensor, nodes: int) -> Tensor:
         )
     key = torch.unique(pairs[1] * nodes + pairs[0])
     return torch.stack([key % nodes, key // nodes])
+
+
+def compact_edges(pairs: NDArray, nodes: int, *, directed: bool) -> tuple[Tensor, Tensor]:
+    """Return ``arcs`` and ``edge_index`` of a compact graph, in which repeated edges are removed.
+
+    Args:
+        pairs: [2, k] int32 or int64 edges without self-loops, whose nodes exist.
+        nodes: number of nodes.
+        directed: False to add the opposite of every edge.
+
+    Returns:
+        Two tensors of int32, sorted by destination and then by source. They are one tensor if
+        ``directed`` is True.
+    """
+    arcs = _sorted_pairs([pairs], nodes)
+    return arcs, arcs if directed else _sorted_pairs([arcs.numpy(), arcs.numpy()[::-1]], nodes)
+
+
+def _sorted_pairs(parts: Sequence[NDArray], nodes: int) -> Tensor:
+    """Concatenate edges, sort them by destination and source, and remove repetitions: [2, e]
+    int32.
+    """
+    key = np.empty(sum(part.shape[1] for part in parts), np.int64)
+    start = 0
+    for source, destination in parts:
+        place = slice(start, start + len(source))
+        np.multiply(destination, nodes, out=key[place], dtype=np.int64)
+        key[place] += source
+        start += len(source)
+    # The array is sorted in place, because torch.unique would need several copies of it.
+    key.sort()
+    is_new = np.ones(len(key), bool)
+    np.not_equal(key[1:], key[:-1], out=is_new[1:])
+    if not is_new.all():
+        key = key[is_new]
+    edges = np.empty((2, len(key)), np.int32)
+    for start in range(0, len(key), PIECE):
+        place = slice(start, start + PIECE)
+        edges[1, place] = key[place] // nodes
+        edges[0, place] = key[place] - edges[1, place].astype(np.int64) * nodes
+    return torch.from_numpy(edges)
+
+
+def compacted(graph: AttributedGraph) -> AttributedGraph:
+    """Return the graph with compact edges; the edge columns are left out."""
+    if graph.compact:
+        return graph
+    pairs, edges, notes = graph.arcs, graph.edge_table, list(graph.notes)
+    if edges is not None:
+        pairs = torch.cat([edges.pairs, edges.pairs.flip(0)], 1) if edges.two_way else edges.pairs
+        notes += unread_note(list(edges.table.columns))
+    arcs, both = compact_edges(pairs.numpy(), len(graph), directed=graph.directed)
+    if edges is not None and not edges.two_way:
+        notes += doubled_note(pairs.shape[1] - arcs.shape[1])
+    return replace(
+        graph, edge_index=both, arcs=arcs, edge_table=None, edge_inputs=None, compact=True,
+        notes=tuple(notes),
+    )  # fmt: skip
 
 
 def _many(count: int, what: str) -> str:

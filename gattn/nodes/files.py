@@ -12,11 +12,12 @@ import pandas as pd
 from gattn.data import load_citation
 from gattn.data.tables.csv_table import open_table
 from gattn.data.tables.numbers import NumberFormat
-from gattn.nodes.attributed import AttributedGraph, GraphError
+from gattn.nodes.attributed import AttributedGraph, GraphError, compacted
 from gattn.nodes.lists import read_list
 from gattn.nodes.notation import with_numbers
 from gattn.nodes.reading import from_data, from_networkx
-from gattn.nodes.tables import from_tables
+from gattn.nodes.size.edge_file import read_ends
+from gattn.nodes.tables import NamedEnds, from_tables, graph_of_ends
 
 if TYPE_CHECKING:
     import networkx
@@ -54,16 +55,19 @@ class GraphReading:
         """Return the rules that the settings of a run contain."""
         return cls(**{field.name: getattr(settings, field.name) for field in fields(cls)})
 
-    def read(self, path: str | Path, *, directed: bool | None = None) -> AttributedGraph:
+    def read(
+        self, path: str | Path, *, directed: bool | None = None, compact: bool = False
+    ) -> AttributedGraph:
         """Read a graph; see :func:`read_graph_file` for the arguments and the errors."""
         return read_graph_file(
             path, self.nodes or None, directed=directed, encoding=self.encoding,
             decimal=self.decimal, thousands=self.thousands, missing=self.missing,
+            compact=compact,
         )  # fmt: skip
 
 
 DEFAULT_READING = GraphReading()
-"""Rules for a graph without a table of nodes, whose format is detected."""
+"""Rules for a graph without a table of nodes; the format of the graph file is detected."""
 
 
 def read_graph_file(
@@ -75,6 +79,7 @@ def read_graph_file(
     decimal: str | None = None,
     thousands: str = "",
     missing: Sequence[str] = (),
+    compact: bool = False,
 ) -> AttributedGraph:
     """Read a graph from a file, or a citation network by its name.
 
@@ -95,6 +100,8 @@ def read_graph_file(
         thousands: separator between groups of three digits, ``","``, ``"."``, ``" "`` or ``"'"``;
             empty for none.
         missing: words that stand for a missing attribute in every column, besides empty cells.
+        compact: True for compact edges (see :class:`gattn.nodes.attributed.AttributedGraph`), which
+            are read from Parquet with less memory. The columns of the edges are then not read.
 
     Returns:
         The graph.
@@ -110,7 +117,8 @@ def read_graph_file(
         style = NumberFormat(decimal=decimal or ".", thousands=thousands)
     if str(path).lower() in CITATION:
         data = load_citation(str(path), normalize_features=True)
-        return from_data(data, directed=bool(directed))
+        graph = from_data(data, directed=bool(directed))
+        return compacted(graph) if compact else graph
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(
@@ -119,17 +127,22 @@ def read_graph_file(
     if not path.stat().st_size:
         raise GraphError(f"{path} is empty; expected a graph")
     try:
-        graph, separators = _read(path, nodes, directed, encoding)
+        graph, separators = _read(path, nodes, directed, encoding, compact)
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
+    graph = compacted(graph) if compact else graph
     commas, edge_commas = (separator == ";" for separator in separators)
     return with_numbers(graph.with_gaps(missing), style, commas=commas, edge_commas=edge_commas)
 
 
 def _read(
-    path: Path, nodes: str | Path | None, directed: bool | None, encoding: str | None
+    path: Path,
+    nodes: str | Path | None,
+    directed: bool | None,
+    encoding: str | None,
+    compact: bool,
 ) -> tuple[AttributedGraph, tuple[str, str]]:
-    """Read a graph; also return the separators of its tables of nodes and edges."""
+    """Read a graph; return it with the separators of its node table and its edge table."""
     ending = path.suffix.lower()
     if ending in MARKUP:
         if nodes is not None:
@@ -142,21 +155,33 @@ def _read(
         raise GraphError(f"{path.name} must end in {ends}; it ends in {ending or 'nothing'}")
     table, separator, edge_separator = None, "", ""
     node_lines: list[int] = []
+    notes: list[str] = []
+    lines: Sequence[int]
+    edges: pd.DataFrame | NamedEnds
     if ending in LISTS:
         edges, lines, notes = read_list(path, encoding)
+    elif compact and ending == ".parquet":
+        edges = read_ends(path)
+        lines = range(1, len(edges) + 1)
     else:
         edges, lines, edge_separator = _read_table(path, encoding)
-        notes = [] if len(edges) else [f"{path.name} has a header but no edges."]
-    if edges.empty and nodes is None:
-        raise GraphError("it has no edges")
+    if not len(edges):
+        if nodes is None:
+            raise GraphError("it has no edges")
+        if ending not in LISTS:
+            notes = [f"{path.name} has a header but no edges."]
     if nodes is not None:
         table, node_lines, separator = _read_table(Path(nodes), encoding)
         if table.empty:
             raise GraphError(f"{nodes} has no nodes")
-    graph = from_tables(
-        edges, table, directed=bool(directed), lines=lines,
-        node_lines=node_lines if separator else (), notes=notes,
-    )  # fmt: skip
+    options: dict[str, Any] = {
+        "directed": bool(directed), "lines": lines, "notes": notes,
+        "node_lines": node_lines if separator else (),
+    }  # fmt: skip
+    if isinstance(edges, NamedEnds):
+        graph = graph_of_ends(edges, table, compact=True, **options)
+    else:
+        graph = from_tables(edges, table, **options)
     if len(edges) and not graph.edge_index.shape[1]:
         raise GraphError(f"no edge remains: each of {len(edges):,} joins a node to itself")
     return graph, (separator, edge_separator)
@@ -182,7 +207,7 @@ def _marked_up(path: Path) -> networkx.Graph:
 
 
 def _named_by_label(graph: networkx.Graph) -> networkx.Graph:
-    """Rename the nodes of a GML file to their labels if all labels are different."""
+    """Rename the nodes of a GML file to their labels if all labels differ."""
     import networkx
 
     labels = networkx.get_node_attributes(graph, "label")
@@ -195,7 +220,7 @@ def _named_by_label(graph: networkx.Graph) -> networkx.Graph:
 
 
 def _without_names(graph: networkx.Graph) -> networkx.Graph:
-    """Remove the labels of a GEXF file's nodes if every label equals the node's name.
+    """Remove the node labels of a GEXF file if every label equals the name of its node.
 
     networkx writes such labels for nodes without a label.
     """

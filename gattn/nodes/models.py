@@ -1,4 +1,4 @@
-"""Creation of the model that the settings select: a network, or a stack of models."""
+"""Creation of the model that the settings select: a single network, or a stack of models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def fit_predictors(
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     threads: int = 0,
 ) -> Sequence[AnyPredictor]:
-    """Train models whose settings differ only in the seed; see :meth:`NodePredictor.fit`."""
+    """Train several models whose settings differ only in the seed; see
+    :meth:`NodePredictor.fit`.
+    """
     kind = StackedPredictor if settings[0].model == "stacked" else NodePredictor
     return kind.fit(problem, encoder, task, settings, on_epoch, threads)
 

@@ -1,4 +1,4 @@
-"""Reader of tables of edges and nodes, which finds the columns with the names of the nodes."""
+"""Reader of edge and node tables, which finds the columns that contain the names of nodes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -19,12 +20,23 @@ from gattn.nodes.attributed import (
     at_row,
     attributed_graph,
     check_names,
-    edges_by_name,
+    left_out_edge,
+    unread_note,
 )
 from gattn.nodes.edge_table import EdgeTable
 from gattn.nodes.values import as_numbers, flat_table
 
-__all__ = ["DESTINATIONS", "SOURCES", "from_tables", "row_number_notes"]
+__all__ = [
+    "DESTINATIONS",
+    "SOURCES",
+    "NamedEnds",
+    "choose_ends",
+    "counts_rows",
+    "from_tables",
+    "graph_of_ends",
+    "may_count_rows",
+    "row_number_notes",
+]
 
 SOURCES = (
     *("source", "src", "from", "u", "node1", "citing", "fromnodeid", "source_id", "sourceid"),
@@ -36,11 +48,11 @@ DESTINATIONS = (
 )
 IDS = ("id", "node", "node_id", "name", "paper", "paper_id")
 UNNAMED = re.compile(r"(unnamed: \d+(\.\d+)?(_level_\d+)?)?", re.IGNORECASE)
-"""Regular expression for the names of columns of row numbers. pandas and R write such a column
-without a name, and pandas reads it as ``Unnamed: 0``.
+"""Pattern for the names of row number columns. pandas and R write such a column without a name,
+and pandas reads it as ``Unnamed: 0``.
 """
 RESET = ("index", "level_0")
-"""Names that pandas' ``reset_index`` gives to a column of row numbers."""
+"""Names that pandas' ``reset_index`` gives to row number columns."""
 EXAMPLES = 3
 
 
@@ -53,7 +65,7 @@ def from_tables(
     node_lines: Sequence[int] = (),
     notes: Sequence[str] = (),
 ) -> AttributedGraph:
-    """Read a table of edges and, optionally, a table of nodes.
+    """Build a graph from a table of edges and, optionally, a table of nodes.
 
     The two nodes of an edge are in the columns ``source`` and ``target`` (or ``src`` and ``dst``,
     ``from`` and ``to``), else in the first two columns. The name of a node is in the column ``id``
@@ -83,12 +95,135 @@ def from_tables(
             of a node is missing or occurs twice, or no edge joins two nodes of the table.
     """
     ends, attributes, decisions = _ends(edges)
-    way = "follow this direction" if directed else "are sent in both directions"
     first, second = ends.columns
+    named = NamedEnds(
+        (first, second), _Ends.of(ends[first]), _Ends.of(ends[second]), attributes, tuple(decisions)
+    )
+    return graph_of_ends(
+        named, nodes, directed=directed, lines=lines, node_lines=node_lines, notes=notes
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """Names of the nodes at one end of the edges. Each distinct name is stored once.
+
+    Attributes:
+        codes: [e] int, the index of each edge's name in ``names``; -1 for an edge without a name.
+        names: the different names, in the order of their first edge.
+    """
+
+    codes: NDArray
+    names: NDArray
+
+    @classmethod
+    def of(cls, column: pd.Series, codes: NDArray | None = None) -> _Ends:
+        """Return the names in one column.
+
+        Args:
+            column: the name of each edge's node or, with ``codes``, different values.
+            codes: [e] int, index in ``column`` of each edge's value; -1 for a missing value.
+        """
+        places, names = pd.factorize(_as_names(column))
+        names = np.asarray(names, dtype=object)
+        if codes is None:
+            return cls(places, names)
+        # The last entry belongs to the code -1.
+        places = np.append(places, -1).astype(codes.dtype)
+        return cls(codes if (places[:-1] == np.arange(len(column))).all() else places[codes], names)
+
+    def __getitem__(self, edge: int) -> Hashable:
+        code = int(self.codes[edge])
+        return None if code < 0 else self.names[code]
+
+    def places(self, index: pd.Index) -> NDArray:
+        """Return for each of e edges the position of its name in an index, [e]; -1 for names
+        that are not in it.
+        """
+        places = index.get_indexer(pd.Index(self.names, dtype=object))
+        return np.append(places, -1).astype(self.codes.dtype)[self.codes]
+
+
+@dataclass(frozen=True, eq=False)
+class NamedEnds:
+    """Edges of a table, as names of nodes.
+
+    Attributes:
+        columns: names of the columns with the sources and the destinations.
+        source: names of the sources.
+        destination: names of the destinations.
+        attributes: one row for each edge; without rows, the names of columns that are not read.
+        decisions: sentences about the choice of the columns.
+    """
+
+    columns: tuple[Hashable, Hashable]
+    source: _Ends
+    destination: _Ends
+    attributes: pd.DataFrame
+    decisions: tuple[str, ...]
+
+    @classmethod
+    def of_codes(
+        cls,
+        columns: tuple[Hashable, Hashable],
+        values: tuple[pd.Series, pd.Series],
+        codes: tuple[NDArray, NDArray],
+        unread: Sequence[Hashable],
+        decisions: Sequence[str],
+    ) -> NamedEnds:
+        """Return the edges, given columns that were read as indices of distinct values.
+
+        Args:
+            columns: names of the columns with the sources and the destinations.
+            values: the different values of each column.
+            codes: for each column the index [e] of each edge's value; -1 for a missing value.
+            unread: names of other columns, which are not read.
+            decisions: sentences about the choice of the columns.
+        """
+        source, destination = (_Ends.of(*pair) for pair in zip(values, codes))
+        attributes = pd.DataFrame(columns=list(unread))
+        return cls(columns, source, destination, attributes, tuple(decisions))
+
+    def __len__(self) -> int:
+        return len(self.source.codes)
+
+    def join(
+        self, names: Sequence[Hashable], lines: Sequence[int] | None
+    ) -> tuple[NDArray, NDArray[np.int64], list[LeftOut]]:
+        """Return the edges between ``names``, like :func:`gattn.nodes.attributed.edges_by_name`."""
+        index = pd.Index(list(names), dtype=object)
+        ends = np.stack([one.places(index) for one in (self.source, self.destination)])
+        unknown = (ends < 0).any(0)
+        left_out = []
+        for edge in np.flatnonzero(unknown).tolist():
+            pair = self.source[edge], self.destination[edge]
+            line = 0 if lines is None else lines[edge]
+            left_out.append(left_out_edge(pair, pair[int(ends[0, edge] >= 0)], line))
+        if not left_out:
+            return ends, np.arange(len(self)), []
+        rows = np.flatnonzero(~unknown)
+        return ends[:, rows], rows, left_out
+
+
+def graph_of_ends(
+    edges: NamedEnds,
+    nodes: pd.DataFrame | None,
+    *,
+    directed: bool = False,
+    lines: Sequence[int] | None = None,
+    node_lines: Sequence[int] = (),
+    notes: Sequence[str] = (),
+    compact: bool = False,
+) -> AttributedGraph:
+    """Return the graph, given the chosen columns of its edges. See :func:`from_tables`.
+
+    With ``compact``, the graph has compact edges, and the columns of the edges are not read.
+    """
+    way = "follow this direction" if directed else "are sent in both directions"
+    first, second = edges.columns
     notes = [*notes, f"Edges point from column {first!r} to column {second!r}; messages {way}."]
-    notes += decisions
-    source, destination = _as_names(ends[first]), _as_names(ends[second])
-    named = pd.unique(pd.concat([source, destination]).dropna())
+    notes += edges.decisions
+    named = pd.unique(np.concatenate([edges.source.names, edges.destination.names]))
     unreadable: dict[Hashable, str] = {}
     if nodes is None:
         names, table = list(named), pd.DataFrame(index=range(len(named)))
@@ -96,7 +231,7 @@ def from_tables(
         names, table, decisions, unreadable = _named_nodes(nodes, named, node_lines)
         notes += decisions
     _check_header(first, second, names)
-    pairs, rows, left_out = edges_by_name(names, list(source), list(destination), lines)
+    pairs, rows, left_out = edges.join(names, lines)
     if left_out:
         absent = "" if nodes is None else _absent(named, names)
         if nodes is not None and not pairs.shape[1]:
@@ -107,10 +242,17 @@ def from_tables(
                 f"{_better(table, named, names)}"
             )
         notes.append(_told_left_out(left_out, len(edges), absent) + _alike(named, names))
+    columns = edges.attributes
+    table_of_edges = None
+    if compact:
+        ends = torch.from_numpy(pairs)
+        notes += unread_note(list(columns.columns))
+    else:
+        ends = torch.from_numpy(pairs.astype(np.int64))
+        table_of_edges = _edge_table(columns, ends, rows, lines, (first, second))
     return attributed_graph(
-        names, pairs, table, directed=directed, notes=notes, left_out=left_out,
-        unreadable=unreadable, lines=node_lines,
-        edge_table=_edge_table(attributes, pairs, rows, lines, tuple(ends.columns)),
+        names, ends, table, directed=directed, notes=notes, left_out=left_out,
+        unreadable=unreadable, lines=node_lines, edge_table=table_of_edges, compact=compact,
     )  # fmt: skip
 
 
@@ -121,7 +263,8 @@ def _edge_table(
     lines: Sequence[int] | None,
     ends: Sequence[Hashable],
 ) -> EdgeTable | None:
-    """Return the attributes of the edges that join two nodes; None if there are no columns.
+    """Return the attributes of those edges that connect two known nodes; None if there are no
+    attribute columns.
 
     Args:
         attributes: one row for each edge of the data.
@@ -138,22 +281,41 @@ def _edge_table(
 
 
 def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Return the columns with the sources and the destinations of the edges, the other columns, and
-    notes on the choice.
+    """Return the columns of sources and destinations, the other columns, and notes on the
+    choice.
     """
-    if edges.shape[1] < 2:
-        raise GraphError(f"a table of edges needs two columns; got {list(edges.columns)}")
     places = range(edges.shape[1])
-    is_index = [_counts_rows(edges.columns[i], edges.iloc[:, i]) for i in places]
+    is_index = [counts_rows(edges.columns[i], edges.iloc[:, i]) for i in places]
+    first, second, rest, notes = choose_ends(list(edges.columns), is_index)
+    return edges.iloc[:, [first, second]], edges.iloc[:, rest], notes
+
+
+def choose_ends(
+    names: Sequence[Hashable], is_index: list[bool]
+) -> tuple[int, int, list[int], list[str]]:
+    """Choose the two columns with node names in a table of edges.
+
+    Args:
+        names: names of the columns.
+        is_index: True for each column that contains row numbers.
+
+    Returns:
+        The positions of the sources, of the destinations, and of the other columns, and notes.
+
+    Raises:
+        GraphError: there are fewer than two columns, or two have the same name.
+    """
+    if len(names) < 2:
+        raise GraphError(f"a table of edges needs two columns; got {list(names)}")
+    names, places = list(names), range(len(names))
     left = [i for i in places if not is_index[i]]
     if len(left) < 2:
-        left, is_index = list(places), [False] * edges.shape[1]
+        left, is_index = list(places), [False] * len(names)
     # The destination is chosen first, because it may be the only column with a usual name.
-    last = _place(edges, left, DESTINATIONS, None)
-    first = _place(edges, left, SOURCES, next(i for i in left if i != last))
+    last = _place(names, left, DESTINATIONS, None)
+    first = _place(names, left, SOURCES, next(i for i in left if i != last))
     others = [i for i in left if i != first]
-    second = _place(edges, others, DESTINATIONS, others[0])
-    names = list(edges.columns)
+    second = _place(names, others, DESTINATIONS, others[0])
     for name in (names[first], names[second]):
         if names.count(name) > 1:
             raise GraphError(f"columns of edges must have different names; got {names}")
@@ -163,12 +325,17 @@ def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
         for i in places
         if is_index[i]
     ]
-    rest = [i for i in others if i != second]
-    return edges.iloc[:, [first, second]], edges.iloc[:, rest], notes
+    return first, second, [i for i in others if i != second], notes
+
+
+def may_count_rows(name: Hashable) -> bool:
+    """Return True if a column with this name is skipped when its values number the rows."""
+    title = "" if name is None else str(name).strip()
+    return bool(UNNAMED.fullmatch(title)) or title.lower() in RESET
 
 
 def _check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -> None:
-    """Raise an error if the header of a table of edges seems to be an edge itself."""
+    """Raise an error if the header of an edge table seems to be an edge."""
     usual = {*SOURCES, *DESTINATIONS} & {str(end).strip().lower() for end in (first, second)}
     if usual:
         return
@@ -200,7 +367,7 @@ class _Names:
     values: pd.Series
 
     def share(self, ends: NDArray) -> int:
-        """Count the names in ``ends`` that occur in the column.
+        """Count the names in ``ends`` that occur in this column.
 
         The result is 0 if the column has missing or repeated values, because names must be unique.
         """
@@ -212,9 +379,7 @@ class _Names:
 def _named_nodes(
     nodes: pd.DataFrame, ends: NDArray, lines: Sequence[int]
 ) -> tuple[list[Hashable], pd.DataFrame, list[str], dict[Hashable, str]]:
-    """Return the names of the nodes, their attributes, notes, and the attributes that are
-    unreadable.
-    """
+    """Return the nodes' names, their attributes, notes, and the attributes that cannot be read."""
     if nodes.index.name is not None and nodes.index.name not in nodes.columns:
         nodes = nodes.reset_index()
     if not nodes.shape[1]:
@@ -222,9 +387,9 @@ def _named_nodes(
             "a table of nodes must have a column of names; got a table without columns"
         )
     columns, places = list(nodes.columns), list(range(nodes.shape[1]))
-    numbering = [i for i in places if _counts_rows(columns[i], nodes.iloc[:, i])]
+    numbering = [i for i in places if counts_rows(columns[i], nodes.iloc[:, i])]
     others = [i for i in places if i not in numbering]
-    place = _place(nodes, others, IDS, None)
+    place = _place(columns, others, IDS, None)
     if place is None:
         moved = [i for i in others if _is_moved_index(columns[i], nodes.iloc[:, i])]
         rest = [i for i in others if i not in moved]
@@ -266,7 +431,7 @@ def _check_names(
 def _choose_names(
     nodes: pd.DataFrame, others: Sequence[int], numbering: Sequence[int], ends: NDArray
 ) -> tuple[int | None, list[str]]:
-    """Return the index of the column with the names of the nodes, if no column is called ``id``.
+    """Return the index of the column that contains the nodes' names, if no column is called ``id``.
 
     The index is None if the names are in the index of the data frame. The second result is a note
     on the choice.
@@ -280,8 +445,8 @@ def _choose_names(
     ] or [_Names("the index of the table", None, _as_names(nodes.index.to_series()))]
     count = usual.share(ends)
     best = max(rows, key=lambda row: row.share(ends))
-    # If a table was read from a file, its index only numbers the rows. Therefore an index is used
-    # as the nodes' names only if it contains all names in the edges.
+    # The index of a table that was read from a file only numbers the rows. Therefore an index is
+    # used as the nodes' names only if it contains all names that occur in the edges.
     least = len(ends) if best.place is None else count + 1
     if best.share(ends) < max(least, count + 1):
         return usual.place, [f"The names of the nodes are in {usual.title}."]
@@ -291,12 +456,11 @@ def _choose_names(
     ]
 
 
-def _counts_rows(name: Hashable, column: pd.Series) -> bool:
+def counts_rows(name: Hashable, column: pd.Series) -> bool:
     """Return True if a column contains the row numbers of its table; see :func:`from_tables`."""
-    title = "" if name is None else str(name).strip()
-    is_unnamed, is_reset = bool(UNNAMED.fullmatch(title)), title.lower() in RESET
-    if not (is_unnamed or is_reset) or not len(column):
+    if not may_count_rows(name) or not len(column):
         return False
+    is_unnamed = bool(UNNAMED.fullmatch("" if name is None else str(name).strip()))
     numbers = as_numbers(column)
     if np.isnan(numbers).any() or (numbers % 1 != 0).any() or (numbers < 0).any():
         return False
@@ -306,7 +470,9 @@ def _counts_rows(name: Hashable, column: pd.Series) -> bool:
 
 
 def _is_moved_index(name: Hashable, column: pd.Series) -> bool:
-    """Return True if a column contains row numbers in any order, for example after sorting."""
+    """Return True if a column contains the row numbers in any order, for example because the
+    table was sorted.
+    """
     if str(name).strip().lower() not in RESET or not len(column):
         return False
     numbers = as_numbers(column)
@@ -315,7 +481,7 @@ def _is_moved_index(name: Hashable, column: pd.Series) -> bool:
 
 
 def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
-    """Return notes on attributes called ``index`` or ``level_0`` that contain row numbers.
+    """Return notes on attributes called ``index`` or ``level_0`` that contain only row numbers.
 
     Args:
         graph: the graph.
@@ -334,7 +500,7 @@ def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
 
 
 def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
-    """Return a note on the number of edges that were left out, with an example."""
+    """Return a note with the number of edges that were left out, and an example."""
     why = "whose ends are not in the table of nodes" if absent else "which do not name two nodes"
     note = (
         f"{len(left_out):,} edge{'s' * (len(left_out) > 1)} left out of {edges:,}, {why}; the "
@@ -344,7 +510,7 @@ def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
 
 
 def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a hint why the edges contain names that are not in the table of nodes.
+    """Return a hint why the edges contain names that the table of nodes does not contain.
 
     Either the names are written differently, or another column contains most of the missing names.
     A
@@ -366,8 +532,8 @@ def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> st
 
 
 def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a sentence on names that edges and nodes write differently, or "" if there are
-    none.
+    """Return a sentence on names that are written differently in the edges and in the table of
+    nodes; "" if there are none.
     """
     node_names = set(names)
     absent = [str(end) for end in ends.tolist() if end not in node_names]
@@ -389,7 +555,9 @@ def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
 
 
 def _number_form(name: str) -> str:
-    """Return a text that is equal for all ways to write the same number; "" for other names."""
+    """Return a canonical text for a name that is a number, so that 7 and 7.0 are equal; "" for
+    other names.
+    """
     try:
         number = Decimal(name)
     except InvalidOperation:
@@ -404,7 +572,7 @@ def _number_form(name: str) -> str:
 
 
 def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a sentence on names in the edges that are missing in the table of nodes."""
+    """Return a sentence on names that occur in the edges but not in the table of nodes."""
     node_names = set(names)
     strange = [name for name in ends.tolist() if name not in node_names]
     if not strange:
@@ -418,13 +586,13 @@ def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
 
 
 def _place(
-    table: pd.DataFrame, places: Sequence[int], usual: Sequence[str], otherwise: int | None
+    names: Sequence[Hashable], places: Sequence[int], usual: Sequence[str], otherwise: int | None
 ) -> int:
-    """Return the index, among ``places``, of the first column whose name is in ``usual``.
+    """Return the first of the column indices ``places`` whose name is in ``usual``.
 
     If there is no such column, return ``otherwise``.
     """
-    lower = {str(table.columns[i]).strip().lower(): i for i in reversed(places)}
+    lower = {str(names[i]).strip().lower(): i for i in reversed(places)}
     return next((lower[name] for name in usual if name in lower), otherwise)  # pyright: ignore[reportReturnType]
 
 

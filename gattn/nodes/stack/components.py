@@ -1,4 +1,4 @@
-"""Models of a stack other than the attention network, for example linear models."""
+"""Models of a stack other than the attention network, such as linear models."""
 
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ MANY = 2000
 
 
 class Components:
-    """Models of a stack that are fitted once for each split of a graph, and do not depend on the
-    seed.
+    """Models of a stack that do not depend on the seed; they are fitted once for each split.
 
     =================  ========================================================================
     ``constant``       share of each class, or the mean
@@ -213,8 +212,8 @@ class Components:
         return ["columns", "neighbours", "labels", *some, "constant", "propagation", "closed_form"]
 
     def with_train(self, train: NDArray) -> Components:
-        """Return the models for a graph in which the nodes with labels have the positions [k]
-        ``train``.
+        """Return the models for another order of the nodes. ``train`` [k] contains the new
+        positions of the training nodes.
         """
         return Components(
             self.linear, self.closed_form, self.perceptrons, self.trees, self.consistent,
@@ -224,7 +223,8 @@ class Components:
     def predict(
         self, x: Tensor, neighbours: Neighbours, *, with_labels: bool
     ) -> dict[str, NDArray[np.float64]]:
-        """Predict all nodes of a graph with each model: [n, outputs] by name.
+        """Predict all nodes of a graph with each model; return a dictionary of arrays [n, outputs]
+        by model name.
 
         Args:
             x: [n, d] encoded features.
@@ -256,7 +256,7 @@ class Components:
         return predictions | {"labels": ask("labels", around)} | self._rest(blocks)
 
     def _rest(self, blocks: Blocks) -> dict[str, NDArray[np.float64]]:
-        """Predict all nodes with the models that are neither linear nor perceptrons."""
+        """Predict all nodes with those models that are neither linear models nor perceptrons."""
         spread = propagate(blocks.neighbours.means, self.labels, self.train)
         return {
             "constant": self._constant(blocks.x.shape[0]),
@@ -330,7 +330,9 @@ class Components:
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with a prefix, without the prefix."""
+    """Return the tensors whose names begin with a prefix; the prefix is removed from their
+    names.
+    """
     return {
         name.removeprefix(prefix): tensor
         for name, tensor in tensors.items()

@@ -32,14 +32,20 @@ from gattn.training.types import EpochRecord, History
 __all__ = ["StackedPredictor"]
 
 NETWORK, SMOOTHED = "gat", "smoothed"
-"""Names of the attention network, and of the combination that is smoothed along the edges."""
+"""Names of two components: the attention network, and the combination that is smoothed along the
+edges.
+"""
 PILOT, PILOT_EPOCHS = 0.4, 6
-"""Share of the epochs on a large graph, and number of epochs, before a network may be stopped."""
+"""A network may be stopped early after this fraction of its epochs on a large graph, but not
+before this number of epochs.
+"""
 HOPELESS = 1.5
-"""Ratio of a network's loss to the lowest loss of the other models above which it is stopped."""
+"""A network is stopped early if its loss is more than this multiple of the lowest loss of the
+other models.
+"""
 MAX_PRODUCTS = 5e9
-"""Maximum number of multiplications for training the attention network. It limits the number of
-epochs on a large graph to at least ``FEWEST_EPOCHS``.
+"""Maximum number of multiplications in the training of the attention network. On a large graph,
+it limits the number of epochs, but not to less than ``FEWEST_EPOCHS``.
 """
 FEWEST_EPOCHS = 20
 PREFIX = "components."
@@ -113,7 +119,8 @@ class StackedPredictor:
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
     ) -> list[StackedPredictor]:
-        """Train a stack for each of the settings; see :meth:`NodePredictor.fit` for the arguments.
+        """Train one stack for each settings object; see :meth:`NodePredictor.fit` for the
+        arguments.
 
         The stacks have different attention networks, and share the other models. On a small graph
         and with two or more threads, the other models are fitted in a second Python thread beside
@@ -135,12 +142,14 @@ class StackedPredictor:
             NodePredictor.fit, problem, encoder, task, network_settings, on_epoch
         )
 
-        # BLAS libraries also use one thread. Their threads spin between the small products. The
-        # filter of warnings is set here because it is shared by all threads of a process.
+        # BLAS libraries are also limited to one thread, because their threads would wait actively
+        # between small products. The warnings filter is set here because all threads of a process
+        # share it.
         with threadpool_limits(1, "blas"), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             parallel = available_threads() > 1
-            is_hopeless = partial(_is_hopeless, best=np.inf, epochs=0)  # never
+            # Do not stop any network.
+            is_hopeless = partial(_is_hopeless, best=np.inf, epochs=0)
             if is_large:
                 with limited_threads(0, threads):
                     components, predictions = fit_components(train, val, parallel=parallel)
@@ -209,13 +218,15 @@ class StackedPredictor:
 
     @property
     def history(self) -> list[History]:
-        """Training history of the attention network; empty after :meth:`from_state`."""
+        """Training history of the attention network. It is empty in a model that
+        :meth:`from_state` restored.
+        """
         return self.network.history
 
     @property
     def threads(self) -> int:
-        """Number of threads inside an operator of the network; 0 to choose it from the size of the
-        graph.
+        """Number of threads of each operator of the network; with 0, it is chosen by the size of
+        the graph.
         """
         return self.network.threads
 
@@ -230,7 +241,7 @@ class StackedPredictor:
         return self._combine(self.component_predictions(graph))
 
     def predict_edited(self, graph: AttributedGraph, original: AttributedGraph) -> Tensor:
-        """Predict a graph from which edges or attribute values of ``original`` were removed.
+        """Predict a graph that was created from ``original`` by removing edges or attribute values.
 
         The models that read labels are used if ``original`` is the graph of :meth:`fit`.
         """
@@ -248,13 +259,16 @@ class StackedPredictor:
     def _with_smoothed(
         self, parts: Mapping[str, NDArray], neighbours: Neighbours, components: Components
     ) -> dict[str, NDArray[np.float64]]:
-        """Return predictions of components, and those of the component ``smoothed``."""
+        """Add the predictions of the component ``smoothed`` to the predictions of the other
+        components.
+        """
         combined = _pool(parts, self.smoothed, is_class=self.task == "classification")
         labels = components.labels * self.network.std + self.network.mean
         return {**parts, SMOOTHED: smooth(neighbours.means, combined, labels, components.train)}
 
     def component_predictions(self, graph: AttributedGraph) -> dict[str, Tensor]:
-        """Return the predictions of each model in the stack, [n, outputs] float64, by its name.
+        """Return a dictionary from the name of each model in the stack to its predictions, [n,
+        outputs] float64.
 
         Models that read labels are left out if the nodes or edges of the graph differ from the
         graph of :meth:`fit`.
@@ -269,7 +283,7 @@ class StackedPredictor:
     ) -> dict[str, Tensor]:
         neighbours = Neighbours.of(graph)
         components = self._components
-        # The training nodes may have other positions in this graph.
+        # In this graph, the training nodes may have other positions than in the graph of ``fit``.
         if with_labels:
             components = components.with_train(_name_order(graph)[self._train_ranks])
         predicted = components.predict(
@@ -283,10 +297,10 @@ class StackedPredictor:
         return {name: torch.from_numpy(p) for name, p in outputs.items()}
 
     def knows(self, graph: AttributedGraph) -> bool:
-        """Return True if a graph has the same nodes and edges as the graph of :meth:`fit`, in any
-        order.
+        """Return True if a graph has the same nodes and edges as the graph of :meth:`fit`. Their
+        order has no influence.
         """
-        # The result for the last graph is stored, because the fingerprint sorts all edges.
+        # The result for the last graph is cached, because the fingerprint sorts all edges.
         if self._compared is None or self._compared[0] is not graph:
             self._compared = graph, _fingerprint(graph) == self._fingerprint
         return self._compared[1]
@@ -296,14 +310,14 @@ class StackedPredictor:
         return self.network.embed(graph)
 
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
-        """Return for each layer its edges [2, e], including added self-loops, and its weights [e,
-        h].
+        """Return the edges [2, e], including added self-loops, and the attention weights [e, h]
+        of each layer.
         """
         return self.network.attention(graph)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickling without the last graph, because the other process
-        has it.
+        """Return the state for pickling. It does not contain the last graph, because the
+        receiving process has it.
         """
         return {**self.__dict__, "_last": None, "_compared": None}
 
@@ -340,7 +354,8 @@ class StackedPredictor:
 
 
 def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSettings:
-    """Return the settings of the attention network; on a large graph, with fewer and larger steps.
+    """Return the settings of the attention network. On a large graph, it makes fewer and larger
+    steps.
 
     The size of the receptive field of the labelled nodes determines the time of an epoch.
     """
@@ -356,7 +371,9 @@ def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSetti
 
 
 def _fingerprint(graph: AttributedGraph) -> str:
-    """Return the SHA-256 hash of the names of a graph's nodes and of its edges, in any order."""
+    """Return a SHA-256 hash of a graph's node names and edges that does not depend on their
+    order.
+    """
     order = _name_order(graph)
     names = "\0".join(str(graph.names[i]) for i in order).encode()
     source, destination = np.argsort(order)[graph.edge_index.numpy()]
@@ -365,14 +382,14 @@ def _fingerprint(graph: AttributedGraph) -> str:
 
 
 def _name_order(graph: AttributedGraph) -> NDArray[np.int64]:
-    """Return the indices [n] of the nodes in the order of their names."""
+    """Return the indices [n] that sort the nodes by name."""
     names = list(map(str, graph.names))
     return np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Weights of a stack, and the predictions of the validation part that they give.
+    """Weights of a stack, and the predictions for the validation part that result from them.
 
     Attributes:
         parts: final weight of each component, by name.
@@ -446,13 +463,13 @@ def _is_clearly_better(one: NDArray, other: NDArray, y: NDArray, *, is_class: bo
 def _pool(
     parts: Mapping[str, NDArray], weights: Mapping[str, float], *, is_class: bool
 ) -> NDArray[np.float64]:
-    """Combine predictions by name."""
+    """Combine the predictions of several components, given as a dictionary by name."""
     values = np.array(list(weights.values()))
     return pool([parts[name] for name in weights], values, is_class=is_class)
 
 
 def _labels(y: NDArray, train: NDArray, problem: NodeProblem, task: NodeTask) -> NDArray:
-    """Return the labels of the training nodes: one-hot classes, or [k, 1] numbers."""
+    """Return the labels of the training nodes: one-hot classes [k, c], or numbers [k, 1]."""
     if task == "classification":
         return np.eye(problem.outputs)[y[train].astype(int)]
     return y[train][:, None]

@@ -1,0 +1,3 @@
+"""Networks that exceed a memory budget: compact edges, sampled neighbourhoods, and parts on
+disk.
+"""

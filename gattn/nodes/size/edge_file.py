@@ -1,0 +1,98 @@
+"""Reader of edges in Parquet files. Every node name is stored only once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gattn.nodes.attributed import GraphError
+from gattn.nodes.tables import NamedEnds, choose_ends, counts_rows, may_count_rows
+
+if TYPE_CHECKING:
+    import pyarrow.parquet
+
+__all__ = ["column_names", "open_parquet", "read_ends"]
+
+
+def open_parquet(path: str | Path) -> pyarrow.parquet.ParquetFile:
+    """Open a Parquet file; its pages are mapped into memory.
+
+    Raises:
+        GraphError: the file is not a Parquet file.
+    """
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        return pyarrow.parquet.ParquetFile(path, memory_map=True)
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise GraphError(f"{path} is not a Parquet file: {error}") from error
+
+
+def column_names(file: pyarrow.parquet.ParquetFile) -> list[str]:
+    """Return the names of the columns of a table, except those of a data frame's index."""
+    schema = file.schema_arrow
+    index = list((schema.pandas_metadata or {}).get("index_columns", []))
+    return [name for name in schema.names if name not in index]
+
+
+def read_ends(path: Path) -> NamedEnds:
+    """Read the two columns with node names from a Parquet table of edges.
+
+    The columns are chosen like those of :func:`gattn.nodes.tables.from_tables`. Each column is
+    encoded as int32 indices of its different values while it is read, so that a table of many edges
+    needs 8 bytes per edge, and no Python object for an edge.
+
+    Args:
+        path: the Parquet file.
+
+    Returns:
+        The names, and the names of the other columns, which are not read.
+
+    Raises:
+        GraphError: the file is not a Parquet file, or has fewer than two columns.
+    """
+    with open_parquet(path) as file:
+        columns = column_names(file)
+        is_index = [
+            may_count_rows(name)
+            and counts_rows(name, file.read([name], use_pandas_metadata=False).to_pandas()[name])
+            for name in columns
+        ]
+        first, second, rest, notes = choose_ends(columns, is_index)
+        pairs = [_read_column(file, columns[place]) for place in (first, second)]
+    values, codes = zip(*pairs)
+    names = columns[first], columns[second]
+    return NamedEnds.of_codes(names, values, codes, _names(columns, rest), notes)
+
+
+def _names(columns: Sequence[str], places: Sequence[int]) -> list[str]:
+    return [columns[place] for place in places]
+
+
+def _read_column(
+    file: pyarrow.parquet.ParquetFile, name: str
+) -> tuple[pd.Series, NDArray[np.int32]]:
+    """Return the distinct values of a column, and for each row the index of its value; -1 if it
+    is missing.
+    """
+    import pyarrow
+
+    column: Any = file.read([name], use_pandas_metadata=False).column(0)
+    if not pyarrow.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    column = column.unify_dictionaries()
+    codes, start = np.empty(len(column), np.int32), 0
+    for chunk in column.chunks:
+        codes[start : start + len(chunk)] = chunk.indices.fill_null(-1).to_numpy(
+            zero_copy_only=False
+        )
+        start += len(chunk)
+    empty = pyarrow.array([], column.type.value_type)
+    values = column.chunk(0).dictionary if column.num_chunks else empty
+    return values.to_pandas(), codes
