@@ -160,7 +160,7 @@ def _cells(errors: dict[str, float]) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Errors on the sets of MoleculeACE.")
     parser.add_argument("folder", nargs="?", type=Path, help="folder of the tables")
     parser.add_argument("--sets", nargs="+", default=DEVELOPMENT, help="names of the sets")
     parser.add_argument("--sizes", nargs="+", type=int, help="numbers of training molecules")

@@ -192,7 +192,9 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
         cells = (scores[metric] for scores in summary.values())
         table.add_row(metric, *(f"{_format(c['mean'])} ± {_format(c['std'])}" for c in cells))
     RESULTS.print(table)
-    intervals = metrics["intervals"]
+    intervals = metrics.get("intervals")
+    if intervals is None:
+        return
     noun = "intervals" if metrics["task"] == "regression" else "sets of classes"
     RESULTS.print(
         f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']['mean']:.1%} of the "

@@ -99,7 +99,7 @@ def train(
 
         show_repeats(train_repeats(run, out, folds=folds, replicates=replicates, log=say))
         say(
-            f"{out / 'summary.csv'} has the metrics of each run; to predict new molecules, train "
+            f"{out / 'report.html'} has the metrics of each run; to predict new molecules, train "
             "on all of them without --folds and --replicates"
         )
         return

@@ -24,7 +24,7 @@ ROWS = 1000
 """Maximum number of training molecules that are predicted by models that were not trained on
 them.
 """
-FOREST, NETWORK = 0.4, 0.1
+FOREST, NETWORK = 0.4, 0.0
 """Prior weights: FOREST is the weight of the forest relative to the Gaussian process, and
 NETWORK is the weight of the network relative to both.
 """

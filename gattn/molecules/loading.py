@@ -12,12 +12,18 @@ from gattn.data.tables.numbers import NumberFormat
 from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
 from gattn.molecules.pretrained import resolve
-from gattn.training.model_io import Json, read_model
+from gattn.training.model_io import CARD, Json, RunError, read_json, read_model
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
 
-__all__ = ["OpenedRun", "load_estimator", "load_model", "open_run", "smiles_columns"]
+__all__ = [
+    "OpenedRun", "load_estimator", "load_model", "one_column", "open_run", "predicts_atoms",
+    "smiles_columns",
+]  # fmt: skip
+
+ATOM_MODELS = ("AtomRegressor", "AtomClassifier")
+"""Names of the estimators that predict values of atoms and bonds."""
 
 
 class OpenedRun(NamedTuple):
@@ -61,6 +67,39 @@ def smiles_columns(
     return columns
 
 
+def predicts_atoms(folder: str | os.PathLike[str]) -> bool:
+    """Return True if a folder contains a model that predicts values of atoms and bonds."""
+    path = resolve(Path(folder)) / CARD
+    if not path.is_file():
+        return False
+    try:
+        return read_json(path).get("estimator") in ATOM_MODELS
+    except RunError:
+        return False  # the reader of the model reports the damage, with its remedy
+
+
+def one_column(smiles: str | Sequence[str] | None) -> str | None:
+    """Return the name of the only column of SMILES.
+
+    Raises:
+        ValueError: there are several.
+    """
+    if smiles is None or isinstance(smiles, str):
+        return smiles
+    if len(smiles) != 1:
+        raise ValueError(f"this model reads one column of SMILES; got {', '.join(smiles)}")
+    return smiles[0]
+
+
+def _check_kind(folder: str | os.PathLike[str], card: Mapping[str, Json]) -> None:
+    """Raise an error that names the commands of a model of atoms and bonds."""
+    if card.get("estimator") in ATOM_MODELS:
+        raise RunError(
+            f"{folder} contains a model of atoms and bonds, which only gattn molecules predict "
+            "and evaluate read"
+        )
+
+
 def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, dict[str, Json]]:
     """Load the regressor or the classifier that is stored in a folder, and its model card.
 
@@ -72,6 +111,7 @@ def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, d
     from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
 
     tensors, card = read_model(resolve(Path(folder)))
+    _check_kind(folder, card)
     is_classifier = card.get("estimator") == "MoleculeClassifier"
     kind = ClassificationEstimator if is_classifier else RegressionEstimator
     return kind.from_state(folder, tensors, card), card
@@ -84,6 +124,7 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[MoleculeModel, dict[str,
         RunError: a file is missing, truncated or changed, or holds another kind of model.
     """
     tensors, card = read_model(resolve(Path(folder)))
+    _check_kind(folder, card)
     is_classifier = card.get("estimator") == "MoleculeClassifier"
     kind = ClassificationModel if is_classifier else RegressionModel
     return kind.from_state(folder, tensors, card), card

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import multiprocessing
 import os
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from gattn.molecules.auxiliary import AuxiliaryNetwork, with_auxiliary
 from gattn.molecules.classes import split_classes
 from gattn.molecules.layers import MoleculeBatch
 from gattn.molecules.network import (
@@ -98,6 +100,7 @@ class MoleculeBatches:
         weights: Tensor | None = None,
     ) -> None:
         self.inputs, self.y = inputs, y.float()
+        self.auxiliary = 0
         self.bounded, self.weights = bounded, weights
         self.targets = self.y
         if bounded:
@@ -107,6 +110,18 @@ class MoleculeBatches:
             single = self.targets if bounded else self.targets[..., None]
             column = weights.float()[:, None, None].expand(-1, single.shape[1], 1)
             self.targets = torch.cat([single, column], 2)
+
+    def with_auxiliary(self, values: Tensor) -> MoleculeBatches:
+        """Return a data set with additional targets [k, a] of the networks."""
+        added = copy.copy(self)
+        columns = values if self.targets.dim() == 2 else values[..., None]
+        if self.targets.dim() > 2:
+            columns = columns.repeat(1, 1, self.targets.shape[2])
+        if self.weights is not None:
+            columns[..., -1] = self.weights.float()[:, None]
+        added.targets = torch.cat([self.targets, columns], 1)
+        added.auxiliary = values.shape[1]
+        return added
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -131,13 +146,15 @@ class MoleculeBatches:
         return inputs.molecules.arrays, inputs.descriptors, inputs.extra_descriptors.float()
 
     def make_network(
-        self, settings: MoleculeSettings, seed: int
+        self, settings: MoleculeSettings, seed: int, auxiliary: int = 0
     ) -> MoleculeNetwork | AttentiveFPNetwork:
-        """Return a new network whose sizes fit the targets, the molecules in a row and the
-        descriptor columns.
+        """Return a new network for these targets, molecules in a row and descriptor columns.
+
+        ``auxiliary`` is the number of additional outputs.
         """
         extra, molecules = self.inputs.extra_descriptors.shape[1], molecules_in_row(self.inputs)
-        return make_network(settings, self.y.shape[1], extra=extra, molecules=molecules, seed=seed)
+        targets = self.y.shape[1] + auxiliary
+        return make_network(settings, targets, extra=extra, molecules=molecules, seed=seed)
 
 
 def molecules_in_row(inputs: MoleculeInputs) -> int:
@@ -237,10 +254,11 @@ class _MemberTraining:
         from gattn.training.loop import LoopSettings, fit_network
 
         settings, train = self.settings, self.train
-        network = train.make_network(settings, settings.seed + member)
+        seed = settings.seed + member
+        network = train.make_network(settings, seed, train.auxiliary)
         network.threads = share_threads(self.threads)
         shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
-        shared["seed"] = settings.seed + member
+        shared["seed"] = seed
         loop = LoopSettings(
             **shared, warmup=WARMUP, gradient_clip=CLIP, average=AVERAGE,
             recorded_outputs=RECORDED_OUTPUTS,
@@ -248,9 +266,17 @@ class _MemberTraining:
         where = self.folder / f"member-{member}" if self.folder is not None else None
         loss = _loss(self.task, settings, train.y, self.classes, train.weights is not None)
         title = f"network {member + 1} of {settings.ensemble}"
+        trained: nn.Module = network
+        if train.auxiliary:
+            targets, weighs = train.y.shape[1], train.weights is not None
+            loss = with_auxiliary(loss, targets, settings.auxiliary_weight, has_weights=weighs)
+            trained = AuxiliaryNetwork(network, targets)
         history = fit_network(
-            network, loss, train, self.val, loop, folder=where, progress=progress, title=title
+            trained, loss, train, self.val, loop, folder=where, progress=progress, title=title
         )
+        if isinstance(trained, AuxiliaryNetwork):
+            network = train.make_network(settings, seed)
+            network.load_state_dict(trained.trimmed_state(network))
         return network.eval(), history
 
     def fit_some(self, share: tuple[range, bool]) -> list[tuple[dict[str, Tensor], History]]:

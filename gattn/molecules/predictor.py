@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gattn.data.molecules.features import FEATURISER
 from gattn.data.splits import number_groups
+from gattn.molecules.auxiliary import descriptor_targets
 from gattn.molecules.classes import class_softmax, normalised
 from gattn.molecules.evidence import Evidence, left_out_of_kernel, part_weights
 from gattn.molecules.folds import assign_folds
@@ -264,6 +265,8 @@ class MoleculePredictor:
                 (val, y_val, ends_val, weights_val),
             )
         )
+        if settings.auxiliary_weight:
+            batches = batches.with_auxiliary(descriptor_targets(train))
         rows, seed = settings.kernel_rows, settings.seed
         group = number_groups(groups, len(val))
         train_group = number_groups(train_groups, len(train))

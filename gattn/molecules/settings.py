@@ -146,6 +146,15 @@ class MoleculeSettings(TrainingSettings):
             extra={"default": "equal weights"},
         ),
     ] = ()
+    auxiliary_weight: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Weight of RDKit's descriptors, such as logP and the polar surface, as "
+            "additional targets of the networks, relative to that of the targets. 0 trains the "
+            "networks on the targets alone, which was better on the tables that were measured.",
+        ),
+    ] = 0.0
     kernel_rows: Annotated[
         int,
         Meta(

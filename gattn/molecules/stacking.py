@@ -9,7 +9,7 @@ from gattn.compat.torch import uncompiled_optimizers
 
 __all__ = ["combine", "fit_mixture", "fit_spread", "predicted_std", "varied"]
 
-PRIOR_ROWS = 20.0
+PRIOR_ROWS = 8.0
 """Strength of the prior on the weight of a component, as a number of additional observations."""
 STEPS = 60
 
@@ -30,9 +30,16 @@ def fit_mixture(
         + \lambda s^2 (w - w_0)^2, \qquad s^2 = \frac{1}{n} \sum_i (e_i - f_i)^2 - x_i
 
     e and f are the errors of the components, and :math:`\lambda` is the strength of the prior
-    weight :math:`w_0` as a number of additional observations. If one of the components alone has a
-    lower mean squared error than the mixture, by more than one standard error of the difference,
-    the result is 0 or 1.
+    weight :math:`w_0` as a number of additional observations. The difference from the prior weight
+    is then multiplied by
+
+    .. math::
+        \max\Bigl(0, 1 - \frac{\sigma^2}{(\hat w - w_0)^2 n s^2}\Bigr)
+
+    where :math:`\hat w` is the minimum without the prior, and :math:`\sigma^2` is the mean squared
+    error there: a difference within one standard error of :math:`\hat w` is no evidence. If one of
+    the components alone has a lower mean squared error than the mixture, by more than one standard
+    error of the difference, the result is 0 or 1.
 
     Args:
         first: [n] errors e; NaN where one is unknown.
@@ -44,7 +51,8 @@ def fit_mixture(
     Returns:
         The weight; the prior weight without observations, or if the components are equal.
 
-    Reference: Breiman, "Stacked regressions" (Machine Learning 1996).
+    Reference: Breiman, "Stacked regressions" (Machine Learning 1996); James and Stein, "Estimation
+    with quadratic loss" (1961), for the factor.
 
     Example:
         >>> error = torch.linspace(-1, 1, 400)
@@ -59,11 +67,17 @@ def fit_mixture(
     if not len(e) or not apart.sum() > 0:
         return prior
     added = PRIOR_ROWS * apart.mean()
-    best = ((weight * e * (e - f)).sum() + added * prior) / (apart.sum() + added)
-    mixed = float(best.clamp(0, 1))
+    total, product = float(apart.sum()), float((weight * e * (e - f)).sum())
 
     def losses(w: float) -> Tensor:
         return weight * (((1 - w) * e + w * f).square() - w**2 * x)
+
+    free = product / total
+    noise = max(float(losses(free).mean()), 0.0)
+    signal = (free - prior) ** 2 * total
+    trust = max(0.0, 1 - noise / signal) if signal > 0 else 0.0
+    ridge = (product + float(added) * prior) / (total + float(added))
+    mixed = min(max(prior + trust * (ridge - prior), 0.0), 1.0)
 
     alone = min((0.0, 1.0), key=lambda w: float(losses(w).sum()))
     worse = losses(mixed) - losses(alone)

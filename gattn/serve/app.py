@@ -186,16 +186,16 @@ class Server:
                 f"it has {len(rows):,}",
             )  # fmt: skip
         for number, row in enumerate(rows, 1):
-            self.check_smiles(row.text, f"the SMILES of row {number:,}")
+            self.check_smiles(run, row.text, f"the SMILES of row {number:,}")
         return await self.queue.compute((run.name, coverage), rows)
 
-    def check_smiles(self, text: str, what: str) -> None:
-        """Raise an error if a SMILES in a row is longer than the limit.
+    def check_smiles(self, run: ServedMolecules, text: str, what: str) -> None:
+        """Raise an error if a SMILES in the text of a row is longer than the limit.
 
         Raises:
             RequestError: a SMILES is longer (413).
         """
-        for part in text.split(BETWEEN):
+        for part in text.split(BETWEEN) if run.model.molecules_per_row > 1 else [text]:
             self.check_text(part, what)
 
     async def explain(self, request: ExplainRequest) -> ExplainAnswer:
@@ -203,7 +203,7 @@ class Server:
         run = self.run(ServedMolecules, request.model)
         columns = {name: [value] for name, value in request.columns.items()}
         (question,) = run.questions([request.smiles], columns)
-        self.check_smiles(question.text, "the SMILES")
+        self.check_smiles(run, question.text, "the SMILES")
         try:
             target = run.model.place_of(request.target)
         except ValueError as error:
@@ -229,7 +229,7 @@ class Server:
 
         app = FastAPI(
             title="gattn", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
-            description="Predictions of trained models of molecules and nodes.",
+            description="Predictions of trained models of molecules, nodes and links.",
         )  # fmt: skip
         _add_api(app, self)
         _add_page(app, self)
@@ -408,7 +408,7 @@ def _add_page(app: FastAPI, server: Server) -> None:
     @app.get("/picture", responses={**ERRORS, 200: {"content": svg}}, response_class=Response)
     async def picture(query: Annotated[PictureQuery, Query()]) -> Response:
         """Return the picture of a molecule, or of the molecules of a row or of a reaction."""
-        server.check_smiles(query.smiles, "the SMILES")
+        server.check_text(query.smiles, "the SMILES")
         with server.queue.admitted():
             content = await anyio.to_thread.run_sync(draw_plain, query.smiles, query.dark)
         headers = {"cache-control": "private, max-age=3600"}

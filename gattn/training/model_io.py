@@ -21,7 +21,8 @@ from torch import Tensor
 from gattn.files import replace_files
 
 __all__ = [
-    "Json", "RunError", "package_versions", "read_json", "read_model", "write_json", "write_model",
+    "CARD", "Json", "RunError", "package_versions", "read_json", "read_model", "write_json",
+    "write_model",
 ]  # fmt: skip
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"

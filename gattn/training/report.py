@@ -12,17 +12,33 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from gattn.draw.theme import DARK, LIGHT
 from gattn.files import replace_files
 from gattn.training.plots.style import number
 
-__all__ = ["Figure", "Highlight", "ReportContent", "Section", "Table", "write_report"]
+__all__ = ["Figure", "Highlight", "Link", "ReportContent", "Section", "Table", "write_report"]
 
 TEMPLATES = Path(__file__).parent / "templates"
 
-Cell = str | int | float | None
-"""Type of a table cell: text, a number (shown with three digits), or None for an empty cell."""
+
+class Link(NamedTuple):
+    """Cell that refers to another page.
+
+    Attributes:
+        text: the text of the cell.
+        target: path of the page, relative to the report.
+    """
+
+    text: str
+    target: str
+
+
+Cell = str | int | float | Link | None
+"""Type of a table cell: text, a number (shown with three digits), a link, or None for an empty
+cell.
+"""
 
 
 @dataclass(frozen=True)
@@ -169,6 +185,7 @@ def write_report(folder: Path, content: ReportContent) -> Path:
         lstrip_blocks=True,
     )
     environment.filters |= {"cell": _shown, "uri": _data_uri}
+    environment.tests["link"] = lambda cell: isinstance(cell, Link)
     page = environment.get_template("report.html").render(content=content, light=LIGHT, dark=DARK)
     numbers = json.dumps(_numbers(content), ensure_ascii=False, indent=1, allow_nan=False)
     path = folder / "report.html"
@@ -186,6 +203,8 @@ def _shown(value: Cell) -> str:
         return number(value)
     if value is None:
         return "–"
+    if isinstance(value, Link):
+        return value.text
     return f"{value:,}" if _is_number(value) else str(value)
 
 
@@ -235,5 +254,7 @@ def _numbers(content: ReportContent) -> dict[str, object]:
     }
 
 
-def _finite(value: Cell) -> Cell:
+def _finite(value: Cell) -> str | int | float | None:
+    if isinstance(value, Link):
+        return value.text
     return None if isinstance(value, float) and not math.isfinite(value) else value

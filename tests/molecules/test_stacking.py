@@ -13,13 +13,23 @@ def test_the_weight_is_the_best_on_a_grid() -> None:
     measured = first.isfinite()
     apart = ((first - second)[measured].square() - 0.1).mean()
 
-    def loss(w: float) -> float:
+    def loss(w: float, rows: float) -> float:
         mixed = ((1 - w) * first + w * second)[measured]
-        return float((mixed.square() - w**2 * 0.1).sum() + PRIOR_ROWS * apart * (w - 0.8) ** 2)
+        return float((mixed.square() - w**2 * 0.1).sum() + rows * apart * (w - 0.8) ** 2)
 
+    grid = [each / 1000 for each in range(1001)]
+    free, ridge = (min(grid, key=lambda w: loss(w, rows)) for rows in (0.0, PRIOR_ROWS))
+    noise = loss(free, 0.0) / int(measured.sum())
+    trust = 1 - noise / ((free - 0.8) ** 2 * apart * int(measured.sum()))
     weight = fit_mixture(first, second, 0.8, excess=excess)
     assert 0.2 < weight < 0.8
-    assert loss(weight) <= min(loss(each / 1000) for each in range(1001)) + 1e-9
+    assert abs(weight - float(0.8 + trust * (ridge - 0.8))) < 2e-3
+
+
+def test_a_difference_within_one_standard_error_is_no_evidence() -> None:
+    first, second = torch.randn(2, 40, generator=torch.Generator().manual_seed(1)).double()
+    free = float((first * (first - second)).sum() / (first - second).square().sum())
+    assert fit_mixture(first, second, free + 0.01) == free + 0.01
 
 
 def test_without_errors_or_differences_the_weight_is_the_prior() -> None:

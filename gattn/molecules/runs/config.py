@@ -157,6 +157,29 @@ class RunSettings(NumberSettings):
             "option to predict several columns."
         ),
     ] = ()
+    atom_target: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Name of a column of lists with a label for each atom of the SMILES, in "
+            "its order, such as [0.1, -0.2]. null is a missing label. Repeat the option for "
+            "several columns. The model predicts them, and the columns --target, by networks with "
+            "attention and by means of atoms with the same environment."
+        ),
+    ] = ()
+    bond_target: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Name of a column of lists with a label for each bond, in RDKit's order, "
+            "or with a square matrix of the atoms. Repeat the option for several columns."
+        ),
+    ] = ()
+    reorder_atoms: Annotated[
+        bool,
+        Meta(
+            description="Lists of atoms are in the order of the atom map numbers of the SMILES, "
+            "instead of the order of the SMILES. Bonds keep the order of the SMILES."
+        ),
+    ] = False
     descriptors_columns: Annotated[
         tuple[str, ...],
         Meta(
@@ -290,6 +313,8 @@ class RunSettings(NumberSettings):
             raise SettingsError(f"each target must be listed once; got {', '.join(self.target)}")
         columns = {
             "--target": self.target,
+            "--atom-target": self.atom_target,
+            "--bond-target": self.bond_target,
             "--descriptors-columns": self.descriptors_columns,
             "--weight-column": self.weight_column,
             "--time": self.time,
@@ -306,6 +331,33 @@ class RunSettings(NumberSettings):
             )
         if self.tune:
             self._check_search()
+        if self.has_lists:
+            self._check_lists()
+        elif self.reorder_atoms:
+            raise SettingsError("--reorder-atoms needs --atom-target or --bond-target")
+
+    @property
+    def has_lists(self) -> bool:
+        """True if the model predicts values of atoms or bonds."""
+        return bool(self.atom_target or self.bond_target)
+
+    def _check_lists(self) -> None:
+        """Check that the options fit targets of atoms and bonds."""
+        names = [*self.target, *self.atom_target, *self.bond_target]
+        if len(set(names)) < len(names):
+            raise SettingsError(f"each target must be listed once; got {', '.join(names)}")
+        changed = {
+            "several --smiles": len(self.smiles_columns) > 1,
+            "--descriptors-columns": bool(self.descriptors_columns),
+            "--tune": bool(self.tune),
+            "--decimal": self.decimal != ".",
+            "--thousands": bool(self.thousands),
+            "--unit": bool(self.unit),
+            "--censored": self.censored != "refuse",
+        }
+        for option, is_set in changed.items():
+            if is_set:
+                raise SettingsError(f"{option} cannot be used with --atom-target or --bond-target")
 
     @property
     def smiles_columns(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from gattn.files import new_file
 from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import Piece
-from gattn.molecules.loading import open_run
+from gattn.molecules.loading import one_column, open_run, predicts_atoms
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.row_format import row_text
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
@@ -98,6 +98,17 @@ def predict_table(
             the name of an output column.
     """
     check_fraction("coverage", coverage)
+    if predicts_atoms(run):
+        from gattn.molecules.runs.atoms.predict import predict_lists
+
+        column = one_column(smiles)
+        if neighbors:
+            raise ValueError("neighbors are not available for a model of atoms and bonds")
+        counts = predict_lists(
+            run, path, out, smiles=column, encoding=encoding, coverage=coverage, workers=workers,
+            threads=threads, on_progress=on_progress,
+        )  # fmt: skip
+        return Counts(*counts)
     model, table, names, descriptors = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
         on_bad_bytes="surrogateescape",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -41,7 +41,10 @@ from gattn.pipeline.product import Log, Parts, Product, Report, TrainedRun, no_l
 from gattn.pipeline.run_folder import CHECKPOINTS
 from gattn.pipeline.text import plural
 
-__all__ = ["MoleculeProduct", "MoleculeRun", "read_run_source", "train_run"]
+if TYPE_CHECKING:
+    from gattn.molecules.runs.atoms.train import AtomProduct
+
+__all__ = ["MoleculeProduct", "MoleculeRun", "atom_product", "read_run_source", "train_run"]
 
 CACHE = ".gattn"
 """Name of the folder in which parsed SMILES are cached, with one file for each list of SMILES."""
@@ -130,7 +133,19 @@ def train_run(
         ValueError: a model cannot be trained with these settings or on these data.
         OSError: a file cannot be read or written; the last checkpoint is not deleted.
     """
+    if settings.has_lists:
+        return pipeline.train_run(atom_product(settings, out, log, progress=progress))
     return pipeline.train_run(MoleculeProduct(settings, out, log, progress=progress))
+
+
+def atom_product(
+    settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
+) -> AtomProduct:
+    """Return the stages of a run with targets of atoms and bonds."""
+    from gattn.molecules.runs.atoms.train import AtomProduct
+
+    cache = Path(settings.cache) if settings.cache else Path(out).parent / CACHE
+    return AtomProduct(settings, out, cache, log, progress=progress)
 
 
 class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, MoleculeRun]):

@@ -163,6 +163,13 @@ def _components(run: NodeRun) -> Section:
     )
     if run.metrics["noise"]:
         text += ("It is no better than a constant: the data do not predict the labels.",)
+    factors = run.metrics.get("class_factors", {})
+    if len(set(factors.values())) > 1:
+        listed = ", ".join(f"{name} {number(factor)}" for name, factor in factors.items())
+        text += (
+            "The probabilities of the combination were multiplied by factors, because the classes "
+            f"have other frequencies than in the training part: {listed}.",
+        )
     columns = "component", "weight", *(METRICS[metric] for metric in metrics)
     return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
 

@@ -22,8 +22,9 @@ from gattn.nodes.fields import read_features, receptive_field
 from gattn.nodes.predictor import NodePredictor, NodeProblem, label_moments
 from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.nodes.stack.components import LABEL_FREE, Components
+from gattn.nodes.stack.priors import class_factors, scale_classes
 from gattn.nodes.stack.propagation import Neighbours, smooth
-from gattn.nodes.stack.weights import choose_weights, fit_weights, pool
+from gattn.nodes.stack.weights import CLEARLY, choose_weights, fit_weights, pool
 from gattn.training.settings import from_table, to_table
 from gattn.training.threads import Background, available_threads, limited_threads
 from gattn.training.types import EpochRecord, History
@@ -57,7 +58,8 @@ class StackedPredictor:
     network, and the component ``smoothed``, in which the combination of all others is
     smoothed along the edges together with the labels. Components that read labels can predict only
     the graph that they were fitted to. For another graph, the remaining components are combined by
-    a second set of weights.
+    a second set of weights. For the graph of :meth:`fit`, the probabilities are multiplied by a
+    factor for each class; see :func:`gattn.nodes.stack.priors.class_factors`.
 
     If the validation part was drawn from the nodes for training, the components other than the
     network are fitted to both parts after the weights are chosen.
@@ -70,6 +72,7 @@ class StackedPredictor:
         weights: weight of each component by name, for the graph of :meth:`fit`.
         smoothed: weights of the components in the combination that ``smoothed`` spreads along the
             edges.
+        factors: factor [c] of the probabilities of each class; empty for numbers.
         other_weights: weight by name of each component that does not read labels, for other graphs.
         validation: [m, outputs] cross-fitted predictions of the validation part: each node is
             predicted with weights that were chosen without it. Empty after :meth:`from_state`.
@@ -88,6 +91,7 @@ class StackedPredictor:
         components: Components,
         weights: Mapping[str, float],
         smoothed: Mapping[str, float],
+        factors: Sequence[float],
         other_weights: Mapping[str, float],
         fingerprint: str,
         train_ranks: NDArray[np.int64],
@@ -96,7 +100,7 @@ class StackedPredictor:
         self.task: NodeTask = network.task
         self.encoder, self.outputs = network.encoder, network.outputs
         self.weights, self.other_weights = dict(weights), dict(other_weights)
-        self.smoothed = dict(smoothed)
+        self.smoothed, self.factors = dict(smoothed), list(factors)
         self.validation_parts: dict[str, Tensor] = {}
         self.validation = torch.zeros(0, self.outputs, dtype=torch.float64)
         self.validation_loss = float("nan")
@@ -132,7 +136,7 @@ class StackedPredictor:
         is_large = network_settings[0].epochs < first.epochs
         fit_components = partial(
             Components.fit, problem.x, neighbours, y, outputs=problem.outputs, seed=first.seed,
-            is_class=is_class,
+            is_class=is_class, epochs=first.epochs,
         )  # fmt: skip
         fit_networks = partial(
             NodePredictor.fit, problem, encoder, task, network_settings, on_epoch
@@ -182,7 +186,7 @@ class StackedPredictor:
             by_network = network.predict(graph).numpy()
             outputs = predictions | {NETWORK: by_network}
             weights = Weights.fit(
-                outputs, neighbours.means, train_labels, train, val, truth, stack_settings.seed,
+                outputs, neighbours, train_labels, train, val, truth, stack_settings.seed,
                 is_class=is_class,
             )  # fmt: skip
             parts = {name: p[val] for name, p in outputs.items()}
@@ -194,6 +198,7 @@ class StackedPredictor:
                 final,
                 weights.parts,
                 weights.smoothed,
+                weights.factors,
                 dict(zip(label_free, other.tolist())),
                 _fingerprint(graph),
                 ranks,
@@ -243,10 +248,13 @@ class StackedPredictor:
         return self._combine(self._predict_components(graph, with_labels=self.knows(original)))
 
     def _combine(self, parts: Mapping[str, Tensor]) -> Tensor:
-        """Return the weighted combination of the predictions of the components."""
-        weights = self.weights if SMOOTHED in parts else self.other_weights
+        """Return the weighted combination of the components' predictions."""
+        known, is_class = SMOOTHED in parts, self.task == "classification"
         arrays = {name: part.numpy() for name, part in parts.items()}
-        return torch.from_numpy(_pool(arrays, weights, is_class=self.task == "classification"))
+        combined = _pool(arrays, self.weights if known else self.other_weights, is_class=is_class)
+        if known and is_class:
+            combined = scale_classes(combined, np.array(self.factors))
+        return torch.from_numpy(combined)
 
     def _with_smoothed(
         self, parts: Mapping[str, NDArray], neighbours: Neighbours, components: Components
@@ -321,7 +329,7 @@ class StackedPredictor:
         return tensors | {PREFIX + name: tensor for name, tensor in arrays.items()}, {
             **network, "settings": to_table(self.settings), "network": network["settings"],
             "components": components, "weights": self.weights,
-            "smoothed": self.smoothed, "other_weights": self.other_weights,
+            "smoothed": self.smoothed, "factors": self.factors, "other_weights": self.other_weights,
             "fingerprint": self._fingerprint,
         }  # fmt: skip
 
@@ -340,7 +348,7 @@ class StackedPredictor:
             name.removeprefix(PREFIX): t for name, t in tensors.items() if name.startswith(PREFIX)
         }
         components = Components.from_state(arrays, state["components"])
-        weights = state["weights"], state["smoothed"], state["other_weights"]
+        weights = state["weights"], state["smoothed"], state["factors"], state["other_weights"]
         ranks = arrays["train_ranks"].numpy()
         return cls(settings, network, components, *weights, state["fingerprint"], ranks)
 
@@ -386,12 +394,14 @@ class Weights:
     Attributes:
         parts: final weight of each component, by name.
         smoothed: weight of each component in the combination that is smoothed along the edges.
+        factors: factor of each class; empty for numbers.
         validation: [m, outputs] predictions whose weights do not depend on the node's label.
         extra: [m, outputs] predictions of the component ``smoothed``, by name.
     """
 
     parts: dict[str, float]
     smoothed: dict[str, float]
+    factors: list[float]
     validation: NDArray[np.float64]
     extra: dict[str, NDArray[np.float64]]
 
@@ -399,7 +409,7 @@ class Weights:
     def fit(
         cls,
         outputs: Mapping[str, NDArray],
-        means: Any,
+        neighbours: Neighbours,
         labels: NDArray,
         train: NDArray,
         val: NDArray,
@@ -408,12 +418,14 @@ class Weights:
         *,
         is_class: bool,
     ) -> Weights:
-        """Fit the weights of all components first, and then the weights of their combination and
-        its smoothed version.
+        """Fit the weights of all components, of their combination and its smoothing, and then the
+        factors of the classes.
+
+        The combination is smoothed only if this clearly reduces the loss of the validation part.
 
         Args:
             outputs: predictions [n, outputs] of the components, by name.
-            means: [n, n] means over neighbours.
+            neighbours: the graph.
             labels: [k, outputs], one-hot classes or numbers of the training nodes.
             train: [k] training nodes.
             val: [m] validation nodes.
@@ -424,11 +436,28 @@ class Weights:
         parts = [p[val] for p in outputs.values()]
         weights, combined = choose_weights(parts, y, seed, is_class=is_class)
         base = dict(zip(outputs, weights.tolist()))
-        whole = smooth(means, _pool(outputs, base, is_class=is_class), labels, train)[val]
-        pair, validation = choose_weights([combined, whole], y, seed, is_class=is_class)
+        together = _pool(outputs, base, is_class=is_class)
+        spread = smooth(neighbours.means, together, labels, train)
+        pair, validation = choose_weights([combined, spread[val]], y, seed, is_class=is_class)
+        if not _is_clearly_better(validation, combined, y, is_class=is_class):
+            pair, validation = np.array([1.0, 0.0]), combined
         final = {name: float(pair[0]) * weight for name, weight in base.items()}
         final[SMOOTHED] = float(pair[1])
-        return cls(final, base, validation, {SMOOTHED: whole})
+        extra = {SMOOTHED: spread[val]}
+        if not is_class:
+            return cls(final, base, [], validation, extra)
+        # With times, a prediction must not depend on newer nodes.
+        nodes = np.arange(0 if neighbours.timed else len(spread))
+        rest = np.setdiff1d(nodes, np.concatenate([train, val]))
+        others = pool([together[rest], spread[rest]], pair, is_class=True)
+        factors, validation = class_factors(validation, y, others, seed)
+        return cls(final, base, factors.tolist(), validation, extra)
+
+
+def _is_clearly_better(one: NDArray, other: NDArray, y: NDArray, *, is_class: bool) -> bool:
+    """Return True if the loss of predictions is lower by more than ``CLEARLY`` standard errors."""
+    gain = _losses(other, y, is_class=is_class) - _losses(one, y, is_class=is_class)
+    return bool(gain.mean() > CLEARLY * gain.std() / max(len(gain), 1) ** 0.5)
 
 
 def _pool(
@@ -460,6 +489,11 @@ def _is_hopeless(records: Sequence[EpochRecord], best: float, epochs: int) -> bo
 
 
 def _loss(predicted: NDArray, y: NDArray, *, is_class: bool) -> float:
+    return float(_losses(predicted, y, is_class=is_class).mean())
+
+
+def _losses(predicted: NDArray, y: NDArray, *, is_class: bool) -> NDArray[np.float64]:
+    """Return the loss of each node: cross entropy or squared error."""
     if not is_class:
-        return float(np.square(predicted[:, 0] - y).mean())
-    return float(-np.log(predicted[np.arange(len(y)), y.astype(int)] + 1e-12).mean())
+        return np.square(predicted[:, 0] - y)
+    return -np.log(predicted[np.arange(len(y)), y.astype(int)] + 1e-12)

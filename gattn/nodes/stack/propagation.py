@@ -51,6 +51,7 @@ class Neighbours:
         degrees: [n, 2], logarithms of the numbers of edges into and out of a node, plus one. With
             weights, their sums are used instead of the numbers; with types, further columns count
             the edges of each.
+        timed: True if edges have times, so that a node must not depend on newer ones.
         edge_means: [n, d], means of the edges' features over the edges of each node, for each
             direction if they differ; None without features.
 
@@ -74,6 +75,7 @@ class Neighbours:
         pairs, n = edge_index.numpy(), nodes
         weights = None if inputs is None else inputs.weights
         is_open = None if inputs is None else inputs.structure.open
+        self.timed = is_open is not None
         into, out, both = _adjacency(pairs, n, weights, is_edge, is_open)
         # The feature columns of a model must be the same for every graph that is predicted.
         symmetric = both.nnz == into.nnz if inputs is None else not inputs.has_direction
