@@ -6,7 +6,7 @@ baselines.
     python -m benchmarks.networks cora --split random-per-class --model gat
     python -m benchmarks.networks weights types direction time --edges both
     python -m benchmarks.networks cora --split random-per-class --others lightgbm gcn gat
-    python -m benchmarks.networks --table    # write the table of the documentation
+    python -m benchmarks.networks --table    # print a table of the recorded results
 
 Each split is a run of ``gattn nodes train`` with another seed, in a process of its own. The command
 prints the mean and the standard error of the accuracy of the model, of each component and of each
@@ -30,13 +30,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.core import record, tables
+from benchmarks.core import record
 from benchmarks.data.networks import NETWORKS, READING, ignore_edge_columns, make
 from benchmarks.sides.node_models import MODELS
 from benchmarks.tools import networks_table
-
-PAGE = Path(__file__).parents[1] / "docs" / "guide" / "nodes.md"
-TABLE = "accuracy on networks"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -46,7 +43,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--table",
         action="store_true",
-        help="write the table of the newest results into the documentation, and train nothing",
+        help="print a table of the newest recorded results, and train nothing",
     )
     parser.add_argument(
         "--others",
@@ -86,8 +83,10 @@ def main(arguments: Sequence[str]) -> None:
     )
     options = parser.parse_args(arguments)
     if options.table:
-        tables.write(PAGE, TABLE, networks_table.table(record.every(options.out)))
+        print(networks_table.table(record.every(options.out)))
         return
+    if not options.networks:
+        parser.error("the names of one or more networks are required")
     if unknown := set(options.networks) - set(NETWORKS):
         parser.error(f"unknown networks: {', '.join(sorted(unknown))}")
     environment = record.environment("benchmarks.networks", arguments)

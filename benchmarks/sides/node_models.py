@@ -8,7 +8,7 @@ the validation part and on the test part, and the seconds that its training took
 
 =============  =================================================================================
 ``lightgbm``   LightGBM on the features of a node, and on their means over neighbours within one
-               and two steps; scikit-learn's histogram boosting if LightGBM is not installed
+               to three steps; scikit-learn's histogram boosting if LightGBM is not installed
 ``gcn``        PyG's GCNConv with the architecture and settings of tunedGNN
 ``gat``        PyG's GATConv, likewise
 =============  =================================================================================
@@ -183,7 +183,7 @@ def trees(problem: Problem) -> NDArray[np.int64]:
             early_stopping=True, random_state=problem.seed,
         ).fit(features[train], y[train])  # fmt: skip
         return model.predict(features)
-    import lightgbm  # pyright: ignore[reportMissingImports]
+    import lightgbm
 
     model = lightgbm.LGBMClassifier(
         n_estimators=ROUNDS, learning_rate=LEARNING_RATE, num_leaves=LEAVES, n_jobs=1, verbose=-1,

@@ -39,7 +39,10 @@ Matrix = Any
 
 
 def affordable_epochs(x: Matrix, means: Matrix) -> int:
-    """Return the maximum number of epochs for features [n, d] and a graph; 0 if it is too small."""
+    """Return the number of epochs that are affordable for features [n, d] and a graph.
+
+    The number is 0 if fewer than ``FEWEST`` epochs are affordable.
+    """
     size = NETWORKS * WIDTH * (x.nnz + STEPS * (means.nnz + x.shape[0]))
     epochs = min(EPOCHS, int(MAX_PRODUCTS / max(size, 1)))
     return epochs if epochs >= FEWEST else 0
@@ -246,8 +249,9 @@ class Inputs:
         size = float(self.values.square().sum() / max(x.shape[0], 1)) ** 0.5
         self.values = self.values * (NORM / (size or 1.0))
         counts = means.getnnz(1).astype(np.float32)
-        roots = sp.diags((counts + 1) ** -0.5)
-        propagation: Matrix = roots @ (sp.identity(len(counts)) + sp.diags(counts) @ means) @ roots
+        roots: Matrix = sp.diags((counts + 1) ** -0.5)
+        sums: Matrix = sp.diags(counts) @ means
+        propagation = roots @ (sp.identity(len(counts)) + sums) @ roots
         self.graph, self.weights = _weighted_graph(sp.csr_matrix(propagation))
 
 
