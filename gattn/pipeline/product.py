@@ -95,6 +95,9 @@ class Product(ABC, Generic[Data, AnyParts, Model, Run]):
     def report(self, run: Run) -> Report:
         """Return the content of the report page and its plots, by file name without suffix."""
 
+    def write_files(self, run: Run) -> None:
+        """Write additional files to the folder of the run; by default none."""
+
     @abstractmethod
     def card(self, run: Run) -> Mapping[str, Json]:
         """Return the entries of ``model.json`` about the data."""
