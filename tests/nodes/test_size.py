@@ -1,5 +1,4 @@
-"""Graphs above the memory budget: the same rows and errors, and results that do not depend on
-samples of memory."""
+"""Graphs above the memory budget: the readers, means over neighbours, and training on samples."""
 
 import json
 
@@ -35,11 +34,11 @@ def write(folder, edges, nodes=None):
 
 def sampled_run(folder, paths, name="run", **settings):
     """Train on samples, and return the folder of the run and its metrics."""
-    given = {"data": str(paths[0]), "label": "label", "memory": "1MB", **SMALL, **settings}
+    options = {"data": str(paths[0]), "label": "label", "memory": "1MB", **SMALL, **settings}
     if len(paths) > 1:
-        given["nodes"] = str(paths[1])
+        options["nodes"] = str(paths[1])
     lines = []
-    metrics = train_run(override(None, None, given), folder / name, log=lines.append)
+    metrics = train_run(override(None, None, options), folder / name, log=lines.append)
     return folder / name, metrics, lines
 
 

@@ -88,8 +88,9 @@ class SampledNetwork(nn.Module):
         """Return the hidden vectors [m, width] of a layer's destinations."""
         if place == 0:
             x = self._scaled(x[0]), self._scaled(x[1])
-        dropped = self.dropout(x[0])
-        ends = dropped, dropped[: graph.num_dst]
+        # The destinations are the first sources, so that both have the same dropout.
+        inputs = self.dropout(x[0])
+        ends = inputs, inputs[: graph.num_dst]
         hidden = self.convs[place](ends, graph) + self.skips[place](ends[1])
         return self.norms[place](hidden).relu()
 

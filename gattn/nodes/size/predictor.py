@@ -203,10 +203,10 @@ class SampledPredictor:
         scratch, outputs = Scratch(), self.outputs
         parts: dict[str, NDArray[np.float32]] = {}
         if self._is_stack:
-            rows, checked = (
+            rows, val_rows = (
                 sample(train, LINEAR_ROWS, seed), sample(val, CHECKED_ROWS, seed)
             )  # fmt: skip
-            some = np.concatenate([rows, checked])
+            some = np.concatenate([rows, val_rows])
             x = as_matrix(problem.x) if blocks.sparse is not None else None
             block = x[some] if x is not None else blocks.features[some]
             scaler = Scaler.fit([block])
@@ -235,19 +235,19 @@ class SampledPredictor:
         )  # fmt: skip
         self.history = [history]
         parts[NETWORK] = self._by_network(blocks, scratch)
-        checked = sample(val, CHECKED_ROWS, seed)
-        truth = targets[checked]
-        at_checked = {name: part[checked].astype(np.float64) for name, part in parts.items()}
-        weights, _ = choose_weights(list(at_checked.values()), truth, seed, is_class=is_class)
+        val_rows = sample(val, CHECKED_ROWS, seed)
+        truth = targets[val_rows]
+        at_rows = {name: part[val_rows].astype(np.float64) for name, part in parts.items()}
+        weights, _ = choose_weights(list(at_rows.values()), truth, seed, is_class=is_class)
         self.smoothed = dict(zip(parts, weights.tolist()))
-        other = {name: p for name, p in at_checked.items() if name in LABEL_FREE}
+        other = {name: p for name, p in at_rows.items() if name in LABEL_FREE}
         of_others = fit_weights(list(other.values()), truth, is_class=is_class)
         self.other_weights = dict(zip(other, of_others.tolist()))
         self.weights = dict(self.smoothed)
         if self._is_stack:
             combined = self._smooth(parts, blocks.means, train, scratch)
-            pair = [_pool(at_checked, self.smoothed, is_class=is_class)]
-            pair.append(combined[checked].astype(np.float64))
+            pair = [_pool(at_rows, self.smoothed, is_class=is_class)]
+            pair.append(combined[val_rows].astype(np.float64))
             share, _ = choose_weights(pair, truth, seed, is_class=is_class)
             self.weights = {name: float(share[0]) * w for name, w in self.smoothed.items()}
             self.weights[SMOOTHED] = float(share[1])
