@@ -6,6 +6,10 @@ CONSTRAINTS ?= constraints.txt
 WORKERS ?= 2
 BENCH ?=
 
+# Containers often set this variable. Without compiled files on disk, each process that imports torch
+# compiles thousands of modules, which takes ten seconds of processor time.
+export PYTHONDONTWRITEBYTECODE :=
+
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --no-compile --constraint $(CONSTRAINTS)

@@ -16,8 +16,8 @@ BASE = "efeb35a4b1460597f9cb30523381ff59ef09dfad"
 """Last commit that is not checked: older subjects do not follow the rules."""
 
 LIMIT = 72
-AREA = r"(?:[a-z0-9_.*/-]+|[A-Z]{2,})"
-"""Regular expression for an area: a name in lower case, or a file such as README."""
+AREA = r"(?:[a-z0-9_.*/-]+|[A-Z]{2,}|Makefile)"
+"""Regular expression for an area: a name in lower case, or a file such as README or Makefile."""
 SUBJECT = re.compile(rf"(?:{AREA}(?:, {AREA})*: (?P<verb>[a-z][\w-]*)|(?P<first>[A-Z][\w-]*)) \S")
 NO_IMPERATIVES = re.compile(
     r"(?:[a-z]{2,}(?:ing|ed)|[a-z]+[^s]s|a|an|the|this|that|it|of|what|how)$"

@@ -163,7 +163,10 @@ def _measure(
 
 def table(entries: list[record.Record]) -> str:
     """Return a Markdown table of wall time (processor time) of each load, and the ratios."""
-    head = ["command", "build", *(f"{load}, s" for load in LOADS), "two / one", "loops / alone"]
+    head = [
+        "command", "build", "alone, s", "two at a time, s", "with busy loops, s",
+        "two at a time / alone", "with busy loops / alone",
+    ]  # fmt: skip
     rows = []
     for entry in entries:
         loads = entry["loads"]

@@ -5,11 +5,15 @@ baselines.
     python -m benchmarks.networks debian --options=--names
     python -m benchmarks.networks cora --split random-per-class --model gat
     python -m benchmarks.networks weights types direction time --edges both
+    python -m benchmarks.networks cora --split random-per-class --others lightgbm gcn gat
+    python -m benchmarks.networks --table    # write the table of the documentation
 
 Each split is a run of ``gattn nodes train`` with another seed, in a process of its own. The command
 prints the mean and the standard error of the accuracy of the model, of each component and of each
 baseline. With ``--edges both`` it first ignores the columns and the direction of the edges, and
-then reads them. It appends a JSON line for each network to benchmarks/results/networks.jsonl.
+then reads them. With ``--others``, models of other libraries are trained on the same parts; see
+:mod:`benchmarks.sides.node_models`. The command appends a JSON line for each network to
+benchmarks/results/networks.jsonl.
 """
 
 from __future__ import annotations
@@ -26,15 +30,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.core import record
+from benchmarks.core import record, tables
 from benchmarks.data.networks import NETWORKS, READING, ignore_edge_columns, make
+from benchmarks.sides.node_models import MODELS
+from benchmarks.tools import networks_table
+
+PAGE = Path(__file__).parents[1] / "docs" / "guide" / "nodes.md"
+TABLE = "accuracy on networks"
 
 
 def main(arguments: Sequence[str]) -> None:
     """Measure the accuracy on some networks."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.networks", description=main.__doc__)
+    parser.add_argument("networks", nargs="*", help=f"networks to train on: {', '.join(NETWORKS)}")
     parser.add_argument(
-        "networks", nargs="+", choices=tuple(NETWORKS), help="names of the networks to train on"
+        "--table",
+        action="store_true",
+        help="write the table of the newest results into the documentation, and train nothing",
+    )
+    parser.add_argument(
+        "--others",
+        nargs="*",
+        default=[],
+        choices=MODELS,
+        help="models of other libraries to train on the same parts",
     )
     parser.add_argument(
         "--splits", type=int, default=5, help="number of random splits (default: %(default)s)"
@@ -66,6 +85,11 @@ def main(arguments: Sequence[str]) -> None:
         "cases (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
+    if options.table:
+        tables.write(PAGE, TABLE, networks_table.table(record.every(options.out)))
+        return
+    if unknown := set(options.networks) - set(NETWORKS):
+        parser.error(f"unknown networks: {', '.join(sorted(unknown))}")
     environment = record.environment("benchmarks.networks", arguments)
     ways = ("ignore", "read") if options.edges == "both" else (options.edges,)
     for name, way in ((name, way) for name in options.networks for way in ways):
@@ -104,6 +128,7 @@ def measure(name: str, options: argparse.Namespace, edges: str) -> dict[str, Any
                 accuracies[f"component {title}"] = each["test"]["accuracy"]
             for title, each in metrics["baselines"].items():
                 accuracies[f"baseline {title}"] = each["accuracy"]
+            accuracies |= _train_others(out, options.others)
             for title, value in accuracies.items():
                 scores.setdefault(title, []).append(value)
     count = options.splits
@@ -115,6 +140,18 @@ def measure(name: str, options: argparse.Namespace, edges: str) -> dict[str, Any
         "processor_seconds": (_processor_seconds() - used) / count,
         "accuracy": {title: _mean_and_error(values) for title, values in scores.items()},
     }  # fmt: skip
+
+
+def _train_others(run: Path, models: Sequence[str]) -> dict[str, float]:
+    """Train models of other libraries on the parts of a run, and return their test accuracies."""
+    if not models:
+        return {}
+    command = [sys.executable, "-m", "benchmarks.sides.node_models", str(run), *models]
+    printed = subprocess.run(command, check=True, capture_output=True, encoding="utf-8").stdout
+    results = json.loads(printed.splitlines()[-1])
+    for name, each in results.items():
+        print(f"  {name}: {each['test']:.4f} in {each['seconds']:.0f} s", flush=True)
+    return {f"other {name}": each["test"] for name, each in results.items()}
 
 
 def _mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:

@@ -2,12 +2,15 @@
 
     python -m benchmarks.serve RUN                           # 32 clients, 60 seconds
     python -m benchmarks.serve RUN --seconds 10 --clients 8
+    python -m benchmarks.serve RUN --requests 10000 --rows 1 # memory while requests are answered
 
 Starts ``gattn serve RUN`` in another process. Clients send the molecules of a table (those that the
 model was validated and tested on) in requests of ``--rows`` rows, each client one request after the
-other. Prints the rows per second, compared with ``gattn molecules predict`` on as many rows, the
-median and the 99th percentile of the time of a request, the number of answers by status, the memory
-of the server and its processes before and after, and the time of an explanation with its picture.
+other, for ``--seconds``, or until ``--requests`` have been sent. Prints the rows per second,
+compared with ``gattn molecules predict`` on as many rows, the median and the 99th percentile of the
+time of a request, the number of answers by status, the time of an explanation with its picture, and
+the memory of the server and its processes (the sum of their proportional set sizes, in which a page
+that several processes share counts once), before the load and after each tenth of it.
 With ``--record``, a JSON line goes to benchmarks/results/serve.jsonl.
 """
 
@@ -24,12 +27,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
 
 from benchmarks.core import record
+from benchmarks.core.memory import proportional_size, tree
 
 MODULE = "benchmarks.serve"
 EXPLANATIONS = 20
@@ -53,6 +57,13 @@ def main(arguments: Sequence[str]) -> None:
         help="duration of the measurement, in seconds (default: %(default)s)",
     )
     parser.add_argument(
+        "--requests",
+        type=int,
+        default=0,
+        help="number of requests after which the measurement ends; 0 to end it by the time "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
         "--rows",
         type=int,
         default=16,
@@ -70,12 +81,11 @@ def main(arguments: Sequence[str]) -> None:
     options = parser.parse_args(arguments)
     smiles = _molecules(options.run)
     with _server(options.run, options.workers) as (process, port):
-        before = _memory(process)
         explanations = _explanations(port, smiles)
-        statuses, seconds, wall = _load(
-            port, smiles, options.clients, options.seconds, options.rows
-        )
-        after = _memory(process)
+        memory = [_memory(process)]
+        load = Load(port, smiles, options)
+        wall = load.run(lambda: memory.append(_memory(process)))
+    statuses, seconds = load.statuses, load.times
     rows = options.rows * statuses[200]
     entry: record.Record = {
         "case": f"serve/{options.clients} clients, {options.workers} workers",
@@ -88,8 +98,7 @@ def main(arguments: Sequence[str]) -> None:
         "p50_seconds": statistics.median(seconds),
         "p99_seconds": statistics.quantiles(seconds, n=100)[98],
         "explain_seconds": statistics.median(explanations),
-        "memory_mib_before": before,
-        "memory_mib_after": after,
+        "memory_mib": [round(size, 1) for size in memory],
     }
     print("\n".join(f"{name}: {value}" for name, value in entry.items()))
     if options.record:
@@ -123,30 +132,56 @@ def _server(run: Path, workers: int) -> Iterator[tuple[int, int]]:
         process.wait()
 
 
-def _load(
-    port: int, smiles: Sequence[str], clients: int, seconds: float, rows: int
-) -> tuple[Counter[int], list[float], float]:
-    """Send requests; return the number of answers by status, their times, and the wall time."""
-    statuses: Counter[int] = Counter()
-    times: list[float] = []
-    end = time.monotonic() + seconds
+class Load:
+    """Clients that send requests at the same time.
 
-    def send(client: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port)
-        source = islice(cycle(smiles), client, None)
-        while time.monotonic() < end:
-            body = json.dumps({"smiles": list(islice(source, rows))})
+    Args:
+        port: port of the server.
+        smiles: molecules of the requests.
+        options: options of the command.
+
+    Attributes:
+        statuses: number of answers by status.
+        times: seconds of each request.
+    """
+
+    def __init__(self, port: int, smiles: Sequence[str], options: argparse.Namespace) -> None:
+        self.port, self.smiles, self.options = port, smiles, options
+        self.statuses: Counter[int] = Counter()
+        self.times: list[float] = []
+        self._start = 0.0
+
+    def run(self, on_tenth: Callable[[], object]) -> float:
+        """Send the requests, and return the wall time; ``on_tenth`` is called ten times."""
+        clients = range(self.options.clients)
+        threads = [threading.Thread(target=self._send, args=(client,)) for client in clients]
+        self._start = time.monotonic()
+        for thread in threads:
+            thread.start()
+        tenths = 0
+        while any(thread.is_alive() for thread in threads):
+            time.sleep(0.05)
+            if self._share() >= (tenths + 1) / 10 and tenths < 9:
+                on_tenth()
+                tenths += 1
+        wall = time.monotonic() - self._start
+        on_tenth()
+        return wall
+
+    def _share(self) -> float:
+        """Return the share of the load that has been sent."""
+        if self.options.requests:
+            return len(self.times) / self.options.requests
+        return (time.monotonic() - self._start) / self.options.seconds
+
+    def _send(self, client: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port)
+        source = islice(cycle(self.smiles), client, None)
+        while self._share() < 1:
+            body = json.dumps({"smiles": list(islice(source, self.options.rows))})
             status, needed, _ = _post(connection, "/predict", body)
-            statuses[status] += 1  # the interpreter's lock makes this single bytecode atomic
-            times.append(needed)
-
-    threads = [threading.Thread(target=send, args=(client,)) for client in range(clients)]
-    start = time.monotonic()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return statuses, times, time.monotonic() - start
+            self.statuses[status] += 1  # the interpreter's lock makes this single bytecode atomic
+            self.times.append(needed)
 
 
 def _post(connection: http.client.HTTPConnection, path: str, body: str) -> tuple[int, float, bytes]:
@@ -185,15 +220,8 @@ def _predict_rate(run: Path, smiles: Sequence[str], rows: int, workers: int) -> 
 
 
 def _memory(process: int) -> float:
-    """Return the resident memory in MiB of a process and of its child processes, on Linux."""
-    total, pids = 0.0, [process]
-    while pids:
-        status = Path(f"/proc/{pids.pop()}/status").read_text()
-        fields = dict(line.split(":", 1) for line in status.splitlines())
-        total += int(fields["VmRSS"].split()[0]) / 1024
-        for task in Path(f"/proc/{fields['Pid'].strip()}/task").iterdir():
-            pids += map(int, (task / "children").read_text().split())
-    return total
+    """Return the memory in MiB of a process and of its child processes, on Linux."""
+    return sum(proportional_size(number)[0] for number in tree(process)) / 2**20
 
 
 if __name__ == "__main__":

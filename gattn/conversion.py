@@ -34,7 +34,7 @@ SAME_ATTRIBUTES: dict[type[Module], type[Module]] = {
     pyg_sgformer.GraphModule: sgformer.GraphModule,
     pyg_sgformer.SGModule: sgformer.SGModule,
 }
-"""PyG modules and the gattn modules that have exactly the same attributes."""
+"""PyG modules, each with the gattn module that has exactly the same attributes."""
 
 TWINS: dict[type[Module], type[Module]] = {
     pyg.AGNNConv: gattn.nn.AGNNConv,
@@ -117,19 +117,20 @@ UNSUPPORTED = frozenset(
         "ViS_MP",
     }
 )
-"""Class names of attention modules of torch and PyG that gattn does not replace."""
+"""Names of attention classes of torch and PyG that gattn cannot replace."""
 
 CONDITIONAL: dict[str, Callable[[Any], bool]] = {
     "JumpingKnowledge": lambda theirs: theirs.mode == "lstm",
 }
-"""Modules that use attention only with some settings, each with a function that tests the
+"""Modules that contain attention only for some settings, each with a function that tests these
 settings.
 """
 
 
 @dataclass(frozen=True)
 class ConversionReport:
-    """Report of the attention layers of a model: which run on gattn, which do not, and why.
+    """Report on the attention layers of a model: which ones run on gattn, and why the others do
+    not.
 
     Args:
         replaced: the layers that run on gattn: a dict from the path in the model to the class name.
@@ -266,24 +267,27 @@ _OURS = (
     gattn.nn.GraphMultisetTransformer,
     gattn.nn.SetTransformerReadout,
 )
-"""Classes of gattn that replace classes of PyG."""
+"""gattn classes that replace PyG classes."""
 _NEW = (
     gattn.nn.GraphAttention,
     gattn.nn.LearnedQueryReadout,
     gattn.nn.LinearAttention,
     gattn.nn.MultiheadAttentionBlock,
 )
-"""Attention modules without a counterpart in PyG that other gattn modules contain."""
+"""gattn's attention modules that have no counterpart in PyG and occur inside other gattn
+modules.
+"""
 _GPS = (pyg.GPSConv, gattn.nn.GPSConv)
 
 
 def _is_ours(module: Module) -> bool:
-    """Return True if a module is an instance of a gattn class or of a subclass of one."""
+    """Return True if a module is an instance of a gattn class or of a subclass of a gattn class."""
     return any(kind.__module__.startswith("gattn.") for kind in type(module).__mro__)
 
 
 def _replace(module: Module, done: dict[Module, Module]) -> Module:
-    """Return the replacement of a module, or the module itself, after replacing its children.
+    """Replace the children of a module, and return the replacement of the module itself, or the
+    module if there is none.
 
     ``done`` contains the modules that are already replaced, because one module may occur several
     times.
@@ -297,7 +301,9 @@ def _replace(module: Module, done: dict[Module, Module]) -> Module:
 
 
 def _twin(module: Module) -> Module:
-    """Return the gattn module that replaces a PyG module, or the module itself if there is none."""
+    """Return the gattn module that replaces a PyG module; return the module itself if there is
+    none.
+    """
     kind = type(module)
     if _why_not(module):
         return module
@@ -309,7 +315,7 @@ def _twin(module: Module) -> Module:
 
 
 def _retype(theirs: Module, kind: type[Module]) -> Module:
-    """Create a module of another class with the attributes and hooks of a PyG module."""
+    """Create a module of another class that has the attributes and hooks of a PyG module."""
     twin = kind.__new__(kind)
     vars(twin).update(vars(theirs), _modules=dict(theirs._modules))
     return twin
@@ -324,13 +330,13 @@ def _adopt(theirs: Module, kind: type[Module]) -> Module:
         absent = {key: None for key, value in state[name].items() if value is None}
         state[name] = {**absent, **source[name]}
         for key in source[name]:
-            # A plain attribute of the same name would hide the registered parameter.
+            # A plain attribute with the same name would hide the registered parameter.
             state.pop(key, None)
     state["_non_persistent_buffers_set"] = source["_non_persistent_buffers_set"]
     copied = (*_COPIED_SETTINGS, *pyg_internals.INITIAL_VALUES)
     state.update({key: source[key] for key in copied if key in source})
     of_pyg = (*pyg_internals.CLASS_STATE, *pyg_internals.BOUND)
-    # Copy the attributes that the user added to the layer.
+    # Copy attributes that the user has added to the layer.
     for key, value in source.items():
         if not key.startswith("_") and key not in of_pyg and not hasattr(twin, key):
             state[key] = value
@@ -341,11 +347,11 @@ def _adopt(theirs: Module, kind: type[Module]) -> Module:
 
 
 _COPIED_SETTINGS = ("training", "aggr", "flow", "norm_with_batch")
-"""Attributes that are copied to a converted layer, because no constructor argument sets them."""
+"""Attributes that a converted layer copies, because its constructor has no argument for them."""
 
 
 def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
-    """Return the constructor arguments of a gattn layer, which are read from a PyG layer.
+    """Return the constructor arguments for a gattn layer; they are read from the PyG layer.
 
     PyG's layers store most arguments under their names. If a user replaced a submodule, the widths
     that only this submodule stores may have any value, because the new layer gets the submodule
@@ -357,7 +363,7 @@ def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
         edge = max(getattr(theirs.lin1, "in_features", source) - source, 0)
         settings.update(in_channels=source, out_channels=out, edge_dim=edge)
     elif kind is gattn.nn.GPSConv:
-        # The caller copies the local layer and the norms from PyG's layer.
+        # The caller copies the local layer and the normalisation layers from PyG's layer.
         settings.update(conv=None, norm=None)
     elif kind is gattn.nn.GeneralConv:
         settings.update(
@@ -383,8 +389,8 @@ def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
 
 
 def _share_hooks(theirs: Module, twin: Module) -> None:
-    """Let two modules share their dictionaries of hooks, so that a handle removes a hook
-    from both.
+    """Let two modules share their dictionaries of hooks, so that removing a hook removes it from
+    both.
     """
     vars(twin).update({key: value for key, value in vars(theirs).items() if "_hook" in key})
 
@@ -421,12 +427,12 @@ def _why_not(module: Any) -> str:
 
 
 def _overrides(kind: type, known_base: type) -> str:
-    """Describe the methods that a subclass overrides from its base class."""
+    """Describe the methods that a subclass overrides."""
     overridden: dict[str, None] = {}
     for base in kind.__mro__[: kind.__mro__.index(known_base)]:
         for name, value in vars(base).items():
-            # PyG generates methods such as propagate for every subclass. A method was written by
-            # the user only if its qualified name contains the name of this class.
+            # PyG generates methods such as propagate for every subclass. Only a method whose
+            # qualified name contains the name of this class was written by the user.
             is_written_here = getattr(value, "__qualname__", "") == f"{base.__qualname__}.{name}"
             if is_written_here and hasattr(known_base, name):
                 overridden[name] = None

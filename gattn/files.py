@@ -10,9 +10,26 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
+def reason(error: OSError) -> str:
+    """Describe why a system call failed, with the name of the file but without the error number.
+
+    >>> reason(FileNotFoundError(2, "No such file or directory", "in.csv"))
+    'in.csv: No such file or directory'
+    >>> reason(OSError("the disk is read-only"))
+    'the disk is read-only'
+    """
+    cause = getattr(error, "reason", None)  # of an error of urllib
+    if isinstance(cause, OSError):
+        return reason(cause)
+    if not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path; when the block ends, the file there replaces the file at ``path``.
+    """Yield a temporary path. At the end of the ``with`` block, the file at this path replaces the
+    file at ``path``.
 
     If the block fails (full disk, error, interruption), the temporary file is removed and an
     existing file is not changed. If several processes write the file, the last one wins.
@@ -43,7 +60,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path; when the block ends, the file there becomes the new file ``path``.
+    """Yield a temporary path. At the end of the ``with`` block, the file at this path becomes the
+    new file ``path``.
 
     Raises:
         FileExistsError: the file exists.
@@ -56,7 +74,7 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary folder, which is renamed to ``path`` when the block ends.
+    """Yield a temporary folder. At the end of the ``with`` block, it is renamed to ``path``.
 
     Raises:
         FileExistsError: the folder exists.

@@ -1,4 +1,4 @@
-"""Report of how each attention layer of a model is executed, and why some layers are slow."""
+"""Report on how each attention layer of a model is executed, and why some layers are slow."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ FUSED = "fused"
 DENSE = "dense"
 NOT_CALLED = "not called"
 _PACKAGES = ("gattn.nn.", "gattn.models.", "gattn.molecules.layers", "gattn.molecules.network")
-"""Prefixes of the modules that define layers with attention."""
+"""Prefixes of the names of modules that define attention layers."""
 _SMALL = 1 << 16
-"""Maximum size of a floating-point tensor for which the dry run allocates memory."""
+"""Maximum size of a floating-point tensor that gets memory in the dry run."""
 _FASTEST_FIRST = (DENSE, FUSED)
 
 
@@ -62,7 +62,7 @@ class PathRecord:
 
 @dataclass(frozen=True)
 class PathReport:
-    """Report of how all attention layers of a model are executed; it prints as a table.
+    """Report on how all attention layers of a model are executed; it prints as a table.
 
     Args:
         records: one record for each layer, in the order of ``model.named_modules()``.
@@ -78,7 +78,7 @@ class PathReport:
 
     @property
     def slow(self) -> tuple[PathRecord, ...]:
-        """Records of the layers that a change could make faster, each with a reason."""
+        """Records of the layers that could be faster after a change; each has a reason."""
         return tuple(record for record in self.records if record.reason)
 
     def __str__(self) -> str:
@@ -173,7 +173,9 @@ def _attends(module: Module) -> bool:
 
 
 def _summarize(name: str, kind: str, events: list[PathEvent], slow_path_reason: str) -> PathRecord:
-    """Combine the events of a layer into one record, whose path is the events' slowest path."""
+    """Combine the events of a layer into one record; its path is the slowest path of these
+    events.
+    """
     events = [event._replace(operator=_public_name(event.operator)) for event in events]
     unique = list(dict.fromkeys(events))
     is_custom = any(event.path.startswith("custom") for event in unique)
@@ -197,7 +199,7 @@ def _rank(path: str) -> int:
 def _dry_run(
     model: Module, layers: dict[str, Module], inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, list[PathEvent]]:
-    """Run the forward pass on tensors without memory, and return the events of each layer."""
+    """Run the forward pass on tensors without memory; return the events of each layer."""
     calls: dict[str, list[PathEvent]] = {}
     running: list[str] = []
     mode = _DryMode(torch_internals.fake_mode())
@@ -228,7 +230,7 @@ def _hooked(
     calls: dict[str, list[PathEvent]],
     events: list[PathEvent],
 ) -> Iterator[None]:
-    """Register hooks that assign each event to the innermost layer that is running."""
+    """Register hooks that assign each event to the innermost running layer."""
 
     def flush() -> None:
         if running:
@@ -245,8 +247,8 @@ def _hooked(
 
     def end(module: Module, inputs: Any, output: Any) -> None:
         flush()
-        # If there is no output, the layer raised an exception, and the error message needs its
-        # name.
+        # If there is no output, the layer has raised an exception, and the error message needs the
+        # layer's name.
         if output is not None:
             running.pop()
 
@@ -263,7 +265,9 @@ def _hooked(
 
 @contextlib.contextmanager
 def _unchanged(model: Module) -> Iterator[None]:
-    """Restore the attributes of all modules and the integers in their buffers after the block."""
+    """Restore the attributes of all modules and the integers in their buffers at the end of the
+    ``with`` block.
+    """
     attributes = {module: dict(vars(module)) for module in model.modules()}
     tables: list[tuple[dict[str, Any], dict[str, Any]]] = [
         (table, dict(table))
@@ -356,8 +360,8 @@ def _report_operator(name: str, args: tuple[Any, ...]) -> None:
 
 
 def _public_name(operator: str) -> str:
-    """Return the name of the public function that calls an operator, or else the operator's
-    name.
+    """Return the name of the public function that calls an operator; if there is none, return
+    the operator's name.
     """
     stem = operator.removesuffix("_forward")
     return operator if stem == operator else f"{stem}_attention"

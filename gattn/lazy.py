@@ -21,8 +21,8 @@ def attach(
     extra: str = "",
     prepare: Callable[[object], object] = lambda value: None,
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Return the functions ``__getattr__`` and ``__dir__`` and the list ``__all__`` of a lazy
-    package.
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` for a package whose submodules are
+    imported lazily.
 
     Args:
         package: name of the package.
@@ -70,7 +70,7 @@ def attach(
             message = f'{package} needs {error.name}: pip install "gattn[{extra}]"'
             raise ImportError(message) from error
         prepare(value)
-        # Store the value in the module, so that Python does not call __getattr__ again.
+        # The value is stored in the module, so that Python does not call __getattr__ again for it.
         setattr(sys.modules[package], name, value)
         return value
 

@@ -20,8 +20,8 @@ from tests.pictures import leave_blank
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
-# The commands on these pages train models for seconds.
-TRAINING = {"csv.md", "gaps.md", "molecules.md"}
+# The commands on these pages train or export models for seconds.
+TRAINING = {"csv.md", "export.md", "gaps.md", "molecules.md"}
 GUIDE = ("graphs", "sets", "sequences", "grids", "cross", "readouts")
 
 

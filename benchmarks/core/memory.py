@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import resource
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,3 +74,61 @@ def _status(field: str) -> int:
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
     raise RuntimeError(f"/proc/self/status has no {field}")
+
+
+class TreePeak(threading.Thread):
+    """Sampler of the memory of this process and of its child processes, on Linux.
+
+    The proportional set size (PSS) divides a page that several processes share, such as those of
+    libraries, among them, so that the sum over processes counts it once. The sum of the resident
+    sizes (RSS) counts it in each process.
+
+    Attributes:
+        pss: largest sum of the proportional set sizes, in bytes.
+        rss: largest sum of the resident sizes, in bytes.
+    """
+
+    def __init__(self, seconds: float = 0.2) -> None:
+        super().__init__(daemon=True)
+        self.seconds, self.pss, self.rss = seconds, 0, 0
+        self._end = threading.Event()
+
+    def __enter__(self) -> TreePeak:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end.set()
+        self.join()
+
+    def run(self) -> None:
+        """Sample until the block ends."""
+        while not self._end.wait(self.seconds):
+            sizes = [proportional_size(process) for process in tree(os.getpid())]
+            self.pss = max(self.pss, sum(pss for pss, _ in sizes))
+            self.rss = max(self.rss, sum(rss for _, rss in sizes))
+
+
+def tree(process: int) -> list[int]:
+    """Return the identifiers of a process and of its descendants, on Linux."""
+    processes, pending = [], [process]
+    while pending:
+        number = pending.pop()
+        processes.append(number)
+        with contextlib.suppress(OSError):  # the process may have ended
+            for task in Path(f"/proc/{number}/task").iterdir():
+                pending += map(int, (task / "children").read_text().split())
+    return processes
+
+
+def proportional_size(process: int) -> tuple[int, int]:
+    """Return the proportional and the resident set size of a process in bytes; zeros if it has
+    ended.
+    """
+    sizes = {"Pss": 0, "Rss": 0}
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            name = line.split(":")[0]
+            if name in sizes:
+                sizes[name] = int(line.split()[1]) * 1024
+    return sizes["Pss"], sizes["Rss"]

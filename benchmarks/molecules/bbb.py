@@ -3,6 +3,7 @@
     pip install qc-b3db                                         # the data, CC0 1.0
     python -m benchmarks.molecules.bbb --run RUN                # train, measure on the external set
     python -m benchmarks.molecules.bbb --run RUN --ship         # and write the shipped files
+    python -m benchmarks.molecules.bbb --run RUN --model gp --split scaffold
 
 The package ``qc-b3db`` contains B3DB: 7,807 molecules with a class, BBB+ (enters the brain) or
 BBB-, and an external set of 175 molecules that its authors collected later. A training molecule
@@ -55,6 +56,10 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--split", default="random", choices=["random", "scaffold"], help="rule of the test part"
     )
+    parser.add_argument(
+        "--model", default=MODEL.model, choices=["stacked", "attention", "gp"],
+        help="model to train (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--epochs", type=int, default=MODEL.epochs, help="epochs of the network")
     parser.add_argument("--ship", action="store_true", help="write the files that gattn ships")
     options = parser.parse_args(arguments)
@@ -66,7 +71,9 @@ def main(arguments: Sequence[str]) -> None:
         print(f"{left_out} training molecules have the constitution of an external molecule")
         settings = RunSettings(
             data=str(train), target=(CLASS,), task="classification", split=options.split,
-            model=MoleculeSettings(kernel_rows=MODEL.kernel_rows, epochs=options.epochs),
+            model=MoleculeSettings(
+                kernel_rows=MODEL.kernel_rows, epochs=options.epochs, model=options.model
+            ),
         )  # fmt: skip
         metrics = train_run(settings, run, progress=True, log=print)
         measured = evaluate_table(run, external, workers=1, log=print)

@@ -34,6 +34,17 @@ needed. Each case measures the default model on a test part that is drawn by mol
 ``splits``
     The labels are the measured pIC50. Compared: the test parts of four rules, each a quarter of the
     molecules, for the same model. This shows how much the error depends on the rule.
+``atoms``
+    The labels are lists that RDKit computes: Gasteiger's partial charge and Crippen's contribution
+    to logP of every atom, and the difference of the charges of the two atoms of every bond. The
+    errors are RMSE over the atoms or bonds of the test part. Compared: the mean of all labels,
+    ridge regression on the features of the atom or bond (no attention), the means of equal
+    environments (no attention), attention alone, and the model, the weighted mean of the last two.
+    The share of the labels inside the intervals for 90 % is a mean over molecules.
+``auxiliary``
+    The labels are those of FreeSolv, ESOL (if their files are present) and CHEMBL2321810. Compared:
+    weights of RDKit's descriptors as additional targets of the network, for the network alone and
+    for the default model.
 ``standardize``
     The labels are the measured pIC50. A random half of the molecules is written as sodium salts of
     an acidic NH or OH group, or as hydrochlorides, as tables from several sources write them.
@@ -60,7 +71,7 @@ import torch
 from benchmarks.core import record
 from gattn.data import load_molecules, random_split, scaffold_split
 from gattn.data.molecules.similarity_splits import butina_split, kennard_stone_split
-from gattn.molecules import MoleculeClassifier, MoleculeRegressor
+from gattn.molecules import AtomRegressor, MoleculeClassifier, MoleculeRegressor
 
 RESULTS = record.RESULTS / "molecule-inputs.jsonl"
 TEST_FRACTIONS = (0.75, 0.0, 0.25)
@@ -223,6 +234,74 @@ def transform(model: Model, count: int, seed: int) -> dict[str, float]:
     return results
 
 
+def atoms(model: Model, count: int, seed: int) -> dict[str, float]:
+    """Return the test RMSE of lists of labels with and without attention."""
+    from gattn.molecules.atoms.labels import read_cells
+    from gattn.molecules.runs.atoms.measure import (
+        baseline_means,
+        measure_coverage,
+        measure_targets,
+    )
+
+    smiles = load_molecules("chembl2321810").smiles[:count]
+    cells = read_cells(_computed_lists(smiles))
+    settings = model(seed=seed)
+    fitted = AtomRegressor(epochs=settings.epochs, threads=1, seed=seed)
+    labelled = fitted.read(smiles, cells)
+    train, test = _parts(smiles, seed)
+    inner = np.random.default_rng(seed).permutation(train)
+    val, rest = (torch.from_numpy(part) for part in np.split(inner, [len(inner) // 10]))
+    fitted.fit_labelled(labelled[rest], labelled[val])
+    part = labelled[torch.from_numpy(test)]
+    predicted = fitted.predictor_.predict(part.inputs)
+    means = baseline_means(fitted, labelled[torch.from_numpy(train)], part)
+    means |= {"attention": dict(predicted.parts["attention"])}
+    means |= {"model": dict(predicted.mean.rows)}
+    errors = {
+        f"{target}, {name}": scores["rmse"]
+        for name, mean in means.items()
+        for target, scores in measure_targets(fitted, part.y, mean).items()
+    }
+    held_share = measure_coverage(fitted, part.y, predicted, 0.9)["held"]
+    return dict(sorted(errors.items())) | {"share inside the intervals for 90 %": held_share}
+
+
+def auxiliary(model: Model, count: int, seed: int) -> dict[str, float]:
+    """Return the test RMSE for several weights of the descriptors as additional targets."""
+    errors = {}
+    for name in ("freesolv", "esol", "chembl2321810"):
+        try:
+            molecules = load_molecules(name)[:count]
+        except FileNotFoundError:
+            continue
+        smiles, y = np.array(molecules.smiles), molecules.y[:, 0].double().numpy()
+        train, test = _parts(molecules.smiles, seed)
+        for weight in (0.0, 0.3, 1.0):
+            fitted = model(seed=seed, auxiliary_weight=weight).fit(smiles[train], y[train])
+            predicted = fitted.predictor_.predict(fitted.featurise(smiles[test].tolist()).inputs)
+            parts = {"network": predicted.component_means["attention"], "model": predicted.mean}
+            for part, mean in parts.items():
+                error = (mean[:, 0].numpy() - y[test]) ** 2
+                errors[f"{name}, {part}, weight {weight:g}"] = float(np.sqrt(error.mean()))
+    return errors
+
+
+def _computed_lists(smiles: Sequence[str]) -> dict[str, dict[str, list[list[float]]]]:
+    """Return lists of charges, contributions to logP and polarities of the bonds."""
+    from rdkit import Chem
+    from rdkit.Chem import rdMolDescriptors, rdPartialCharges
+
+    charge, logp, polarity = [], [], []
+    for molecule in map(Chem.MolFromSmiles, smiles):
+        rdPartialCharges.ComputeGasteigerCharges(molecule)
+        values = [atom.GetDoubleProp("_GasteigerCharge") for atom in molecule.GetAtoms()]
+        charge.append(values)
+        logp.append([value for value, _ in rdMolDescriptors._CalcCrippenContribs(molecule)])
+        ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
+        polarity.append([abs(values[i] - values[j]) for i, j in ends])
+    return {"atom": {"charge": charge, "logP": logp}, "bond": {"polarity": polarity}}
+
+
 def _parts(smiles: Sequence[str], seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows of the training and of the test part, with each molecule in one part."""
     split = random_split(len(smiles), seed=seed, fractions=TEST_FRACTIONS, groups=list(smiles))
@@ -314,6 +393,8 @@ def _substitution(smiles: str, generator: np.random.Generator) -> tuple[str, flo
 
 
 CASES: dict[str, Callable[[Model, int, int], dict[str, float]]] = {
+    "atoms": atoms,
+    "auxiliary": auxiliary,
     "descriptors": descriptors,
     "bounded": bounded,
     "weights": weights,
@@ -326,7 +407,8 @@ CASES: dict[str, Callable[[Model, int, int], dict[str, float]]] = {
 }
 
 
-ERROR = dict.fromkeys(CASES, "RMSE") | {"classes": "1 - accuracy", "transform": "value"}
+ERROR = dict.fromkeys(CASES, "RMSE")
+ERROR |= {"classes": "1 - accuracy", "transform": "value", "atoms": "value"}
 """Name of the error that each case returns."""
 
 

@@ -13,6 +13,9 @@ MODELS = {
     "average": "4 x 16, then 4 x 47 whose heads are averaged",
 }
 
+STEPS = {"read": "read", "laid out": "create Graph", "sampled": "sample batches"}
+"""Names of the measured steps in the table."""
+
 
 def training(records: dict[str, Record]) -> str:
     """Return the table of the memory of a training step on the whole graph, compared with PyG."""
@@ -64,7 +67,10 @@ def sampling(records: Iterable[Record]) -> str:
          str(count)]
         for side, (edges, batches, workers, count) in best.items()
     ]  # fmt: skip
-    head = ["sampler", "workers", "edges a second", "batches a second", "best other = 1", "rounds"]
+    head = [
+        "sampler", "workers", "edges per second", "batches per second",
+        "relative to the fastest other loader", "rounds",
+    ]  # fmt: skip
     return markdown(head, rows)
 
 
@@ -75,13 +81,13 @@ def edge_tables(records: dict[str, Record]) -> str:
         kind = entry["case"].rpartition("/")[2]
         for name, step in entry["steps"].items():
             cells = seconds(step["seconds"]), size(step["bytes"])
-            rows.append([f"{kind}, {size(entry['file_bytes'])}", name, *cells])
+            rows.append([f"{kind}, {size(entry['file_bytes'])}", STEPS[name], *cells])
     return markdown(["file", "step", "time", "peak memory"], rows, text=2)
 
 
 def distributed(records: Iterable[Record]) -> str:
-    """Return the table of the bytes by the formula, passed to all_to_all and on the network;
-    with time and memory.
+    """Return the table of bytes by the formula, bytes passed to all_to_all, bytes sent by the
+    network device, time, and memory.
     """
     newest = {(entry["case"], entry["processes"]): entry for entry in records}
     rows = []
@@ -96,8 +102,8 @@ def distributed(records: Iterable[Record]) -> str:
         sent = sent if count > 1 else [""] * len(sent)
         rows.append([case.rpartition("/")[2], str(count), *sent, seconds(time), size(peak)])
     head = [
-        "layer", "processes", "halo by the formula", "handed to all_to_all", "gradients",
-        "over the wire", "time", "memory of a process",
+        "layer", "processes", "halo, by the formula", "passed to all_to_all", "gradients",
+        "sent by the network device", "time", "memory of a process",
     ]  # fmt: skip
     return markdown(head, rows)
 

@@ -24,7 +24,7 @@ from benchmarks.sides.families import FAMILIES
 from benchmarks.sides.inputs import Shape, operator_inputs
 from benchmarks.tools import aot
 
-PATHS = ("whole graphs", "rows and segments")
+PATHS = ("whole graphs", "rows and splits")
 MOLECULES = 64
 HEADS, CHANNELS = 8, 16
 

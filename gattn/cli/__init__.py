@@ -13,9 +13,14 @@ from contextlib import contextmanager
 from types import FrameType
 
 from gattn import __version__
+from gattn.files import reason
 from gattn.training.threads import sleep_at_barriers
 
 INTERRUPTED, TERMINATED = 130, 143
+EXTRAS = {"ray": "ray", **dict.fromkeys(("onnx", "onnxscript", "onnxruntime"), "export")}
+"""For each module that may be missing, the extra of gattn that installs it. Other missing
+modules belong to the extra of the command.
+"""
 WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 
@@ -44,20 +49,20 @@ def main() -> None:
             raise
         command = sys.argv[1] if len(sys.argv) > 1 else ""
         extra = {"nodes": "nodes", "links": "nodes", "serve": "serve"}.get(command, "molecules")
-        extra = "ray" if error.name == "ray" else extra
+        extra = EXTRAS.get(error.name or "", extra)
         _fail(f'this command needs {error.name}: pip install "gattn[{extra}]"')
     except Exception as error:
         if code := _signal_behind(error):
             _fail(WORDS[code], code)
-        if isinstance(error, OSError) and error.strerror and error.filename:
-            _fail(f"{error.filename}: {error.strerror}")
-        if isinstance(error, OSError | ValueError | ImportError | RuntimeError):
+        if isinstance(error, OSError):
+            _fail(reason(error))
+        if isinstance(error, ValueError | ImportError | RuntimeError):
             _fail(str(error))
         raise
 
 
 def _signal_behind(error: BaseException) -> int | None:
-    """Return the exit code of the signal that caused an error, or None if no signal caused it.
+    """Return the exit code of the signal that caused an error; return None if no signal caused it.
 
     A library may raise another error when it cleans up after an interrupt. For example, Optuna's
     journal does so if it is interrupted while it acquires its lock.
@@ -74,7 +79,9 @@ def _signal_behind(error: BaseException) -> int | None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Raise SystemExit on SIGTERM, so that temporary files are deleted and child processes end."""
+    """Raise SystemExit on SIGTERM, so that temporary files are deleted and child processes are
+    ended.
+    """
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield

@@ -1,5 +1,5 @@
-"""Typer application of the command ``gattn``: the groups ``molecules``, ``nodes`` and ``links``,
-and ``serve``.
+"""Typer application of the command ``gattn``, with the groups ``molecules``, ``nodes`` and
+``links`` and the command ``serve``.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ NOISE = (
     "The model is no better than a constant: the data do not predict the labels.",
     "The model is no better than a random order: the data do not predict the links.",
 )
-"""Messages for a model of labels or of links that is not better than chance."""
+"""Messages for a model of node labels or of links that is not better than chance."""
 MAX_TARGET_LINES = 5
-"""Maximum number of targets for which a separate line is printed."""
+"""Maximum number of targets for which each target's metrics are printed on a separate line."""
 # If torchrun starts several processes, only the first process prints messages.
 QUIET = not is_first_process()
 NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
@@ -46,7 +46,7 @@ def say(line: str) -> None:
 
 @contextmanager
 def counted(title: str) -> Iterator[Callable[[int], None]]:
-    """Show the number of rows processed so far, and yield a function that adds to this number."""
+    """Show the number of processed rows, and yield a function that adds to this number."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     hidden = not NOTES.is_terminal
     with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
@@ -62,7 +62,7 @@ def counted(title: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def rated(title: str, total: int, done: int) -> Iterator[Callable[[int], None]]:
-    """Show the progress over a known number of rows, with the rate and the time left.
+    """Show the progress over a known number of rows, with the rows per second and the time left.
 
     If stderr is not a terminal, a line is printed every ten seconds instead of a progress bar.
 
@@ -127,7 +127,7 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
     """Print the mean and the standard deviation of each metric over several training runs."""
     runs = metrics["runs"]
     for metric, values in runs["test"].items() if runs["count"] > 1 else ():
-        spreads = {"first weights": values["of_weights"], "splits": values["of_parts"]}
+        spreads = {"initial weights": values["of_weights"], "splits": values["of_parts"]}
         parts = [
             f"{_format(value)} over {name}" for name, value in spreads.items() if value == value
         ]
@@ -181,7 +181,7 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
 
 
 def show_repeats(metrics: Mapping[str, Any]) -> None:
-    """Print the means and standard deviations of the metrics of several runs."""
+    """Print the mean and the standard deviation of each metric over several runs."""
     summary = metrics["summary"]
     table = Table(
         title=f"{metrics['task']}, mean ± standard deviation of {len(metrics['runs'])} runs"
@@ -192,7 +192,9 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
         cells = (scores[metric] for scores in summary.values())
         table.add_row(metric, *(f"{_format(c['mean'])} ± {_format(c['std'])}" for c in cells))
     RESULTS.print(table)
-    intervals = metrics["intervals"]
+    intervals = metrics.get("intervals")
+    if intervals is None:
+        return
     noun = "intervals" if metrics["task"] == "regression" else "sets of classes"
     RESULTS.print(
         f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']['mean']:.1%} of the "
@@ -201,8 +203,8 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
 
 
 def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
-    """Yield a message for each target that has too few validation labels for the requested
-    coverage.
+    """Yield a message for each target that has too few validation labels for intervals of the
+    requested coverage.
     """
     from gattn.training.conformal import least_rows
 
@@ -221,7 +223,7 @@ def _are(count: int) -> str:
 
 
 def _print_plain(line: str) -> None:
-    """Print a line literally, without Rich markup, because column names may contain brackets."""
+    """Print a line without interpreting Rich markup, because column names may contain brackets."""
     RESULTS.print(line, markup=False, highlight=False)
 
 

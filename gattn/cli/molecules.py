@@ -1,4 +1,4 @@
-"""Commands of ``gattn molecules``: check, train, predict, explain, embed and evaluate."""
+"""Commands of ``gattn molecules``: check, train, predict, explain, embed, evaluate and export."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ Neighbors = Annotated[
     int,
     Option(
         min=0,
-        help="Number of nearest measured molecules beside each prediction, with their similarities "
-        "and measured values, and a column in_domain: false if the molecule is less similar to the "
-        "measured molecules than 95 % of the test part. The table of the training must be there.",
+        help="Number of most similar measured molecules to write beside each prediction, with "
+        "their similarities and measured values. The column in_domain is true if the molecule is "
+        "at least as similar to its nearest measured molecule as 95 % of the test molecules are "
+        "to theirs. The training table must still be at the path in config.toml.",
     ),
 ]
 NUMBERS = tuple(declared(NumberSettings))
@@ -71,8 +72,9 @@ def train(
     replicates: Annotated[
         int,
         Option(
-            help="Number of runs with the seeds s, s + 1 and so on, which also change a random "
-            "split. Raise it to see how much the errors depend on the split and the seed."
+            help="Number of repeated runs. The first run uses --seed, and every further run the "
+            "next higher seed. With --split random, the seed also changes the split. Raise it to "
+            "see how much the errors depend on the seed."
         ),
     ] = 1,
     config: Annotated[
@@ -87,7 +89,7 @@ def train(
 ) -> None:
     """Train a model, and write it with its metrics and a report.
 
-    Run the same command again after an interruption to continue from the last complete epoch.
+    Run the same command again after an interruption to continue from the last checkpoint.
     """
     if data:
         settings = {**settings, "data": data[0], "more_data": tuple(data[1:])}
@@ -97,7 +99,7 @@ def train(
 
         show_repeats(train_repeats(run, out, folds=folds, replicates=replicates, log=say))
         say(
-            f"{out / 'summary.csv'} has the metrics of each run; to predict new molecules, train "
+            f"{out / 'report.html'} has the metrics of each run; to predict new molecules, train "
             "on all of them without --folds and --replicates"
         )
         return
@@ -145,7 +147,7 @@ def predict(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Predict every row of a table, and write one row with prediction intervals for each.
+    """Predict every row of a table, and write each row with its prediction and its interval.
 
     The column "similarity" contains the Tanimoto similarity to the most similar molecule of the
     training and validation parts. With several inputs, or if --out is a folder or ends with a
@@ -167,7 +169,7 @@ def predict(
 
 
 def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]) -> None:
-    """Predict many files, and print the number of rows."""
+    """Predict many files, and print the numbers of rows."""
     chosen = ScreenSettings(**{name: settings.pop(name) for name in SCREENING if name in settings})
     if Path(out).suffix.lower() in TABLE_SUFFIXES:
         raise SettingsError(
@@ -227,7 +229,7 @@ def explain(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Draw the weight of every atom, and measure how reliable the weights are."""
+    """Draw the weight of every atom, and measure how faithful the weights are to the model."""
     from gattn.molecules.runs.explain import explain_table
 
     options = {
@@ -301,6 +303,34 @@ def evaluate(
 
 
 @app.command()
+def export(
+    run: Annotated[
+        Path,
+        Argument(
+            metavar="RUN",
+            help="Folder of a trained model, written by train, or the name of a model of gattn.",
+        ),
+    ],
+    out: Annotated[Path, Option(help="New folder for the exported model.")],
+) -> None:
+    """Write a model to files with which it predicts without gattn and PyTorch: ONNX, arrays and a
+    program.
+
+    The program predict.py in the folder needs the packages numpy, onnxruntime and rdkit. Its
+    predictions are compared with those of the model before the folder is written.
+    """
+    from gattn.molecules.export.folder import export_model
+
+    exported = export_model(run, out)
+    megabytes = sum(exported.files.values()) / 1e6
+    say(
+        f"{out}: {', '.join(exported.files)} ({megabytes:.1f} MB); largest difference from predict "
+        f"{exported.difference:.1g} standard deviations"
+    )
+    say(f"to predict: python {out / 'predict.py'} IN.csv OUT.csv")
+
+
+@app.command()
 @with_settings(RunSettings, only=("smiles", "encoding", "decimal", "thousands", "unit"))
 def check(
     table: Table,
@@ -338,7 +368,7 @@ def check(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Look for faults of a table before training: structures, labels, parts and columns.
+    """Look for faults in a table before training: structures, labels, parts and columns.
 
     The exit code is 0 even if there are findings, unless --strict is set.
     """
@@ -358,7 +388,7 @@ def check(
 
 
 def _show_counts(counts: Counts, table: Path, out: Path) -> None:
-    """Print the number of rows that were written, or a message if the input table has no rows."""
+    """Print the number of written rows, or a message if the input table has no rows."""
     if counts.rows:
         say(f"{out}: {plural(counts.rows, 'row')}, {counts.bad:,} of them with an error")
     else:

@@ -32,7 +32,7 @@ AT_ONCE = (
     *("label", "features", "names", "task", "split", "directed"),
     *("edge_features", "edge_weight", "edge_type", "time"),
 )
-"""Names of the settings of ``gattn nodes predict`` without a trained model."""
+"""Names of the settings of ``gattn nodes predict`` that are used without a trained model."""
 
 
 @app.command()

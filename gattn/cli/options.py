@@ -21,7 +21,7 @@ def with_settings(
     without: Collection[str] = (),
     as_trained: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds one option to a command for each setting of the given
+    """Return a decorator that adds options to a command, one for each setting of the given
     dataclasses.
 
     The command receives a dictionary ``settings`` with the checked and converted values of the
@@ -73,14 +73,14 @@ def with_settings(
 
 
 def _option(setting: Setting, as_trained: bool) -> inspect.Parameter:
-    """Create the parameter of one option; its default is None, and its help text names the
+    """Create the parameter of one option. Its default is None; the help text contains the
     setting's default.
     """
     hint = setting.hint
     for kind in (hint, *typing.get_args(hint)):
         if typing.get_origin(kind) is tuple:
             element = typing.get_args(kind)[0]
-            # Typer accepts no list of Literal; check_value checks the choices.
+            # Typer does not accept lists of Literal, so check_value checks the choices.
             hint = list[str] if typing.get_origin(element) is typing.Literal else list[element]
             break
     default = "as in training" if as_trained else setting.default_text

@@ -7,11 +7,11 @@ from typing import Any
 __all__ = ["READING", "with_reading"]
 
 READING = ("nodes", "encoding", "decimal", "thousands", "missing")
-"""Names of the settings for reading the files of a graph."""
+"""Names of the settings for reading graph files."""
 
 
 def with_reading(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings with those for reading the graph as one object."""
+    """Return the settings, with the settings for reading the graph combined in one object."""
     from gattn.nodes.files import GraphReading
 
     rules = {name: settings[name] for name in READING if name in settings}

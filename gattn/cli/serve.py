@@ -18,7 +18,7 @@ __all__ = ["serve"]
 def serve(
     runs: Annotated[
         list[Path],
-        Argument(metavar="RUN...", help="Folders of trained models of molecules or nodes."),
+        Argument(metavar="RUN...", help="Folders of trained models of molecules, nodes or links."),
     ],
     *,
     settings: dict[str, Any],
@@ -26,7 +26,8 @@ def serve(
     """Serve trained models as a web page and an HTTP API, by default only on this machine.
 
     The page predicts a molecule that you draw or paste and the molecules of a CSV file, and looks
-    up the nodes of a network. No request leaves the machine.
+    up the nodes and the missing links of a network. All predictions are computed on this machine,
+    and the server sends no data to other hosts.
     """
     chosen = ServeSettings(**settings)
     from gattn.serve.server import serve as serve_runs

@@ -27,7 +27,7 @@ EDGE_HOOKS = tuple(
     for method in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
     for when in ("pre_hooks", "hooks")
 )
-"""Names of the attributes in which a ``MessagePassing`` layer stores the hooks on its methods."""
+"""Names of the attributes in which a ``MessagePassing`` layer stores the hooks of its methods."""
 
 CLASS_STATE = (
     "inspector",
@@ -38,8 +38,8 @@ CLASS_STATE = (
     "_edge_user_args",
     "_explain",
 )
-"""Names of the attributes that ``MessagePassing`` computes from the methods of a class or in
-``explain``.
+"""Names of the attributes that ``MessagePassing`` derives from the methods of a class, or that
+``explain`` sets.
 """
 
 INITIAL_VALUES = ("_init_t",)
@@ -57,14 +57,14 @@ EQUATIONS = (
     "get_attention",
     *BOUND,
 )
-"""Names of the methods that a user may override to change what a layer computes for its edges."""
+"""Names of the message-passing methods that a user may override to change the result of a layer."""
 
 _registered: dict[type, dict[str, Any]] = {}
-"""The methods in EQUATIONS that each class of PyG and gattn defines itself, by class."""
+"""Methods in EQUATIONS as PyG or gattn defines them, for each of their classes."""
 
 
 def register_equations(*classes: type) -> None:
-    """Register the current methods in EQUATIONS of some classes as the original ones."""
+    """Register the present methods in EQUATIONS of some classes as the original methods."""
     for cls in classes:
         _registered[cls] = {name: vars(cls)[name] for name in EQUATIONS if name in vars(cls)}
 
@@ -73,13 +73,13 @@ register_equations(MessagePassing)
 
 
 def equations(cls: type) -> dict[str, Any]:
-    """Return the methods in EQUATIONS that the instances of a class call, by name."""
+    """Return the methods in EQUATIONS that instances of a class call, as a dictionary by name."""
     return {name: getattr(cls, name) for name in EQUATIONS if hasattr(cls, name)}
 
 
 def overridden(cls: type) -> str:
-    """Describe the methods in EQUATIONS that differ from the registered ones; return "" if none
-    does.
+    """Describe which of PyG's message-passing methods (EQUATIONS) a subclass overrides or a user
+    has replaced; "" if none.
 
     Such a method was defined by an unregistered subclass, or it was replaced on a registered class.
     """
@@ -94,22 +94,22 @@ def overridden(cls: type) -> str:
 
 
 def _is_generated(owner: type, name: str) -> bool:
-    """Return True if PyG generated this method of a class from a template."""
+    """Return True if PyG generated this method for a class from a template."""
     members = vars(owner)
     method = members[name]
     return method is members.get(f"_jinja_{name}") and method is not members.get(f"_orig_{name}")
 
 
 def replaced_methods(layer: Module) -> list[str]:
-    """Return the names of the methods in EQUATIONS that someone other than PyG replaced on
-    a layer.
+    """Return the names of the methods in EQUATIONS that were replaced on a layer by anyone
+    except PyG.
     """
     members = vars(layer)
     return [name for name in EQUATIONS if name in members and not is_bound_by_pyg(layer, name)]
 
 
 def is_bound_by_pyg(layer: Module, name: str) -> bool:
-    """Return True if PyG itself stored a method of this name on an instance of a layer."""
+    """Return True if PyG itself stored a method with this name on an instance of a layer."""
     bound, cls = vars(layer)[name], type(layer)
     if name not in BOUND or getattr(bound, "__self__", None) is not layer:
         return False
@@ -129,7 +129,9 @@ def is_original(layer: Module, name: str) -> bool:
 
 
 def edge_hooks(layer: Module) -> str:
-    """Describe a method of a layer that has a hook; return an empty string if no method has one."""
+    """Describe the first method of a layer that has a hook; return an empty string if no method
+    has one.
+    """
     for name in EDGE_HOOKS:
         hooks = getattr(layer, name, None)
         if hooks is None:

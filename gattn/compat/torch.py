@@ -50,7 +50,7 @@ _functorch: Any = getattr(torch._C, "_functorch", None)
 
 is_wrapped: Callable[[Tensor], bool]
 is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
-"""Return True if a transform of torch.func created or batched the tensor."""
+"""Return True if a tensor was created or batched by a transform of torch.func."""
 
 FakeTensor: type = getattr(getattr(torch, "_subclasses", None), "FakeTensor", type(None))
 """Type of the tensors of a FakeTensorMode, which have no memory."""
@@ -80,7 +80,7 @@ _has_any_global_hook = getattr(torch.nn.modules.module, "_has_any_global_hook", 
 
 
 def has_hooks(module: torch.nn.Module) -> bool:
-    """Return True if calling a module runs one of its hooks or a global hook."""
+    """Return True if calling a module runs one of its own hooks or a global hook."""
     return has_local_hooks(module) or _has_any_global_hook()
 
 
@@ -120,9 +120,9 @@ def dispatch_mode_active() -> bool:
 
 
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function or module from which torch.compile created its argument."""
+    """Return the function or module that was passed to torch.compile to create the argument."""
     if getattr(function, "_torchdynamo_disable", False):
-        # torch.compiler.disable also returns a wrapper, which must stay.
+        # The wrapper that torch.compiler.disable returns is kept.
         return function
     for name in ("_torchdynamo_orig_callable", "_orig_mod"):
         function = getattr(function, name, function)
@@ -180,15 +180,17 @@ _increasing = itertools.count(1)
 
 
 def memory_uses(tensor: Tensor) -> int:
-    """Return a number that increases when another tensor starts to share this tensor's memory."""
+    """Return a number that increases whenever another tensor starts to share this tensor's
+    memory.
+    """
     if _storage_uses is None:
         return next(_increasing)
     return _storage_uses(tensor.untyped_storage()._cdata)
 
 
 def onednn_linear() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:
-    """Return oneDNN's function for a linear layer, x W^T + b, or None if this version of torch has
-    none.
+    """Return oneDNN's function for a linear layer, x W^T + b; return None if this version of
+    torch has no such function.
     """
     product = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
     if product is None:
@@ -197,7 +199,7 @@ def onednn_linear() -> Callable[[Tensor, Tensor, Tensor | None], Tensor] | None:
 
 
 class FlashAttention(NamedTuple):
-    """torch's flash attention kernels for the CPU, and torch's rule for choosing them.
+    """Flash attention kernels of torch for the CPU, and torch's rule for when they are used.
 
     ``forward`` returns the output and the log-sum-exp of the scores, which ``backward`` needs.
     Tensors are [b, h, n, c].
@@ -223,4 +225,6 @@ def _flash_attention() -> FlashAttention | None:
 
 
 flash_attention = _flash_attention()
-"""Flash attention kernels of torch for the CPU, whose forward and backward have no public names."""
+"""Flash attention kernels of torch for the CPU. Their forward and backward functions have no
+public names.
+"""

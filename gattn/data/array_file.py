@@ -16,7 +16,7 @@ import numpy as np
 __all__ = ["Layout", "map_arrays", "read_metadata", "write_arrays"]
 
 Layout: TypeAlias = "Mapping[str, tuple[type[np.generic], tuple[int, ...]]]"
-"""The dtype and the shape of one row of each array, by the array's name."""
+"""Dtype and shape of one row of each array, as a dictionary by the name of the array."""
 ENTRY = "gattn"
 """Key in the safetensors header; its value is a JSON object with all strings of the file."""
 INSTALL = 'files of molecules need safetensors: pip install "gattn[molecules]"'
@@ -25,7 +25,7 @@ INSTALL = 'files of molecules need safetensors: pip install "gattn[molecules]"'
 def write_arrays(
     path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str]
 ) -> None:
-    """Write arrays and strings to a file, without reading memory-mapped arrays into memory.
+    """Write arrays and strings to a file. Memory-mapped arrays are not read into memory.
 
     Raises:
         ImportError: safetensors is not installed.
@@ -66,7 +66,7 @@ def read_metadata(path: str | os.PathLike[str], format: str) -> dict[str, str]:
 
 
 def map_arrays(path: str | os.PathLike[str], layout: Layout) -> dict[str, np.ndarray]:
-    """Map the arrays of a file into memory, and check their dtypes, row shapes and checksums.
+    """Map the arrays of a file into memory. Their dtypes, row shapes and checksums are checked.
 
     Raises:
         ValueError: an array is missing, has another dtype or row shape, or another checksum than

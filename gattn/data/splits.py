@@ -39,7 +39,7 @@ EIGHT_ONE_ONE = (0.8, 0.1, 0.1)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split:
-    """Indices (int64) of the training, validation and test items, and the name of the split's
+    """Indices (int64) of the training, validation and test items of a split, and the name of its
     protocol.
 
     No item is in two parts.
@@ -128,7 +128,8 @@ def random_split(
 
 
 def number_groups(groups: Iterable[Hashable] | None, count: int) -> Tensor:
-    """Return the number of each item's group, [count] int64, in the order of first appearance.
+    """Return the index of the group of each item, [count] int64; groups are numbered in order of
+    appearance.
 
     Args:
         groups: a group for each item; None puts every item into a separate group.
@@ -143,7 +144,8 @@ def number_groups(groups: Iterable[Hashable] | None, count: int) -> Tensor:
     if groups is None:
         return torch.arange(count)
     numbers: dict[Hashable, int] = {}
-    # np.fromiter creates no list of Python integers, which would take several times the memory.
+    # np.fromiter does not create a list of Python integers, which would take several times the
+    # memory.
     numbered = np.fromiter((numbers.setdefault(group, len(numbers)) for group in groups), np.int64)
     if len(numbered) != count:
         raise ValueError(f"groups must have {count} values, one for each item; got {len(numbered)}")
@@ -157,7 +159,7 @@ def split_by_groups(
     *,
     largest_trains: bool = False,
 ) -> Split:
-    """Split items so that no group is in two parts, the large groups into the training part.
+    """Split items so that no group is in two parts. Large groups are put into the training part.
 
     Groups are assigned in descending order of size; groups of equal size are ordered by their first
     item, the last one first. A group is added to the training part if it fits there, else to the
@@ -200,7 +202,8 @@ def split_by_groups(
 def split_by_order(
     values: Sequence[float], fractions: tuple[float, float, float], protocol: str
 ) -> Split:
-    """Split items by a value such as a time: the smallest are trained on, the largest are tested.
+    """Split items by a value such as a time. The smallest values are for training, and the largest
+    for testing.
 
     Items with equal values are in the same part; a cut within them moves to their nearer end.
 
@@ -331,5 +334,5 @@ def cuts(count: int, fractions: tuple[float, float, float]) -> tuple[int, int]:
 
 
 def ratio(fractions: tuple[float, float, float]) -> str:
-    """Format three fractions as a ratio, for example ``"8:1:1"``."""
+    """Format three fractions as a ratio, such as ``"8:1:1"``."""
     return ":".join(f"{10 * fraction:g}" for fraction in fractions)

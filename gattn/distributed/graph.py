@@ -20,7 +20,8 @@ Group = dist.ProcessGroup | Peers | None
 
 
 class DistributedGraph(Graph):
-    r"""Part of a graph that one process owns: some of the nodes, and all edges into these nodes.
+    r"""Part of a graph that one process owns: some of the nodes, and all edges that lead into these
+    nodes.
 
     Layers accept it in place of a :class:`gattn.Graph`. A layer then takes the features of the
     local nodes only, [n_r, d], and returns the outputs of the local nodes. Keys and values of
@@ -50,7 +51,9 @@ class DistributedGraph(Graph):
     halo: Halo
     """Plan for exchanging rows of node features with the other processes."""
     local: Graph
-    """Edges of this process as a bipartite graph from their m sources to its n_r nodes."""
+    """Edges of this process, as a bipartite graph from m source nodes to the process's n_r
+    nodes.
+    """
     nodes: Tensor
     """Indices of the nodes of this process, [n_r] int64; their features are ``x[graph.nodes]``."""
     edges: Tensor
@@ -65,7 +68,7 @@ class DistributedGraph(Graph):
     def from_edges(
         cls, edges: Any, partition: Partition, *, group: Group = None
     ) -> DistributedGraph:
-        """Create this process's part of a graph when every process has all edges.
+        """Create this process's part of a graph, if every process has all edges.
 
         Args:
             edges: the whole graph, as :class:`gattn.Graph` takes it, the same in every process.
@@ -96,7 +99,7 @@ class DistributedGraph(Graph):
     def from_local_edges(
         cls, edge_index: Tensor, partition: Partition, *, group: Group = None
     ) -> DistributedGraph:
-        """Create this process's part of a graph when each process has only the edges into its
+        """Create this process's part of a graph, if each process has only the edges into its own
         nodes.
 
         A process needs memory for these edges, for its halo, and for the order of the partition
@@ -149,7 +152,7 @@ class DistributedGraph(Graph):
     def _from_local_graph(
         cls, local: Graph, halo: Halo, partition: Partition, nodes: Tensor, edges: Tensor
     ) -> DistributedGraph:
-        """Create a DistributedGraph from the edges of this process as a bipartite graph.
+        """Create a DistributedGraph from the edges of this process, given as a bipartite graph.
 
         The edges get the numbers that they have in the whole graph, so that dropout draws the same
         mask.
@@ -167,12 +170,14 @@ class DistributedGraph(Graph):
 
     @property
     def comm_stats(self) -> CommStats:
-        """Number of bytes that this process exchanged with others for this graph."""
+        """Number of bytes and messages that this process has exchanged with others for this
+        graph.
+        """
         return self.halo.comm_stats
 
     def fetch_source_rows(self, *rows: Tensor) -> tuple[Graph, tuple[Tensor, ...]]:
-        """Return :attr:`local` and the rows of all its sources, [m, ...], from the rows of local
-        nodes.
+        """Return :attr:`local`, and the rows of all its source nodes, [m, ...], given the rows of
+        the local nodes.
 
         Rows of other processes are fetched from them. A tensor that is passed twice is sent once.
         """
@@ -198,7 +203,7 @@ class DistributedGraph(Graph):
         return self._from_local_graph(local, self.halo, self.partition, self.nodes, self.edges)
 
     def incidence(self) -> Graph:
-        """Return the bipartite graph from the edges of this process to their destinations."""
+        """Return the bipartite graph that connects each edge of this process to its destination."""
         return self.local.incidence()
 
     def in_degree(self) -> Tensor:
@@ -225,8 +230,8 @@ class DistributedGraph(Graph):
 
 
 def _peers(group: Group, partition: Partition) -> Peers:
-    """Return the processes of a group; raise an error if the partition has another number
-    of parts.
+    """Return the processes of a group; raise an error if their number differs from the number of
+    parts in the partition.
     """
     peers = group if isinstance(group, Peers) else Peers(group)
     if partition.num_parts != peers.size:
@@ -238,8 +243,8 @@ def _peers(group: Group, partition: Partition) -> Peers:
 
 
 def _check_shared(peers: Peers, partition: Partition, device: torch.device, edges: int = 0) -> None:
-    """Raise an error in every process if the partition or the number of edges differs among
-    them.
+    """Raise an error in every process if the partition or the number of edges is not the same in
+    all processes.
     """
     gathered = peers.all_gather([partition.digest, edges], device)
     for name, values in zip(("partition", "number of edges"), zip(*gathered)):

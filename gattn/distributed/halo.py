@@ -1,4 +1,4 @@
-"""Exchange of halo rows: rows of nodes that other processes own, and their gradients."""
+"""Exchange of halo rows (features of nodes that other processes own) and of their gradients."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CommStats:
 
 @dataclass(frozen=True, eq=False)
 class Halo:
-    """Plan of the rows that this process sends to and receives from the other processes.
+    """Plan of which rows this process sends to, and receives from, each of the other processes.
 
     The sources of a process's edges, by ascending global id, are the halo nodes before the local
     nodes, then all local nodes, then the halo nodes after them. Edges sorted by this numbering
@@ -50,14 +50,16 @@ class Halo:
 
     peers: Peers
     global_ids: Tensor
-    """Global ids of all sources, [m] int64, ascending: positions in the partition's node order."""
+    """Global ids of all source nodes, [m] int64, in ascending order. A global id is a position
+    in the partition's node order.
+    """
     num_before: int
     """Number of halo nodes whose global ids are below the ids of the local nodes."""
     num_local: int
     """Number of local nodes, which are the nodes that this process owns."""
     send_index: Tensor
-    """Indices of the local rows to send to other processes, [s] int64, grouped by process and
-    ascending for each process.
+    """Indices of the local rows that are sent to other processes, [s] int64, grouped by process
+    and ascending in each group.
     """
     send_counts: list[int]
     """Number of rows that this process sends to each process."""
@@ -72,7 +74,7 @@ class Halo:
 
     @classmethod
     def build(cls, sources: Tensor, bounds: Sequence[int], peers: Peers) -> Halo:
-        """Find the rows that this process needs from others, and send their ids to the owners.
+        """Determine the rows that this process needs from others, and send their ids to the owners.
 
         Args:
             sources: global ids of the sources of this process's edges, [e] int64.
@@ -94,7 +96,10 @@ class Halo:
         )
 
     def gather(self, rows: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return the rows of all sources, [m, ...], from the local rows, [n, ...], of one dtype."""
+        """Return the rows of all source nodes, [m, ...], given those of the local nodes, [n, ...].
+
+        All tensors must have the same dtype.
+        """
         flat = [part.flatten(1) for part in rows]
         sent = torch.cat([part[self.send_index] for part in flat], 1)
         pending = self.peers.all_to_all(sent, self.send_counts, self.recv_counts)
@@ -143,7 +148,7 @@ class Gather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, halo: Halo, *rows: Tensor) -> tuple[Tensor, ...]:
-        """Return the rows of all sources: the local rows and the halo rows."""
+        """Return the rows of all source nodes, which are local rows and halo rows."""
         ctx.halo = halo
         return halo.gather(rows)
 
@@ -158,11 +163,11 @@ class ScatterAdd(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, halo: Halo, *grads: Tensor) -> tuple[Tensor, ...]:
-        """Return the sums of gradients for the local rows."""
+        """Return the summed gradients of the local rows."""
         ctx.halo = halo
         return halo.scatter_add(grads)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        """Return the gradients of the rows that were summed."""
+        """Return the gradients of the rows that forward has summed."""
         return None, *Gather.apply(ctx.halo, *grads)

@@ -16,7 +16,8 @@ from gattn.graph.edge_input import check_count, read_edges
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Assignment of the nodes of a graph to processes, as one range of consecutive nodes for each.
+    """Assignment of a graph's nodes to processes. Each process owns a range of consecutive global
+    ids.
 
     The *global id* of a node is its position in an order of all nodes. Process r owns the nodes
     with the global ids ``bounds[r]`` to ``bounds[r + 1] - 1``. Create a partition with
@@ -60,21 +61,21 @@ class Partition:
         return len(self.bounds) - 1
 
     def nodes(self, part: int, device: torch.device | str | None = None) -> Tensor:
-        """Return the caller's indices of the nodes of one part: [n_r] int64."""
+        """Return the indices, in the caller's numbering, of the nodes in one part: [n_r] int64."""
         first, last = self.bounds[part : part + 2]
         if self.order is None:
             return torch.arange(first, last, device=device)
         return self.order[first:last].to(device)
 
     def global_ids(self, nodes: Tensor) -> Tensor:
-        """Return the global ids, int64, of nodes in the caller's numbering."""
+        """Convert node indices in the caller's numbering to global ids, int64."""
         if self.order is None:
             return nodes.long()
         return self._global_ids.to(nodes.device)[nodes.long()]
 
     @functools.cached_property
     def digest(self) -> int:
-        """56-bit hash of the partition, by which processes check that their partitions are
+        """Hash of the partition (56 bits), by which processes check that their partitions are
         equal.
         """
         order = b"" if self.order is None else self.order.long().cpu().numpy().tobytes()
@@ -92,7 +93,8 @@ class Partition:
 
     @classmethod
     def contiguous(cls, num_nodes: int, num_parts: int) -> Partition:
-        """Assign ranges of consecutive nodes to processes, whose sizes differ by at most one.
+        """Assign ranges of consecutive nodes to processes; the sizes of the ranges differ by at
+        most one.
 
         Args:
             num_nodes: number of nodes of the whole graph.
@@ -184,7 +186,7 @@ class Partition:
 
 
 def _undirected(source: Tensor, destination: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Return offsets and neighbours (CSR) of the undirected graph without parallel edges, for
+    """Return the undirected graph without parallel edges as CSR offsets and neighbours, for
     METIS.
     """
     is_no_loop = source != destination

@@ -32,7 +32,7 @@ class Peers:
     def all_to_all(
         self, rows: Tensor, send_counts: Sequence[int], recv_counts: Sequence[int]
     ) -> PendingRows:
-        """Start sending rows to each process, and return before the exchange has finished.
+        """Start to send rows to each process, and return before the exchange has finished.
 
         Args:
             rows: [s, w] of any dtype; the first ``send_counts[0]`` rows go to process 0, and so on.
@@ -51,7 +51,7 @@ class Peers:
         )
 
         def wait(sent: Tensor = sent) -> Tensor:
-            # The default argument keeps the send buffer alive until the end of the exchange.
+            # This default argument keeps the send buffer alive until the exchange has ended.
             assert work is not None
             work.wait()
             return received.view(rows.dtype)
@@ -59,11 +59,11 @@ class Peers:
         return wait
 
     def all_gather(self, numbers: Sequence[int], device: torch.device) -> list[list[int]]:
-        """Return the numbers of every process; each process must pass the same count of numbers."""
+        """Return the numbers of every process. All processes must pass equally many numbers."""
         rows = torch.tensor([numbers] * self.size, device=device)
         gathered = self.all_to_all(rows, [1] * self.size, [1] * self.size)()
         return gathered.tolist()
 
 
 PendingRows = Callable[[], Tensor]
-"""Function that waits for an exchange of rows and returns the received rows."""
+"""Type of a function that waits for an exchange and returns the received rows."""

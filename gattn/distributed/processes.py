@@ -19,7 +19,7 @@ import torch.distributed as dist
 from gattn.distributed.watch import FAILED, LEFT, Watch
 
 TIMEOUT = 30.0
-"""Default number of seconds that a process waits for the others."""
+"""Default time in seconds for which a process waits for the others."""
 
 
 class ProcessFailure(RuntimeError):
@@ -34,7 +34,7 @@ class ProcessFailure(RuntimeError):
 
 @dataclass(frozen=True)
 class Processes:
-    """Rank and device of this process, and the number of all processes.
+    """Rank and device of this process, and the total number of processes.
 
     Args:
         rank: rank of this process.
@@ -119,7 +119,7 @@ def init_processes(backend: str | None = None, *, timeout: float = TIMEOUT) -> I
 
 
 def _leave(watch: Watch, status: str) -> None:
-    """Publish the final status of this process and close its connections to the others."""
+    """Publish the final status of this process, and close its connections to the others."""
     watch.end(status)
     if dist.is_initialized():
         dist.destroy_process_group()

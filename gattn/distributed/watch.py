@@ -15,11 +15,12 @@ BEAT = 1.0
 PATIENCE = 8.0
 """Number of seconds without a heartbeat after which a process is treated as dead."""
 LEFT, FAILED = "left", "failed"
-"""Prefixes of the final status of a process: it ended normally, or it failed."""
+"""Prefixes of a process's final status: LEFT if it ended normally, FAILED if it failed."""
 
 
 class Watch:
-    """Sender of this process's heartbeats to a shared store, and reader of the others' heartbeats.
+    """Sender of this process's heartbeats to the shared store, and reader of the other processes'
+    heartbeats.
 
     For each rank the store has a counter that grows, or a final status: ``left``, or
     ``failed: ...`` with the error.
@@ -110,11 +111,13 @@ class Watch:
         return [rank for rank in range(self.size) if rank != self.rank]
 
     def _statuses(self) -> dict[int, str]:
-        """Return the last heartbeat or the final status of each other process, by rank."""
+        """Return a dictionary from the rank of each other process to its last heartbeat or final
+        status.
+        """
         return {rank: self._read(f"status{rank}") for rank in self._others}
 
     def _reported_failure(self) -> str:
-        """Return the name and final status of a process that failed, or "" if none failed."""
+        """Return the name and the final status of a process that failed; "" if none failed."""
         for rank, status in self._statuses().items():
             if status.startswith(FAILED):
                 return f"{self._name(rank)} {status}"
@@ -128,13 +131,15 @@ class Watch:
         return f"rank {rank} of {self.size} ({self._read(f'name{rank}') or 'never seen'})"
 
     def _stored_failure(self) -> str:
-        """Return the first failure in the store, or "" if there is none."""
+        """Return the first failure that was written to the store; "" if there is none."""
         return self._read("failure")
 
     def _read(self, key: str) -> str:
-        """Return a value in the store, or "" if the key does not exist, without waiting for it."""
+        """Return a value from the store without waiting; "" if the key does not exist."""
         return self.store.get(key).decode() if self.store.check([key]) else ""
 
     def _store_failure(self, failure: str) -> str:
-        """Store a failure if none is stored yet, and return the stored failure."""
+        """Write a failure to the store unless it already contains one; return the failure in the
+        store.
+        """
         return self.store.compare_set("failure", "", failure).decode()

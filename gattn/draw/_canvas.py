@@ -1,4 +1,4 @@
-"""Canvas for pictures with RDKit drawings and with text in any alphabet.
+"""Canvas for pictures that combine RDKit drawings with text in any alphabet.
 
 RDKit can write only ASCII, so text is added as SVG elements, or by Pillow in a PNG.
 """
@@ -26,9 +26,11 @@ PictureFormat: TypeAlias = Literal["svg", "png"]
 Anchor: TypeAlias = Literal["start", "middle", "end"]
 
 _PNG_ZOOM = 2.0
-"""Number of PNG pixels per SVG pixel, which is enough for print and high-resolution screens."""
+"""Number of PNG pixels per SVG pixel. It is high enough for print and high-resolution screens."""
 _SMALLEST = 9.0
-"""Minimum font size for text that is shrunk to fit; text that is still too wide is truncated."""
+"""Minimum font size to which text is shrunk to fit. Text that is then still too wide is
+truncated.
+"""
 _FAMILY = "DejaVu Sans, Verdana, Arial, sans-serif"
 _PILLOW_ANCHORS = {"start": "ls", "middle": "ms", "end": "rs"}
 
@@ -45,7 +47,7 @@ class _Text:
 
 @dataclass(eq=False)
 class Canvas:
-    """Picture that molecules, discs and text are drawn on, with coordinates in pixels.
+    """Picture on which molecules, discs and text are drawn, with coordinates in pixels.
 
     Attributes:
         width: width of the picture.
@@ -85,7 +87,7 @@ class Canvas:
         self.drawer.SetOffset(round(x * self.zoom), round(y * self.zoom))
 
     def disc(self, x: float, y: float, radius: float, fill: Colour, outline: Colour | None) -> None:
-        """Draw a disc outside the molecules, with a thin outline if ``outline`` is a colour."""
+        """Draw a disc outside of molecules, with a thin outline if ``outline`` is a colour."""
         from rdkit.Geometry import Point2D
 
         ends = [Point2D((x + r) * self.zoom, (y + r) * self.zoom) for r in (-radius, radius)]
@@ -103,7 +105,7 @@ class Canvas:
         self, text: str, x: float, y: float, *, size: float = 12.0, max_width: float,
         anchor: Anchor = "middle", bold: bool = False,
     ) -> None:  # fmt: skip
-        """Write a line of text at baseline y, and shrink or truncate it to ``max_width``."""
+        """Write a line of text with baseline y; shrink or truncate it to ``max_width``."""
         if not (text := _printable(text)):
             return
         size = max(size * min(1.0, max_width / _length(text, size, bold)), _SMALLEST)
@@ -147,7 +149,7 @@ class Canvas:
 
 
 def _printable(text: str) -> str:
-    """Convert a text to one line without the characters that XML forbids."""
+    """Convert a text to one line, and remove the characters that XML forbids."""
     return re.sub(r"[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]+", " ", text).strip()
 
 
@@ -165,7 +167,7 @@ def _cut(text: str, size: float, max_width: float, bold: bool) -> str:
 
 @functools.cache
 def _font(size: float, bold: bool) -> FreeTypeFont:
-    """Return the font DejaVu Sans, which is part of matplotlib, in the given size."""
+    """Return the font DejaVu Sans in the given size; it is distributed with matplotlib."""
     try:
         from matplotlib.font_manager import FontProperties, findfont
     except ImportError as error:

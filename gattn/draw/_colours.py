@@ -69,7 +69,7 @@ _SMALLEST, _LARGEST = 0.18, 0.56
 
 
 def radius(weight: float) -> float:
-    """Return the radius of the disc for a weight, in Angstrom: less than half a bond of 1.5
-    Angstrom.
+    """Return the radius of the disc for a weight, in Angstrom. It is less than half of a bond,
+    which is 1.5 Angstrom long.
     """
     return _SMALLEST + (_LARGEST - _SMALLEST) * min(abs(weight), 1.0) ** 0.5

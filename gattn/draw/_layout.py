@@ -1,4 +1,4 @@
-"""Layout of a network in which connected components and communities lie apart."""
+"""Layout of a network that separates connected components and communities."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 __all__ = ["Layout", "lay_out"]
 
 SMALL = 50
-"""Maximum number of nodes of a component that is drawn without separating its communities."""
+"""A connected component with at most this number of nodes is drawn without separating its
+communities.
+"""
 GAP = 1.15
 """Distance between two adjacent communities, relative to the sum of their radii."""
 
 
 class Layout(NamedTuple):
-    """Positions of nodes, and the communities whose nodes lie together.
+    """Positions of the nodes, and the communities that the layout separates.
 
     Attributes:
         positions: [n, 2] float64 positions in a square.
@@ -42,7 +44,7 @@ class Rectangle(NamedTuple):
     height: float
 
     def cut(self, share: float) -> tuple[Rectangle, Rectangle]:
-        """Cut the rectangle across its longer side into two; the first one gets the fraction
+        """Cut the rectangle across its longer side; the first of the two parts gets the fraction
         ``share`` of the area.
         """
         if self.width >= self.height:
@@ -55,7 +57,7 @@ class Rectangle(NamedTuple):
 
 
 def lay_out(pairs: NDArray[np.int64], weights: NDArray[np.float64], nodes: int) -> Layout:
-    """Compute positions of the nodes of a network in a square.
+    """Compute positions inside a square for the nodes of a network.
 
     A spring layout pushes unconnected nodes far away, so that one node without an edge would leave
     little space for all others. Therefore each connected component gets a separate rectangle, whose
@@ -100,13 +102,13 @@ def lay_out(pairs: NDArray[np.int64], weights: NDArray[np.float64], nodes: int) 
 
 
 def _add_weight(graph: networkx.Graph, source: int, target: int, weight: float) -> None:
-    """Add a weight to an undirected edge, which is created if it does not exist."""
+    """Add a weight to an undirected edge; create the edge if it does not exist."""
     before = graph.get_edge_data(source, target, {"weight": 0.0})["weight"]
     graph.add_edge(source, target, weight=before + weight)
 
 
 def _sorted(groups: Iterable[set[int]]) -> list[list[int]]:
-    """Sort groups of nodes by decreasing size, and the nodes of each group."""
+    """Sort groups of nodes by decreasing size, and the nodes within each group."""
     return sorted((sorted(group) for group in groups), key=lambda group: (-len(group), group))
 
 
@@ -136,7 +138,7 @@ def _spring(graph: networkx.Graph, members: list[int], distance: float) -> NDArr
 def _place_discs(
     graph: networkx.Graph, communities: list[list[int]], radii: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return centres [c, 2] of the discs of communities, which do not overlap."""
+    """Return centres [c, 2] for the discs of c communities, so that the discs do not overlap."""
     import networkx
 
     index = {node: i for i, each in enumerate(communities) for node in each}
@@ -148,7 +150,8 @@ def _place_discs(
     spring = networkx.spring_layout(quotient, seed=0)
     centres = radii.sum() * np.array([spring[i] for i in range(len(communities))])
     apart = GAP * (radii[:, None] + radii) * (1 - np.eye(len(radii)))
-    for _ in range(200):  # attract all discs to their mean, then move overlapping discs apart
+    # Attract all discs to their mean, then separate discs that overlap.
+    for _ in range(200):
         centres = 0.95 * centres + 0.05 * centres.mean(0)
         for _ in range(10):
             difference = centres[:, None] - centres
@@ -167,7 +170,7 @@ def _fill_disc(positions: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _divide(sizes: Sequence[int], rectangle: Rectangle) -> list[Rectangle]:
-    """Divide a rectangle into rectangles whose areas are proportional to the sizes."""
+    """Divide a rectangle into rectangles whose areas are proportional to ``sizes``."""
     if len(sizes) < 2:
         return [rectangle][: len(sizes)]
     sums = np.cumsum(sizes)

@@ -33,7 +33,7 @@ def read_edges(edge_index: Numbers) -> NDArray[np.int64]:
 
 
 def read_weights(weights: Numbers | None, edges: int) -> NDArray[np.float64]:
-    """Return one weight for each edge, [e]: the mean over heads, or ones if ``weights`` is None.
+    """Return one weight per edge, [e]: the mean over the heads, or ones if ``weights`` is None.
 
     Raises:
         ValueError: the number of weights is not the number of edges, or a weight is not finite.

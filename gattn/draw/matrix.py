@@ -1,4 +1,4 @@
-"""Pictures of attention as a matrix with one row for each query and one column for each key."""
+"""Pictures of attention as a matrix, with one row for each query and one column for each key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["attention_matrix", "draw_matrix"]
 
 NAMED = 40
-"""Maximum number of rows or columns for which names are written; more names would overlap."""
+"""Maximum number of rows or columns for which names are written; the names of more rows would
+overlap.
+"""
 LONGEST = 12
 """Maximum number of characters of a name; longer names are truncated."""
 
@@ -113,7 +115,7 @@ def draw_matrix(
         axes.set_title(line(title))
         axes.figure.colorbar(image, ax=axes, shrink=0.7)
 
-    # The matrix takes 3/4 of the plot's width. Names and title take 0.8 inches of its height.
+    # The matrix takes 3/4 of the plot's width, and names and title take 0.8 inches of its height.
     tall = 0.75 * WIDTH * size[1] / max(size[0], 1) + 0.8
     return render(draw, dark=dark, height=min(max(tall, 2.2), 2 * WIDTH))
 

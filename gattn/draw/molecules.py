@@ -1,4 +1,4 @@
-"""Pictures of molecules with a disc on each atom that shows the atom's weight."""
+"""Pictures of molecules in which a disc on each atom shows the atom's weight."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ Drawable: TypeAlias = "str | Mol"
 """Type of a molecule to draw: a SMILES or an RDKit molecule."""
 
 DRAWN_ATOMS = 300
-"""Maximum number of atoms in a picture of a molecule. Larger pictures are unreadable, and their
-layout takes seconds.
+"""Maximum number of atoms in a drawn molecule. A larger picture would be unreadable, and its
+layout would take seconds.
 """
 
 _ANGSTROM = 30.0
-"""Number of pixels per Angstrom; a molecule that is larger than its panel is scaled down."""
+"""Number of pixels per Angstrom. A molecule that is then larger than its panel is scaled down."""
 _TITLE, _LINE, _LEGEND = 24, 16, 66
 _MARGIN = 10
 _BETWEEN = 2.0
-"""Distance between two components of a salt in a picture, in Angstrom."""
+"""Distance between two components of a salt, in Angstrom."""
 _TURN = 15
-"""Step of the angles in degrees by which a molecule that is larger than its panel is turned."""
+"""A molecule that is larger than its panel is turned by multiples of this angle, in degrees."""
 _FONT = 9
-"""Smallest size of the letters of an atom, in pixels."""
+"""Minimum size of atom symbols, in pixels."""
 _NARROWEST, _LOWEST, _LARGEST = 340, 140, 1200
 _SMALLEST_SHARE = 0.02
-"""Minimum weight of an atom with a disc, as a fraction of the scale."""
+"""An atom has a disc if its weight is at least this fraction of the scale."""
 
 
 def draw_molecule(
@@ -49,7 +49,8 @@ def draw_molecule(
     size: tuple[int, int] | None = None, format: PictureFormat = "svg", dark: bool = False,
     signed: bool = True,
 ) -> bytes:  # fmt: skip
-    """Draw a molecule with a disc on each atom, whose area and colour show the weight of the atom.
+    """Draw a molecule with a disc on each atom. The area and the colour of the disc show the atom's
+    weight.
 
     Weights above zero are orange, weights below zero blue with an outline, so that the sign can be
     read with colour blindness and in greyscale print. Unsigned weights, such as attention, are
@@ -98,7 +99,7 @@ def draw_grid(
     size: tuple[int, int] = (320, 260), format: PictureFormat = "svg", dark: bool = False,
     signed: bool = True,
 ) -> bytes:  # fmt: skip
-    """Draw several molecules side by side on one scale, with one legend.
+    """Draw several molecules side by side, with one scale and one legend for all.
 
     Args:
         molecules: k SMILES or RDKit molecules.
@@ -142,7 +143,7 @@ def draw_grid(
 
 
 def shared_scale(weights: Sequence[Weights]) -> float:
-    """Choose a scale of colours for drawing the weights of many molecules.
+    """Choose a common scale of colours for the weights of many molecules.
 
     The scale is the 99th percentile of the magnitudes, so that one outlier does not make all other
     colours pale, rounded up to two digits.
@@ -211,7 +212,7 @@ def _draw(
 
 
 def _checked(weights: Weights, molecule: Drawable, mol: Mol, signed: bool) -> np.ndarray:
-    """Check the weights, and return them with zeros for the hydrogen atoms that have no weight."""
+    """Check the weights; return them with zeros for hydrogen atoms without a weight."""
     values, count = _array(weights), mol.GetNumAtoms()
     atoms = plain_atoms(mol, molecule) if isinstance(molecule, str) else []
     if len(atoms) == len(values) < count:
@@ -242,7 +243,7 @@ def _with_coordinates(molecule: Drawable) -> Mol:
 
 
 def _separate_components(mol: Mol) -> None:
-    """Move the components of a salt apart, in rows, with space for labels and discs.
+    """Move the components of a salt apart into rows, with space for labels and discs.
 
     RDKit places components so closely that ions overlap.
     """
@@ -262,7 +263,7 @@ def _separate_components(mol: Mol) -> None:
             x, y, height = 0.0, y - height, 0.0
         low, high = positions[atoms].min(0), positions[atoms].max(0)
         # The variable y is the upper edge of a row of components. A component that is lower than
-        # its row is centred vertically.
+        # the row is centred vertically.
         down = (max(height, size[1]) - size[1]) / 2
         move = np.array([x, y - down]) - np.array([low[0], high[1]])
         for atom in atoms:
@@ -272,7 +273,7 @@ def _separate_components(mol: Mol) -> None:
 
 
 def _turn(mol: Mol, size: tuple[int, int]) -> None:
-    """Turn a molecule that is larger than its panel, so that it is scaled down least.
+    """Turn a molecule that is larger than its panel to the angle at which it is scaled down least.
 
     A long chain is then drawn along the diagonal or the longer side of the panel.
     """
@@ -299,7 +300,7 @@ def _rotation(angle: float) -> np.ndarray:
 
 
 def _fit(mol: Mol) -> tuple[int, int]:
-    """Return the width and height in pixels of a panel that shows bonds at their usual length."""
+    """Return the width and height in pixels of a panel in which bonds have their usual length."""
     positions = mol.GetConformer().GetPositions()[:, :2]
     extent = (np.ptp(positions, axis=0) + 3) * _ANGSTROM
     width, height = np.clip(extent, (_NARROWEST, _LOWEST), _LARGEST).tolist()
@@ -307,7 +308,7 @@ def _fit(mol: Mol) -> tuple[int, int]:
 
 
 def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray, signed: bool) -> None:
-    """Draw a molecule in its panel; the weights are multiples of the scale."""
+    """Draw a molecule in its panel. Weights are given as multiples of the scale."""
     shown = {i: w for i, w in enumerate(weights.tolist()) if abs(w) >= _SMALLEST_SHARE}
     options = canvas.drawer.drawOptions()
     # Draw all elements in black, because colours show the weights.
@@ -329,7 +330,7 @@ def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray, signed: bool) -> No
 
 
 def _outline(canvas: Canvas, mol: Mol, discs: Sequence[tuple[int, float]]) -> None:
-    """Draw thin lines around the discs of some atoms, in the molecule's coordinates."""
+    """Draw thin lines around the discs of selected atoms, in the molecule's coordinates."""
     from rdkit.Geometry import Point2D
 
     canvas.drawer.SetFillPolys(False)
@@ -345,7 +346,7 @@ def _outline(canvas: Canvas, mol: Mol, discs: Sequence[tuple[int, float]]) -> No
 def _legend(
     canvas: Canvas, scale: float, label: str, beyond: bool, halves: range, signed: bool
 ) -> None:
-    """Draw the legend: discs with their weights in steps of half the scale, and the label."""
+    """Draw the legend: the label, and discs for weights in steps of half the scale."""
     middle, step = canvas.width / 2, min(58.0, canvas.width / 6)
     centre = (halves[0] + halves[-1]) / 2
     y = canvas.height - _LEGEND + 16

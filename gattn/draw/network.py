@@ -1,4 +1,4 @@
-"""Pictures of networks: colours show the classes of the nodes, and line widths the edge weights.
+"""Pictures of networks: colours show the classes of nodes, and line widths show edge weights.
 
 The two directions of an edge have different weights: the half of a line next to a node shows the
 weight of the edge into this node. In a picture with many edges, only those of largest weight are
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 __all__ = ["draw_network", "edge_limit", "network_picture", "sample_network"]
 
 NODES = 700
-"""Maximum number of nodes of a picture in which single edges are visible."""
+"""Maximum number of nodes in a picture in which single edges can be distinguished."""
 FEW_EDGES = 300
-"""Number of edges that are visible in a picture of any size."""
+"""A picture with at most this number of edges is readable for any number of nodes."""
 EDGES_PER_NODE = 1.5
-"""Number of edges per node up to which a picture with more nodes remains readable."""
+"""Maximum number of edges per node for which a larger picture is readable."""
 CURVE = np.linspace(0, 1, 13)
-"""Parameters t of the points of a curved edge, from 0 to 1; the middle point separates its two
-halves.
+"""Parameters t from 0 to 1 at which the points of a curved edge are computed; the middle point
+separates its halves.
 """
 PALETTE = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255",
@@ -43,15 +43,15 @@ PALETTE = (
 MARKERS = "os^"
 """Marker shapes of nodes. After eight classes, the colours are used again with the next shape."""
 LOOKS = len(PALETTE) * len(MARKERS)
-"""Number of different combinations of colour and marker shape."""
+"""Number of combinations of colour and marker shape."""
 THIN = 0.2
 """Line width of an edge with weight 0."""
 LABEL = 20
-"""Maximum number of characters of a text beside a node."""
+"""Maximum number of characters in a text beside a node."""
 CHARACTER = 0.02, 0.04
-"""Width and height of a character of such a text, as shares of the picture."""
+"""Width and height of a character in such a text, as fractions of the picture."""
 BESIDE = 16
-"""Maximum length of class names, in characters, for a legend with two columns."""
+"""The legend has two columns if no class name has more characters than this."""
 
 
 def sample_network(edges: Numbers, nodes: int, *, most: int = NODES) -> NDArray[np.int64]:
@@ -96,7 +96,7 @@ def sample_network(edges: Numbers, nodes: int, *, most: int = NODES) -> NDArray[
 
 
 def edge_limit(nodes: int) -> int:
-    """Return the maximum number of edges in a picture of a number of nodes.
+    """Return the maximum number of edges in a picture with a given number of nodes.
 
     >>> edge_limit(34), edge_limit(700)
     (300, 1050)
@@ -110,7 +110,7 @@ def draw_network(
     wrong: Numbers | None = None, uncertain: Numbers | None = None, most: int = NODES,
     max_edges: int | None = None, title: str = "", dark: bool = False,
 ) -> bytes:  # fmt: skip
-    """Draw a network with its communities apart; the line width of an edge shows its weight.
+    """Draw a network with separated communities; the line width of an edge shows its weight.
 
     Each connected component has a separate rectangle, whose area is proportional to its number of
     nodes. In a component of more than 50 nodes, the nodes of each community lie in a separate disc.
@@ -231,7 +231,7 @@ def _check_count(name: str, number: int | None) -> None:
 
 
 def _mask(name: str, values: Numbers | None, nodes: int) -> NDArray[np.bool_]:
-    """Return a mask [n] of nodes; if the argument is None, the mask is False for every node."""
+    """Return a mask [n] of the given nodes; if the argument is None, no node is selected."""
     if values is None:
         return np.zeros(nodes, bool)
     mask = array(values)
@@ -260,7 +260,7 @@ def _top_texts(
 
 
 def _coloured(colour: Numbers, names: Sequence[str]) -> tuple[NDArray[np.float64], Sequence[str]]:
-    """Return a number for the colour of each node, and the names of the classes.
+    """Return the index of each node's colour, and the names of the classes.
 
     If the colours are texts, the classes are the different texts in sorted order.
     """
@@ -309,7 +309,7 @@ def _draw_edges(
     if not pairs.size:
         return
     curves = _curves(pairs, layout)
-    # Only the half of an edge next to its destination shows the weight.
+    # Only the half of an edge that is next to its destination shows the weight.
     halves = curves[:, len(CURVE) // 2 :]
     inside = layout.community[pairs[0]] == layout.community[pairs[1]]
     for drawn, widths in ((curves, THIN), (halves, THIN + 2.5 * np.clip(strength, 0, 1))):
@@ -319,7 +319,7 @@ def _draw_edges(
 
 
 def _curves(pairs: NDArray[np.int64], layout: Layout) -> NDArray[np.float64]:
-    """Return the points [e, p, 2] of the curves that are drawn for the edges.
+    """Return the p points of the curve of each edge, [e, p, 2].
 
     An edge inside a community is straight. An edge between communities is a quadratic Bezier curve,
     whose control point is pulled to the mean of the communities' centres, so that the edges between

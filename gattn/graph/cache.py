@@ -1,4 +1,4 @@
-"""Cache of objects that are built from a tensor or a graph, and stored together with it.
+"""Cache for objects that are built from a tensor or a graph and have the same lifetime.
 
 A tensor is recognised by identity and content. Torch's version counter does not count writes by
 collectives (``dist.broadcast`` into a buffer), through ``.data``, through DLPack, and through NumPy
@@ -24,7 +24,7 @@ _Fingerprint = tuple[tuple[Any, ...], tuple[Tensor, ...]]
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
 _MAX_OWNERLESS = 8
-"""Maximum number of cached objects that belong to no tensor or graph."""
+"""Maximum number of cached objects that do not belong to a tensor or a graph."""
 _CHANGED = (
     "edges were changed by a write that torch does not count (a collective, DLPack, .data) after a "
     "Graph was built from them; pass a new tensor, or call "
@@ -33,14 +33,14 @@ _CHANGED = (
 
 
 class CacheOwner(Protocol):
-    """Interface of objects, such as Graph, that store the results that are computed from them."""
+    """Interface of objects, such as Graph, that store results that were computed from them."""
 
     derived: dict[Any, Any]
 
 
 def cached(owner: Tensor | CacheOwner | None, key: object, build: Callable[[], _T]) -> _T:
-    """Return the object that is cached for its owner under a key; build and cache it if it is
-    missing.
+    """Return the object that is cached for an owner under a key; if it is missing, build and cache
+    it.
 
     Under torch.compile, the object is built every time. If ``owner`` is None, the object depends on
     its key only, and only the most recent such objects are cached.
@@ -65,8 +65,8 @@ def cached_last(
     parts: tuple[Tensor | CacheOwner | int, ...],
     build: Callable[[], _T],
 ) -> _T:
-    """Return the object that was built last, if it was built from the same graph and parts;
-    otherwise build a new one.
+    """Return the object that was built last if the graph and the parts are the same as then;
+    otherwise build a new object.
 
     The object is stored with the graph, and the parts are stored as weak references: strong
     references between graphs could form a cycle that is never freed.
@@ -88,8 +88,8 @@ def cached_last(
 
 
 def entries_of_tensor(tensor: Tensor) -> dict[Any, Any]:
-    """Return the cache entries for a tensor with its present content; an empty dict if there are
-    none.
+    """Return the cache entries for a tensor with its present content; the dict is empty if there
+    are none.
 
     On a CPU the content is recognised by a checksum of the indices. On another device it is
     recognised by torch's version counter, and the checksum is compared on the device without
@@ -100,7 +100,7 @@ def entries_of_tensor(tensor: Tensor) -> dict[Any, Any]:
 
 
 def share(matrix: Tensor, other: Tensor) -> None:
-    """Let two sparse matrices with the same indices share their cache entries."""
+    """Let two sparse matrices that have the same indices share their cache entries."""
     if _is_cacheable(other) and _is_cacheable(matrix):
         fingerprint = _fingerprint(matrix)
         entries = _entries_of(matrix, fingerprint)
@@ -108,7 +108,8 @@ def share(matrix: Tensor, other: Tensor) -> None:
 
 
 def outside_transforms(function: _F) -> _F:
-    """Decorate a function so that it runs outside of inference mode and torch.func.
+    """Decorate a function so that it runs outside inference mode and outside transforms of
+    torch.func.
 
     Tensors in the cache are used after inference mode or a transform ends, so they must not be
     created inside.
@@ -133,7 +134,8 @@ def size() -> int:
 
 
 def _fingerprint(tensor: Tensor) -> _Fingerprint:
-    """Return a fingerprint of a tensor's content: shapes, strides and checksums of its indices.
+    """Return a fingerprint of a tensor's content, which consists of shapes, strides and checksums
+    of its indices.
 
     On a device other than the CPU, checksums are not read; version counters and addresses are used
     in their place, and the checksums are returned for a comparison on the device.
@@ -210,7 +212,7 @@ def _ownerless(key: object, build: Callable[[], _T]) -> _T:
 
 
 def _is_cacheable(tensor: Tensor) -> bool:
-    """Return True if a tensor has values and writes to it can be detected.
+    """Return True if a tensor has values, and if in-place writes to it can be detected.
 
     Tensors created in inference mode have no version counter, which is needed off the CPU.
     """
@@ -223,7 +225,7 @@ def _is_cacheable(tensor: Tensor) -> bool:
 
 
 def _same(refs: tuple[Any, ...], parts: tuple[Any, ...]) -> bool:
-    """Return True if the weak references point to these objects; numbers are compared by value."""
+    """Return True if weak references refer to these objects. Numbers are compared by value."""
     return len(refs) == len(parts) and all(
         x == y if isinstance(x, int) or isinstance(y, int) else x() is y
         for x, y in zip(refs, parts)
@@ -239,7 +241,7 @@ _PARTS: dict[torch.layout, Callable[[Any], tuple[Tensor, ...]]] = {
 
 
 def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Return the dense tensors that contain the indices of a tensor, such as a sparse matrix.
+    """Return the dense tensors that contain a tensor's indices; a sparse matrix has several.
 
     For an EdgeIndex or an Index it is the inner tensor, which has the version counter.
     """

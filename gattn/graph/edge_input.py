@@ -84,9 +84,7 @@ def _from_torch_sparse(adj_t: Tensor) -> tuple[Tensor, Tensor, tuple[int, int]]:
 
 
 def _from_scipy(matrix: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
-    """Read the edges of a SciPy matrix, whose rows are sources and whose columns are
-    destinations.
-    """
+    """Read the edges of a SciPy matrix. Its rows are sources and its columns are destinations."""
     if len(matrix.shape) != 2:
         raise ValueError(f"a SciPy matrix of edges must have 2 dimensions; got {matrix.shape}")
     coo = matrix.tocoo()
@@ -107,14 +105,15 @@ def _from_networkx(graph: Any) -> tuple[Tensor, Tensor, tuple[int, int]]:
     rows = networkx_rows(graph)
     ends = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)[rows]
     is_reverse = torch.zeros_like(rows, dtype=torch.bool)
-    # An undirected edge has two entries; the second is reversed.
+    # The edge list contains an undirected edge twice; the second copy is reversed.
     is_reverse[1:] = rows[1:] == rows[:-1]
     source, destination = torch.where(is_reverse[:, None], ends.flip(1), ends).t().contiguous()
     return source, destination, (len(index), len(index))
 
 
 def networkx_rows(graph: Any) -> Tensor:
-    """Return the index in ``graph.edges()`` of each directed edge of a networkx graph.
+    """Return the index in ``graph.edges()`` of every directed edge that is made from a networkx
+    graph.
 
     An undirected edge gives two adjacent entries, one for each direction; a self-loop gives one.
     """
@@ -123,7 +122,7 @@ def networkx_rows(graph: Any) -> Tensor:
 
 
 def as_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    """Return (num_src, num_dst) for a ``size`` argument."""
+    """Convert a ``size`` argument to (num_src, num_dst)."""
     if size is None:
         return None
     pair = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
@@ -140,12 +139,14 @@ def _is_count(value: Any) -> bool:
 
 
 def _as_int(value: Any) -> Any:
-    """Convert a value to a Python int, except a symbolic integer of torch.compile."""
+    """Convert a value to a Python int. A symbolic integer of torch.compile is returned
+    unchanged.
+    """
     return value if isinstance(value, (int, torch.SymInt)) else operator.index(value)
 
 
 def check_count(name: str, value: Any, least: int = 0) -> None:
-    """Raise an error unless the value is an integer of at least ``least``."""
+    """Raise an error unless the value is an integer that is at least ``least``."""
     if isinstance(value, (bool, Tensor)) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be an int; got {value!r}")
     if value < least:
@@ -166,7 +167,9 @@ def check_created_outside(name: str, edges: Any, hint: str = "") -> None:
 
 
 def check_not_traced() -> None:
-    """Raise an error inside torch.jit.trace, which would store the example's edges as constants."""
+    """Raise an error inside torch.jit.trace, which would store the edges of the example as
+    constants.
+    """
     if torch.jit.is_tracing():
         raise RuntimeError(
             "gattn does not run under torch.jit.trace, which would store the example's edges "

@@ -21,7 +21,7 @@ class EdgeStructure(Protocol):
 
     @property
     def num_src(self) -> int:
-        """Number of source nodes, which is the number of source rows that a layer gets."""
+        """Number of source nodes, which is the number of rows of source features."""
         ...
 
     @property
@@ -46,17 +46,17 @@ class EdgeStructure(Protocol):
 
     @property
     def kept_edges(self) -> Tensor | None:
-        """Indices of the edges that :meth:`with_self_loops` did not remove; None if it removed
-        none.
-        """
+        """Indices of the edges that :meth:`with_self_loops` kept; None if it removed no edge."""
         ...
 
     def fetch_source_rows(self, *rows: Tensor) -> tuple[Graph, tuple[Tensor, ...]]:
-        """Return the graph that operators run on, and the rows of all its sources."""
+        """Return the graph on which operators run, and the rows of all its source nodes."""
         ...
 
     def with_self_loops(self, first: int = 0) -> EdgeStructure:
-        """Return the graph without its old self-loops and with one new self-loop for each node."""
+        """Return the graph in which all self-loops were removed and each node got one new
+        self-loop.
+        """
         ...
 
     def incidence(self) -> Graph:

@@ -1,4 +1,4 @@
-"""The class Graph: an immutable set of edges, sorted for all operators."""
+"""The class Graph: an immutable set of edges that is sorted for all operators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from gattn.layout.layout import Layout, num_rows
 
 
 class Graph:
-    r"""Edges from m source nodes to n destination nodes, sorted once for all operators.
+    r"""Edges from m source nodes to n destination nodes. They are sorted once, and all operators
+    use this order.
 
     The edges are stored sorted by (destination, source) and by (source, destination), so that an
     operator reads the neighbourhood of a node as one contiguous range. Per-edge tensors stay in
@@ -56,8 +57,8 @@ class Graph:
     device: torch.device
     """Device that stores the graph."""
     kept_edges: Tensor | None
-    """Indices, in the original graph, of the edges that :meth:`with_self_loops` did not remove,
-    int64. None if it removed no edge, and for all other graphs.
+    """Indices in the original graph, int64, of the edges that :meth:`with_self_loops` kept. None
+    if it removed no edge, and for all other graphs.
     """
     blocks: Blocks | None
     """Block sizes of a complete or causal graph (see :mod:`gattn.graphs`); None for other graphs.
@@ -65,8 +66,8 @@ class Graph:
     derived: dict[Any, Any]
     """Cache of objects that are built from this graph."""
     edge_offset: int = 0
-    """Number of the first edge. It is not 0 if the graph is a part of a larger graph, so that
-    dropout draws the same mask for both.
+    """Global number of the first edge. It is 0 unless the graph is a part of a larger graph;
+    dropout then draws the same mask for both.
     """
 
     def __init__(self, edges: Any, size: int | tuple[int, int] | None = None) -> None:
@@ -97,8 +98,8 @@ class Graph:
     @classmethod
     @outside_transforms
     def from_ranges(cls, first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Graph:
-        """Create a graph in which node i has edges from the consecutive sources first[i] to last[i]
-        - 1.
+        """Create a graph in which each node i has edges from the consecutive sources first[i] to
+        last[i] - 1.
 
         Args:
             first: [n] int64, ascending.
@@ -116,7 +117,7 @@ class Graph:
 
     @classmethod
     def from_blocks(cls, blocks: Blocks, device: torch.device) -> Graph:
-        """Create a complete or causal graph, whose layout is computed when it is first used."""
+        """Create a complete or causal graph. Its layout is computed when it is first used."""
         graph = cls.__new__(cls)
         graph._fill(
             num_src=sum(blocks.key_sizes),
@@ -142,22 +143,22 @@ class Graph:
         )
 
     def _fill(self, **fields: Any) -> None:
-        """Set fields of the immutable object one by one, because torch.compile cannot trace
-        dict.update.
+        """Set fields of the immutable object. Each field is set separately, because
+        torch.compile cannot trace dict.update.
         """
         for name, value in fields.items():
             self.__dict__[name] = value
 
     @property
     def layout(self) -> Layout:
-        """Edges sorted by (destination, source) and by (source, destination)."""
+        """Edges in two orders: sorted by (destination, source), and by (source, destination)."""
         layout = self.__dict__.get("_layout")
         return self._lay_out() if layout is None else layout
 
     @outside_transforms
     def _lay_out(self) -> Layout:
         """Compute and store the layout of a complete or causal graph."""
-        # Only a graph of blocks is created without a layout.
+        # A graph without a layout always has blocks.
         assert self.blocks is not None
         layout = self.blocks.layout(self.device)
         if torch.compiler.is_compiling() or not torch_internals.dispatch_mode_active():
@@ -210,17 +211,17 @@ class Graph:
         return self.layout.rowptr.diff().long()
 
     def out_degree(self) -> Tensor:
-        """Return the number of edges that start at each source: [m] int64."""
+        """Return the number of edges that leave each source: [m] int64."""
         return self.layout.colptr.diff().long()
 
     @outside_transforms
     def transpose(self) -> Graph:
-        """Return the graph with every edge reversed; the order of per-edge tensors is unchanged."""
+        """Return the graph with every edge reversed. Tensors with one row per edge remain valid."""
         transposed = self.layout.transpose()._replace(graph_ptr=self.layout.graph_ptr)
         return Graph.from_layout(stats.inherit_stats(self.layout, transposed, transposed=True))
 
     def incidence(self) -> Graph:
-        """Return the bipartite graph that connects each edge, in the caller's order, to its
+        """Return the bipartite graph that connects each edge, in the caller's order, to the edge's
         destination.
 
         The result is cached. Sums over its edges have the same bits on every backend and in every
@@ -229,7 +230,7 @@ class Graph:
         return cache.cached(self, "incidence", lambda: Graph.from_layout(self.layout.incidence()))
 
     def to(self, device: Any, non_blocking: bool = False) -> Graph:
-        """Return the graph on a device; the same object if it is already on this device."""
+        """Return the graph on a device; return this object if it is already on the device."""
         # The device "cuda" is replaced by the current device, for example "cuda:0".
         device = torch.empty(0, device=device).device
         if device == self.device:
@@ -239,23 +240,22 @@ class Graph:
         return self._map(lambda t: t.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Graph:
-        """Return a copy of the graph in page-locked memory, from which copies to a GPU are
-        faster.
-        """
+        """Return a copy of the graph in page-locked memory, which is faster to copy to a GPU."""
         return self._map(lambda t: t.pin_memory())
 
     @outside_transforms
     def _map(self, function: Callable[[Tensor], Tensor]) -> Graph:
         layout = self.layout
         for transposed in (False, True):
-            # Maximum degrees are computed before the copy, where the CPU can read them quickly.
+            # Maximum degrees are computed before the copy, because the CPU can read them quickly
+            # here.
             stats.max_degree(layout, transposed)
         moved = [*map(function, layout[:6]), layout.stats, function(layout.graph_ptr)]
         kept_edges = None if self.kept_edges is None else function(self.kept_edges)
         return Graph.from_layout(Layout(*moved), kept_edges)
 
     def by_destination(self) -> Graph:
-        """Return the graph with its edges in the order of (destination, source).
+        """Return the graph with its edges ordered by (destination, source).
 
         Operators read and write per-edge tensors in the caller's order, which is slow on a large
         graph if that order is random. In the returned graph it is sequential. Reorder per-edge
@@ -282,13 +282,13 @@ class Graph:
         return graph
 
     def __or__(self, other: Graph) -> Graph:
-        """Return the union of two graphs: the edges of this graph, then the other's additional
-        edges.
+        """Return the union of two graphs: the edges of this graph, and those edges of the other
+        graph that it lacks.
         """
         return self.union(other)[0] if isinstance(other, Graph) else NotImplemented
 
     def union(self, other: Graph) -> tuple[Graph, Tensor]:
-        """Return the union of two graphs (``self | other``), and the origin of each of its edges.
+        """Return the union of two graphs (``self | other``), and the origin of each edge in it.
 
         Args:
             other: a graph between the same nodes.
@@ -330,7 +330,7 @@ class Graph:
 
     @outside_transforms
     def with_self_loops(self, first: int = 0) -> Graph:
-        """Remove all self-loops, then add one self-loop for each node.
+        """Remove all self-loops, and then add one self-loop at each node.
 
         Edges of the result: the caller's edges without loops, in the caller's order (see
         :attr:`kept_edges`), then (i, i) for i < min(num_src, num_dst).
@@ -355,19 +355,22 @@ class Graph:
 
 @outside_transforms
 def _with_valid_stats(layout: Layout) -> Layout:
-    """Return the layout with its statistics as ordinary tensors that can be filled in place."""
+    """Return the layout with statistics that are ordinary tensors, so that they can be written
+    in place.
+    """
     return layout if stats.are_valid(layout.stats) else stats.with_stats(layout)
 
 
 def _restore_edges(pairs: Tensor, size: tuple[int, int], kept_edges: Tensor | None) -> Graph:
-    """Restore a graph from a pickle; its edges are checked as in a new graph."""
+    """Restore a graph from a pickle. Its edges are checked like those of a new graph."""
     graph = Graph(pairs, size)
     if kept_edges is not None:
         if not isinstance(kept_edges, Tensor) or kept_edges.dtype != torch.int64:
             raise TypeError(
                 f"a pickled Graph must contain int64 edge positions; got {kept_edges!r}"
             )
-        count = graph.num_edges - min(graph.size)  # number of edges other than self-loops
+        # Number of edges that are not self-loops.
+        count = graph.num_edges - min(graph.size)
         ascending = (kept_edges >= 0).all() and (kept_edges.diff() > 0).all()
         if kept_edges.shape != (count,) or not ascending:
             raise ValueError(
@@ -399,7 +402,7 @@ _RANGES_ERROR = (
 
 
 def _restore_blocks(blocks: tuple[Any, ...], like: Tensor) -> Graph:
-    """Restore a complete or causal graph from a pickle, on the device of a tensor."""
+    """Restore a complete or causal graph from a pickle, on the device of ``like``."""
     blocks = Blocks(*blocks)
     queries, keys = blocks.query_sizes, blocks.key_sizes
     is_matching = queries == keys if blocks.causal else len(queries) == len(keys)
@@ -414,7 +417,7 @@ torch.serialization.add_safe_globals([_restore_edges, _restore_blocks])
 def as_graph(
     edges: Any, size: int | tuple[int, int] | None = None, *, self_loops: bool = False
 ) -> Graph:
-    """Return the :class:`Graph` of the given edges, from the cache if the edges are a tensor.
+    """Return a :class:`Graph` of the given edges. If the edges are a tensor, the graph is cached.
 
     The cache refers to a tensor weakly, by identity and content: modifying or deleting the tensor
     removes its graphs (see :mod:`gattn.graph.cache`).

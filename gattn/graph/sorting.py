@@ -1,4 +1,4 @@
-"""Checking and sorting of edges into a layout, on any device and under torch.compile."""
+"""Functions that check edges and sort them into a layout, on any device and under torch.compile."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> 
     layout = sort(source, destination, num_src, num_dst)
     if cpu.serves(source.device) and not onnx.exporting():
         return layout
-    # The range of the indices is checked after sorting, together with the degrees, so that the
-    # device is read only once.
+    # The range of the indices is checked together with the degrees after sorting, so that results
+    # are read from the device only once.
     if source.numel() == 0:
         return layout
     return _check_and_measure(source, destination, layout, num_src, num_dst)
@@ -30,7 +30,7 @@ def lay_out(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> 
 
 @outside_transforms
 def sort(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout:
-    """Compute the layout of edges whose indices are in range. The CPU kernel checks the range."""
+    """Compute the layout of edges whose indices are in range; the CPU kernel checks this."""
     if onnx.exporting():
         return reference.build(source, destination, num_src, num_dst)
     if not _is_real(source):
@@ -71,7 +71,7 @@ def _is_real(index: Tensor) -> bool:
 def _check_and_measure(
     source: Tensor, destination: Tensor, layout: Layout, num_src: int, num_dst: int
 ) -> Layout:
-    """Check the indices and compute the maximum degrees, with one synchronisation of the device."""
+    """Check the indices and compute the maximum degrees; the device is synchronised only once."""
     degrees = stats.max_row_size(layout.rowptr), stats.max_row_size(layout.colptr)
     scalars = *source.aminmax(), *destination.aminmax(), *degrees
     values = torch.stack([scalar.long() for scalar in scalars]).tolist()
@@ -107,15 +107,17 @@ def _(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[T
 
 
 def _no_stats(source: Tensor) -> tuple[Tensor, Tensor]:
-    """Return empty statistics of a layout as new tensors, because operators must not return
-    aliases.
+    """Return empty statistics of a layout as new tensors, because an operator must not return
+    its inputs.
     """
     return source.new_empty(0, dtype=torch.int64), source.new_empty(0, dtype=torch.int32)
 
 
 def check_range(index: Tensor, size: int, role: str) -> None:
-    """Raise an error that names the first invalid edge unless all indices are in [0, size)."""
-    # The indices are converted to int64, because the size may exceed the range of a smaller dtype.
+    """Raise an error unless all indices are in [0, size); the error names the first invalid
+    edge.
+    """
+    # The indices are converted to int64, because the size may be too large for their dtype.
     index = index.long()
     outside = ((index < 0) | (index >= size)).nonzero()
     if outside.numel() == 0:

@@ -75,7 +75,8 @@ def causal(sizes: Sequence[int], *, device: Device = None) -> Graph:
 def band(
     sizes: Sequence[int], width: int, *, one_sided: bool = False, device: Device = None
 ) -> Graph:
-    r"""Build a graph in which every token attends to tokens at most ``width`` steps away.
+    r"""Build a graph in which every token attends to the tokens that are at most ``width`` steps
+    away.
 
     .. math:: j \to i \quad\text{for } |i - j| \le w \text{ of one sequence}
 
@@ -154,7 +155,7 @@ def bipartite(
 
 
 def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the sizes as a tuple, after checking that they are non-negative integers."""
+    """Return the sizes as a tuple; raise an error unless they are non-negative integers."""
     is_ints = isinstance(sizes, (list, tuple, range)) and all(
         isinstance(s, int) and not isinstance(s, bool) for s in sizes
     )
@@ -174,7 +175,9 @@ def as_device(device: Device) -> torch.device:
 
 
 def _sequences(sizes: Sequence[int], device: Device) -> tuple[Tensor, Tensor]:
-    """Return the first index and the end index of each token's sequence, as two tensors [n]."""
+    """Return the first index and the end index of the sequence of each token, as two tensors
+    [n].
+    """
     size = torch.tensor(sizes, dtype=torch.int64, device="cpu")
     end = size.cumsum(0).to(device)
     size = size.to(device)
@@ -184,7 +187,7 @@ def _sequences(sizes: Sequence[int], device: Device) -> tuple[Tensor, Tensor]:
 
 
 def _edges_of_band(size: int, width: int, one_sided: bool) -> int:
-    """Return the number of edges in a band graph of one sequence."""
+    """Return the number of edges in the band graph of one sequence."""
     width = min(width, max(size - 1, 0))
     half = size * width - width * (width + 1) // 2
     return size + (half if one_sided else 2 * half)

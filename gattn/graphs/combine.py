@@ -15,7 +15,7 @@ from gattn.layout import stats
 
 
 def disjoint_union(graphs: Iterable[Graph]) -> Graph:
-    r"""Combine several graphs into one graph, without edges between them.
+    r"""Combine several graphs into one graph that has no edges between them.
 
     .. math:: m_b + j \to n_b + i \quad\text{for all edges } j \to i \text{ of graph } b,
 
@@ -104,7 +104,8 @@ def from_batch(edges: Any, ptr: Tensor) -> Graph:
 
 
 def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1) -> Graph:
-    r"""Add one virtual node for each graph, with edges to and from all nodes of that graph.
+    r"""Add one virtual node to each graph; it is connected to all nodes of its graph in both
+    directions.
 
     .. math:: j \to n + b, \quad n + b \to j \quad\text{for all nodes } j \text{ of graph } b
 
@@ -152,7 +153,7 @@ def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1)
 
 @outside_transforms
 def _with_graph_ptr(graph: Graph, bounds: list[int]) -> Graph:
-    """Return the graph with the node offsets of a batch stored in its layout."""
+    """Return the graph; its layout contains the node offsets of the batch."""
     layout = graph.layout
     return Graph.from_layout(layout._replace(graph_ptr=stats.graph_ptr(layout, bounds)))
 

@@ -51,7 +51,7 @@ def edge_features(
     default: float | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Read the numbers that a networkx graph or a SciPy matrix stores for its edges.
+    """Read the numbers that a networkx graph or a SciPy matrix stores with its edges.
 
     A :class:`gattn.Graph` does not store these numbers, and layers do not read them from the graph.
     Pass them to a layer as ``edge_attr`` or ``edge_weight``, or their logarithm as ``attn_bias``.

@@ -59,8 +59,8 @@ def grid(
 def grid_offsets(
     shape: Sequence[int], neighbourhood: Neighbourhood, *, batch: int = 1, device: Device = None
 ) -> Tensor:
-    r"""Return for each edge of :func:`grid` the index of its offset, for example to learn a bias
-    for it.
+    r"""Return the index of the offset of each edge of :func:`grid`, for example to learn one bias
+    per offset.
 
     .. math:: r(p + o_t \to p) = t \quad\text{for the offsets } o_t \text{ of the neighbourhood}
 
@@ -91,7 +91,8 @@ def grid_offsets(
 
 
 def window_offsets(radii: Sequence[int]) -> list[tuple[int, ...]]:
-    r"""Return all offsets in a rectangular window with one radius per axis, in row-major order.
+    r"""Return all offsets in a rectangular window, which has one radius per axis, in row-major
+    order.
 
     .. math:: \{o : |o_a| \le r_a \text{ for each axis } a\}
 
@@ -120,7 +121,9 @@ def window_offsets(radii: Sequence[int]) -> list[tuple[int, ...]]:
 def _edges(
     shape: Sequence[int], neighbourhood: Neighbourhood, batch: int, device: Device
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (source, destination, offset) of every edge, ordered by destination and offset."""
+    """Return the source, the destination and the offset of every edge, ordered by destination
+    and offset.
+    """
     _check_axes("shape", shape)
     check_count("batch", batch)
     offsets = torch.tensor(_offsets(len(shape), neighbourhood), device=device)
@@ -142,7 +145,7 @@ def _edges(
 
 
 def _offsets(axes: int, neighbourhood: Neighbourhood) -> list[tuple[int, ...]]:
-    """Return the list of offsets for a radius, or check a sequence of offsets and return it as a
+    """Convert a radius to a list of offsets, or check a sequence of offsets and return it as a
     list.
     """
     if isinstance(neighbourhood, int):
@@ -166,7 +169,7 @@ def _is_offset(offset: object) -> bool:
 
 def _check_axes(name: str, lengths: Sequence[int]) -> None:
     """Raise an error unless ``lengths`` contains one non-negative integer per axis, and at least
-    one.
+    one axis.
     """
     if not isinstance(lengths, Sequence):
         raise TypeError(f"{name} must contain an int per axis; got {lengths!r}")

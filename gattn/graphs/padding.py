@@ -11,7 +11,7 @@ from gattn.graphs.blocks import check_sizes
 
 
 def pack(x: Tensor, lengths: Sequence[int] | Tensor) -> tuple[Tensor, tuple[int, ...]]:
-    r"""Remove the padding of a batch, and concatenate the rows of its sequences.
+    r"""Remove the padding of a batch; return the concatenated rows of its sequences.
 
     .. math:: \text{rows}_{s_b + t} = x_{bt} \quad\text{for the tokens } t \text{ of sequence } b,
 
@@ -69,7 +69,7 @@ def pack(x: Tensor, lengths: Sequence[int] | Tensor) -> tuple[Tensor, tuple[int,
 def unpack(
     rows: Tensor, sizes: Sequence[int], length: int | None = None, fill: float = 0.0
 ) -> Tensor:
-    r"""Convert concatenated sequences to a padded batch; this is the inverse of :func:`pack`.
+    r"""Convert concatenated sequences to a padded batch. This is the inverse of :func:`pack`.
 
     .. math:: x_{bt} = \text{rows}_{s_b + t} \quad\text{for } t < \text{sizes}_b,
         \qquad \text{fill beyond}
@@ -115,7 +115,7 @@ def unpack(
 
 
 def _lengths(lengths: Sequence[int] | Tensor, count: int, length: int) -> tuple[int, ...]:
-    """Return the lengths as integers, after checking that there is one for each sequence."""
+    """Return the lengths as integers; raise an error unless there is one for each sequence."""
     if isinstance(lengths, Tensor):
         if lengths.is_floating_point() or lengths.is_complex():
             raise TypeError(f"lengths must contain integers or bools; got {lengths.dtype}")

@@ -10,7 +10,8 @@ from gattn.graph.edge_input import check_count
 
 
 def pooling_graph(index: Tensor, num_queries: int = 1, num_graphs: int | None = None) -> Graph:
-    r"""Build a graph for attention pooling: k queries per graph attend to all nodes of the graph.
+    r"""Build a graph for attention pooling, in which k queries of each graph attend to all of its
+    nodes.
 
     .. math:: j \to (g, q) \quad\text{for all nodes } j \text{ of graph } g \text{ and } q < k
 
@@ -49,7 +50,7 @@ def pooling_graph(index: Tensor, num_queries: int = 1, num_graphs: int | None = 
 
 
 def check_index(index: Tensor, num_graphs: int | None) -> int:
-    """Check the tensor with the graph of each node, and return the number of graphs."""
+    """Check the tensor that contains the graph of each node, and return the number of graphs."""
     if num_graphs is not None:
         check_count("num_graphs", num_graphs)
     if not isinstance(index, Tensor) or index.dtype not in (torch.int32, torch.int64):

@@ -74,7 +74,9 @@ def expander(sizes: Sequence[int], degree: int, *, seed: int = 0, device: Device
 
 
 def _edges(nodes: int, degree: int, seed: int) -> Tensor:
-    """Return the edges of a graph in both directions, ordered by (destination, source): [2, e]."""
+    """Return the edges of an undirected graph in both directions, ordered by (destination,
+    source): [2, e].
+    """
     degree += nodes * degree % 2
     if 2 * degree < nodes:
         pairs = _regular(nodes, degree, seed)
@@ -82,7 +84,8 @@ def _edges(nodes: int, degree: int, seed: int) -> Tensor:
         order = (destination * nodes + source).argsort()
         return torch.stack([source[order], destination[order]])
     others = ~torch.eye(nodes, dtype=torch.bool, device="cpu")
-    # The complement of a regular graph is also regular, so only its complement is drawn.
+    # The complement of a regular graph is also regular, so for a high degree only the complement is
+    # drawn.
     if degree < nodes - 1:
         excluded = _regular(nodes, nodes - 1 - degree, seed)
         others[excluded[0], excluded[1]] = others[excluded[1], excluded[0]] = False
@@ -90,8 +93,8 @@ def _edges(nodes: int, degree: int, seed: int) -> Tensor:
 
 
 def _regular(nodes: int, degree: int, seed: int) -> Tensor:
-    """Draw a random regular graph of degree d < n / 2, with one direction of each edge: [2, n d /
-    2].
+    """Draw a random regular graph of degree d < n / 2; each edge is returned in one direction:
+    [2, n d / 2].
     """
     key = torch.tensor([seed ^ (nodes << 32)], device="cpu")
     orders = _orders(nodes, (degree + 1) // 2, key)
@@ -109,14 +112,15 @@ def _orders(nodes: int, count: int, key: Tensor) -> Tensor:
 
 
 def _words(key: Tensor, start: int) -> Iterator[int]:
-    """Yield random 32-bit integers, from position ``start`` of the random stream."""
+    """Yield random 32-bit integers, beginning at position ``start`` of the random stream."""
     while True:
         yield from philox(key, torch.arange(start, start + 1024, device="cpu")).tolist()
         start += 1024
 
 
 def _without_repeats(pairs: Tensor, nodes: int, words: Iterator[int]) -> Tensor:
-    """Replace repeated edges, without changing degrees, by swapping end nodes with random edges.
+    """Replace repeated edges by exchanging their end nodes with those of random edges, which
+    preserves all degrees.
 
     A repeated edge a - b and another edge c - e are replaced by a - c and b - e. The first n edges
     form a cycle and are not changed. For degrees below n / 2 a suitable edge c - e always exists:
@@ -139,7 +143,9 @@ def _without_repeats(pairs: Tensor, nodes: int, words: Iterator[int]) -> Tensor:
 
 
 class _Edges:
-    """List of undirected edges that can be replaced, with the number of copies of each edge."""
+    """List of undirected edges in which edges can be replaced. It also counts the copies of each
+    edge.
+    """
 
     def __init__(self, pairs: Tensor, nodes: int) -> None:
         self.pairs, self.nodes = pairs, nodes
@@ -147,7 +153,7 @@ class _Edges:
         self._count_changes = Counter[int]()
 
     def repeated(self) -> list[int]:
-        """Return the positions of all edges that occur earlier in the list."""
+        """Return the positions of all edges that also occur earlier in the list."""
         return self._order[1:][self._keys.diff() == 0].sort().values.tolist()
 
     def at(self, position: int) -> list[int]:
@@ -162,7 +168,7 @@ class _Edges:
         return high - low + self._count_changes[key]
 
     def replace(self, position: int, a: int, b: int) -> None:
-        """Replace the edge at a position in the list by an edge between two nodes."""
+        """Replace the edge at a position in the list by an edge between two other nodes."""
         self._count_changes[self._key(*self.at(position))] -= 1
         self._count_changes[self._key(a, b)] += 1
         self.pairs[:, position] = torch.tensor([a, b], device="cpu")

@@ -1,6 +1,4 @@
-"""Graphs of points in space, built from nearest neighbours or from all neighbours within a
-radius.
-"""
+"""Graphs of points in space, based on nearest neighbours or on all neighbours within a radius."""
 
 from __future__ import annotations
 
@@ -55,8 +53,8 @@ def knn(
         if not self_loops:
             is_self = near == torch.arange(len(points))[:, None]
             valid &= ~is_self
-            # If more than k + 1 points coincide, a point may not be among its own k + 1 nearest
-            # points. In this case the last of these points is removed.
+            # If more than k + 1 points coincide, the list of a point's k + 1 nearest points may not
+            # contain the point. In this case, the last of these points is removed.
             valid[:, -1] &= is_self.any(1)
         destination, rank = valid.nonzero().unbind(1)
         pairs.append(torch.stack([points[near[destination, rank]], points[destination]]))
@@ -112,7 +110,7 @@ def radius(
 
 
 def _trees(position: Tensor, index: Tensor | None) -> list[tuple[Tensor, Any]]:
-    """Return the point indices and the k-d tree of each point cloud."""
+    """Return the indices of the points in each point cloud, and its k-d tree."""
     try:
         from scipy.spatial import KDTree
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Subgraph of all edges whose destinations are in a range of nodes."""
+"""Subgraph that consists of all edges whose destinations are in a range of nodes."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def in_subgraph(graph: Graph, start: int, stop: int) -> tuple[Graph, Tensor, Ten
 
 
 def _sources(col: Tensor, start: int, stop: int, nodes: int) -> Tensor:
-    """Return the sources of a subgraph: the nodes of the range, then all others in ascending
-    order, [k].
+    """Return the k sources of a subgraph, [k]: first the nodes of the range, then all others in
+    ascending order.
     """
     used = torch.zeros(nodes, dtype=torch.bool, device=col.device)
     used[col] = True

@@ -1,3 +1,3 @@
-"""Kernels: functions of tensors that do not check their inputs and that autograd does not
-record.
+"""Kernels: functions of tensors. They do not check their inputs, and autograd does not record
+them.
 """

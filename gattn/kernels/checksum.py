@@ -1,4 +1,4 @@
-"""64-bit checksum of a tensor, used to detect that a cached tensor has changed.
+"""Checksum (64 bits) of a tensor, by which changes of a cached tensor are detected.
 
 The checksum depends on each value and its position. The computation reads the tensor once, at
 memory bandwidth.
@@ -14,15 +14,13 @@ from gattn.kernels import cpu
 _WIDE = (torch.int32, torch.int64)
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _ROWS = 8
-"""Maximum number of rows of a slice that are read one by one; slices with more rows are copied."""
+"""Maximum number of rows of a slice that are read one by one. Slices with more rows are copied."""
 _MULTIPLIER, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 _weights: dict[torch.device, Tensor] = {}
 
 
 def checksum(t: Tensor) -> int:
-    """Return the 64-bit checksum of a CPU tensor, or 0 for a tensor without memory (meta
-    tensor).
-    """
+    """Return the 64-bit checksum of a CPU tensor; 0 for a tensor without memory (meta tensor)."""
     if t.is_meta:
         return 0
     if cpu.unavailable_reason():

@@ -1,4 +1,6 @@
-"""Gathering of table rows into existing memory, and scatter-add of rows."""
+"""Gathering of table rows into existing memory, and addition of rows to table rows
+(scatter-add).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ memory.
 
 
 def can_gather(table: Tensor) -> bool:
-    """Return True if the kernel can read a table: a plain tensor with contiguous rows."""
+    """Return True if the kernel can read a table, which must be a plain tensor with contiguous
+    rows.
+    """
     return type(table) in _REAL and (table.numel() == 0 or table[0].is_contiguous())
 
 
@@ -35,7 +39,7 @@ def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor
 
 
 def gather_rows(table: Tensor, index: Tensor, out: Tensor) -> Tensor:
-    """Write the rows ``table[index]``, [b, ...], to the contiguous tensor ``out``."""
+    """Write the rows ``table[index]``, [b, ...], to a contiguous tensor ``out``."""
     shape = (index.numel(), *table.shape[1:])
     if out.shape != shape or out.dtype != table.dtype or not out.is_contiguous():
         actual = f"{tuple(out.shape)} of {out.dtype}"
@@ -56,7 +60,7 @@ def add_rows(
     *,
     is_sorted: bool = False,
 ) -> None:
-    """Add each of the ``rows``, [b, ...], to the row of ``total``, [n, ...], with this index.
+    """Add each of b ``rows``, [b, ...], to the row of ``total``, [n, ...], at its index.
 
     If many rows have the same index, a long fp32 sum would lose the last summands. For such a row
     of ``total``, a hub, the summands of this call are first added in a separate sum: an index ~k

@@ -1,4 +1,4 @@
-"""Philox4x32-10, the counter-based random number generator of dropout, in PyTorch.
+"""Philox4x32-10 in PyTorch, the counter-based random number generator of dropout.
 
 Reference: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 """
@@ -10,8 +10,8 @@ _LOW = 0xFFFFFFFF
 
 
 def threshold(dropout: float) -> int:
-    """Return the 32-bit threshold of dropout: a smaller random number means that a value is
-    dropped.
+    """Return the threshold of dropout: a value is dropped if its 32-bit random number is below
+    the threshold.
     """
     return min(int(dropout * 2.0**32), _LOW)
 
@@ -43,7 +43,7 @@ def keep_numbers(seed: Tensor, count: int, dropout: float) -> Tensor:
 
 
 def philox(key: Tensor, counter: Tensor) -> Tensor:
-    """Return the first of four random 32-bit words for each 64-bit counter, as int64 in [0,
+    """Return the first of the four random 32-bit words for each 64-bit counter, as int64 in [0,
     2**32).
     """
     return _words(key, counter)[0]

@@ -1,5 +1,5 @@
-"""Reference implementation of every operator in plain PyTorch, which is also the fallback and is
-used for exports.
+"""Reference implementation of every operator in plain PyTorch. It is also the fallback, and is used
+for exports.
 
 Autograd can differentiate each function to any order. The functions read and write tensors of size
 edges x channels, which the fused kernels avoid. Edge inputs and outputs are in the caller's order;
@@ -92,7 +92,8 @@ def gatv2_score(
     activation: str,
     negative_slope: float,
 ) -> Tensor:
-    """Compute w . act(q_i + k_j + W a_ij) for every edge and head, in the caller's order: [e, h].
+    """Compute w . act(q_i + k_j + W a_ij) for every edge and head: [e, h], in the caller's order of
+    edges.
 
     w is the ``weight``.
     """
@@ -111,7 +112,8 @@ def edge_softmax(score: Tensor, layout: Layout) -> Tensor:
 
 
 def aggregate(weight: Tensor, value: Tensor, layout: Layout, transposed: bool = False) -> Tensor:
-    """Compute out_i = sum_j w_ij v_j, with weights [e, h] in the caller's order: [n, h, c].
+    """Compute out_i = sum_j w_ij v_j: [n, h, c]. The weights are [e, h] in the caller's order of
+    edges.
 
     If ``transposed``, the sum runs over the edges out of each source: out_j = sum_i w_ij v_i.
     """
@@ -120,7 +122,7 @@ def aggregate(weight: Tensor, value: Tensor, layout: Layout, transposed: bool = 
 
 
 def edge_dot(query: Tensor, key: Tensor, layout: Layout) -> Tensor:
-    """Compute q_i . k_j for every edge and head, in the caller's order: [e, h]."""
+    """Compute q_i . k_j for every edge and head: [e, h], in the caller's order of edges."""
     score = _dot_product_score(query, key, None, None, layout, 1.0)
     return _to_caller(score, layout).to(query.dtype)
 
@@ -131,7 +133,7 @@ def node_scores(value: Tensor, vectors: Tensor) -> Tensor:
 
 
 def dropout(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
-    """Apply dropout to x, [k]: set dropped values to zero, multiply the others by 1 / (1 -
+    """Apply dropout to x, [k]: set dropped values to zero, and multiply the others by 1 / (1 -
     dropout).
     """
     if seed is None:
@@ -186,7 +188,9 @@ def _gatv2_score(
     activation: str,
     negative_slope: float,
 ) -> Tensor:
-    """Compute w . act(q_i + k_j + W a_ij) for every edge in CSR order: [e, h]; w is [h, c]."""
+    """Compute w . act(q_i + k_j + W a_ij) for every edge in CSR order, [e, h], where w is [h,
+    c].
+    """
     hidden = _to_acc(query)[layout.destinations()] + _to_acc(key)[layout.col.long()]
     projected = _project(edge_attr, edge_proj, layout)
     if projected is not None:
@@ -206,8 +210,8 @@ def _to_acc(x: Tensor) -> Tensor:
 
 
 def _project(edge_attr: Tensor | None, edge_proj: Tensor | None, layout: Layout) -> Tensor | None:
-    """Compute the edge term W a_ij for every edge in CSR order, [e, h, c], from a [e, d] and W [h,
-    c, d].
+    """Compute the edge term W a_ij of every edge in CSR order, [e, h, c], where a is [e, d] and
+    W is [h, c, d].
     """
     if edge_attr is None or edge_proj is None:
         return None
@@ -243,7 +247,7 @@ def _attend(
     dropout: float,
     edge_value: Tensor | None = None,
 ) -> Tensor:
-    """Sum the values of neighbours, weighted by softmax, dropout and edge weights."""
+    """Sum the values of neighbours with weights from softmax, dropout and edge weights."""
     alpha = _drop(_softmax(score, layout), seed, dropout)
     if edge_weight is not None:
         alpha = alpha * _to_acc(edge_weight)[layout.perm.long()].unsqueeze(1)

@@ -1,4 +1,4 @@
-"""Random sampling of neighbours for one hop: some or all edges into each destination.
+"""Random sampling of neighbours for one hop: some or all edges into each destination are drawn.
 
 The random number for edge e of a batch comes from a counter-based generator with the seed as key
 and e as counter, so that the sample does not depend on the number of threads. Without replacement,
@@ -23,7 +23,7 @@ from gattn.layout.layout import INT32_END, Layout, num_rows, owners, stable_args
 
 
 class Draw(NamedTuple):
-    """Settings for drawing the edges of one hop."""
+    """Settings for drawing the edges of a hop."""
 
     num_neighbors: int
     """Number of edges to draw for each destination; -1 for all edges."""
@@ -39,21 +39,23 @@ class Hop(NamedTuple):
     """Sampled edges of one hop into f destinations, sorted by (destination, source)."""
 
     offsets: Tensor
-    """Index of the first edge of each destination, [f + 1] int64."""
+    """For each destination, the index of its first edge, [f + 1] int64."""
     edge_index: Tensor
-    """Source and destination of each edge, [2, e] int64, as positions in the batch."""
+    """For each edge, its source and destination as positions in the batch, [2, e] int64."""
     source: Tensor
-    """Source of each edge, [e] int32, as a position in the batch, in the dtype of a layout."""
+    """For each edge, its source as a position in the batch, [e] int32, which is the dtype of a
+    layout.
+    """
     edges: Tensor
-    """Index of each edge in the caller's order of edges, [e] int64."""
+    """For each edge, its index in the caller's order of edges, [e] int64."""
     nodes: Tensor
-    """Sources that are new in the batch, [k] int64, in the order in which they were first drawn."""
+    """Sources that are new in the batch, in the order in which they were first drawn: [k] int64."""
 
 
 def sample_hop(
     layout: Layout, nodes: Tensor, batch_index: Tensor, draw: Draw, batch_range: tuple[int, int]
 ) -> Hop:
-    """Draw edges into some nodes, and assign positions in the batch to new sources.
+    """Draw edges into given nodes, and assign positions in the batch to sources that are new.
 
     Args:
         layout: layout on a CPU; the by-source half is not read.
@@ -85,7 +87,7 @@ def reference_hop(
     row = owners(offsets, total)
     position = begin[row] + _positions(degree, offsets, row, draw)
     source = layout.col[position].long()
-    # New sources; a source occurs once for each of its edges.
+    # These are the new sources; a source occurs once for each of its edges.
     discovered = source[batch_index[source] < 0]
     count = discovered.numel()
     first = discovered.new_full((num_rows(layout.colptr),), count)
@@ -101,7 +103,7 @@ def reference_hop(
 
 
 def _counts(degree: Tensor, draw: Draw) -> Tensor:
-    """Return the number of edges to draw for each destination, from its degree: [f]."""
+    """Return the number of edges to draw for each destination, given its degree: [f]."""
     if draw.num_neighbors < 0:
         return degree
     if draw.replace:
@@ -110,7 +112,7 @@ def _counts(degree: Tensor, draw: Draw) -> Tensor:
 
 
 def _positions(degree: Tensor, offsets: Tensor, row: Tensor, draw: Draw) -> Tensor:
-    """Draw edges, and return the index of each among all edges of its destination: [e]."""
+    """Draw edges; return the index of each edge among all edges into its destination: [e]."""
     edge = torch.arange(row.numel())
     position = edge - offsets[row]
     if draw.num_neighbors < 0:

@@ -1,1 +1,1 @@
-"""Layouts of edges: index tensors in CSR and CSC format, with their statistics."""
+"""Layouts of edges: index tensors in CSR and CSC format, and their statistics."""

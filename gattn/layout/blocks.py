@@ -1,4 +1,6 @@
-"""Complete and causal graphs, described by the sizes of their blocks instead of by edges."""
+"""Complete and causal graphs. They are described by the sizes of their blocks, and not by a list
+of edges.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ class Blocks(NamedTuple):
     key_sizes: tuple[int, ...]
     """Number of keys (sources) of each block."""
     causal: bool
-    """True if query t of a block attends only to the keys 0 to t of the block. The numbers of
-    queries and keys of a block are then equal.
+    """True if query t of a block attends only to the keys 0 to t of the block. A block then has
+    equally many queries and keys.
     """
 
     @property

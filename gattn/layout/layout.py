@@ -1,4 +1,4 @@
-"""Layout of edges: CSR index tensors by destination, and CSC index tensors by source."""
+"""Layout of edges: index tensors in CSR order (by destination) and in CSC order (by source)."""
 
 from typing import Any, NamedTuple
 
@@ -8,44 +8,49 @@ from torch import Tensor
 from gattn.layout import onnx
 
 INT32_END = 2**31 - 2**16
-"""Minimum number of nodes or edges for which indices are int64. It is below 2**31, because kernels
-may count past the last edge, to the end of a tile.
+"""For at least this number of nodes or edges, indices are int64. It is below 2**31, because
+kernels may count beyond the last edge to the end of a tile.
 """
 
 
 class Layout(NamedTuple):
-    """Edges sorted by (destination, source) and by (source, destination), as plain tensors.
+    """Edges in two orders, (destination, source) and (source, destination), as tensors.
 
     The *CSR position* of an edge is its index in the first order, and its *CSC position* the index
     in the second order. The canonical number of an edge is its CSR position.
     """
 
     rowptr: Tensor
-    """CSR offsets [n + 1]: the edges into destination i have the CSR positions rowptr[i] to
-    rowptr[i + 1] - 1."""
+    """CSR offsets [n + 1]: the edges into destination i are at the CSR positions rowptr[i] to
+    rowptr[i + 1] - 1.
+    """
     col: Tensor
-    """Source of the edge at each CSR position, [e]."""
+    """For each CSR position, the source of its edge: [e]."""
     perm: Tensor
-    """Index in the caller's order of the edge at each CSR position, [e]."""
+    """For each CSR position, the index of its edge in the caller's order: [e]."""
     colptr: Tensor
-    """CSC offsets [m + 1]: the edges out of source j have the CSC positions colptr[j] to
-    colptr[j + 1] - 1."""
+    """CSC offsets [m + 1]: the edges that leave source j are at the CSC positions colptr[j] to
+    colptr[j + 1] - 1.
+    """
     row: Tensor
-    """Destination of the edge at each CSC position, [e]."""
+    """For each CSC position, the destination of its edge: [e]."""
     csr2csc: Tensor
-    """CSR position of the edge at each CSC position, [e]."""
+    """For each CSC position, the CSR position of its edge: [e]."""
     stats: Tensor
-    """Statistics, int64 on the CPU, see :mod:`gattn.layout.stats`; empty if there are none."""
+    """Statistics as an int64 tensor on the CPU (see :mod:`gattn.layout.stats`); empty if there
+    are none.
+    """
     graph_ptr: Tensor
-    """Node offsets of a batch of small graphs, [g + 1]: graph b has the nodes graph_ptr[b] to
-    graph_ptr[b + 1] - 1, as destinations and as sources; empty for any other graph."""
+    """Node offsets in a batch of small graphs, [g + 1]: graph b has the nodes graph_ptr[b] to
+    graph_ptr[b + 1] - 1, as destinations and as sources. Empty for any other graph.
+    """
 
     def destinations(self) -> Tensor:
-        """Return the destination of the edge at each CSR position: [e] int64."""
+        """Return the destination of the edge at every CSR position: [e] int64."""
         return owners(self.rowptr, self.col.numel())
 
     def transpose(self) -> "Layout":
-        """Return the layout of the reversed edges, in the same caller's order of edges."""
+        """Return the layout of the reversed edges; the caller's order of edges is unchanged."""
         inverse = torch.empty_like(self.csr2csc)
         inverse[self.csr2csc.long()] = torch.arange(
             self.col.numel(), dtype=self.csr2csc.dtype, device=self.csr2csc.device
@@ -65,13 +70,13 @@ class Layout(NamedTuple):
 def without_stats(
     rowptr: Tensor, col: Tensor, perm: Tensor, colptr: Tensor, row: Tensor, csr2csc: Tensor
 ) -> Layout:
-    """Return a layout without statistics and without node offsets of a batch."""
+    """Return the layout without its statistics and without the node offsets of a batch."""
     empty = rowptr.new_empty(0, dtype=torch.int64), rowptr.new_empty(0)
     return Layout(rowptr, col, perm, colptr, row, csr2csc, *empty)
 
 
 def num_rows(offsets: Tensor) -> int:
-    """Return the number of rows of a compressed layout, from its offsets.
+    """Return the number of rows of a layout, given its offsets.
 
     The number is n for rowptr and m for colptr. This is a function instead of a property of Layout,
     because some supported versions of torch.compile
@@ -81,12 +86,13 @@ def num_rows(offsets: Tensor) -> int:
 
 
 def index_dtype(num_src: int, num_dst: int, num_edges: int) -> torch.dtype:
-    """Return the smallest index dtype that can represent the numbers of nodes and edges.
+    """Return the smallest dtype that can represent the indices of all nodes and edges.
 
     For symbolic sizes, as under torch.compile, it is int32, because comparing sizes would
     specialise the trace to them. The traced code asserts at run time that the sizes fit.
     """
-    if onnx.exporting():  # ONNX operators require int64 indices
+    # ONNX operators require int64 indices
+    if onnx.exporting():
         return torch.int64
     sizes = num_src, num_dst, num_edges
     symbols: list[Any] = [size for size in sizes if isinstance(size, torch.SymInt)]
@@ -114,7 +120,7 @@ def build(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> La
 
 
 def from_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Layout:
-    """Compute the layout of edges that are already sorted by (destination, source).
+    """Compute the layout of edges that are sorted by (destination, source).
 
     Args:
         rowptr: [n + 1], CSR offsets of the destinations.
@@ -137,8 +143,9 @@ def stable_argsort(index: Tensor) -> Tensor:
 
 
 def offsets(sorted_index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    """Return the first position of each value from 0 to size in a sorted index: [size + 1]."""
-    if onnx.exporting():  # ONNX has no operator for a binary search
+    """Return, for each value from 0 to size, its first position in a sorted index: [size + 1]."""
+    # ONNX has no operator for binary search
+    if onnx.exporting():
         ones = torch.ones_like(sorted_index, dtype=torch.int64)
         counts = ones.new_zeros(size + 1).index_add(0, sorted_index.long() + 1, ones)
         return counts.cumsum(0).to(dtype)
@@ -147,11 +154,13 @@ def offsets(sorted_index: Tensor, size: int, dtype: torch.dtype) -> Tensor:
 
 
 def owners(offsets: Tensor, total: int) -> Tensor:
-    """Return the row that contains each position p < total of a compressed layout: [total] int64.
+    """Return the row that contains each of the positions 0 to total - 1, given the offsets of the
+    rows: [total] int64.
 
     The row i of a position p has offsets[i] <= p < offsets[i + 1].
     """
-    if onnx.exporting():  # ONNX can repeat elements only by constant counts
+    # The ONNX operator that repeats elements needs constant counts.
+    if onnx.exporting():
         ends = offsets[1:].long()
         counts = ends.new_zeros(total + 1).index_add(0, ends, torch.ones_like(ends))
         return counts.cumsum(0)[:total]

@@ -1,4 +1,4 @@
-"""Detection of an export to ONNX.
+"""Detection of exports to ONNX.
 
 ``torch.onnx.export`` traces a model and translates the recorded operators one by one. It knows
 neither gattn's operators nor a few of torch's that layouts are built with. While it traces, every

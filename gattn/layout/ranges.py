@@ -9,8 +9,8 @@ from gattn.layout.layout import Layout, index_dtype, without_stats
 
 
 def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
-    """Compute the layout of a graph whose node i has edges from the sources first[i] to last[i] -
-    1.
+    """Compute the layout of a graph in which node i has edges from the sources first[i] to last[i]
+    - 1.
 
     Both bounds are [n] int64 and ascend with i. The edges are ordered by (destination, source). The
     destinations of a source j are also a range: it starts at the smallest i with last[i] > j, and
@@ -32,7 +32,9 @@ def build(first: Tensor, last: Tensor, num_src: int, num_edges: int) -> Layout:
 
 
 def _members(first: Tensor, last: Tensor, edge: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the offsets of the ranges of sources, [n + 1], and the sources in all ranges, [e]."""
+    """Return the offsets [n + 1] of the nodes' source ranges, and all sources in these ranges,
+    [e].
+    """
     count = last - first
     offsets = torch.zeros(count.numel() + 1, dtype=edge.dtype, device=edge.device)
     torch.cumsum(count, 0, out=offsets[1:])

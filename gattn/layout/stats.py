@@ -1,4 +1,4 @@
-"""Statistics of a layout, for example its maximum degree, as a few integers on the CPU.
+"""Statistics of a layout, such as its maximum degree, as a few integers on the CPU.
 
 Launchers use them to choose a kernel and the number of programs, so they must never be read back
 from a device. The layout of a Graph has SIZE of them; each is UNKNOWN until it is measured and
@@ -22,7 +22,7 @@ from gattn.layout.layout import Layout, num_rows
 
 MAX_IN_DEGREE, MAX_OUT_DEGREE, BAND_AREA, ADDRESS = range(4)
 """Index of each statistic: maximum in-degree, maximum out-degree, band area, and address of the
-tensor.
+statistics tensor.
 
 The band area is 0 unless the sources of each destination, and the destinations of each source, are
 consecutive nodes without repeats. Otherwise it is the number of (destination, source) pairs in the
@@ -30,12 +30,12 @@ rectangles that enclose the edges of every BAND_ROWS destinations."""
 SIZE = 4
 UNKNOWN = -1
 BAND_ROWS = 64
-"""Number of rows in each rectangle that is used to measure the band area."""
+"""Number of rows of each rectangle from which the band area is computed."""
 MAX_GRAPH_NODES = 64
-"""Maximum number of nodes of a graph that one program can process as a whole."""
+"""Maximum number of nodes in a graph that one Triton program can process as a whole."""
 MIN_MEAN_DEGREE = 8
-"""Minimum mean degree for which the band area of a layout is measured. Batches of small graphs with
-a lower mean degree count as sparse.
+"""Minimum mean degree for which the band area of a layout is computed. Batches of small graphs
+with a lower mean degree are treated as sparse.
 """
 
 
@@ -45,7 +45,9 @@ def with_stats(
     max_out_degree: int = UNKNOWN,
     band_area: int = UNKNOWN,
 ) -> Layout:
-    """Return the layout with new statistics, or unchanged in compiled code and for fake tensors."""
+    """Return the layout with new statistics. In compiled code and for fake tensors, return it
+    unchanged.
+    """
     if torch.compiler.is_compiling() or isinstance(layout.rowptr, torch_internals.FakeTensor):
         return layout
     stats = torch.empty(SIZE, dtype=torch.int64, device="cpu")
@@ -56,7 +58,7 @@ def with_stats(
 def inherit_stats(
     parent: Layout, layout: Layout, *, extra_edges: int = 0, transposed: bool = False
 ) -> Layout:
-    """Return a layout with the degree statistics of another layout that it was built from.
+    """Return a layout with the degree statistics of the layout from which it was built.
 
     Args:
         parent: the layout with known statistics.
@@ -86,13 +88,13 @@ def get_stat(stats: Tensor, position: int) -> int | None:
 
 
 def set_stat(stats: Tensor, position: int, value: int) -> None:
-    """Write one statistic in place, without incrementing torch's version counter."""
+    """Write a statistic in place, without incrementing torch's version counter."""
     if are_valid(stats):
         stats.numpy()[position] = value
 
 
 def max_degree(layout: Layout, transposed: bool = False) -> int | None:
-    """Return an upper bound of the in-degrees, or of the out-degrees if ``transposed``.
+    """Return an upper bound of the in-degrees, or of the out-degrees if ``transposed`` is true.
 
     The result is None if the bound is unknown and measuring it would wait for a device.
     """
@@ -106,13 +108,15 @@ def max_degree(layout: Layout, transposed: bool = False) -> int | None:
 
 
 def max_row_size(offsets: Tensor) -> Tensor:
-    """Return the maximum number of edges of a row, as a scalar tensor; 0 if there are no rows."""
+    """Return the maximum number of edges in a row, as a scalar tensor; it is 0 if there are no
+    rows.
+    """
     return torch.nn.functional.pad(offsets.diff(), (0, 1)).amax()
 
 
 def band_density(layout: Layout) -> float | None:
-    """Return the fraction of the (destination, source) pairs in the rectangles of a band that are
-    edges.
+    """Return the density of a band: the fraction of the (destination, source) pairs in its
+    rectangles that are edges.
 
     The result is None unless the sources of each destination, and the destinations of each source,
     are consecutive nodes. The first call for the layout of a Graph measures the density and waits
@@ -143,8 +147,7 @@ def band_area(layout: Layout) -> int:
 
 
 def graph_ptr(layout: Layout, bounds: Sequence[int]) -> Tensor:
-    """Return the node offsets of a batch of graphs if all graphs are small, or else an empty
-    tensor.
+    """Return the node offsets of a batch if all of its graphs are small, otherwise an empty tensor.
 
     Graphs are small if each has at most MAX_GRAPH_NODES nodes and the mean degree is below
     MIN_MEAN_DEGREE, so that one program can process a graph.
@@ -164,14 +167,16 @@ def _spans_fit(offsets: Tensor, index: Tensor) -> bool:
 
 
 def _spans(offsets: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the first node of each row, the node after its last one, and its degree."""
+    """Return for each row its first source, the node after its last source, and its degree."""
     start, stop = offsets[:-1].long(), offsets[1:].long()
     highest = index.numel() - 1
     return index[start.clamp(max=highest)], index[(stop - 1).clamp(min=0)] + 1, stop - start
 
 
 def _area(layout: Layout) -> int:
-    """Compute the band area: the number of pairs in rectangles around the edges of a band graph."""
+    """Compute the band area: the number of (destination, source) pairs in rectangles that cover
+    the edges.
+    """
     first, last, degree = _spans(layout.rowptr, layout.col)
     empty = degree == 0
     first, last = first.long().masked_fill(empty, 2**62), last.long().masked_fill(empty, 0)

@@ -108,8 +108,8 @@ class LinkPredictor(SerializableEstimator, Parameters):
     def parts(
         self, graph: AttributedGraph, links: Links, val: float, test: float
     ) -> tuple[Split, NDArray[np.float64] | None]:
-        """Divide the links by the column of times or at random, and also return the times of the
-        links.
+        """Divide the links into parts, by the column of times or at random; return the parts and
+        the times of the links.
         """
         if self.time is None:
             return random_parts(links, int(self.seed), val, test), None
@@ -117,7 +117,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
         return time_parts(links, times, val, test, self.time), times
 
     def encode(self, graph: AttributedGraph, links: Links, split: Split) -> EncodedGraph:
-        """Fit the encoder of features to the graph of the training links.
+        """Fit the feature encoder to the graph of the training links.
 
         Args:
             graph: the graph with all edges.
@@ -140,7 +140,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
         )  # fmt: skip
 
     def _edge_columns(self, graph: AttributedGraph) -> EdgeColumns:
-        """Return the columns of edges to read, without the column of times."""
+        """Return the edge columns to read, without the column of times."""
         features, table = self.edge_features, graph.edge_table
         if features is None and table is not None and self.time in table.table.columns:
             special = (self.time, self.edge_weight, self.edge_type)
@@ -157,7 +157,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
         *,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     ) -> Self:
-        """Train the model on parts of the links.
+        """Train the model on the training and the validation part of the links.
 
         Args:
             encoded: the result of :meth:`encode`.
@@ -187,7 +187,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
     def predict(
         self, graph: GraphLike | None = None, top: int = 10, *, per_node: bool = False
     ) -> pd.DataFrame:
-        """Propose the links with the highest scores among the pairs without an edge.
+        """Propose the links with the highest scores among the pairs of nodes that have no edge.
 
         Args:
             graph: another graph with the same attributes; None for the graph of ``fit``.
@@ -219,8 +219,8 @@ class LinkPredictor(SerializableEstimator, Parameters):
     def predict_proba(
         self, pairs: Sequence[tuple[Hashable, Hashable]], graph: GraphLike | None = None
     ) -> NDArray[np.float64]:
-        """Return the probability that pairs of nodes are links, under the assumption that half of
-        all pairs are links.
+        """Return the probability that each of some pairs of nodes is a link, under the assumption
+        that half of all pairs are links.
 
         Args:
             pairs: m pairs (source, target) of names of nodes.
@@ -244,7 +244,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
         return self.predictor_.probability(scores)
 
     def read(self, graph: GraphLike | None) -> tuple[AttributedGraph, Links]:
-        """Read a graph in any supported format and its links; None stands for the graph that was
+        """Read a graph in any supported format, and its links. None stands for the graph that was
         passed to ``fit``.
 
         Raises:
@@ -264,7 +264,9 @@ class LinkPredictor(SerializableEstimator, Parameters):
         return self.attach(read)
 
     def attach(self, graph: AttributedGraph) -> tuple[AttributedGraph, Links]:
-        """Return a graph with the inputs of its edges, and its links; see :meth:`read`."""
+        """Return a graph with the inputs of its edges, together with its links; see
+        :meth:`read`.
+        """
         model = self.predictor_
         links, _ = read_links(graph, model.directed)
         if links.bipartite != model.bipartite:

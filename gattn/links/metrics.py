@@ -12,7 +12,8 @@ HITS = (1, 10, 50)
 
 
 def ranks(scores: NDArray) -> NDArray[np.float64]:
-    """Return the rank of the first candidate of each row, counted from 1; ties count half.
+    """Return the rank of the first candidate in each row, counted from 1. Other candidates with the
+    same score count half.
 
     Args:
         scores: [m, 1 + k] scores of the true target, and of k other targets.
@@ -53,7 +54,7 @@ def ranking_metrics(scores: NDArray) -> dict[str, float]:
 
 
 def chance_metrics(count: int) -> dict[str, float]:
-    """Return the expected metrics of a random order of ``count`` candidates.
+    """Return the expected values of the metrics if ``count`` candidates are in random order.
 
     >>> chance_metrics(2)
     {'mrr': 0.75, 'hits@1': 0.5, 'roc_auc': 0.5}

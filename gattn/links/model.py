@@ -1,4 +1,6 @@
-"""Model of links: a weighted sum of an attention network, heuristics, and a perceptron of pairs."""
+"""Model of links: a weighted sum of the scores of an attention network, of heuristics, and of a
+perceptron.
+"""
 
 from __future__ import annotations
 
@@ -31,26 +33,30 @@ from gattn.training.types import EpochRecord, History
 __all__ = ["LinkModel", "LinkProblem", "View"]
 
 PAIRS = "pairs"
-"""Name of the perceptron of pairs in a stack."""
+"""Name of the pair perceptron among the components of a model."""
 STACK = "stack"
-"""Name of the metrics of the weighted sum of all components."""
+"""Name under which the metrics of the weighted sum of all components are stored."""
 RANKED = 4000
-"""Maximum number of links of each part that are ranked."""
+"""Maximum number of links that are ranked in each part."""
 SUPERVISED, PAIR_NEGATIVES = 8000, 20
-"""Maximum number of links on which the perceptron is trained, and of targets without a link for
+"""Maximum number of links on which the perceptron is trained, and number of unlinked targets for
 each of them.
 """
 STOPPED = 1000, 101
-"""Maximum number of validation links, and of their candidates, that are used to choose an epoch."""
+"""Maximum number of validation links that are used to choose an epoch, and number of candidates
+for each of them.
+"""
 WEIGHED = 2000, 201
-"""Maximum number of validation links, and of their candidates, that are used to fit the weights."""
+"""Maximum number of validation links that are used to fit the weights, and number of candidates
+for each of them.
+"""
 SHORTLIST = 30
-"""Number of candidate targets of each node that are chosen by each of several scores."""
+"""Number of candidate targets that each of several scores selects for each node."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinkProblem:
-    """Graph and parts on which a model is trained.
+    """Graph and parts of its links on which a model is trained.
 
     Attributes:
         graph: the graph with the edges of the training links only, and the inputs of its edges.
@@ -71,7 +77,7 @@ class LinkProblem:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """Graph along whose edges messages are sent, in the form that the components of a model read.
+    """Graph along whose edges messages are sent, in the form that a model's components read.
 
     Attributes:
         inputs: features of all nodes and the edges of each layer.
@@ -124,7 +130,9 @@ class LinkModel:
 
     @property
     def _is_structural(self) -> bool:
-        """True if the nodes have no attributes, so that random vectors are propagated instead."""
+        """True if the nodes have no attributes. In this case, random vectors are propagated
+        along the edges instead.
+        """
         return self.encoder.source == "structure"
 
     @classmethod
@@ -135,7 +143,7 @@ class LinkModel:
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
     ) -> tuple[LinkModel, dict[str, Any]]:
-        """Train a model on the training links, and choose its weights on the validation links.
+        """Train a model on the training links, and fit its weights to the validation links.
 
         A training link is predicted from a graph without its edge: the training links are divided
         into groups, and the links of a group are predicted from the edges of the others.
@@ -206,7 +214,9 @@ class LinkModel:
         return model, model._measured(parts)
 
     def _weigh(self, parts: Mapping[str, NDArray]) -> None:
-        """Choose the weights and the calibration on scores [m, 1 + k] of validation links."""
+        """Fit the weights of the components and the calibration to scores [m, 1 + k] of the
+        validation links.
+        """
         from sklearn.linear_model import LogisticRegression
 
         if self.settings.model == "stacked":
@@ -231,7 +241,7 @@ class LinkModel:
     def _parts(
         self, view: View, sources: NDArray, targets: NDArray, pairs: NDArray
     ) -> dict[str, NDArray]:
-        """Return the scores [m, c] of each component, from the features of the pairs."""
+        """Return the scores [m, c] of each component, computed from the features of the pairs."""
         scores = {name: pairs[:, :, FEATURES.index(name)] for name in HEURISTICS}
         if self._is_structural:
             del scores["propagated_features"]
@@ -244,7 +254,8 @@ class LinkModel:
         return scores
 
     def measure(self, graph: AttributedGraph, ranking: Ranking) -> dict[str, Any]:
-        """Rank the targets of links, from the edges of a graph that does not contain the links.
+        """Rank the true target of each link among its candidates, using a graph that does not
+        contain these links.
 
         Args:
             graph: the graph whose edges send messages.
@@ -264,7 +275,7 @@ class LinkModel:
         return {"scores": scores, "metrics": metrics | {STACK: ranking_metrics(scores)}}
 
     def score(self, graph: AttributedGraph, sources: NDArray, targets: NDArray) -> NDArray:
-        """Return the scores [m] of pairs of nodes, from the edges of a graph.
+        """Return the scores [m] of pairs of nodes, computed from the edges of a graph.
 
         If an edge joins a pair, the score reads this edge.
         """
@@ -273,7 +284,7 @@ class LinkModel:
         return self._combine(self._parts(view, sources, targets[:, None], pairs))[:, 0]
 
     def probability(self, scores: NDArray) -> NDArray[np.float64]:
-        """Return the probability that a pair is a link, under the assumption that half of all
+        """Return the probability that each pair is a link, under the assumption that half of all
         pairs are links.
         """
         slope, constant = self.calibration
@@ -324,7 +335,7 @@ class LinkModel:
         if per_node:
             return pairs, scores
         if not links.directed and not links.bipartite:
-            # Both directions of a pair are scored, and the higher score counts.
+            # Both directions of a pair are scored, and the higher score is used.
             order = np.argsort(-scores, kind="stable")
             pairs, scores = np.sort(pairs[:, order], 0), scores[order]
             _, first = np.unique(pairs[0] * links.nodes + pairs[1], return_index=True)
@@ -333,7 +344,7 @@ class LinkModel:
         return pairs[:, order], scores[order]
 
     def view(self, graph: AttributedGraph) -> View:
-        """Return a graph in the form that the components of the model read."""
+        """Convert a graph to the form that the components of the model read."""
         # The last view is cached, because encoding texts is slow.
         if self._last is None or self._last[0] is not graph:
             x = self.encoder.features(graph)
@@ -400,7 +411,9 @@ class LinkModel:
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with a prefix, without the prefix."""
+    """Return the tensors whose names begin with a prefix; the prefix is removed from their
+    names.
+    """
     return {
         name.removeprefix(prefix): tensor
         for name, tensor in tensors.items()
@@ -411,8 +424,7 @@ def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 def _shortlist(
     lists: Sequence[NDArray], links: Links, sources: NDArray, length: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the targets with the highest scores for each source and each score, without linked
-    targets.
+    """Return, for each source and each score, the unlinked targets with the highest scores.
 
     Args:
         lists: scores [n, b].
@@ -424,7 +436,7 @@ def _shortlist(
         [k] positions of the sources, sorted, and [k] targets.
     """
     pool = links.targets
-    # A linked target must not replace a candidate, so additional targets are listed.
+    # Linked targets are removed below, so additional targets are listed for them.
     counts = np.bincount(links.keys // links.nodes, minlength=links.nodes)[sources]
     size = int(min(len(pool), length + 1 + np.quantile(counts, 0.9)))
     keys = []
@@ -439,7 +451,9 @@ def _shortlist(
 
 
 def _best(place: NDArray, scores: NDArray, top: int) -> NDArray[np.int64]:
-    """Return the positions of the highest scores of each source, ordered by source and score."""
+    """Return the positions of the highest scores of each source, ordered by source and then by
+    score.
+    """
     order = np.lexsort((-scores, place))
     start = np.searchsorted(place[order], place[order])
     return order[np.arange(len(order)) - start < top]

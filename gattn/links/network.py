@@ -22,19 +22,21 @@ from gattn.training.types import EpochRecord, History
 __all__ = ["DrawnBatches", "LinkNetwork", "RankedBatch", "fit_network", "listwise"]
 
 FACTOR = 10.0
-"""Initial factor by which cosines are multiplied."""
+"""Initial value of the factor by which cosines are multiplied."""
 NEGATIVES = 20
-"""Number of targets without a link for each training link in a step."""
+"""Number of unlinked targets for each training link in a step."""
 LINKS = 8192
 """Maximum number of training links in a step."""
 FEWEST_EPOCHS = 30
 MAX_PRODUCTS = 4e10
-"""Maximum number of multiplications of a training, which limits the epochs on a large graph."""
+"""Maximum number of multiplications in the training. On a large graph, it limits the number of
+epochs.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class RankedBatch:
-    """Batch of rankings, with the graph from which the targets are predicted.
+    """Batch of links whose targets are ranked, with the graph from which they are predicted.
 
     Attributes:
         inputs: features of all nodes, and the edges that send messages.
@@ -47,13 +49,13 @@ class RankedBatch:
     candidates: Tensor
 
     def next(self) -> RankedBatch:
-        """Return the batch itself, for every step."""
+        """Return this batch, which is the same in every step."""
         return self
 
 
 class DrawnBatches:
-    """Training batches with the links of one fold and random negatives, which are drawn again in
-    each step.
+    """Training batches from the links of one fold. In each step, new links and new random negatives
+    are drawn.
 
     Args:
         folds: for each fold the graph of its messages and the positions of its links.
@@ -122,14 +124,16 @@ class LinkNetwork(nn.Module):
         return F.normalize(left) * self.log_factor.exp(), F.normalize(right)
 
     def forward(self, batches: DrawnBatches | RankedBatch) -> Tensor:
-        """Return the scores [m, 1 + k] of the candidates of the next batch."""
+        """Return the scores [m, 1 + k] of the candidates in the next batch."""
         batch = batches.next()
         left, right = self.embed(batch.inputs)
         return pair_scores(left, right, batch.sources, batch.candidates)
 
 
 def pair_scores(left: Tensor, right: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
-    """Return the dot products [m, c] of sources [m] and targets [m, c], in chunks of targets."""
+    """Return the dot products [m, c] of m sources with their c targets each; the targets are
+    processed in chunks.
+    """
     start = left[sources]
     chunk = 32
     return torch.cat(
@@ -142,7 +146,7 @@ def pair_scores(left: Tensor, right: Tensor, sources: Tensor, targets: Tensor) -
 
 
 def listwise(output: Tensor, target: Tensor) -> Tensor:
-    """Return the cross entropy [m, 1] of the true target among its candidates."""
+    """Return the cross entropy [m, 1] of the true target of each link, among its candidates."""
     return F.cross_entropy(output, target[:, 0].long(), reduction="none")[:, None]
 
 
@@ -158,7 +162,7 @@ def fit_network(
     settings: LinkSettings,
     on_epoch: Callable[[EpochRecord], None],
 ) -> History:
-    """Train a network to rank the targets of links.
+    """Train a network to rank the true targets of links first.
 
     Args:
         network: the network, with initial weights.
@@ -189,7 +193,7 @@ def fit_network(
 
 
 def _epochs(settings: LinkSettings, inputs: FieldInput) -> int:
-    """Return the number of epochs, which is smaller on a large graph."""
+    """Return the number of epochs. It is smaller for a large graph."""
     x, (graph, _) = inputs.x, inputs.field.layers[0]
     stored = x.numel() if x.layout == torch.strided else x.values().numel()
     size = settings.width * (stored + settings.layers * graph.num_edges)

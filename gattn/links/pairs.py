@@ -1,4 +1,4 @@
-"""Links of a graph: the pairs of nodes that an edge joins, and pairs without an edge."""
+"""Links of a graph (pairs of nodes that an edge connects), and pairs without an edge."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = [
 ]
 
 ROUNDS = 30
-"""Number of attempts to replace a random target that is linked, before all unlinked targets are
-listed.
+"""Number of attempts to replace a random target that is linked. After these attempts, all
+unlinked targets are listed.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """Distinct links of a graph, and the nodes that a link may lead to.
+    """Distinct links of a graph, and the nodes that can be targets of links.
 
     Attributes:
         pairs: [2, m] int64, the source and the target of each link.
@@ -53,17 +53,19 @@ class Links:
 
     @property
     def unordered(self) -> NDArray[np.int64]:
-        """Number of each link, [m], that is the same for both directions of the link."""
+        """Number of each link, [m]. Both directions of a link have the same number."""
         return unordered_keys(self.pairs, self.nodes)
 
     def are_links(self, sources: NDArray, targets: NDArray) -> NDArray[np.bool_]:
-        """Return True for each pair of nodes that is linked, and for a node with itself."""
+        """Return a mask that is True for linked pairs of nodes, and for pairs of a node with
+        itself.
+        """
         return _contains(self.keys, sources * self.nodes + targets) | (sources == targets)
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Links with random other targets, among which a model should rank the true target first.
+    """Links, each with random other targets. A model should rank the true target first.
 
     Attributes:
         links: [m] int64, the position of each link among the links of the graph.
@@ -80,12 +82,12 @@ class Ranking:
 
 
 def unordered_keys(pairs: NDArray, nodes: int) -> NDArray[np.int64]:
-    """Return a number for each pair [2, m] that is equal for (a, b) and (b, a)."""
+    """Return a number for each of m pairs, [2, m], which is the same for (a, b) and (b, a)."""
     return np.minimum(*pairs) * nodes + np.maximum(*pairs)
 
 
 def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, list[str]]:
-    """Return the links of a graph, and notes on the choices.
+    """Return the links of a graph, and notes on how edges were interpreted.
 
     Args:
         graph: the graph.
@@ -142,7 +144,7 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
 
 
 def restrict(graph: AttributedGraph, keys: NDArray) -> AttributedGraph:
-    """Return a graph that contains only the edges of some links, in both directions.
+    """Return a graph that contains only the given links, as edges in both directions.
 
     Args:
         graph: the graph, before or after an encoder attached the inputs of its edges.
@@ -169,7 +171,7 @@ def restrict(graph: AttributedGraph, keys: NDArray) -> AttributedGraph:
 def draw_negatives(
     links: Links, sources: NDArray, count: int, draw: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw targets without a link from each source, uniformly and with replacement.
+    """Draw unlinked targets for each source, uniformly and with replacement.
 
     Args:
         links: all links of the graph, of every part.
@@ -203,7 +205,8 @@ def draw_negatives(
 def make_ranking(
     links: Links, rows: NDArray, count: int, draw: np.random.Generator, most: int | None = None
 ) -> Ranking:
-    """Draw negatives for links; for undirected links, also choose the end that is the source.
+    """Draw negative targets for links. If links have no direction, also choose which end is the
+    source.
 
     Args:
         links: all links of the graph, of every part.
@@ -228,7 +231,7 @@ def make_ranking(
 
 
 def _contains(keys: NDArray, values: NDArray) -> NDArray[np.bool_]:
-    """Return True for each value that is among sorted keys."""
+    """Return True for each value that occurs in the sorted keys."""
     if not len(keys):
         return np.zeros(values.shape, bool)
     place = np.searchsorted(keys, values).clip(max=len(keys) - 1)

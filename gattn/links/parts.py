@@ -1,6 +1,4 @@
-"""Training, validation and test links, and groups of training links that are hidden from
-messages.
-"""
+"""Training, validation and test links, and the folds of training links."""
 
 from __future__ import annotations
 
@@ -18,18 +16,21 @@ from gattn.nodes.times import edge_times, node_times
 __all__ = ["FOLDS", "Fold", "link_times", "make_folds", "random_parts", "time_parts"]
 
 FOLDS = 5
-"""Number of groups of training links. A model is trained to predict the links of one group from
-messages along the edges of the others."""
+"""Number of folds of the training links. A model is trained to predict the links of one fold
+from messages along the edges of the other folds.
+"""
 LEAST = 10
-"""Minimum number of links of a network whose links can be divided into parts."""
+"""Minimum number of links that can be divided into parts."""
 WINDOW = 0.1
-"""Fraction of the training links in each of the ``FOLDS`` groups if the links have times."""
+"""If the links have times, each of the ``FOLDS`` folds contains this fraction of the training
+links.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Group of training links to predict, and the links along which messages are sent for this
-    group.
+    """Fold of training links: the links to predict, and the links along which messages are sent
+    meanwhile.
 
     Attributes:
         links: positions of the links to predict; no edge of them sends messages.
@@ -41,7 +42,7 @@ class Fold:
 
 
 def random_parts(links: Links, seed: int, val: float, test: float) -> Split:
-    """Divide links at random; (a, b) and (b, a) are in the same part.
+    """Divide links at random; (a, b) and (b, a) are always in the same part.
 
     Args:
         links: the links.
@@ -73,7 +74,7 @@ def random_parts(links: Links, seed: int, val: float, test: float) -> Split:
 
 
 def time_parts(links: Links, times: NDArray, val: float, test: float, name: str) -> Split:
-    """Divide links by time: the oldest for training, the newest for the test part.
+    """Divide links by time. The oldest links are for training, and the newest for testing.
 
     Links of equal times are in the same part.
 
@@ -106,7 +107,8 @@ def time_parts(links: Links, times: NDArray, val: float, test: float, name: str)
 
 
 def link_times(graph: AttributedGraph, links: Links, name: str) -> NDArray[np.float64]:
-    """Return the time of each link, which is the time of its first edge or of its newer node.
+    """Return the time of each link, which is the time of its first edge or, without edge times, of
+    its newer node.
 
     Raises:
         GraphError: neither the edges nor the nodes have such a column, or a time is missing or
@@ -131,7 +133,7 @@ def link_times(graph: AttributedGraph, links: Links, name: str) -> NDArray[np.fl
 
 
 def make_folds(links: Links, train: NDArray, seed: int, times: NDArray | None = None) -> list[Fold]:
-    """Divide the training links into groups; each group is predicted from the edges of other links.
+    """Divide the training links into folds; each fold is predicted from the edges of other links.
 
     Without times, the groups are random, and each is predicted from all other training links. With
     times, each group is predicted from older links only.

@@ -1,4 +1,4 @@
-"""Perceptron that scores pairs of nodes by their heuristics and similarities."""
+"""Perceptron that scores pairs of nodes from their heuristics and similarities."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ HIDDEN = 64
 STEPS = 400
 PATIENCE = 60
 BATCH = 512
-"""Number of links of a training step."""
+"""Number of links in a training step."""
 RATE, DECAY = 5e-3, 1e-3
 
 
 class PairPerceptron(nn.Module):
-    """Two-layer perceptron of standardised features of pairs.
+    """Perceptron with two layers that reads the standardised features of a pair.
 
     Args:
         mean: [f] means of the features.
@@ -41,7 +41,7 @@ class PairPerceptron(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the scores [..., ] of pairs with features [..., f]."""
+        """Return the scores [...] of pairs, given their features [..., f]."""
         return self.layers((x - self.mean) / self.std)[..., 0]
 
     @classmethod
@@ -58,7 +58,7 @@ class PairPerceptron(nn.Module):
 
 
 def fit_perceptron(train: Tensor, val: Tensor, seed: int) -> PairPerceptron:
-    """Train a perceptron to score the first candidate of each row highest.
+    """Train a perceptron so that the first candidate in each row gets the highest score.
 
     Args:
         train: [m, c, f] features of the candidates of training links, the true target first.

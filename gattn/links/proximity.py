@@ -1,4 +1,6 @@
-"""Heuristics and features of pairs of nodes: shared neighbours, walks and similar features."""
+"""Heuristics and features of pairs of nodes: common neighbours, walks, and similarity of
+features.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,17 @@ FEATURES = (
 )
 """Names of the features of a pair."""
 HEURISTICS = FEATURES[:6]
-"""Features that can be used as scores alone, with which a model is compared."""
+"""Features that are also used as scores on their own, for comparison with a model."""
 DAMPING = 0.005
-"""Factor of each step of a walk in Katz' score."""
+"""Factor by which each further step reduces the weight of a walk in Katz' score."""
 STEPS = 5
 """Maximum length of the walks in Katz' score."""
 CHANCE = 1e4
-"""Factor by which the probabilities of walks are multiplied before their logarithm."""
+"""Factor by which probabilities of walks are multiplied before their logarithm is computed."""
 CELLS = 1 << 23
-"""Maximum number of entries of an array [n, b] for b sources."""
+"""Maximum number of entries in an array [n, b] of scores for b sources."""
 WIDTH = 64
-"""Number of random features of a node without attributes."""
+"""Number of random features per node if nodes have no attributes."""
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
@@ -96,15 +98,17 @@ class Proximity:
         self.in_degree = np.diff(self.into.indptr).astype(np.float32)
         large = np.maximum(degree, 2)
         self.weights = (1 / np.log(large), 1 / large)
-        # A random walk takes one step along an edge, then one step against an edge, and then one
-        # step along an edge.
+        # A random walk takes one step along an edge, one step against an edge, and one more step
+        # along an edge.
         self.walk_out, self.walk_into, self.walk = map(_row_means, (self.out, self.into, both))
         self.vectors: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []
         if z is not None:
             self.vectors = self._vectors(z)
 
     def _vectors(self, z: NDArray) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """Return pairs of unit vectors [n, d] for the cosines between a source and a target."""
+        """Return pairs of arrays of unit vectors [n, d]: one array for sources and one for
+        targets, whose dot products are cosines.
+        """
         near = self.walk @ z
         smooth = (z + near) / 2
         smooth = (smooth + self.walk @ smooth) / 2
@@ -117,17 +121,17 @@ class Proximity:
         ]  # fmt: skip
 
     def rows(self, sources: NDArray) -> ProximityRows:
-        """Return the scores of all targets for b sources."""
+        """Return the scores of all n targets for b sources."""
         return ProximityRows(self, sources)
 
     def chunks(self, count: int) -> Iterator[slice]:
-        """Yield slices of ``count`` sources whose arrays fit into memory."""
+        """Yield slices of at most ``count`` sources whose score arrays fit into memory."""
         size = int(np.clip(CELLS // max(self.nodes, 1), 16, 1024))
         for start in range(0, count, size):
             yield slice(start, min(start + size, count))
 
     def measure(self, sources: NDArray, targets: NDArray) -> NDArray[np.float32]:
-        """Compute the features of pairs.
+        """Compute the features of pairs of nodes.
 
         Args:
             sources: [m].
@@ -168,19 +172,20 @@ class ProximityRows:
         self.shared = [self._end(first * weight[:, None]) for weight in proximity.weights]
         start = np.zeros_like(first)
         start[sources, np.arange(len(sources))] = 1
-        # The transpose of means distributes the probability of a node to its neighbours.
+        # walk_out averages over the neighbours of a node; its transpose distributes a node's
+        # probability equally to its neighbours.
         leave, back = proximity.walk_out.T, proximity.walk_into.T
         out = leave @ start
         self.walks_2 = leave @ out
         self.walks_3 = leave @ (back @ out)
 
     def _end(self, values: NDArray) -> NDArray[np.float32]:
-        """Walk the last step, or the last two steps in a bipartite graph."""
+        """Return the walks after their last step, or after two more steps in a bipartite graph."""
         both = self.proximity.both
         return both @ (both @ values) if self.proximity.bipartite else both @ values
 
     def measure(self, rows: NDArray, targets: NDArray) -> NDArray[np.float32]:
-        """Return the features [m, c, features] of pairs.
+        """Return the features [m, c, features] of m sources paired with c targets each.
 
         Args:
             rows: [m] positions among the sources.
@@ -208,8 +213,8 @@ class ProximityRows:
         return np.stack(columns, 2).astype(np.float32)
 
     def shortlists(self) -> Sequence[NDArray[np.float32]]:
-        """Return scores [n, b], of which the targets with the highest values are candidates for
-        links.
+        """Return arrays of scores [n, b]. The targets with the highest scores become candidates
+        for links.
         """
         p = self.proximity
         degree = np.repeat(p.in_degree[:, None], len(self.sources), 1)
@@ -218,7 +223,8 @@ class ProximityRows:
 
 
 def random_features(arcs: NDArray, nodes: int, seed: int) -> NDArray[np.float32]:
-    r"""Return features of nodes without attributes: random vectors, propagated along the edges.
+    r"""Return features for nodes without attributes: random vectors that are propagated along the
+    edges.
 
     .. math:: X = [A R, \; A^2 R], \qquad R_{ij} \sim \mathcal{N}(0, 1)
 
@@ -251,6 +257,6 @@ def _row_means(matrix: Matrix) -> Matrix:
 
 
 def _unit(z: NDArray) -> NDArray[np.float32]:
-    """Scale the rows of features to unit length; rows of zeros remain."""
+    """Scale the rows of features to unit length; rows of zeros remain zero."""
     length = np.linalg.norm(z, axis=1, keepdims=True)
     return (z / np.where(length > 0, length, 1)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Settings of the models of links."""
+"""Settings of the models that predict links."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from gattn.nodes.graph_settings import (
     EdgeTypeName,
     EdgeWeightName,
     FeatureNames,
-    NodeNamesParameter,
 )
 from gattn.nodes.settings import NetworkSettings
 from gattn.training.settings import Threads, document
 
-__all__ = ["LinkModelName", "LinkParameters", "LinkSettings", "Negatives"]
+__all__ = ["NAMES", "LinkModelName", "LinkParameters", "LinkSettings", "Negatives"]
+
+NAMES = (
+    "Use the words in the names of the nodes as features, for example in a network of software "
+    "packages."
+)
+"""Description of the setting ``names``."""
 
 LinkModelName = Literal["stacked", "gat", "gatv2", "transformer"]
 Negatives: TypeAlias = Annotated[
@@ -95,6 +100,13 @@ class LinkSettings(NetworkSettings):
             "length of its vector; it must be a multiple of heads.",
         ),
     ] = 128
+    output_heads: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of attention heads of the last layer, whose outputs are averaged.",
+        ),
+    ] = 1
     dropout: Annotated[
         float,
         Meta(
@@ -111,7 +123,7 @@ class LinkParameters(LinkSettings):
     """Parameters of :class:`gattn.links.LinkPredictor`."""
 
     features: FeatureNames = field(default=None, kw_only=False)
-    names: NodeNamesParameter = False
+    names: Annotated[bool, Meta(description=NAMES)] = False
     directed: Annotated[
         bool | None,
         Meta(

@@ -1,4 +1,4 @@
-"""Weights for combining the scores of several rankings."""
+"""Weights for combining several scores that rank candidates."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gattn.links.metrics import ranks
 __all__ = ["fit_scale", "fit_weights", "listwise_loss"]
 
 PRIOR_ROWS = 4.0
-"""Strength of the penalty for differing from the best single score, as a number of additional
+"""Strength of the penalty on deviations from the best single score, as a number of additional
 links.
 """
 
 
 def listwise_loss(scores: NDArray) -> NDArray[np.float64]:
-    r"""Return the cross entropy of the true target among its candidates, [m].
+    r"""Return the cross entropy of each link's true target among its candidates, [m].
 
     .. math:: L_i = \log \sum_j e^{s_{ij}} - s_{i0}
 
@@ -30,7 +30,7 @@ def listwise_loss(scores: NDArray) -> NDArray[np.float64]:
 
 
 def fit_scale(scores: NDArray) -> float:
-    """Return the factor of scores [m, 1 + k] that minimises the mean listwise loss."""
+    """Return the factor of the scores [m, 1 + k] for which the mean listwise loss is lowest."""
     from scipy.optimize import minimize_scalar
 
     spread = float(scores.std()) or 1.0
@@ -43,7 +43,8 @@ def fit_scale(scores: NDArray) -> float:
 
 
 def fit_weights(parts: Sequence[NDArray]) -> NDArray[np.float64]:
-    r"""Fit nonnegative weights of several scores to the rankings of links.
+    r"""Fit nonnegative weights of several scores, so that the true targets of links are ranked
+    first.
 
     The weights minimise the listwise loss of the weighted sum, with a penalty for differing from
     prior weights. The prior weight of a score decreases with the difference between its loss and
@@ -75,7 +76,8 @@ def fit_weights(parts: Sequence[NDArray]) -> NDArray[np.float64]:
     inverse = np.stack([1 / ranks(part) for part in parts])
     best = int(inverse.mean(1).argmax())
     prior = _prior(np.stack([listwise_loss(scores[..., k]) for k in range(len(parts))]))
-    scores -= scores[:, :1]  # the loss depends only on differences to the score of the true target
+    # The loss depends only on the differences from the score of the true target.
+    scores -= scores[:, :1]
 
     def loss(weights: NDArray) -> tuple[float, NDArray]:
         total = scores @ weights
@@ -97,7 +99,7 @@ def fit_weights(parts: Sequence[NDArray]) -> NDArray[np.float64]:
 
 
 def _prior(losses: NDArray) -> NDArray[np.float64]:
-    """Compute prior weights [K] from the losses [K, m] of the scores for each link."""
+    """Compute prior weights [K] of the scores from their losses [K, m] for m links."""
     apart = losses - losses[losses.mean(1).argmin()]
     mean, error = apart.mean(1), apart.std(1) / losses.shape[1] ** 0.5
     distance = np.where(mean > 0, mean / np.where(error > 0, error, 1e-12), 0)

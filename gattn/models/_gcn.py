@@ -14,7 +14,8 @@ from gattn.ops.edges import sum_sources
 
 
 def convolve(conv: pyg.GCNConv, x: Tensor, graph: Graph) -> Tensor:
-    r"""Compute a GCN layer: :math:`\sum_j W x_j / \sqrt{d_i d_j} + b` over the neighbours j and i.
+    r"""Compute a GCN layer for each node i: :math:`\sum_j W x_j / \sqrt{d_i d_j} + b`, where j runs
+    over the neighbours of i.
 
     Args:
         conv: PyG's layer. The layer itself is called if it is a subclass, has other settings than
@@ -35,7 +36,7 @@ def convolve(conv: pyg.GCNConv, x: Tensor, graph: Graph) -> Tensor:
 
 
 def _needs_pyg(conv: pyg.GCNConv) -> bool:
-    """Return True if a layer differs from the default GCNConv, so that PyG has to compute it."""
+    """Return True if a layer differs from the default GCNConv, so that PyG must compute it."""
     is_plain = type(conv) is pyg.GCNConv and conv.normalize and conv.add_self_loops
     is_plain = is_plain and not conv.improved and not conv.cached
     is_plain = is_plain and conv.flow == "source_to_target" and not conv.explain

@@ -1,4 +1,6 @@
-"""AttentiveFP: a model of molecules with attention over bonds and then over atoms."""
+"""AttentiveFP: a model of molecules with attention along bonds, followed by attention over
+atoms.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from gattn.nn import GATConv, GATv2Conv
 
 
 class GAT(BasicGNN):
-    r"""Graph attention network: GATConv or GATv2Conv layers with activations between them.
+    r"""Graph attention network: GATConv or GATv2Conv layers with activation functions between them.
 
     .. math:: x \leftarrow \mathrm{dropout}(\sigma(\mathrm{norm}(\mathrm{conv}(x)))) \text{ for
         every layer}
@@ -90,7 +90,9 @@ class GAT(BasicGNN):
     def init_conv(
         self, in_channels: int | tuple[int, int], out_channels: int, **kwargs: Any
     ) -> MessagePassing:
-        """Create one layer. With out_channels but without jk, the last layer averages its heads."""
+        """Create one layer. The last layer averages its heads if out_channels is set and jk is
+        not.
+        """
         layer = GATv2Conv if kwargs.pop("v2", False) else GATConv
         heads, concat = kwargs.pop("heads", 1), kwargs.pop("concat", True)
         average_last = kwargs.pop("average_last", False)

@@ -1,5 +1,5 @@
-"""Layer-by-layer inference on large graphs, for one range of nodes at a time, which fits into
-memory.
+"""Layer-by-layer inference on large graphs. Each layer is computed for one range of nodes at a
+time, which fits into memory.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from gattn.graphs import in_subgraph
 from gattn.nn import GATConv, GATv2Conv
 
 Layer = Callable[..., Tensor]
-"""Type of a layer: a function ``layer((x_src, x_dst), graph)`` with the arguments of PyG's layers
-on a bipartite graph, and with edge_attr as third argument if there are edge features.
+"""Type of a layer: a function ``layer((x_src, x_dst), graph)`` that is called like PyG's layers
+on a bipartite graph. With edge features, it has a third argument edge_attr.
 """
 
 
@@ -40,7 +40,8 @@ def layerwise_inference(
     out: Tensor | np.ndarray | None = None,
     scratch: str | Path | None = None,
 ) -> Tensor:
-    r"""Compute the output of a model layer by layer, each layer for one range of nodes at a time.
+    r"""Compute the output of a model layer by layer; each layer is computed for one range of nodes
+    at a time.
 
     .. math:: x^{(l)}_i = \mathrm{layer}_l\bigl(x^{(l-1)},\ \{ j \to i \}\bigr)
         \text{ for } i \text{ in one range, then in the next, and then for } l + 1
@@ -109,8 +110,8 @@ def _run(
     file: Path | None,
     out: Tensor | np.ndarray | None,
 ) -> Tensor:
-    """Compute one layer for all nodes, [n, c], and write the result to ``out``, a file or
-    memory.
+    """Compute one layer for all nodes, [n, c], and write the result to ``out``, a file or an
+    array.
     """
     target = torch.from_numpy(out) if isinstance(out, np.ndarray) else out
     for start, stop in _ranges(graph, batch_edges):
@@ -136,12 +137,13 @@ def _run(
 
 
 def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
-    """Yield the bounds (start, stop) of ranges of nodes with at most batch_edges edges plus nodes.
+    """Yield the bounds (start, stop) of ranges of nodes. The number of nodes plus edges of a range
+    is at most batch_edges.
 
     A node with more edges is a range by itself. A graph without nodes has one empty range.
     """
     nodes = torch.arange(graph.num_dst + 1, device=graph.device)
-    # This is the number of edges and nodes before each node.
+    # For each node, the number of edges and nodes before it.
     cumulative, start = graph.layout.rowptr + nodes, 0
     while True:
         end = torch.searchsorted(cumulative, cumulative[start] + batch_edges, right=True)
@@ -153,7 +155,7 @@ def _ranges(graph: Graph, batch_edges: int) -> Iterator[tuple[int, int]]:
 
 
 def _rows(x: Tensor | np.ndarray, index: Tensor) -> Tensor:
-    """Return the rows of an array with these indices, on the device of the index tensor."""
+    """Return the rows of an array at these indices, on the device of the index tensor."""
     if isinstance(x, np.ndarray):
         # NumPy copies the rows, because torch.from_numpy warns about read-only arrays.
         return torch.from_numpy(np.asarray(x[index.cpu().numpy()])).to(index.device)
@@ -161,7 +163,7 @@ def _rows(x: Tensor | np.ndarray, index: Tensor) -> Tensor:
 
 
 def _array(shape: tuple[int, int], like: Tensor, file: Path | None) -> Tensor:
-    """Allocate an array for the output of a layer, [n, c], in memory or in a file."""
+    """Allocate an array [n, c] for the output of a layer, in memory or in a file."""
     size = math.prod(shape)
     if file is None or size == 0:
         return like.new_empty(shape)
@@ -186,7 +188,7 @@ def _layers(model: BasicGNN | Sequence[Layer]) -> Sequence[Layer]:
 
 
 def _layer(model: BasicGNN, number: int) -> Layer:
-    """Return one layer of a model, with its activation and normalisation, as a function."""
+    """Return one layer of a model as a function that includes its activation and normalisation."""
     conv: Any = model.convs[number]
     norm: Any = model.norms[number]
 

@@ -1,5 +1,5 @@
-"""Polynormer: a graph transformer with local layers followed by linear attention among all
-nodes.
+"""Polynormer: a graph transformer that consists of local layers, followed by linear attention
+among all nodes.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class SGFormer(Module):
         width = hidden_channels if aggregate == "add" else 2 * hidden_channels
         self.fc = Linear(width, out_channels)
         self.params1: list[Parameter] = list(self.trans_conv.parameters())
-        """Parameters of the attention layers, for which the authors use a larger weight decay."""
+        """Parameters of the attention layers. The authors use a larger weight decay for them."""
         self.params2: list[Parameter] = [*self.graph_conv.parameters(), *self.fc.parameters()]
         self.out_channels = out_channels
 
@@ -132,7 +132,7 @@ class SGFormer(Module):
 
 
 class _Part(Module):
-    """Base class of the two parts of SGFormer: an input layer and hidden layers with
+    """Base class of the two parts of SGFormer; a part is an input layer and hidden layers with
     normalisation.
     """
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gattn.molecules.inputs import DescribedInputs, ExpandedInputs
 from gattn.molecules.layers import MoleculeBatch
 from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
 from gattn.molecules.network import MoleculeNetwork, batch_inputs
@@ -29,7 +30,7 @@ benchmarks.molecules.attributions``.
 STEPS = 32
 """Number of quadrature points for the integral of integrated gradients."""
 BUDGET = 1 << 14
-"""Maximum number of atoms in a batch for which gradients are computed."""
+"""Maximum number of atoms in one batch of a gradient computation, to limit its memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +79,9 @@ def attribute(
     descriptor (:func:`gattn.molecules.shares.descriptor_shares`). Fingerprints have no gradient:
     for both gradient methods, their contribution is divided exactly among the environments
     (:meth:`gattn.molecules.gaussian_process.GaussianProcess.by_count`), and the contribution of an
-    environment is divided equally among its atoms.
+    environment is divided equally among its atoms. A forest has no gradient: for both gradient
+    methods, its prediction is divided among the splits on the paths to its leaves
+    (:meth:`gattn.molecules.forest.Forest.contributions`).
 
     Args:
         predictor: the model.
@@ -159,7 +162,8 @@ def _gradients(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> list[Attribution]:  # fmt: skip
-    """Return gradients multiplied by inputs, summed over the points (factor, weight) of ``path``.
+    """Multiply gradients by inputs, and sum the products over the quadrature points in ``path``.
+    Each point is a pair (factor, weight).
 
     For each point, the gradient is computed at the inputs multiplied by the point's factor.
     """
@@ -170,10 +174,12 @@ def _gradients(
     members = torch.stack(networks) if networks else torch.zeros(0, sum(sizes)).double()
     parts: dict[str, Tensor] = {}
     for name in predictor.weights:
-        is_kernel = name == "gp"
-        parts[name] = (
-            _kernel(predictor, inputs, target, atoms, path) if is_kernel else members.mean(0)
-        )
+        if name == "forest":
+            parts[name] = _forest(predictor, inputs, target, atoms)
+        elif name == "gp":
+            parts[name] = _kernel(predictor, inputs, target, atoms, path)
+        else:
+            parts[name] = members.mean(0)
     split = {name: part.split(sizes) for name, part in parts.items()}
     return [
         _weighed(predictor, {name: pieces[place] for name, pieces in split.items()}, member_weights)
@@ -208,7 +214,9 @@ def _kernel(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
     atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
 ) -> Tensor:  # fmt: skip
-    """Return the contribution of each atom, [n], to the predictions of the Gaussian process."""
+    """Return the contribution of each of n atoms, [n], to the predictions of the Gaussian
+    process.
+    """
     kernel = predictor.kernel
     assert kernel is not None
     total = torch.zeros(inputs.descriptors.shape, dtype=torch.float64)
@@ -225,15 +233,49 @@ def _kernel(
     return _shared(total, atoms) + torch.cat([torch.zeros(0).double(), *by_environment])
 
 
+def _forest(
+    predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
+    atoms: Sequence[MoleculeAtoms],
+) -> Tensor:  # fmt: skip
+    """Return the contribution of each of n atoms, [n], to the predictions of the forest, relative
+    to the prediction for features that are all zero.
+
+    Splits at environments that a molecule does not have, and at descriptor columns of the user,
+    are divided equally among the atoms.
+    """
+    forest = predictor.forest
+    assert forest is not None
+    extra = inputs.extra_descriptors
+    nothing = DescribedInputs(
+        ExpandedInputs(
+            inputs.molecules, torch.zeros_like(inputs.counts), torch.zeros_like(inputs.descriptors)
+        ),
+        extra,
+    )
+    pairs = zip(forest.contributions(inputs, target), forest.contributions(nothing, target))
+    described, columns, counted = (one - other for one, other in pairs)
+    absent = inputs.counts == 0
+    equal = counted.where(absent, 0.0).sum(1) + columns.sum(1)
+    by_atom = [
+        _by_environment(by_count, counts, one) + rest / max(len(one.symbols), 1)
+        for by_count, counts, rest, one in zip(
+            counted.masked_fill(absent, 0.0), inputs.counts, equal, atoms
+        )
+    ]
+    return _shared(described, atoms) + torch.cat([torch.zeros(0).double(), *by_atom])
+
+
 def _shared(by_descriptor: Tensor, atoms: Sequence[MoleculeAtoms]) -> Tensor:
-    """Divide contributions of descriptors [k, d] among the atoms by each atom's share: [n]."""
+    """Divide the contribution of each descriptor, [k, d], among the molecule's atoms in
+    proportion to their shares. The result is [n] for the n atoms of all k molecules.
+    """
     rows = by_descriptor.double()
     shares = [one.shares @ row for one, row in zip(atoms, rows)]
     return torch.cat([torch.zeros(0).double(), *shares])
 
 
 def _by_environment(by_count: Tensor, counts: Tensor, atoms: MoleculeAtoms) -> Tensor:
-    """Divide contributions of fingerprint columns among environments, and then among atoms: [n].
+    """Divide the contribution of each fingerprint column among the atoms of the molecule: [n].
 
     The contribution of a column is divided equally among the environments that it counts, and the
     contribution of an environment is divided equally among its atoms.
@@ -250,12 +292,12 @@ def _by_environment(by_count: Tensor, counts: Tensor, atoms: MoleculeAtoms) -> T
 def _weighed(
     predictor: MoleculePredictor, parts: dict[str, Tensor], members: Tensor
 ) -> Attribution:
-    """Add the attributions of the model's components with the components' weights in the
-    prediction.
+    """Return the weighted sum of the attributions of the model's components. The weights are
+    those of the components in the prediction.
     """
     weights = predictor.weights
     parts = {name: weights[name] * part for name, part in parts.items()}
-    network = next((name for name in parts if name != "gp"), "")
+    network = next((name for name in parts if name not in ("gp", "forest")), "")
     rest = sum((part for name, part in parts.items() if name != network), torch.zeros(1).double())
     total = torch.stack(list(parts.values())).sum(0)
     member_weights = weights.get(network, 0.0) * members + rest
@@ -271,8 +313,8 @@ def _path(steps: int) -> list[tuple[float, float]]:
 
 
 def _batches(inputs: MoleculeInputs) -> Iterator[tuple[int, int]]:
-    """Yield ranges of molecules with at most BUDGET atoms; a larger molecule is a separate
-    batch.
+    """Yield ranges of molecules that have at most BUDGET atoms together. A molecule with more
+    atoms is a batch of its own.
     """
     ptr = inputs.molecules.arrays.ptr.tolist()
     begin = 0

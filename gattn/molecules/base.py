@@ -42,7 +42,9 @@ __all__ = ["MoleculeEstimator", "Rows"]
 
 Self = TypeVar("Self", bound="MoleculeEstimator")
 Rows: TypeAlias = Any
-"""n SMILES, or a data frame or an array [n, 1 + f] of SMILES and descriptors."""
+"""Type of the input of an estimator: n SMILES, or a data frame or an array [n, 1 + f] with a
+column of SMILES and f columns of descriptors.
+"""
 
 
 if TYPE_CHECKING:  # type checkers derive the constructor's signature from the settings
@@ -149,14 +151,16 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         val: LabelledMolecules,
         *,
         groups: Sequence[str] | None = None,
+        train_groups: Sequence[str] | None = None,
         folder: str | os.PathLike[str] | None = None,
         progress: bool = False,
     ) -> Self:
-        """Train the model on a training and a validation part, which :meth:`read` returned.
+        """Train the model on a training part and a validation part; :meth:`read` returns such
+        parts.
 
         ``groups`` names the group of each validation molecule, such as its scaffold, if whole
-        groups were held out; by default each molecule is a group. See
-        :meth:`MoleculePredictor.fit`.
+        groups were held out; by default each molecule is a group. ``train_groups`` names those of
+        the training molecules. See :meth:`MoleculePredictor.fit`.
         """
         for name, part, least in (("training", train, 2), ("validation", val, 1)):
             if len(part) < least:
@@ -169,6 +173,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
             self.settings(), classes=self.class_counts, bounds=train.bounds,
             bounds_val=val.bounds, weights=train.weights, weights_val=val.weights,
             groups=val.canonical if groups is None else groups,
+            train_groups=train.canonical if train_groups is None else train_groups,
             folder=None if folder is None else Path(folder), progress=progress,
             threads=settings_of(MoleculeParameters, self).threads,
         )  # fmt: skip
@@ -181,7 +186,9 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         return settings_of(MoleculeSettings, self)
 
     def replace(self: Self, **parameters: Any) -> Self:
-        """Return a copy with other values of some parameters and the same names of columns."""
+        """Return a copy of the estimator in which some parameters have other values. The copy
+        has the same names of target and descriptor columns.
+        """
         model = copy.copy(self)
         for name, value in parameters.items():
             setattr(model, name, value)
@@ -259,7 +266,9 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         return self._labelled(texts, values, table, bounds, cache)
 
     def _split_bounds(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the labels [n, t] without limits, and their ends [n, t, 2] for a bounded loss."""
+        """Separate censored labels from measured ones, if the loss is bounded. The result is the
+        measured labels [n, t], and the lower and upper end of every label, [n, t, 2].
+        """
         bounded = self.task == "regression" and self.settings().bounded
         return find_bounds(table) if bounded else (table, None)
 
@@ -329,7 +338,9 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         y: Any,
         sample_weight: np.ndarray | None,
     ) -> float:
-        """Return the mean of a metric over targets, for the valid SMILES with a label."""
+        """Return a metric as its mean over the targets. It is computed on the valid SMILES that
+        have a label.
+        """
         self.check_fitted()
         guess = self._decide(self._predict(smiles)[0])
         truth = self._encode(self._split_bounds(as_table(y, len(guess)))[0])
@@ -342,8 +353,8 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         return float(np.mean(scores)) if scores else float("nan")
 
     def _shaped(self, values: np.ndarray) -> np.ndarray:
-        """Return the first target, [n, ...], of values [n, t, ...] if ``fit`` got y [n],
-        else all.
+        """Return the values [n, t, ...], without the axis of the targets if ``fit`` was called
+        with labels y of shape [n].
         """
         return values[:, 0] if self.single_target_ else values
 
@@ -421,7 +432,9 @@ def _weights(weights: Any, texts: Sequence[str]) -> Tensor | None:
 
 
 def _described(inputs: MoleculeInputs, values: np.ndarray, rows: Tensor) -> MoleculeInputs:
-    """Add the descriptors [n, f] of n rows to the molecules that were read from ``rows``."""
+    """Add descriptors to molecules. ``values`` [n, f] has a row for every SMILES, and ``rows``
+    selects the rows of the valid ones.
+    """
     if not values.shape[1]:
         return inputs
     return DescribedInputs(inputs, torch.from_numpy(values)[rows])
@@ -430,7 +443,9 @@ def _described(inputs: MoleculeInputs, values: np.ndarray, rows: Tensor) -> Mole
 def _joined(
     texts: Sequence[object], pieces: Iterable[tuple[ParsedSmiles, tuple[Tensor, ...]]]
 ) -> list[Tensor]:
-    """Concatenate the results [k, ...] of all pieces to [n, ...], with NaN for invalid SMILES."""
+    """Concatenate the results [k, ...] of all chunks to tensors [n, ...], with NaN for invalid
+    SMILES.
+    """
     columns, bad, start = [], [], 0
     for parsed, tensors in pieces:
         columns.append([scatter_rows(tensor, parsed) for tensor in tensors])

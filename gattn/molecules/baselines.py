@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["BASELINE_ROWS", "baseline_predictions"]
 
 BASELINE_ROWS = 4000
-"""Maximum number of training molecules for kernel ridge regression, whose memory grows with the
+"""Maximum number of training molecules for kernel ridge regression. Its memory grows with the
 square of this number.
 """
 PIECE = 1024
-"""Number of molecules that kernel ridge regression predicts in one step."""
+"""Number of molecules that kernel ridge regression predicts at once."""
 
 
 def baseline_predictions(

@@ -1,4 +1,5 @@
-"""Outputs of a model for targets with several exclusive classes: one column for each class.
+"""Outputs of a model for targets with several exclusive classes; each class has its own output
+column.
 
 The classes of all targets are beside one another: a model of t targets with c_1, ..., c_t classes
 has O = c_1 + ... + c_t outputs.
@@ -14,13 +15,14 @@ from torch import Tensor
 __all__ = ["MOST_CLASSES", "class_softmax", "normalised", "one_hot", "split_classes"]
 
 MOST_CLASSES = 100
-"""Maximum number of classes of a target. A column with more different labels contains names or
+"""Maximum number of classes of a target. A column with more different values contains names or
 numbers.
 """
 
 
 def split_classes(outputs: Tensor, counts: Sequence[int]) -> tuple[Tensor, ...]:
-    """Split outputs [..., O] into those of each target, [..., c] each.
+    """Split outputs [..., O] into one tensor [..., c] per target, where c is the target's number of
+    classes.
 
     >>> [part.shape[1] for part in split_classes(torch.zeros(4, 5), [3, 2])]
     [3, 2]
@@ -29,8 +31,8 @@ def split_classes(outputs: Tensor, counts: Sequence[int]) -> tuple[Tensor, ...]:
 
 
 def one_hot(y: Tensor, counts: Sequence[int]) -> Tensor:
-    """Return an array with 1 in the column of each label's class, and 0 in the other columns of its
-    target.
+    """Return the one-hot encoding of labels: 1 in the column of each label's class, and 0 in the
+    target's other columns.
 
     Args:
         y: [k, t] classes, numbered from 0; NaN for missing labels.
@@ -51,12 +53,12 @@ def one_hot(y: Tensor, counts: Sequence[int]) -> Tensor:
 
 
 def class_softmax(logits: Tensor, counts: Sequence[int]) -> Tensor:
-    """Return the probability of each class of each target, [..., O], from logits [..., O]."""
+    """Convert logits [..., O] to probabilities [..., O]; the classes of each target sum to 1."""
     return torch.cat([part.softmax(-1) for part in split_classes(logits, counts)], -1)
 
 
 def normalised(scores: Tensor, counts: Sequence[int]) -> Tensor:
-    """Clip scores [..., O] to 0..1, and divide them by their sum over the classes of a target.
+    """Clip scores [..., O] to 0..1, and normalise them so that the classes of each target sum to 1.
 
     If all scores of a target are 0 or less, its classes have equal probabilities.
 

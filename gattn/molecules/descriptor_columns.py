@@ -1,4 +1,4 @@
-"""Descriptor columns of a table: measured or computed numbers beside the SMILES of a row."""
+"""Descriptor columns of a table: measured or computed numbers in the same row as the SMILES."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["DescriptorColumns", "check_columns", "split_descriptors"]
 
 @dataclass(frozen=True)
 class DescriptorColumns:
-    """Descriptor columns of an open table.
+    """Names and places of the descriptor columns in an open table.
 
     Attributes:
         names: the names of the f columns.
@@ -45,7 +45,7 @@ class DescriptorColumns:
         return cls(tuple(names), tuple(map(table.place, names)), numbers)
 
     def read(self, row: TableRow) -> tuple[list[float], str]:
-        """Convert the f cells of descriptors in a row to numbers.
+        """Convert the f descriptor cells of a row to numbers.
 
         Returns:
             The numbers, NaN for a missing one, and the problem of the row: a wrong number of cells,
@@ -62,7 +62,7 @@ class DescriptorColumns:
         return values, row.problem
 
     def values(self, row: TableRow) -> list[float]:
-        """Return the f descriptors of a row; a missing number is NaN."""
+        """Return the f descriptors of a row, with NaN for missing numbers."""
         return self.read(row)[0]
 
     def checked(self, rows: Iterable[TableRow]) -> Iterator[TableRow]:
@@ -120,7 +120,7 @@ def split_descriptors(table: Any, molecules: int = 1) -> tuple[Any, np.ndarray, 
 
 
 def check_columns(expected: Sequence[str], names: Sequence[str]) -> None:
-    """Raise an error if the names of descriptor columns differ from those of the training.
+    """Raise an error if the names of descriptor columns differ from those in training.
 
     Raises:
         ValueError: ``names`` are not the ``expected`` names, in the same order.
@@ -138,7 +138,7 @@ def check_columns(expected: Sequence[str], names: Sequence[str]) -> None:
 
 
 def _numbers(column: np.ndarray, name: str) -> np.ndarray:
-    """Return a column of objects as float64, NaN for None and pandas' missing values."""
+    """Return a column of objects as float64, with NaN for None and pandas' missing values."""
     values = np.full(len(column), np.nan)
     for row in np.flatnonzero(~is_missing(column)):
         if isinstance(column[row], str) or not hasattr(column[row], "__float__"):

@@ -190,7 +190,8 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
         return chances if self.class_counts else mean.numpy()
 
     def predict_set(self, smiles: Rows, coverage: float = 0.9) -> np.ndarray:
-        """Predict sets of classes that contain the true class with the given probability.
+        """Predict a set of classes for each molecule that contains the true class with the given
+        probability.
 
         The coverage holds for each class: see :class:`gattn.training.conformal.LabelSetCalibrator`.
 
@@ -232,7 +233,7 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
 
 
 def _labels(kinds: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return the label for each number of a class, and NaN for each NaN."""
+    """Convert class numbers to labels; NaN stays NaN."""
     unknown = np.isnan(numbers)
     labels = kinds[np.where(unknown, 0, numbers).astype(int)]
     if unknown.any():

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_METHOD", "Explanation", "Faithfulness", "explain"]
 
 TOP = 0.2
-"""Fraction of a molecule's atoms (at least one atom) that is deleted to test an explanation."""
+"""An explanation is tested by deleting this fraction of a molecule's atoms (at least one atom)."""
 ROUNDING = 1e-5
-"""Weights of atoms that differ by less than this fraction of the largest weight count as equal."""
-DRAWS = 20
-"""Number of random sets of atoms that are deleted for comparison with the atoms of highest
+"""Two atom weights count as equal if they differ by less than this fraction of the largest
 weight.
+"""
+DRAWS = 20
+"""Number of random sets of atoms that are deleted. Their effect is compared with that of the
+atoms with the highest weights.
 """
 
 
@@ -142,7 +144,9 @@ def explain(
 
 
 def _descriptors(predictor: MoleculePredictor, inputs: MoleculeInputs, target: int) -> Tensor:
-    """Return the contribution of each descriptor column to the k predictions: [k, f] float64."""
+    """Return the contribution of each of f descriptor columns to the k predictions: [k, f]
+    float64.
+    """
     extra = inputs.extra_descriptors
     contributions = torch.zeros_like(extra)
     if not extra.shape[1]:
@@ -175,8 +179,8 @@ def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:
 
 
 def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
-    """Return masks [2 + DRAWS, n] of the atoms to delete: no atoms, the atoms of highest weight,
-    and random atoms.
+    """Return masks [2 + DRAWS, n] of the atoms to delete: none, those of highest weight, and
+    random sets.
     """
     generator, atoms = torch.Generator().manual_seed(seed), len(order)
     masks = torch.zeros(2 + DRAWS, atoms, dtype=torch.bool)

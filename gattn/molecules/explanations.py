@@ -1,4 +1,6 @@
-"""Writing of explanations to a folder, as tables and as pictures on a common scale."""
+"""Functions that write explanations to a folder, as tables and as pictures with a common colour
+scale.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["PICTURES", "WrittenExplanations", "describe", "label_of", "write_explanations"]
 
 PICTURES = 100
-"""Maximum number of molecules to draw; each adds two files for each method."""
+"""Maximum number of molecules to draw; each molecule adds two files per method."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,9 @@ def _molecule_lines(
 
 
 def _atom_text(explanation: Explanation, place: int) -> str:
-    """Return the number of an atom, with that of its molecule (1:0) if the row has several."""
+    """Return the number of an atom as text. If the row has several molecules, the molecule's
+    number precedes it (1:0).
+    """
     molecules, atom = explanation.molecules, explanation.atoms[place]
     return f"{molecules[place] + 1}:{atom}" if molecules else str(atom)
 

@@ -74,7 +74,9 @@ class MoleculeModel(FittedModel):
 
     @property
     def row_format(self) -> RowFormat:
-        """Content of a row, and the changes to its molecules before the model reads them."""
+        """Content of a row of the table (one molecule, several, or a reaction), and the changes
+        to its molecules before prediction.
+        """
         return RowFormat(
             self.molecules_per_row, self.order_free, self.reaction, self.ignore_stereo, self.add_h,
             tuple(self.standardize),
@@ -83,7 +85,7 @@ class MoleculeModel(FittedModel):
     def featurise(
         self, smiles: Sequence[str], *, cache: str | os.PathLike[str] | None = None
     ) -> FeaturizedSmiles:
-        """Compute the inputs of the model from the texts of n rows, as in training.
+        """Compute the inputs of the model from the SMILES of n rows, as in training.
 
         Args:
             smiles: n texts.
@@ -102,7 +104,7 @@ class MoleculeModel(FittedModel):
         descriptors: Callable[[Item], Sequence[float]] | None = None,
         neighbors: int = 0,
     ) -> Iterator[Piece[Item, Prediction]]:
-        """Predict molecules in pieces, in the order of the input and with bounded memory.
+        """Predict molecules in chunks, in the order of the input and with bounded memory.
 
         Args:
             items: SMILES, or objects that contain one, such as rows of a table; a generator is
@@ -138,7 +140,7 @@ class MoleculeModel(FittedModel):
     def embeddings(
         self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
     ) -> Iterator[Piece[Item, Tensor]]:
-        """Yield the embeddings [k, K d] of valid molecules, in pieces like :meth:`predictions`."""
+        """Yield the embeddings [k, K d] of valid molecules, in chunks like :meth:`predictions`."""
         self.check_fitted()
         return make_pieces(
             self.predictor_.embed, items, smiles=smiles, max_atoms=self.max_atoms,
@@ -153,7 +155,7 @@ class MoleculeModel(FittedModel):
         return self.predictor_.embed(inputs).shape[1]
 
     def place_of(self, target: str | None) -> int:
-        """Return the index of a target by its name; None stands for the only target."""
+        """Return the index of a target, given its name. None stands for the only target."""
         names = self.targets_
         if target is None and len(names) == 1:
             return 0
@@ -174,17 +176,17 @@ class MoleculeModel(FittedModel):
 
     @property
     def class_counts(self) -> tuple[int, ...]:
-        """Number of classes of each target for the task multiclass; empty for other tasks."""
+        """Number of classes of each target if the task is multiclass; empty for other tasks."""
         return ()
 
     def probabilities(self, mean: Tensor) -> list[Tensor]:
-        """Return the probabilities [k, c] of each target's classes; raise a TypeError for a
+        """Return a tensor of class probabilities [k, c] for each target; raise a TypeError for a
         regression.
         """
         raise TypeError(f"{type(self).__name__} predicts no classes for {len(mean)} molecules")
 
     def outputs_of(self, y: Tensor) -> Tensor:
-        """Return the labels [k, t] in the form of the predictor's outputs.
+        """Convert labels [k, t] to the form of the predictor's outputs.
 
         For the task multiclass, the result is the one-hot encoding of all targets, whose width is
         the sum of the numbers of classes. For other tasks, the labels do not change.
@@ -252,14 +254,16 @@ class ClassificationModel(MoleculeModel):
 
     @property
     def class_counts(self) -> tuple[int, ...]:
-        """Number of classes of each target for the task multiclass; empty for two classes each."""
+        """Number of classes of each target if the task is multiclass; empty if every target has
+        two classes.
+        """
         if not hasattr(self, "classes_"):
             return ()
         counts = tuple(map(len, self.classes_by_target))
         return counts if max(counts) > 2 else ()
 
     def probabilities(self, mean: Tensor) -> list[Tensor]:
-        """Return the probabilities of the classes of each target, [k, c] each.
+        """Return a tensor of class probabilities [k, c] for each target.
 
         Args:
             mean: [k, O], the mean of a prediction.
@@ -269,7 +273,8 @@ class ClassificationModel(MoleculeModel):
         return [torch.stack([1 - each, each], 1) for each in mean.unbind(1)]
 
     def sets_of(self, mean: Tensor, coverage: float) -> Tensor:
-        """Return the sets of classes that contain the true class with the given probability.
+        """Return a set of classes for each prediction that contains the true class with the given
+        probability.
 
         Args:
             mean: [k, O], the mean of a prediction.
@@ -287,7 +292,9 @@ class ClassificationModel(MoleculeModel):
         return sets
 
     def calibrate_sets(self, y: Tensor, mean: Tensor) -> LabelSetCalibrator:
-        """Return the calibration of the sets of classes on labels y [k, t] and means [k, O]."""
+        """Fit the conformal calibration of the class sets to labels y [k, t] and predicted class
+        probabilities [k, O].
+        """
         chances = self.probabilities(mean)
         each = [
             LabelSetCalibrator.fit(y[:, i, None], p[:, None].clamp(0, 1))

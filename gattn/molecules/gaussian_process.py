@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -20,26 +21,31 @@ from gattn.training.scaling import moments
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
 
-__all__ = ["FARTHEST", "GaussianProcess", "count_tanimoto", "draw", "truncated_mean"]
+__all__ = [
+    "FARTHEST", "JITTER", "GaussianProcess", "count_tanimoto", "draw", "truncated_mean",
+]  # fmt: skip
 
 START = (-2.0, -1.0)
-"""Initial logarithms of the noise and of the weight of the Tanimoto similarity."""
+"""Initial values of two hyperparameters: the logarithms of the noise and of the weight of the
+Tanimoto similarity.
+"""
 START_OF_GROUP = (0.0, -1.0, -2.0)
-"""Initial logarithms of the hyperparameters of each group of descriptors: the weight of the Matern
-kernel, 1 / length^2, and the weight of the linear kernel.
+"""Initial values of the hyperparameters of a group of descriptors: the logarithms of the weight
+of the Matern kernel, of 1 / length^2, and of the weight of the linear kernel.
 """
 SURFACES = DESCRIPTORS.index("SlogP_VSA1")
-"""Index of the first descriptor that sums surface areas of atoms. The descriptors before it
+"""Index of the first descriptor that is a sum of atom surface areas. The descriptors before it
 describe the whole molecule.
 """
 SPREAD = 3.0
 """Standard deviation of the normal prior on the logarithms of the hyperparameters."""
 STEPS = 25
 SEARCHED_ROWS = 1000
-"""Maximum number of molecules that are used to choose the hyperparameters."""
+"""Maximum number of molecules from which the hyperparameters are chosen."""
 ASKED, BLOCK = 1024, 128
-"""Number of molecules whose fingerprints are compared in one step, to limit memory, and number of
-molecules that are predicted in one step, to use the processor's cache.
+"""ASKED is the number of molecules that are predicted at once, to limit the memory. BLOCK is the
+number of molecules whose fingerprints are compared at once, so that they fit into the
+processor's cache.
 """
 JITTER = 1e-4
 """Number that is added to the diagonal of the kernel; it is increased tenfold if the factorisation
@@ -53,7 +59,8 @@ outliers.
 
 
 def count_tanimoto(a: Tensor, b: Tensor) -> Tensor:
-    r"""Compute the Tanimoto similarity of every pair of rows of two sets of count vectors.
+    r"""Compute the Tanimoto similarity of count vectors, for every pair of a row of ``a`` and a row
+    of ``b``.
 
     .. math:: T_{ij} = \frac{\sum_d \min(a_{id}, b_{jd})}{\sum_d \max(a_{id}, b_{jd})}
 
@@ -79,7 +86,7 @@ def count_tanimoto(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _shared(a: Tensor, b: Tensor) -> Tensor:
-    """Compute the sum of min(a_id, b_jd) over the columns d: [n, m] float32.
+    """Compute the sum over d of min(a_id, b_jd) for every pair of rows i and j: [n, m] float32.
 
     Most counts are zero. One row of min(count, b_jd) is therefore computed for each pair (d, count)
     that occurs in a, and the rows of each molecule are added: about 40 rows for each molecule,
@@ -136,13 +143,14 @@ class GaussianProcess:
     """
 
     def __init__(self, tensors: dict[str, Tensor], *, variance: bool = True) -> None:
-        """Restore a model from the tensors of :meth:`state`; without ``variance`` it predicts only
-        means.
+        """Restore a model from the tensors of :meth:`state`. If ``variance`` is false, it
+        predicts only means.
         """
         self._tensors, self._variance = tensors, variance
         self.counts = tensors["counts"]
         self._z, self._theta = tensors["descriptors"], tensors["theta"]
-        # Each molecule of a row has two groups of hyperparameters, and the user's columns have one.
+        # Each molecule of a row has two groups of hyperparameters, and the user's columns have one
+        # group.
         groups = (self._theta.shape[1] - len(START)) // len(START_OF_GROUP)
         self._blocks = groups // 2
 
@@ -214,9 +222,7 @@ class GaussianProcess:
         return cls(model._tensors | {"y": (expected - mean) / scale}, variance=variance)
 
     def _with_expected(self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor) -> Tensor:
-        """Return the labels y [k, t], in which each censored label is replaced by its expected
-        value.
-        """
+        """Return the labels y [k, t], with each censored label replaced by its expected value."""
         limited = bounds.isinf().any(2)
         if not limited.any():
             return y
@@ -256,8 +262,8 @@ class GaussianProcess:
         return GaussianProcess(tensors | joined, variance=self._variance)
 
     def leave_out(self, rows: Tensor, groups: Tensor, folds: Tensor) -> list[tuple[Tensor, Tensor]]:
-        r"""Predict training molecules as if the group of each molecule were not in the training
-        part.
+        r"""Predict each training molecule with a model that was trained without the molecule's
+        group.
 
         With :math:`\alpha = K^{-1} y` and the rows G of one group, the model of all other rows,
         under the same hyperparameters, predicts
@@ -311,12 +317,12 @@ class GaussianProcess:
                 places_of_rest = labelled.nonzero().flatten()[rest]
                 predictions[number, 0, places_of_rest, target] = expected[rest] - residual
                 predictions[number, 1, places_of_rest, target] = variance
-        # The method predict needs these factors of the kernel matrix.
+        # The method predict uses these factors of the kernel matrix later.
         self._factors = factors
         return [self._in_units(mean, variance) for mean, variance in predictions]
 
     def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
-        """Predict the mean and the variance of every target.
+        """Predict the mean and the variance of each target.
 
         Args:
             inputs: k molecules.
@@ -383,8 +389,8 @@ class GaussianProcess:
         return shares
 
     def smooth(self, descriptors: Tensor, target: int) -> Tensor:
-        """Return the contribution of the descriptors to predictions, as a differentiable function
-        of them.
+        """Return a differentiable function from the descriptors to their contribution to the
+        predictions.
 
         Args:
             descriptors: [k, d], the descriptors of k molecules, then their descriptor columns.
@@ -400,6 +406,36 @@ class GaussianProcess:
         parts = [similarity, *_compare_descriptors(z, self._z[factor.rows], self._blocks)]
         return scale * (_combine(parts, theta) @ factor.weight)
 
+    def solution(self) -> tuple[Tensor, Tensor]:
+        r"""Return the solution of the kernel equation, with which a program can predict without
+        this class.
+
+        Returns:
+            [k, t] float64 weights :math:`(K + D)^{-1} y` of the k training molecules, with which
+            the standardised prediction is :math:`k(a, \text{train}) w`; 0 for a molecule without a
+            label. And [k, t] float64, the diagonal D; NaN for a molecule without a label, and zeros
+            if the model has no variances.
+        """
+        weights = torch.zeros_like(self._tensors["y"])
+        added = torch.full_like(weights, torch.nan)
+        itself = _self_similarity(self.counts, self._z, self._blocks)
+        for target, (theta, factor) in enumerate(zip(self._theta, self._factors)):
+            weights[factor.rows, target] = factor.weight
+            added[factor.rows, target] = 0.0
+            if factor.lower is not None:
+                # The diagonal of the factored matrix is the sum of the squares of a row.
+                kernel = _combine(itself, theta)[factor.rows]
+                added[factor.rows, target] = factor.lower.square().sum(1) - kernel
+        return weights, added
+
+    @property
+    def groups(self) -> list[tuple[int, int]]:
+        """First and last column of each group of descriptors. See :class:`GaussianProcess`."""
+        ends = [0]
+        for some in _groups(self._z[:1], self._blocks):
+            ends.append(ends[-1] + some.shape[1])
+        return list(itertools.pairwise(ends))
+
     def _of(self, target: int) -> tuple[Tensor, _Factor, Tensor]:
         return self._theta[target], self._factors[target], self._tensors["scale"][target]
 
@@ -413,7 +449,7 @@ class GaussianProcess:
 
 
 def truncated_mean(mean: Tensor, std: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
-    r"""Compute the mean of a normal distribution between two ends.
+    r"""Compute the mean of a normal distribution that is truncated to an interval.
 
     .. math::
         m + s \frac{\varphi(a) - \varphi(b)}{\Phi(b) - \Phi(a)}, \qquad
@@ -444,7 +480,9 @@ def truncated_mean(mean: Tensor, std: Tensor, lower: Tensor, upper: Tensor) -> T
 
 
 def draw(count: int, most: int, seed: int) -> Tensor:
-    """Sample at most ``most`` of the indices 0..count - 1, in ascending order."""
+    """Sample indices from 0 to count - 1 without replacement, at most ``most`` of them; return
+    them in ascending order.
+    """
     if count <= most:
         return torch.arange(count)
     generator = torch.Generator().manual_seed(seed)
@@ -458,13 +496,17 @@ def _standardise(raw: Tensor, center: Tensor, width: Tensor) -> Tensor:
 def _compare(
     counts: Tensor, z: Tensor, other_counts: Tensor, other_z: Tensor, blocks: int = 1
 ) -> list[Tensor]:
-    """Return the similarities of fingerprints [k, n], and the comparisons of the descriptors."""
+    """Return the Tanimoto similarities [k, n] of the fingerprints, followed by the results of
+    :func:`_compare_descriptors`.
+    """
     alike = count_tanimoto(counts, other_counts).double()
     return [alike, *_compare_descriptors(z, other_z, blocks)]
 
 
 def _compare_descriptors(z: Tensor, other_z: Tensor, blocks: int) -> list[Tensor]:
-    """Return the squared distances and the dot products [k, n] for each group of descriptors."""
+    """Return the squared distances [k, n] and the dot products [k, n] for each group of
+    descriptors.
+    """
     parts = []
     for some, others in zip(_groups(z, blocks), _groups(other_z, blocks)):
         features, product = max(some.shape[1], 1), some @ others.t()
@@ -474,7 +516,7 @@ def _compare_descriptors(z: Tensor, other_z: Tensor, blocks: int) -> list[Tensor
 
 
 def _self_similarity(counts: Tensor, z: Tensor, blocks: int) -> list[Tensor]:
-    """Return the results of :func:`_compare` for every molecule with itself, [k] each."""
+    """Compare each molecule with itself; return the results of :func:`_compare` as vectors [k]."""
     parts = [counts.any(1).double()]
     for some in _groups(z, blocks):
         product = some.square().sum(1) / max(some.shape[1], 1)
@@ -483,14 +525,16 @@ def _self_similarity(counts: Tensor, z: Tensor, blocks: int) -> list[Tensor]:
 
 
 def _raw(inputs: MoleculeInputs) -> Tensor:
-    """Return the descriptors [k, d] float64: those of the SMILES, then the user's columns."""
+    """Return the descriptors [k, d] float64: first those computed from the SMILES, then the
+    user's columns.
+    """
     descriptors, extra = inputs.descriptors.double(), inputs.extra_descriptors
     return torch.cat([descriptors, extra], 1) if extra.shape[1] else descriptors
 
 
 def _groups(z: Tensor, blocks: int) -> list[Tensor]:
-    """Split descriptors [k, d] into those of whole molecules, of atom surface areas, and of the
-    user's columns.
+    """Split descriptors [k, d] into groups: descriptors of the whole molecule, atom surface areas,
+    and the user's columns.
 
     A row of several molecules has the first two groups for each of them.
     """
@@ -501,7 +545,7 @@ def _groups(z: Tensor, blocks: int) -> list[Tensor]:
 
 
 def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:
-    """Compute the kernel matrix without the noise variance.
+    """Compute the kernel matrix without the noise on its diagonal.
 
     Args:
         parts: similarities and squared distances of the molecules, from :func:`_compare`.
@@ -522,7 +566,7 @@ def _noise(theta: Tensor, jitter: float = JITTER) -> Tensor:
 
 
 def _cholesky(kernel: Tensor, theta: Tensor, noise: Tensor | None = None) -> Tensor:
-    """Compute the Cholesky factor of the kernel matrix with noise.
+    """Compute the Cholesky factor of the kernel matrix after the noise was added to its diagonal.
 
     ``noise`` [k] are factors of the noise variance of each molecule; None for ones.
 
@@ -554,7 +598,7 @@ def _factor(parts: list[Tensor], theta: Tensor, y: Tensor, noise: Tensor | None 
 
 
 def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the error and variance of each row, [k] each, predicted without the row's group.
+    """Return the prediction error [k] and variance [k] of each row if the row's group is left out.
 
     Args:
         inverse: [k, k], the entries of the inverse kernel.
@@ -574,7 +618,7 @@ def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor,
 def _search(
     parts: list[Tensor], y: Tensor, check: Callable[[], None], noise: Tensor | None = None
 ) -> Tensor:
-    """Find the logarithms of the hyperparameters with the highest density: [2 + 3 groups]."""
+    """Find the maximum-a-posteriori logarithms of the hyperparameters: [2 + 3 groups]."""
     start = torch.tensor(START + len(parts) // 2 * START_OF_GROUP, dtype=torch.float64)
     theta = start.clone().requires_grad_()
     with uncompiled_optimizers():

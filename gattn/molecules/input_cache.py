@@ -46,32 +46,34 @@ FORMAT = "gattn molecule inputs 4"
 UTF8 = ("utf-8", "surrogatepass")
 """Encoding of strings; invalid bytes of a table are stored as lone surrogates."""
 CHUNK = 65_536
-"""Number of SMILES that are hashed in one step for the key of a cache."""
+"""Number of SMILES that are hashed at once to compute the key of a cache."""
 
 POINTERS = ("atom_ptr", "bond_ptr", "count_ptr", "smiles_ptr", "canonical_ptr", "errors_ptr")
-"""Names of the arrays with offsets: [k + 1] for k molecules, and [n + 1] for the errors of n
-SMILES.
+"""Names of the arrays of offsets. They have k + 1 entries for k molecules; the offsets of the
+errors have n + 1 entries for n SMILES.
 """
 LAYOUT: Layout = {
-    "row_index": (np.int64, ()),  # [k]: index of each molecule among the n SMILES
+    "row_index": (np.int64, ()),  # [k]: index of each valid molecule among the n SMILES
     **dict.fromkeys(POINTERS, (np.int64, ())),
-    "atoms": (np.int32, ()),  # row of each atom in atom_table
-    "bonds": (np.int32, ()),  # row of each bond in bond_table
+    "atoms": (np.int32, ()),  # for each atom, its row in atom_table
+    "bonds": (np.int32, ()),  # for each bond, its row in bond_table
     "ends": (np.int32, (2,)),  # the two atoms of each bond, numbered within the molecule
     "atom_table": (np.float32, (len(ATOM_FEATURES),)),
     "bond_table": (np.float32, (len(BOND_FEATURES),)),
-    "descriptors": (np.float32, (len(DESCRIPTORS),)),  # a row for each of the k molecules
-    "columns": (np.int16, ()),  # fingerprint columns of the Morgan environments that occur
-    "counts": (np.uint8, ()),  # number of occurrences of the environment in ``columns``
+    "descriptors": (np.float32, (len(DESCRIPTORS),)),  # one row per molecule
+    "columns": (np.int16, ()),  # fingerprint column of each nonzero count
+    "counts": (np.uint8, ()),  # nonzero counts, in the order of ``columns``
     "smiles": (np.uint8, ()),
-    "canonical": (np.uint8, ()),  # text of the canonical SMILES of each molecule
-    "errors": (np.uint8, ()),  # reason why a SMILES is invalid; empty if it is valid
+    "canonical": (np.uint8, ()),  # canonical SMILES of each molecule, as bytes
+    "errors": (np.uint8, ()),  # error of each SMILES; empty if the SMILES is valid
 }
 Arrays = Mapping[str, np.ndarray]
 
 
 def _increments(pieces: Iterable[PackedInputs]) -> Iterator[Arrays]:
-    """Yield the rows to append to each array: initial rows first, then the rows of each piece."""
+    """Yield the rows to append to each array: first the initial rows, then the rows of each
+    chunk.
+    """
     yield {
         name: np.zeros((int(name in POINTERS), *shape), dtype)
         for name, (dtype, shape) in LAYOUT.items()
@@ -109,7 +111,9 @@ def _increments(pieces: Iterable[PackedInputs]) -> Iterator[Arrays]:
 
 
 def join_pieces(pieces: Iterable[PackedInputs]) -> Arrays:
-    """Concatenate pieces of packed molecules, with canonical SMILES, to one set of arrays."""
+    """Concatenate chunks of packed molecules that have canonical SMILES; return one array for
+    each name.
+    """
     increments = list(_increments(pieces))
     return {name: np.concatenate([each[name] for each in increments]) for name in LAYOUT}
 
@@ -121,8 +125,8 @@ def cache_key(
     *,
     add_h: bool = False,
 ) -> str:
-    """Return a checksum of the SMILES, the changes to their molecules, and the versions of all
-    software that parses them.
+    """Return a checksum that identifies cached inputs. It depends on the SMILES, the changes to
+    their molecules, and the versions of all software that parses them.
     """
     import rdkit
 
@@ -136,7 +140,7 @@ def cache_key(
 
 @contextlib.contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Lock a cache file during the block, so that only one process writes it while others wait.
+    """Lock a cache file inside the ``with`` block, so that one process writes it while others wait.
 
     The lock is a hidden file beside the cache. The lock is released if its process dies.
     """
@@ -203,7 +207,7 @@ def read_cache(path: str | os.PathLike[str], key: str) -> Arrays | None:
 
 @dataclass(frozen=True, eq=False)
 class PackedView:
-    """View of some molecules, whose data are stored in arrays of all molecules.
+    """View of selected molecules; the data remain in the arrays of all molecules.
 
     It has the interface of :class:`gattn.molecules.inputs.MoleculeInputs`. Indexing copies no
     molecule. Graphs, counts and descriptors are expanded at each access, so read them one batch at
@@ -221,7 +225,9 @@ class PackedView:
         return len(self.index)
 
     def __getitem__(self, positions: Positions) -> PackedView:
-        """Return a view of the molecules at these positions (slice, list, tensor or mask)."""
+        """Return a view of the selected molecules; ``positions`` is a slice, a list, a tensor or
+        a mask.
+        """
         index = np.atleast_1d(indices_of(positions, len(self)).numpy())
         return PackedView(self.arrays, self.index[index])
 
@@ -259,12 +265,12 @@ class PackedView:
 
     @property
     def molecule_sizes(self) -> None:
-        """None: the graph of a row is one molecule."""
+        """None, because the graph of each row is one molecule."""
         return
 
 
 def decode_texts(arrays: Arrays, name: str, index: np.ndarray | None = None) -> list[str]:
-    """Return the strings in one of the packed arrays: all of them, or those at ``index``."""
+    """Return the strings in a packed array: all of them, or those at ``index``."""
     data, ptr = arrays[name], arrays[f"{name}_ptr"]
     starts, ends = (ptr[:-1], ptr[1:]) if index is None else (ptr[index], ptr[index + 1])
     return [
@@ -274,8 +280,8 @@ def decode_texts(arrays: Arrays, name: str, index: np.ndarray | None = None) -> 
 
 
 def _ranges(ptr: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the integers ``ptr[i]`` to ``ptr[i + 1] - 1`` for each i in ``index``, and their
-    counts.
+    """Return the integers from ``ptr[i]`` to ``ptr[i + 1] - 1`` for each i in ``index``, and the
+    length of each of these ranges.
     """
     start = ptr[index]
     length = ptr[index + 1] - start

@@ -49,17 +49,17 @@ Row = TypeVar("Row")
 Result = TypeVar("Result")
 Inputs = TypeVar("Inputs", bound="MoleculeInputs")
 Read: TypeAlias = Callable[[list[str]], PackedInputs]
-"""Function that computes packed inputs from SMILES."""
+"""Type of a function that computes packed inputs from SMILES."""
 
 PIECE = 1024
-"""Number of SMILES that are sent to a process in one message; they take about a second."""
+"""Number of SMILES that are sent to a process in one message. Parsing them takes about a second."""
 
 FEW = 8192
 """Below this many SMILES, parse in one process: starting workers takes longer."""
 
 
 class MoleculeInputs(Protocol):
-    """Inputs of a model for k molecules; ``inputs[positions]`` selects some of the molecules."""
+    """Inputs of a model for k molecules; ``inputs[positions]`` selects molecules."""
 
     @property
     def molecules(self) -> Molecules:
@@ -78,13 +78,15 @@ class MoleculeInputs(Protocol):
 
     @property
     def extra_descriptors(self) -> Tensor:
-        """Descriptor columns of the user, not scaled: [k, f] float64, NaN where missing."""
+        """Descriptor columns of the user, not scaled: [k, f] float64, with NaN for missing
+        values.
+        """
         ...
 
     @property
     def molecule_sizes(self) -> Tensor | None:
-        """Number of atoms of each of the c molecules of a row, [k, c] int64; None if every row has
-        one graph.
+        """Number of atoms of each of the c molecules in a row, [k, c] int64; None if every row
+        has one graph.
         """
         ...
 
@@ -111,7 +113,9 @@ class ExpandedInputs:
         return len(self.molecules)
 
     def __getitem__(self, positions: Positions) -> ExpandedInputs:
-        """Return copies of the molecules at these positions (slice, list, tensor or mask)."""
+        """Return copies of the selected molecules; ``positions`` is a slice, a list, a tensor or
+        a mask.
+        """
         index = torch.atleast_1d(indices_of(positions, len(self)))
         sizes = None if self.molecule_sizes is None else self.molecule_sizes[index]
         return ExpandedInputs(
@@ -121,7 +125,7 @@ class ExpandedInputs:
 
 @dataclass(frozen=True, eq=False)
 class DescribedInputs:
-    """Model inputs of k molecules, with descriptor columns of the user.
+    """Model inputs of k molecules, to which descriptor columns of the user were added.
 
     Attributes:
         base: the inputs that are computed from the SMILES.
@@ -148,21 +152,21 @@ class DescribedInputs:
 
     @property
     def molecule_sizes(self) -> Tensor | None:
-        """Number of atoms of each molecule of a row; None if every row has one graph."""
+        """Number of atoms of each molecule in a row; None if every row has one graph."""
         return self.base.molecule_sizes
 
     def __len__(self) -> int:
         return len(self.base)
 
     def __getitem__(self, positions: Positions) -> DescribedInputs:
-        """Return the molecules at these positions (slice, list, tensor or mask)."""
+        """Return the selected molecules; ``positions`` is a slice, a list, a tensor or a mask."""
         index = torch.atleast_1d(indices_of(positions, len(self)))
         return DescribedInputs(self.base[index], self.extra_descriptors[index])
 
 
 def in_pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:
-    """Yield parts of the inputs with at most ``size`` molecules; empty inputs yield one
-    empty part.
+    """Yield the inputs in chunks of at most ``size`` molecules; empty inputs yield one empty
+    chunk.
     """
     if len(inputs) <= size:
         yield inputs
@@ -187,7 +191,7 @@ class ParsedSmiles:
 
 @dataclass(frozen=True, eq=False)
 class Piece(ParsedSmiles, Generic[Item, T]):
-    """Some consecutive items, and the result for the items with valid SMILES.
+    """Chunk of consecutive items, with the result for the items whose SMILES are valid.
 
     See also :class:`ParsedSmiles`.
 
@@ -291,7 +295,7 @@ def stream(
     workers: int = 2,
     canonical: bool = True,
 ) -> Iterator[FeaturizedSmiles]:
-    """Compute the inputs of a model piece by piece, in order, for any number of SMILES.
+    """Compute the inputs of a model chunk by chunk, in order, for any number of SMILES.
 
     Args:
         smiles: texts, also from a generator.
@@ -328,7 +332,7 @@ def make_pieces(
     workers: int = 2,
     row_format: RowFormat = ONE_MOLECULE,
 ) -> Iterator[Piece[Item, T]]:
-    """Parse SMILES and compute a result from them in worker processes, piece by piece and in order.
+    """Parse SMILES and compute a result from them in worker processes, chunk by chunk and in order.
 
     Args:
         make: function that computes the result from the valid molecules of a piece; sent to each
@@ -358,12 +362,12 @@ def make_pieces(
     get = cast("Callable[[Item], str]", smiles or (lambda item: item))
     if descriptors is None:
         work = partial(_make, make=make, max_atoms=max_atoms, row_format=row_format)
-        pieces = _share(work, items, get, chunk, max_atoms, workers)
+        pieces = _process_in_chunks(work, items, get, chunk, max_atoms, workers)
     else:
         described = partial(
             _make_described, make=make, max_atoms=max_atoms, columns=columns, row_format=row_format
         )
-        pieces = _share(
+        pieces = _process_in_chunks(
             described, items, lambda item: (get(item), descriptors(item)), chunk, max_atoms, workers
         )
     return (
@@ -406,16 +410,16 @@ def _read_piece(smiles: list[str], max_atoms: int, row_format: RowFormat) -> Fea
 def _read_pieces(
     smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, read: Read
 ) -> Iterator[PackedInputs]:
-    """Yield the packed inputs of every ``chunk`` SMILES, in order."""
-    pieces = _share(read, smiles, lambda text: text, chunk, max_atoms, workers)
+    """Yield the packed inputs in order, for ``chunk`` SMILES at a time."""
+    pieces = _process_in_chunks(read, smiles, lambda text: text, chunk, max_atoms, workers)
     return (packed for _, packed in pieces)
 
 
-def _share(
+def _process_in_chunks(
     work: Callable[[list[Row]], Result], items: Iterable[Item], get: Callable[[Item], Row],
     chunk: int, max_atoms: int, workers: int,
 ) -> Iterator[tuple[list[Item], Result]]:  # fmt: skip
-    """Yield the items in chunks of ``chunk`` items, each with the result of ``work``.
+    """Divide the items into chunks, and yield each chunk with the result of ``work`` for it.
 
     ``get`` returns the value of an item that ``work`` reads: its SMILES, and its descriptors if it
     has any.
@@ -440,7 +444,7 @@ def _share(
 
 
 def _expand(packed: PackedInputs) -> FeaturizedSmiles:
-    """Convert one packed piece of model inputs to tensors."""
+    """Convert a chunk of packed model inputs to tensors."""
     inputs = ExpandedInputs(
         packed.molecules.unpack(), packed.counts.unpack(), torch.from_numpy(packed.descriptors)
     )

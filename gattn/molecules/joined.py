@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["JoinedInputs", "JoinedRows", "join_rows", "sum_counts"]
 
 PIECE = 1024
-"""Number of molecules whose graphs are expanded in one step to count their atoms."""
+"""Number of molecules whose graphs are expanded at once to count their atoms."""
 LARGEST = 255
-"""Largest count of a fingerprint."""
+"""Largest value that an element of a count fingerprint can store; larger counts are clipped."""
 
 
 class JoinedRows(NamedTuple):
@@ -63,7 +63,7 @@ class JoinedInputs:
         return len(self.index)
 
     def __getitem__(self, positions: Positions) -> JoinedInputs:
-        """Return the rows at these positions (slice, list, tensor or mask)."""
+        """Return the selected rows; ``positions`` is a slice, a list, a tensor or a mask."""
         index = torch.atleast_1d(indices_of(positions, len(self)))
         return JoinedInputs(
             self.base, self.index[index], self.molecule_sizes[index], self.order_free
@@ -71,11 +71,12 @@ class JoinedInputs:
 
     @property
     def molecules(self) -> Molecules:
-        """Graphs of the k rows, each of c molecules."""
+        """Graphs of the k rows; each graph contains the c molecules of its row."""
         parts = self.base[self.index.flatten()].molecules
         count, arrays = self.index.shape[1], parts.arrays
         sizes = self.molecule_sizes
-        first = (sizes.cumsum(1) - sizes).flatten()  # nodes of the row before each molecule
+        # Number of nodes of the same row that precede each molecule.
+        first = (sizes.cumsum(1) - sizes).flatten()
         edges = arrays.edge_index + first.repeat_interleave(arrays.edge_ptr.diff())
         joined = MoleculeArrays(
             arrays.x, edges, arrays.edge_attr, arrays.ptr[::count], arrays.edge_ptr[::count]
@@ -86,15 +87,17 @@ class JoinedInputs:
 
     @property
     def counts(self) -> Tensor:
-        """Counts of Morgan environments: [k, c 2048] uint8, or [k, 2048] if the order has no
-        meaning.
+        """Counts of Morgan environments: [k, c * 2048] uint8, or [k, 2048] if the order of the
+        molecules has no meaning.
         """
         counts = self.base[self.index.flatten()].counts.unflatten(0, self.index.shape)
         return sum_counts(counts) if self.order_free else counts.flatten(1)
 
     @property
     def descriptors(self) -> Tensor:
-        """Descriptors: [k, c d] float32, or [k, 2 d] if the order has no meaning."""
+        """Descriptors: [k, c * d] float32, or [k, 2 * d] if the order of the molecules has no
+        meaning.
+        """
         descriptors = self.base[self.index.flatten()].descriptors
         descriptors = descriptors.unflatten(0, self.index.shape)
         if not self.order_free:
@@ -103,12 +106,14 @@ class JoinedInputs:
 
     @property
     def extra_descriptors(self) -> Tensor:
-        """Descriptor columns of the user: [k, 0], none."""
+        """Empty matrix [k, 0], because these inputs have no descriptor columns of the user."""
         return torch.empty(len(self), 0, dtype=torch.float64)
 
 
 def sum_counts(counts: Tensor) -> Tensor:
-    """Add the counts [k, c, d] uint8 of the c molecules of each row, up to 255: [k, d] uint8."""
+    """Add the counts of the c molecules in each row, [k, c, d] uint8, and clip the sums to 255:
+    [k, d] uint8.
+    """
     return counts.sum(1, dtype=torch.int64).clamp(max=LARGEST).to(torch.uint8)
 
 
@@ -155,7 +160,7 @@ def join_rows(
 
 
 def _split(text: str, row_format: RowFormat) -> list[str] | str:
-    """Return the SMILES of a row, or the reason why it has none."""
+    """Return the SMILES in the text of a row, or an error message."""
     try:
         return row_format.split(text)
     except ValueError as error:
@@ -182,7 +187,7 @@ class _RowReader:
         self.images: list[np.ndarray] = []
 
     def read(self, number: int, row: list[int]) -> str:
-        """Add a row if it is valid, else return the reason.
+        """Add a row if it is valid, otherwise return an error message.
 
         Args:
             number: the number of the row.
@@ -206,7 +211,7 @@ class _RowReader:
 
 
 def _sizes(inputs: MoleculeInputs) -> Tensor:
-    """Return the number of atoms of each molecule: [k] int64."""
+    """Return the number of atoms of each of k molecules: [k] int64."""
     pieces = range(0, len(inputs), PIECE)
     counts = [inputs[begin : begin + PIECE].molecules.arrays.ptr.diff() for begin in pieces]
     return torch.cat([torch.zeros(0, dtype=torch.int64), *counts])

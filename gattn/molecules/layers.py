@@ -29,12 +29,13 @@ from gattn.ops.nodes import node_scores
 __all__ = ["BondAttention", "MoleculeBatch", "QueryReadout", "sum_atoms", "with_atom_loops"]
 
 SLOPE = 0.2
-"""Slope of the LeakyReLU of the attention scores for negative numbers."""
+"""Negative slope of the LeakyReLU that is applied to the attention scores."""
 
 
 @dataclass(frozen=True, eq=False)
 class MoleculeBatch:
-    """Batch of g molecules: their graphs, joined without edges between them, and their descriptors.
+    """Batch of g molecules: their graphs, joined into one graph without edges between molecules,
+    and their descriptors.
 
     Attributes:
         x: [n, len(ATOM_FEATURES)] float32, features of the atoms.
@@ -55,7 +56,7 @@ class MoleculeBatch:
     extra_descriptors: Tensor
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> MoleculeBatch:
-        """Return a batch with the results of a function for each of its tensors."""
+        """Return a batch in which a function was applied to each tensor."""
         return MoleculeBatch(*(function(getattr(self, field.name)) for field in fields(self)))
 
     def to(self, device: Any) -> MoleculeBatch:
@@ -129,7 +130,7 @@ class BondAttention(nn.Module):
 
 
 class QueryReadout(nn.Module):
-    r"""Readout by attention of learned queries; computes the same as
+    r"""Readout by attention of learned queries, with the same results as
     :class:`gattn.nn.LearnedQueryReadout`.
 
     .. math::
@@ -164,7 +165,7 @@ class QueryReadout(nn.Module):
         self.lin_out.reset_parameters()
 
     def forward(self, x: Tensor, ptr: Tensor) -> Tensor:
-        """Compute the readout of each molecule: weighted sums of its atoms, one for each query.
+        """Compute a weighted sum of the atoms of each molecule for each query.
 
         Args:
             x: features of the atoms, see Shapes.
@@ -211,15 +212,15 @@ def _draw_glorot(parameter: Tensor) -> None:
 
 
 def _infinite_as_nan(score: Tensor) -> Tensor:
-    """Replace infinite scores by NaN in place, because -inf would remove an edge from the
-    softmax.
+    """Replace infinite scores by NaN in place, because a score of -inf would remove its edge
+    from the softmax.
     """
     with torch.no_grad():
         return score.add_(score, alpha=0)
 
 
 def with_atom_loops(edge_index: Tensor, edge_attr: Tensor, atoms: int) -> tuple[Graph, Tensor]:
-    """Add a self-loop at each atom, whose features are the mean of the features of the atom's
+    """Add a self-loop at each atom. Its edge features are the mean of the features of the atom's
     bonds.
 
     Args:
@@ -238,9 +239,7 @@ def with_atom_loops(edge_index: Tensor, edge_attr: Tensor, atoms: int) -> tuple[
 
 
 def _segments(ptr: Tensor, atoms: int) -> Graph:
-    """Return the graph with an edge from each atom to its molecule; the graph is cached for
-    ``ptr``.
-    """
+    """Return the graph that connects each atom to its molecule. The graph is cached for ``ptr``."""
 
     def build() -> Graph:
         molecule = owners(ptr, atoms)

@@ -1,4 +1,4 @@
-"""Loading of a trained model from a folder, and opening of a table of molecules for prediction."""
+"""Loading of a trained model from a folder, and opening of a table of molecules to predict."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ from gattn.data.tables.numbers import NumberFormat
 from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
 from gattn.molecules.pretrained import resolve
-from gattn.training.model_io import Json, read_model
+from gattn.training.model_io import CARD, Json, RunError, read_json, read_model
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
 
-__all__ = ["OpenedRun", "load_estimator", "load_model", "open_run", "smiles_columns"]
+__all__ = [
+    "OpenedRun", "load_estimator", "load_model", "one_column", "open_run", "predicts_atoms",
+    "smiles_columns",
+]  # fmt: skip
+
+ATOM_MODELS = ("AtomRegressor", "AtomClassifier")
+"""Names of the estimators that predict values of atoms and bonds."""
 
 
 class OpenedRun(NamedTuple):
-    """Trained model, and an opened table of molecules for prediction.
+    """Trained model, and an open table of molecules to predict.
 
     Attributes:
         model: the model.
@@ -43,13 +49,15 @@ def smiles_columns(
 
     Args:
         card: the model card.
-        names: the names that the user passed; None for those of the training.
+        names: the names that the user passed; None for those of the training. A model that was not
+            trained on a table has the column ``smiles``, or ``smiles_1``, ``smiles_2`` and so on.
         molecules: number of molecules in a row of the model.
 
     Raises:
         ValueError: the number of columns is not the number of molecules.
     """
-    columns = names or cast("str | list[str]", card.get("smiles", "smiles"))
+    default = "smiles" if molecules == 1 else [f"smiles_{i + 1}" for i in range(molecules)]
+    columns = names or cast("str | list[str]", card.get("smiles", default))
     columns = (columns,) if isinstance(columns, str) else tuple(columns)
     if len(columns) != molecules:
         raise ValueError(
@@ -57,6 +65,39 @@ def smiles_columns(
             f"{', '.join(columns)}"
         )
     return columns
+
+
+def predicts_atoms(folder: str | os.PathLike[str]) -> bool:
+    """Return True if a folder contains a model that predicts values of atoms and bonds."""
+    path = resolve(Path(folder)) / CARD
+    if not path.is_file():
+        return False
+    try:
+        return read_json(path).get("estimator") in ATOM_MODELS
+    except RunError:
+        return False  # the reader of the model reports the damage, with its remedy
+
+
+def one_column(smiles: str | Sequence[str] | None) -> str | None:
+    """Return the name of the only column of SMILES.
+
+    Raises:
+        ValueError: there are several.
+    """
+    if smiles is None or isinstance(smiles, str):
+        return smiles
+    if len(smiles) != 1:
+        raise ValueError(f"this model reads one column of SMILES; got {', '.join(smiles)}")
+    return smiles[0]
+
+
+def _check_kind(folder: str | os.PathLike[str], card: Mapping[str, Json]) -> None:
+    """Raise an error that names the commands of a model of atoms and bonds."""
+    if card.get("estimator") in ATOM_MODELS:
+        raise RunError(
+            f"{folder} contains a model of atoms and bonds, which only gattn molecules predict "
+            "and evaluate read"
+        )
 
 
 def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, dict[str, Json]]:
@@ -70,18 +111,20 @@ def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, d
     from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
 
     tensors, card = read_model(resolve(Path(folder)))
+    _check_kind(folder, card)
     is_classifier = card.get("estimator") == "MoleculeClassifier"
     kind = ClassificationEstimator if is_classifier else RegressionEstimator
     return kind.from_state(folder, tensors, card), card
 
 
 def load_model(folder: str | os.PathLike[str]) -> tuple[MoleculeModel, dict[str, Json]]:
-    """Return the model that is stored in a folder, without scikit-learn, and its card.
+    """Load the model and the model card that are stored in a folder; scikit-learn is not imported.
 
     Raises:
         RunError: a file is missing, truncated or changed, or holds another kind of model.
     """
     tensors, card = read_model(resolve(Path(folder)))
+    _check_kind(folder, card)
     is_classifier = card.get("estimator") == "MoleculeClassifier"
     kind = ClassificationModel if is_classifier else RegressionModel
     return kind.from_state(folder, tensors, card), card
@@ -98,7 +141,7 @@ def open_run(
     on_bad_bytes: OnBadBytes = "strict",
     molecule_alone: bool = False,
 ) -> OpenedRun:
-    """Load the model in a folder, without scikit-learn, and open a CSV file of molecules.
+    """Load the model in a folder and open a CSV file of molecules; scikit-learn is not imported.
 
     Args:
         folder: folder of the trained model.

@@ -40,7 +40,7 @@ BUDGET = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Environments:
-    """Morgan environments of a molecule that its fingerprint counts.
+    """Morgan environments of a molecule that are counted in its fingerprint.
 
     Attributes:
         places: [E] int64, the fingerprint column that counts each environment.
@@ -55,8 +55,8 @@ class Environments:
 
 @dataclass(frozen=True, eq=False)
 class MoleculeAtoms:
-    """Atoms of one molecule, or of the molecules of a row, with their symmetry, environments and
-    shares of the descriptors.
+    """Properties of the n atoms of a molecule or of the molecules in a row: symmetry, environments,
+    and shares of the descriptors.
 
     Attributes:
         symbols: the elements of its n atoms.
@@ -82,11 +82,15 @@ class MoleculeAtoms:
     molecules: tuple[int, ...] = ()
 
     def nodes(self, mask: Tensor) -> Tensor:
-        """Return the masks [m, nodes] of the nodes of the graph from masks [m, n] of atoms."""
+        """Convert masks of atoms [m, n] to masks of the graph's nodes [m, nodes], which include
+        added hydrogens.
+        """
         return mask if self.owners is None else mask[:, self.owners]
 
     def sum_nodes(self, weights: Tensor) -> Tensor:
-        """Add the weights [..., nodes] of added hydrogens to those of their atoms: [..., n]."""
+        """Add the weights of added hydrogens to the weights of their atoms: [..., nodes] to
+        [..., n].
+        """
         if self.owners is None:
             return weights
         total = weights.new_zeros(*weights.shape[:-1], len(self.symbols))
@@ -94,7 +98,7 @@ class MoleculeAtoms:
 
     @property
     def node_count(self) -> int:
-        """Number of nodes of the graph."""
+        """Number of nodes of the graph, including added hydrogens."""
         return len(self.symbols) if self.owners is None else len(self.owners)
 
 
@@ -118,7 +122,7 @@ class Masked:
 def atoms_of(
     inputs: MoleculeInputs, settings: MoleculeSettings | None = None
 ) -> list[MoleculeAtoms]:
-    """Describe the atoms of each of k rows: symmetry, environments and shares of descriptors.
+    """Return the properties of the atoms of each of k rows; see :class:`MoleculeAtoms`.
 
     Args:
         inputs: k molecules, or rows of several molecules.
@@ -152,7 +156,9 @@ def _atoms(smiles: str, add_h: bool) -> MoleculeAtoms:
 
 
 def _owners(molecule: Mol) -> Tensor:
-    """Return the atom of each node of a graph with added hydrogens: [m] int64."""
+    """Return the atom to which each of m nodes belongs in a graph with added hydrogens: [m]
+    int64.
+    """
     from rdkit.Chem import AddHs
 
     count = molecule.GetNumAtoms()
@@ -161,7 +167,7 @@ def _owners(molecule: Mol) -> Tensor:
 
 
 def _row(parts: Sequence[MoleculeAtoms], order_free: bool) -> MoleculeAtoms:
-    """Join the atoms of the molecules of a row, in the order of the row."""
+    """Concatenate the atoms of the molecules in a row, in the order of the row."""
     counts = [len(part.symbols) for part in parts]
     first = [sum(counts[:i]) for i in range(len(parts))]
     environments, seen = [], 0
@@ -191,7 +197,7 @@ def _row(parts: Sequence[MoleculeAtoms], order_free: bool) -> MoleculeAtoms:
 
 
 def _row_shares(shares: Sequence[Tensor], order_free: bool) -> Tensor:
-    """Return the shares of the atoms of a row in the row's descriptors.
+    """Return the shares that the atoms of a row have in the row's descriptors.
 
     Without an order, the descriptors are the mean and the range over the molecules. The range is
     the difference of the molecules with the largest and with the smallest value.
@@ -305,7 +311,9 @@ def predict_masked(
 
 
 def _batches(masks: Sequence[Tensor]) -> Iterator[list[tuple[int, Tensor]]]:
-    """Yield batches of (molecule, masks), in which the copies have at most BUDGET atoms."""
+    """Yield batches of pairs (molecule, masks). The masked copies in a batch have at most BUDGET
+    atoms.
+    """
     batch: list[tuple[int, Tensor]] = []
     room = BUDGET
     for place, mask in enumerate(masks):
@@ -320,8 +328,8 @@ def _batches(masks: Sequence[Tensor]) -> Iterator[list[tuple[int, Tensor]]]:
 
 
 def _without(molecules: Molecules, masked: Tensor) -> Molecules:
-    """Return the molecules without the masked atoms and their bonds; the mask is [n] bool over all
-    atoms.
+    """Return the molecules without the masked atoms and the bonds of these. The mask is [n] bool
+    over the atoms of all molecules.
     """
     arrays, remaining = molecules.arrays, ~masked
     before = torch.cat([remaining.new_zeros(1, dtype=torch.int64), remaining.cumsum(0)])
@@ -341,7 +349,7 @@ def _without(molecules: Molecules, masked: Tensor) -> Molecules:
 
 
 def _sizes_without(sizes: Tensor | None, masked: Tensor) -> Tensor | None:
-    """Return the sizes [k, c] of the molecules of rows without the masked nodes."""
+    """Return the number of atoms of each molecule of each row, [k, c], without the masked nodes."""
     if sizes is None:
         return None
     molecule = torch.arange(sizes.numel()).repeat_interleave(sizes.flatten())
@@ -350,7 +358,7 @@ def _sizes_without(sizes: Tensor | None, masked: Tensor) -> Tensor | None:
 
 
 def counts_without(environments: Environments, mask: Tensor) -> Tensor:
-    """Return the counts [m, columns] of environments without masked atoms, for masks [m, n]."""
+    """Count the environments that contain no masked atom: [m, columns] for masks [m, n]."""
     which, atom = environments.members
     hit = torch.zeros(len(mask), len(environments.places)).index_add_(
         1, which, mask[:, atom].float()
@@ -361,7 +369,7 @@ def counts_without(environments: Environments, mask: Tensor) -> Tensor:
 
 
 def _environments(molecule: Mol) -> Environments:
-    """Return the Morgan environments of a molecule that its fingerprint counts."""
+    """Return the Morgan environments that are counted in the fingerprint of a molecule."""
     from rdkit.Chem import rdFingerprintGenerator
 
     within = _neighbourhoods(molecule)

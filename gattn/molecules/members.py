@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import multiprocessing
 import os
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from gattn.molecules.auxiliary import AuxiliaryNetwork, with_auxiliary
 from gattn.molecules.classes import split_classes
 from gattn.molecules.layers import MoleculeBatch
 from gattn.molecules.network import (
@@ -54,7 +56,7 @@ __all__ = [
 ]
 
 AVERAGE = 0.99
-"""Decay of the exponential moving average of the weights, which is used for predictions."""
+"""Decay of the exponential moving average of the weights; predictions use the averaged weights."""
 WARMUP = 0.1
 CLIP = 5.0
 PREDICTION_BATCH = 512
@@ -65,19 +67,19 @@ needed to choose the epoch by cross-fitting, which has little effect for more mo
 """
 
 FEW = 20_000
-"""Minimum of (number of epochs) x (number of training molecules) for training an ensemble in
-several processes; for less work, starting processes takes longer than it saves.
+"""An ensemble is trained in several processes only if epochs x training molecules is at least
+this number. For less work, starting the processes takes longer than it saves.
 """
 
 
 EXPANDED = 8192
-"""Maximum number of molecules whose graphs are stored as tensors during the training. They take
-about ten kilobytes each; the graphs of more molecules are unpacked for each batch.
+"""Maximum number of training molecules whose graphs are stored as tensors, which take about ten
+kilobytes per molecule. If there are more, the graphs are unpacked for each batch.
 """
 
 
 class MoleculeBatches:
-    """Data set of molecules and targets, from which the training loop takes batches.
+    """Data set of molecules and targets that yields batches to the training loop.
 
     Args:
         inputs: k molecules.
@@ -98,6 +100,7 @@ class MoleculeBatches:
         weights: Tensor | None = None,
     ) -> None:
         self.inputs, self.y = inputs, y.float()
+        self.auxiliary = 0
         self.bounded, self.weights = bounded, weights
         self.targets = self.y
         if bounded:
@@ -108,11 +111,25 @@ class MoleculeBatches:
             column = weights.float()[:, None, None].expand(-1, single.shape[1], 1)
             self.targets = torch.cat([single, column], 2)
 
+    def with_auxiliary(self, values: Tensor) -> MoleculeBatches:
+        """Return a data set with additional targets [k, a] of the networks."""
+        added = copy.copy(self)
+        columns = values if self.targets.dim() == 2 else values[..., None]
+        if self.targets.dim() > 2:
+            columns = columns.repeat(1, 1, self.targets.shape[2])
+        if self.weights is not None:
+            columns[..., -1] = self.weights.float()[:, None]
+        added.targets = torch.cat([self.targets, columns], 1)
+        added.auxiliary = values.shape[1]
+        return added
+
     def __len__(self) -> int:
         return len(self.inputs)
 
     def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor]:
-        """Return the batch of the molecules at these positions, and their targets or ends."""
+        """Return a batch of the molecules at these positions, and their targets, or the ends of
+        their targets for a bounded loss.
+        """
         targets = self.targets[positions]
         if len(self) > EXPANDED:
             return batch_inputs(self.inputs[positions]), targets
@@ -124,20 +141,24 @@ class MoleculeBatches:
 
     @functools.cached_property
     def _expanded(self) -> tuple[MoleculeArrays, Tensor, Tensor]:
-        """Graphs and descriptors of all molecules."""
+        """Graphs and descriptors of all molecules, stored as tensors."""
         inputs = self.inputs
         return inputs.molecules.arrays, inputs.descriptors, inputs.extra_descriptors.float()
 
     def make_network(
-        self, settings: MoleculeSettings, seed: int
+        self, settings: MoleculeSettings, seed: int, auxiliary: int = 0
     ) -> MoleculeNetwork | AttentiveFPNetwork:
-        """Return a new network for these targets, molecules in a row and descriptor columns."""
+        """Return a new network for these targets, molecules in a row and descriptor columns.
+
+        ``auxiliary`` is the number of additional outputs.
+        """
         extra, molecules = self.inputs.extra_descriptors.shape[1], molecules_in_row(self.inputs)
-        return make_network(settings, self.y.shape[1], extra=extra, molecules=molecules, seed=seed)
+        targets = self.y.shape[1] + auxiliary
+        return make_network(settings, targets, extra=extra, molecules=molecules, seed=seed)
 
 
 def molecules_in_row(inputs: MoleculeInputs) -> int:
-    """Return the number of molecules in a row; a reaction counts as one."""
+    """Return the number of molecules in a row; a reaction counts as one molecule."""
     sizes = inputs.molecule_sizes
     return 1 if sizes is None else sizes.shape[1]
 
@@ -145,7 +166,8 @@ def molecules_in_row(inputs: MoleculeInputs) -> int:
 def make_network(
     settings: MoleculeSettings, targets: int, *, extra: int = 0, molecules: int = 1, seed: int = 0
 ) -> MoleculeNetwork | AttentiveFPNetwork:
-    """Create a network with weights drawn from a seed, without using torch's global generator.
+    """Create a network. Its weights are drawn from a seed, and torch's global generator is not
+    used.
 
     ``extra`` is the number of descriptor columns of the user, and ``molecules`` the number of
     molecules in a row.
@@ -196,8 +218,8 @@ def fit_members(
     if processes == 1:
         pairs = [training.fit(member, progress=progress) for member in range(settings.ensemble)]
         return [network for network, _ in pairs], [history for _, history in pairs]
-    # This process trains the last share of the networks. This share is the largest, because the
-    # other processes need time to start.
+    # This process trains the last group of networks. This group is the largest, because the other
+    # processes need time to start.
     shares = [range(first, settings.ensemble, processes) for first in reversed(range(processes))]
     tasks = [(share, (share, progress and share is shares[-1])) for share in shares]
     states: dict[int, tuple[dict[str, Tensor], History]] = {}
@@ -215,7 +237,7 @@ def fit_members(
 
 @dataclass(frozen=True, eq=False)
 class _MemberTraining:
-    """Trainer of the single networks of an ensemble; see :func:`fit_members`."""
+    """Trainer that fits the networks of an ensemble one by one; see :func:`fit_members`."""
 
     train: MoleculeBatches
     val: MoleculeBatches
@@ -232,10 +254,11 @@ class _MemberTraining:
         from gattn.training.loop import LoopSettings, fit_network
 
         settings, train = self.settings, self.train
-        network = train.make_network(settings, settings.seed + member)
+        seed = settings.seed + member
+        network = train.make_network(settings, seed, train.auxiliary)
         network.threads = share_threads(self.threads)
         shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
-        shared["seed"] = settings.seed + member
+        shared["seed"] = seed
         loop = LoopSettings(
             **shared, warmup=WARMUP, gradient_clip=CLIP, average=AVERAGE,
             recorded_outputs=RECORDED_OUTPUTS,
@@ -243,9 +266,17 @@ class _MemberTraining:
         where = self.folder / f"member-{member}" if self.folder is not None else None
         loss = _loss(self.task, settings, train.y, self.classes, train.weights is not None)
         title = f"network {member + 1} of {settings.ensemble}"
+        trained: nn.Module = network
+        if train.auxiliary:
+            targets, weighs = train.y.shape[1], train.weights is not None
+            loss = with_auxiliary(loss, targets, settings.auxiliary_weight, has_weights=weighs)
+            trained = AuxiliaryNetwork(network, targets)
         history = fit_network(
-            network, loss, train, self.val, loop, folder=where, progress=progress, title=title
+            trained, loss, train, self.val, loop, folder=where, progress=progress, title=title
         )
+        if isinstance(trained, AuxiliaryNetwork):
+            network = train.make_network(settings, seed)
+            network.load_state_dict(trained.trimmed_state(network))
         return network.eval(), history
 
     def fit_some(self, share: tuple[range, bool]) -> list[tuple[dict[str, Tensor], History]]:
@@ -258,7 +289,7 @@ class _MemberTraining:
 
 
 def _process_count(settings: MoleculeSettings, molecules: int) -> int:
-    """Return the number of processes that train an ensemble.
+    """Return the number of processes in which an ensemble is trained.
 
     It is 1 on a GPU, in a process that torchrun or a parallel search started, and for little work.
     """
@@ -284,7 +315,8 @@ def cross_fit_members(
     *,
     threads: int = 0,
 ) -> Tensor:
-    """Predict each fold of the validation part, with the epoch chosen on the other folds.
+    """Predict each fold of the validation part with the weights of the epoch that is best on the
+    other folds.
 
     Args:
         networks: K networks, with the weights of the epoch that was chosen on the whole validation
@@ -308,14 +340,12 @@ def cross_fit_members(
         if history.outputs is None:
             continue
         losses = torch.stack([loss(each, val.targets.nan_to_num(0.0)) for each in history.outputs])
-        losses = (
-            losses.where(measured, 0.0).double().sum(2)
-        )  # [epochs, m]: loss of each of m molecules
+        losses = losses.where(measured, 0.0).double().sum(2)  # [epochs, m]: loss per molecule
         for fold in folds.unique():
             inside = folds == fold
             if inside.all() or not varied(val.y[~inside]).any():
-                # If all labels outside of this fold are equal or missing, they cannot rank the
-                # epochs, as fit_members explains.
+                # If all labels outside this fold are equal or missing, their losses cannot rank the
+                # epochs (see fit_members).
                 continue
             epoch = int(losses[:, ~inside].sum(1).argmin())
             if epoch != history.chosen:
@@ -330,7 +360,7 @@ def predict_members(
     *,
     threads: int = 0,
 ) -> Tensor:
-    """Return the outputs of each network, [K, k, t] float64: scaled targets, or logits for
+    """Return the outputs of each of K networks, [K, k, t] float64: scaled targets, or logits of
     classes.
 
     ``threads`` is the number of threads that compute a batch; 0 to choose it.
@@ -348,8 +378,8 @@ def predict_members(
 
 
 def _measured(targets: Tensor) -> Tensor:
-    """Return a mask [k, t] that is True where a target [k, t], or both of its ends [k, t, 2], is
-    known.
+    """Return a mask [k, t] that is True where a target is known. Bounded targets [k, t, 2] are
+    known if both ends are.
     """
     mask = ~targets.isnan()
     return mask.all(2) if targets.dim() > 2 else mask
@@ -358,7 +388,7 @@ def _measured(targets: Tensor) -> Tensor:
 def _loss(
     task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int], has_weights: bool
 ) -> Loss:
-    """Return the function that computes the loss of predictions [g, t] for a batch."""
+    """Return a function that computes the loss of predictions [g, t] for a batch of g molecules."""
     loss, factors = _equal_loss(task, settings, y, classes), target_weights(settings, classes)
     if factors is not None:
         loss = _scaled(loss, factors.float())
@@ -366,13 +396,13 @@ def _loss(
 
 
 def _scaled(loss: Loss, factors: Tensor) -> Loss:
-    """Return a loss in which the losses of each output are multiplied by a factor, [t]."""
+    """Return a loss function in which the loss of each output is multiplied by a factor, [t]."""
     return lambda output, target: factors.to(output) * loss(output, target)
 
 
 def target_weights(settings: MoleculeSettings, classes: Sequence[int] = ()) -> Tensor | None:
-    """Return the weights of the outputs, [t] or [O] float64 with the mean 1, or None if all
-    weights are equal.
+    """Return the weights of the outputs, [t] or [O] float64 with mean 1; None if all weights are
+    equal.
     """
     if not settings.task_weights:
         return None
@@ -382,7 +412,7 @@ def target_weights(settings: MoleculeSettings, classes: Sequence[int] = ()) -> T
 
 
 def _equal_loss(task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int]) -> Loss:
-    """Return the loss without weights of rows and targets."""
+    """Return the loss function in which all rows and targets have equal weights."""
     if task == "regression":
         loss = absolute_error if settings.loss_function.endswith("mae") else squared_error
         return bounded(loss) if settings.bounded else loss
@@ -393,8 +423,8 @@ def _equal_loss(task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequ
 
 
 def _class_weights(y: Tensor, classes: Sequence[int]) -> Tensor:
-    """Return the weights [O] of the classes of all targets, inverse to their frequencies in y
-    [k, O].
+    """Return the weights [O] of the classes of all targets. They are inverse to the frequencies
+    of the classes in y [k, O].
     """
     labels = [part.argmax(1).double() for part in split_classes(y.nan_to_num(0.0), classes)]
     labelled = [~part[:, 0].isnan() for part in split_classes(y, classes)]

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 __all__ = ["NAMES", "name_after", "name_column"]
 
 NAMES = ("name", "compound", "compound_name", "molecule_name", "title", "compound_id", "id")
-"""Names of columns that name a molecule, the best first."""
+"""Names of columns that may contain the names of molecules, in order of preference."""
 
 
 def name_column(columns: Sequence[str]) -> str:
-    """Return the column that names the molecules of a table, or "" if there is none.
+    """Return the column that contains the names of the molecules in a table, or "" if there is
+    none.
 
     >>> name_column(["smiles", "ID", "Compound name"])
     'Compound name'
@@ -21,7 +22,7 @@ def name_column(columns: Sequence[str]) -> str:
 
 
 def name_after(text: str) -> str:
-    """Return the name that follows a SMILES in one cell, or "" if there is none.
+    """Return the name that follows the SMILES in the same cell, or "" if there is none.
 
     >>> name_after("CCO ethanol"), name_after("CCO"), name_after("C[C@H](N)O |&1:1| alaninol")
     ('ethanol', '', 'alaninol')

@@ -12,13 +12,11 @@ from torch import Tensor
 __all__ = ["NearestMolecules", "pack_bits"]
 
 FEW = 8192
-"""Number of training molecules that are compared in one step, so that their bits fit in the
-cache.
-"""
+"""Number of training molecules that are compared at once, so that their bits fit into the cache."""
 
 
 def pack_bits(counts: Iterable[Tensor]) -> Tensor:
-    """Pack Morgan bits into bytes, 256 bytes for each molecule, for :class:`NearestMolecules`.
+    """Pack Morgan bits into bytes for :class:`NearestMolecules`; a molecule takes 256 bytes.
 
     Args:
         counts: one or more of [k, bits] uint8; a bit is set where a count is above 0.
@@ -107,7 +105,7 @@ class NearestMolecules:
         return torch.from_numpy(rows)
 
     def _blocks(self, needed: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield blocks of training molecules with the rows of all ``needed`` bits.
+        """Yield blocks of training molecules with the rows of the bits in ``needed``.
 
         Yields:
             For each block of m molecules: the row of each bit in it, the unpacked bits [rows, m],
@@ -126,9 +124,7 @@ class NearestMolecules:
 
     @functools.cached_property
     def _unpacked(self) -> np.ndarray:
-        """Bits of all training molecules, [bits, n] uint8; only used for a small number of
-        molecules.
-        """
+        """Bits of all n training molecules, [bits, n] uint8. They are only stored if n is small."""
         return np.unpackbits(self._train, axis=1)
 
     @functools.cached_property
@@ -141,12 +137,12 @@ class NearestMolecules:
 
 
 def _bit_indices(counts: Tensor) -> list[np.ndarray]:
-    """Return for each molecule the indices of the bits that it sets."""
+    """Return the indices of the bits that are set in each molecule."""
     return [np.flatnonzero(bits) for bits in (counts > 0).numpy()]
 
 
 def _union(bit_indices: list[np.ndarray]) -> np.ndarray:
-    """Return the indices of the bits that any of the molecules sets, in ascending order."""
+    """Return the indices of the bits that are set in any of the molecules, in ascending order."""
     return np.unique(np.concatenate([np.zeros(0, np.int64), *bit_indices]))
 
 

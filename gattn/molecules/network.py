@@ -25,19 +25,26 @@ if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
 
 __all__ = [
+    "ATOMS",
+    "QUERIES",
+    "AtomLayers",
     "AttentiveFPNetwork",
     "MoleculeNetwork",
     "Readouts",
     "batch_inputs",
     "feature_sizes",
     "join_graphs",
+    "molecule_vectors",
 ]
 
 QUERIES = 4
+"""Number of learned queries of a readout, and of its heads."""
 TIMESTEPS = 2
-"""Number of times that AttentiveFP updates the vector of a molecule."""
+"""Number of times that AttentiveFP updates the molecule vector."""
 ATOMS = 10.0
-"""Divisor of sums over atoms, which is about the number of atoms of a small molecule."""
+"""Sums over atoms are divided by this number, which is about the number of atoms in a small
+molecule.
+"""
 
 
 def batch_inputs(inputs: MoleculeInputs) -> MoleculeBatch:
@@ -61,7 +68,7 @@ def join_graphs(
     extra_descriptors: Tensor,
     sizes: Tensor | None = None,
 ) -> MoleculeBatch:
-    """Combine molecules into one batch, which contains tensors of ``arrays`` without a copy.
+    """Combine molecules into one batch whose tensors share the memory of ``arrays``.
 
     Args:
         arrays: graphs of g molecules.
@@ -85,7 +92,7 @@ def join_graphs(
 
 
 class Readouts(nn.Module):
-    """Combination of the vectors of the molecules of a row to one vector.
+    """Module that combines the vectors of the molecules in a row into one vector.
 
     Args:
         molecules: number c of molecules in a row.
@@ -113,7 +120,8 @@ class Readouts(nn.Module):
 
 
 def feature_sizes(settings: MoleculeSettings) -> tuple[int, int]:
-    """Return the number of features of an atom and of a bond; a reaction has those of both sides.
+    """Return the number of features of an atom and of a bond. In a reaction, both sides have their
+    own features.
 
     >>> feature_sizes(MoleculeSettings()), feature_sizes(MoleculeSettings(reaction=True))
     ((49, 14), (98, 28))
@@ -122,7 +130,67 @@ def feature_sizes(settings: MoleculeSettings) -> tuple[int, int]:
     return sides * len(ATOM_FEATURES), sides * len(BOND_FEATURES)
 
 
-class MoleculeNetwork(nn.Module):
+class AtomLayers(nn.Module):
+    r"""Attention layers that compute the features of the atoms of molecules.
+
+    .. math:: x \leftarrow x + \mathrm{ELU}(\mathrm{GATConv}(\mathrm{LayerNorm}(x)))
+        \text{ for every layer}
+
+    Args:
+        settings: ``width``, ``layers``, ``heads`` and ``dropout`` are read.
+
+    Reference:
+        Veličković et al., "Graph Attention Networks" (ICLR 2018).
+    """
+
+    def __init__(self, settings: MoleculeSettings) -> None:
+        super().__init__()
+        width, heads = settings.width, settings.heads
+        self.heads = heads
+        atom_features, bond_features = feature_sizes(settings)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.atoms = nn.Linear(atom_features, width)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(settings.layers))
+        self.convs = nn.ModuleList(
+            BondAttention(width, width // heads, heads, bond_features)
+            for _ in range(settings.layers)
+        )
+
+    def atom_states(self, batch: MoleculeBatch) -> Tensor:
+        """Return the features of the n atoms of a batch after the last layer: [n, width]."""
+        x = self.atoms(batch.x).relu()
+        # The self-loops are added once for all layers, because the number of operator calls limits
+        # the speed of small batches.
+        graph, bonds = with_atom_loops(batch.edge_index, batch.edge_attr, len(x))
+        for norm, conv in zip(self.norms, self.convs):
+            x = x + self.dropout(F.elu(conv(norm(x), graph, bonds)))
+        return x
+
+
+def molecule_vectors(
+    x: Tensor, batch: MoleculeBatch, attend: QueryReadout, project: nn.Linear
+) -> Tensor:
+    """Return the vectors of molecules: the results of learned queries, and the projected sum of
+    the atoms.
+
+    Args:
+        x: [n, d], features of the atoms.
+        batch: the batch of g molecules.
+        attend: readout by learned queries.
+        project: linear map of the sum.
+
+    Returns:
+        [g, (queries + 1) * d].
+    """
+    attended = attend(x, batch.ptr)
+    # Projecting the sum of a molecule's atoms takes one product per molecule instead of one per
+    # atom.
+    total, count = sum_atoms(x, batch.batch, len(batch.ptr) - 1), batch.ptr.diff()[:, None]
+    projected = F.linear(total, project.weight) + count * project.bias
+    return torch.cat([attended, projected / ATOMS], 1)
+
+
+class MoleculeNetwork(AtomLayers):
     r"""Graph attention network that predicts the targets of molecules from their atoms and bonds.
 
     .. math::
@@ -167,18 +235,9 @@ class MoleculeNetwork(nn.Module):
     def __init__(
         self, settings: MoleculeSettings, targets: int, extra: int = 0, molecules: int = 1
     ) -> None:
-        super().__init__()
+        super().__init__(settings)
         self.extra = extra
-        width, heads = settings.width, settings.heads
-        self.heads = heads
-        atom_features, bond_features = feature_sizes(settings)
-        self.dropout = nn.Dropout(settings.dropout)
-        self.atoms = nn.Linear(atom_features, width)
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(settings.layers))
-        self.convs = nn.ModuleList(
-            BondAttention(width, width // heads, heads, bond_features)
-            for _ in range(settings.layers)
-        )
+        width = settings.width
         self.attend = QueryReadout(width, QUERIES, QUERIES)
         self.project = nn.Linear(width, width)
         self.readouts = Readouts(molecules, settings.order_free)
@@ -218,13 +277,13 @@ class MoleculeNetwork(nn.Module):
         return self.by_layers(batch)
 
     def by_layers(self, batch: MoleculeBatch) -> Tensor:
-        """Compute the same as :meth:`forward`, with one operator after the other."""
+        """Compute the same as :meth:`forward`, with one operator call for each step."""
         vector = self.dropout(self.embed(batch))
         return self.head(torch.cat([vector, batch.extra_descriptors], 1) if self.extra else vector)
 
     def embed(self, batch: MoleculeBatch) -> Tensor:
-        """Compute the hidden vector of every row, from which, together with d, the targets are
-        predicted.
+        """Compute the hidden vector of each row. The targets are predicted from it and the
+        descriptors d.
 
         Args:
             batch: see Shapes.
@@ -232,16 +291,11 @@ class MoleculeNetwork(nn.Module):
         Returns:
             [g, 5 * width] for one molecule in a row; see :class:`Readouts` for several.
         """
-        x, graphs = self._atoms(batch), len(batch.ptr) - 1
-        attended = self.attend(x, batch.ptr)
-        # Projecting the sum of a molecule's atoms takes one product per molecule instead of one per
-        # atom.
-        total, count = sum_atoms(x, batch.batch, graphs), batch.ptr.diff()[:, None]
-        projected = F.linear(total, self.project.weight) + count * self.project.bias
-        return self.readouts(torch.cat([attended, projected / ATOMS], 1))
+        x = self.atom_states(batch)
+        return self.readouts(molecule_vectors(x, batch, self.attend, self.project))
 
     def attention(self, batch: MoleculeBatch) -> Tensor:
-        """Return the attention weights of the learned queries for every atom.
+        """Return the attention weight of every atom for each learned query.
 
         Args:
             batch: see Shapes, of n atoms.
@@ -249,7 +303,7 @@ class MoleculeNetwork(nn.Module):
         Returns:
             [n, queries, heads]; for each query and head the weights of a molecule sum to one.
         """
-        return self.attend.attention_weights(self._atoms(batch), batch.ptr)
+        return self.attend.attention_weights(self.atom_states(batch), batch.ptr)
 
     def _kernel_parameters(self) -> list[Tensor]:
         """Return the parameters in the order of :func:`gattn.ops.molecule_network`."""
@@ -269,19 +323,9 @@ class MoleculeNetwork(nn.Module):
             hidden.weight, hidden.bias, last.weight, last.bias,
         ]  # fmt: skip
 
-    def _atoms(self, batch: MoleculeBatch) -> Tensor:
-        """Return the features of the atoms after the last layer: [n, width]."""
-        x = self.atoms(batch.x).relu()
-        # The self-loops are added once for all layers, because the number of operator calls limits
-        # the speed of small batches.
-        graph, bonds = with_atom_loops(batch.edge_index, batch.edge_attr, len(x))
-        for norm, conv in zip(self.norms, self.convs):
-            x = x + self.dropout(F.elu(conv(norm(x), graph, bonds)))
-        return x
-
 
 class AttentiveFPNetwork(nn.Module):
-    """AttentiveFP network as published, with the interface of :class:`MoleculeNetwork`.
+    """AttentiveFP network as published; its interface is that of :class:`MoleculeNetwork`.
 
     Args:
         settings: ``width``, ``layers`` and ``dropout`` are read.
@@ -301,7 +345,7 @@ class AttentiveFPNetwork(nn.Module):
     """
 
     threads: int = 1
-    """Not used; the layers use torch's threads."""
+    """Ignored; the layers use torch's threads."""
 
     def __init__(
         self, settings: MoleculeSettings, targets: int, extra: int = 0, molecules: int = 1
@@ -327,8 +371,8 @@ class AttentiveFPNetwork(nn.Module):
         return self.head(torch.cat([vector, batch.extra_descriptors], 1) if self.extra else vector)
 
     def embed(self, batch: MoleculeBatch) -> Tensor:
-        """Compute the hidden vector of every row, which ``head`` reads: [g, width] for one
-        molecule in a row.
+        """Compute the hidden vector of each row, from which ``head`` computes the prediction:
+        [g, width] for one molecule in a row.
         """
         graphs = len(batch.ptr) - 1
         vectors = self.model(batch.x, batch.edge_index, batch.edge_attr, batch.batch, graphs)

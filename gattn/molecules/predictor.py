@@ -1,11 +1,10 @@
-"""Model of molecular properties that combines neural networks with a Gaussian process."""
+"""Model of molecular properties that combines neural networks, a Gaussian process and a forest."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -14,8 +13,11 @@ from torch import Tensor
 
 from gattn.data.molecules.features import FEATURISER
 from gattn.data.splits import number_groups
+from gattn.molecules.auxiliary import descriptor_targets
 from gattn.molecules.classes import class_softmax, normalised
+from gattn.molecules.evidence import Evidence, left_out_of_kernel, part_weights
 from gattn.molecules.folds import assign_folds
+from gattn.molecules.forest import Forest, forest_obstacle
 from gattn.molecules.gaussian_process import FARTHEST, GaussianProcess, draw
 from gattn.molecules.inputs import DescribedInputs, in_pieces
 from gattn.molecules.members import (
@@ -31,7 +33,7 @@ from gattn.molecules.members import (
 from gattn.molecules.nearest import NearestMolecules, pack_bits
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
 from gattn.molecules.settings import MoleculeSettings, Task
-from gattn.molecules.stacking import combine, fit_spread, fit_weights, predicted_std
+from gattn.molecules.stacking import combine, fit_spread, predicted_std
 from gattn.molecules.target_transform import TargetTransform, choose
 from gattn.training.scaling import moments
 from gattn.training.settings import from_table, to_table
@@ -44,15 +46,19 @@ if TYPE_CHECKING:
 __all__ = ["MoleculePredictor", "Prediction", "batch_elements"]
 
 PIECE = 1024
-"""Number of molecules whose fingerprints are unpacked in one step."""
+"""Number of molecules whose fingerprints are unpacked at once."""
 FEW = 64
-"""Number of molecules that are compared with all training molecules in one step."""
+"""Number of molecules that are compared with all training molecules at once."""
 ATOMS = 25
 """Typical number of atoms of a molecule, used to estimate the size of a batch."""
 MARGIN = 0.1
-"""Part of the width of a descriptor's training range beyond which a value is far outside."""
+"""A descriptor is far outside its training range if it is outside by more than this fraction of
+the width of the range.
+"""
 KERNEL_PARTS = 6
-"""Number of matrices of the kernel's size that one evaluation of the kernel reads."""
+"""Number of matrices of the size of the kernel matrix that one evaluation of the kernel reads.
+It determines the number of threads.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +72,7 @@ class Prediction:
         std: [k, t] float64, in the target's unit: the standard deviation of the expected error.
             For classes the standard deviation over components and networks.
         component_means: mean [k, t] of each component: ``"attention"`` or ``"attentive_fp"``,
-            ``"gp"``.
+            ``"gp"``, ``"forest"``.
         member_predictions: [K, k, t], predictions of each network of the ensemble.
         max_train_similarity: [k] float32 in 0..1, the Tanimoto similarity on Morgan bits to the
             most similar molecule of the training and validation parts; for
@@ -99,6 +105,9 @@ class MoleculePredictor:
         settings: the settings of the model and its training.
         weights: the weight of each part in the mean, by the part's name.
         kernel: the Gaussian process; None if the model has none.
+        forest: the forest of trees; None if the model has none.
+        without_forest: why a stacked model has no forest, in words; empty if it has one, and after
+            :meth:`from_state`.
         threads: number of threads inside an operator of a prediction; 0 to choose it by the size.
         extra: number of descriptor columns of the user.
         transform: the transform of each target; see ``target_transform`` of the settings.
@@ -106,6 +115,7 @@ class MoleculePredictor:
     """
 
     threads = 0
+    without_forest = ""
 
     def __init__(
         self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings, targets: int,
@@ -135,6 +145,9 @@ class MoleculePredictor:
         kernel = _under("gp.", tensors)
         # In classification, predict does not need the variance of the Gaussian process.
         self.kernel = GaussianProcess(kernel, variance=task == "regression") if kernel else None
+        # Models of earlier versions of gattn have no forest.
+        trees = _under("forest.", tensors)
+        self.forest = Forest(trees) if trees else None
 
     @classmethod
     def fit(
@@ -152,21 +165,25 @@ class MoleculePredictor:
         weights: Tensor | None = None,
         weights_val: Tensor | None = None,
         groups: Sequence[str] | None = None,
+        train_groups: Sequence[str] | None = None,
         folder: Path | None = None,
         progress: bool = False,
         threads: int = 0,
     ) -> MoleculePredictor:
-        """Train the model's components on the training part, and weight them on the validation
-        part.
+        """Train the components of the model. Their weights are fitted to errors for molecules on
+        which they were not trained.
 
-        The Gaussian process is trained on both parts. :attr:`validation` predicts the validation
-        part by cross-fitting in ten folds. The networks' epochs, the components' weights and the
-        coefficients of the error for one fold are chosen on the other nine folds, and the Gaussian
-        process predicts each molecule as if it had not been trained on it. The errors of these
-        predictions are therefore similar to errors for new molecules.
+        The Gaussian process and the forest are trained on both parts. Their weights are fitted to
+        predictions of the training molecules without themselves, and the weight of the network to
+        the validation part; see :func:`gattn.molecules.evidence.part_weights`.
+        :attr:`validation` predicts the validation part by cross-fitting in ten folds. The networks'
+        epochs, the components' weights and the coefficients of the error for one fold are chosen
+        without its labels, and the Gaussian process and the forest predict each molecule as if they
+        had not been trained on it. The errors of these predictions are therefore similar to errors
+        for new molecules.
 
-        If the networks are trained with one thread, the Gaussian process chooses its
-        hyperparameters at the same time on another core.
+        If the networks are trained with one thread, the Gaussian process and the forest are trained
+        at the same time on another core.
 
         Args:
             train: k molecules. Their descriptor columns, if they have any, are standardised by
@@ -193,6 +210,8 @@ class MoleculePredictor:
             groups: the group of each of the m rows; rows of one group are left out together.
                 Rows of the same molecule must belong to one group. If whole scaffolds were held
                 out, the molecules of a scaffold must, too. By default each row is a group.
+            train_groups: the group of each of the k rows, for the predictions of training molecules
+                without themselves. By default each row is a group.
             folder: folder of the checkpoints of the networks, from which training continues.
             progress: whether to show a progress bar.
             threads: number of threads inside an operator; 0 to choose it by the size of a batch
@@ -246,59 +265,96 @@ class MoleculePredictor:
                 (val, y_val, ends_val, weights_val),
             )
         )
+        if settings.auxiliary_weight:
+            batches = batches.with_auxiliary(descriptor_targets(train))
         rows, seed = settings.kernel_rows, settings.seed
-        fit_kernel = partial(
-            GaussianProcess.fit, train, y, rows=rows, seed=seed, bounds=bounds, weights=weights
-        )
+        group = number_groups(groups, len(val))
+        train_group = number_groups(train_groups, len(train))
         kernel_size = KERNEL_PARTS * min(len(train), rows) ** 2
-        kernel: GaussianProcess | None = None
+        without = forest_obstacle(settings.trees, targets, bounds, bounds_val)
+        y_both = torch.cat([y, y_val])
+
+        def fit_parts(check: Callable[[], None] = lambda: None, progress: bool = False) -> _Parts:
+            """Train those parts of the model that are not networks."""
+            kernel = GaussianProcess.fit(
+                train, y, rows=rows, seed=seed, bounds=bounds, weights=weights,
+                progress=progress, check=check,
+            )  # fmt: skip
+            if settings.model != "stacked":
+                return _Parts(kernel)
+            inner, outer = left_out_of_kernel(kernel, train, rows, seed, train_group, val)
+            if without:
+                return _Parts(kernel, Evidence(inner, outer, None, None, y))
+            every = torch.cat([train_group, group + train_group.amax() + 1])
+            if groups is not None and train_groups is not None:
+                every = number_groups([*train_groups, *groups], len(y_both))
+            factors = None
+            if weights is not None and weights_val is not None:
+                factors = torch.cat([weights, weights_val])
+            forest, (few, all_trees) = Forest.fit(
+                train, val, y_both, trees=settings.trees, seed=seed, groups=every, weights=factors,
+                check=check,
+            )  # fmt: skip
+            first, rest = slice(0, len(train)), slice(len(train), None)
+            # No tree was trained on a missing label, so all trees may be used for its molecule.
+            others = forest.predict(val)
+            few_val, all_val = few[rest].filled(others), all_trees[rest].filled(others)
+            evidence = Evidence(inner, outer, few[first], few_val, y)
+            return _Parts(kernel, evidence, forest, all_val.mean)
+
+        components: _Parts | None = None
         if settings.model != "gp":
             with ExitStack() as stack:
                 elements = batch_elements(settings.batch_size, settings)
                 used = stack.enter_context(limited_threads(elements, threads))
-                background: Background[GaussianProcess] | None = None
+                background: Background[_Parts] | None = None
                 if settings.model == "stacked" and used < available_threads():
-                    background = stack.enter_context(
-                        Background(lambda check: fit_kernel(check=check))
-                    )
+                    background = stack.enter_context(Background(fit_parts))
                 networks, history = fit_members(
                     batches, val_batches, task, settings, classes=classes, folder=folder,
                     progress=progress, threads=threads,
                 )  # fmt: skip
-                kernel = background and background.result()
-        if settings.model in ("stacked", "gp") and kernel is None:
+                components = background and background.result()
+        if settings.model in ("stacked", "gp") and components is None:
             with limited_threads(kernel_size, threads):
-                kernel = fit_kernel(progress=progress)
+                components = fit_parts(progress=progress)
         for member, network in enumerate(networks):
             tensors |= _prefixed(f"networks.{member}.", network.state_dict())
-        group = number_groups(groups, len(val))
         folds = assign_folds(group, seed)
         kernel_index = torch.arange(0)
-        if kernel is not None:
+        if components is not None:
+            kernel = components.kernel
             kernel_index = draw(len(val), max(rows - len(kernel.counts), 0), seed)
             limits = None if bounds_val is None else bounds_val[kernel_index]
             factors = None if weights_val is None else weights_val[kernel_index]
             kernel = kernel.with_more(val[kernel_index], y_val[kernel_index], limits, factors)
             tensors |= _prefixed("gp.", kernel.state())
+            if components.forest is not None:
+                tensors |= _prefixed("forest.", components.forest.state())
         unknown = {"weights": torch.ones(0), "spread": torch.ones(0)}
         predictor = cls(tensors | unknown, task, settings, targets, classes)
         predictor.history, predictor.threads = history, threads
+        if settings.model == "stacked":
+            predictor.without_forest = without
         with limited_threads(kernel_size, threads):
             members = cross_fit_members(
                 networks, history, val_batches, folds, task, settings, batches.y, classes,
                 threads=threads,
             )  # fmt: skip
             outputs = predictor.in_units(members)
-            predictor._calibrate(val, y_val, outputs, kernel_index, group, folds, weights_val)
+            predictor._calibrate(
+                val, y_val, outputs, kernel_index, group, folds, (weights, weights_val), components
+            )
         bits = torch.cat([predictor._tensors["bits"], _bits(val)], 1)
         predictor._tensors["bits"], predictor._nearest = bits, NearestMolecules(bits)
         return predictor
 
     def _calibrate(
         self, val: MoleculeInputs, y_val: Tensor, members: Tensor, kernel_index: Tensor,
-        group: Tensor, folds: Tensor, row_weights: Tensor | None,
+        group: Tensor, folds: Tensor, by_part: tuple[Tensor | None, Tensor | None],
+        components: _Parts | None,
     ) -> None:  # fmt: skip
-        """Fit the components' weights and the coefficients of the error on the validation part.
+        """Fit the weights of the components, and the coefficients of the error variance.
 
         Args:
             val: m molecules.
@@ -307,37 +363,54 @@ class MoleculePredictor:
             kernel_index: indices of the molecules that the Gaussian process is trained on.
             group: [m], the group of each row.
             folds: [m], the fold of each row.
-            row_weights: [m], weights of the rows; None for equal ones.
+            by_part: weights of the rows of the training and of the validation part; None for
+                equal ones.
+            components: the Gaussian process and the forest, with their predictions.
         """
         regression = self.task == "regression"
         by_output = target_weights(self.settings, self.classes)
-        label_weights: Tensor | None = None
-        if row_weights is not None or by_output is not None:
-            by_row = torch.ones(len(y_val)).double() if row_weights is None else row_weights
+        row_weights = by_part[1]
+        evidence = None if components is None else components.evidence
+        factors: tuple[Tensor, Tensor] | None = None
+        if evidence is not None and (row_weights is not None or by_output is not None):
             of_outputs = torch.ones(y_val.shape[1]).double() if by_output is None else by_output
-            label_weights = by_row[:, None] * of_outputs
+            of_train, of_val = (
+                (torch.ones(len(rows)).double() if each is None else each)[:, None] * of_outputs
+                for each, rows in zip(by_part, (evidence.y, y_val))
+            )
+            factors = of_train, of_val
+        # The trees that read the validation part must not be used to fit the coefficients of the
+        # error, because they have read the labels of the fold that is predicted.
+        forest_few = forest_all = torch.zeros_like(y_val)
+        if components is not None and components.forest_val is not None:
+            assert evidence is not None
+            assert evidence.forest_val is not None
+            forest_few, forest_all = evidence.forest_val.mean, components.forest_val
         count = int(folds.max()) + 1
         left_out = [(torch.empty(0), torch.zeros_like(y_val))] * (1 + count)
         if self.kernel is not None:
             left_out = self._leave_out(val, kernel_index, group, folds)
 
         def fit(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor]:
-            """Return the components' weights and the coefficients of the error, fitted to
-            ``rows``.
+            """Fit the weights of the components and the coefficients of the error variance to
+            the molecules at ``rows``.
             """
-            parts, sources = self._parts_and_sources(members, *pair)
-            center, scale = self._tensors["mean"], self._tensors["scale"]
-            parts, y = parts[:, rows], y_val[rows]
-            factors = None if row_weights is None else row_weights[rows]
-            by_label = None if label_weights is None else label_weights[rows]
-            weights = fit_weights((parts - center) / scale, (y - center) / scale, by_label)
+            parts, sources = self._parts_and_error_inputs(members, forest_few, *pair)
+            weights = torch.ones(1).double()
+            if evidence is not None:
+                weights = part_weights(
+                    evidence, members.mean(0), y_val, rows, self._tensors["scale"], factors,
+                    self._probabilities,
+                )  # fmt: skip
             if not regression:
                 return weights, torch.ones(0)
-            return weights, fit_spread(sources[:, rows], y - combine(parts, weights), factors)
+            by_row = None if row_weights is None else row_weights[rows]
+            errors = y_val[rows] - combine(parts[:, rows], weights)
+            return weights, fit_spread(sources[:, rows], errors, by_row)
 
         chosen = fit(left_out[0], torch.ones(len(y_val), dtype=torch.bool))
         self._tensors["weights"], self._tensors["spread"] = chosen
-        parts, sources = self._parts_and_sources(members, *left_out[0])
+        parts, sources = self._parts_and_error_inputs(members, forest_all, *left_out[0])
         mean, std = combine(parts, chosen[0]), _disagreement(parts, members)
         for fold, pair in zip(range(count), left_out[1:], strict=True):
             inside = folds == fold
@@ -351,20 +424,24 @@ class MoleculePredictor:
         validation = Prediction(mean, std, named, members, self._similarity(val))
         self.validation = self._in_target_units(validation)
 
-    def _parts_and_sources(
-        self, members: Tensor, mean: Tensor, variance: Tensor
+    def _parts_and_error_inputs(
+        self, members: Tensor, forest: Tensor, mean: Tensor, variance: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the components' means [P, k, t], and the inputs for predicting the squared
-        error.
+        """Return the mean of each of P components, [P, k, t], and the inputs of the model of the
+        squared error.
         """
-        stacked = torch.stack(self._parts(members, mean))
-        return stacked, self._sources(stacked, members, variance)
+        stacked = torch.stack(self._parts(members, mean, forest))
+        return stacked, self._error_inputs(stacked, members, variance)
 
-    def _parts(self, members: Tensor, mean: Tensor) -> list[Tensor]:
-        """Return the mean [k, t] of each component: the networks and the Gaussian process."""
+    def _parts(self, members: Tensor, mean: Tensor, forest: Tensor) -> list[Tensor]:
+        """Return the mean [k, t] of each component: the networks, the Gaussian process and the
+        forest.
+        """
         parts = [members.mean(0)] if self.networks else []
         if self.kernel is not None:
             parts.append(self._probabilities(mean))
+        if self.forest is not None:
+            parts.append(self._probabilities(forest))
         return parts
 
     def _probabilities(self, mean: Tensor) -> Tensor:
@@ -378,7 +455,7 @@ class MoleculePredictor:
     def _leave_out(
         self, val: MoleculeInputs, kernel_index: Tensor, group: Tensor, folds: Tensor
     ) -> list[tuple[Tensor, Tensor]]:
-        """Predict molecules with Gaussian processes that were not trained on them.
+        """Predict validation molecules with Gaussian processes that were not trained on them.
 
         Returns:
             Pairs of means and variances [m, t]. In the first pair, the model of a molecule was
@@ -389,20 +466,20 @@ class MoleculePredictor:
         left_out = self.kernel.leave_out(rows, group[kernel_index], folds[kernel_index])
         plain = self.kernel.predict(val)
         # If a fold contains no training molecule of the Gaussian process, its molecules are
-        # predicted by the whole Gaussian process.
+        # predicted by the complete Gaussian process.
         left_out += left_out[:1] * (int(folds.max()) + 2 - len(left_out))
         pairs = []
         for pair in left_out:
             full = tuple(each.clone() for each in plain)
             for each, out in zip(full, pair):
-                # A row without a label was not used to fit the Gaussian process, so its prediction
-                # needs no fold to be left out.
+                # A row without a label was not used to fit the Gaussian process, so no model
+                # without its fold is needed.
                 each[kernel_index] = torch.where(out.isfinite(), out, each[kernel_index])
             pairs.append(full)
         return pairs
 
     def predict(self, inputs: MoleculeInputs, neighbors: int = 0) -> Prediction:
-        """Predict the targets of molecules, with expected errors, in the targets' units.
+        """Predict the targets of molecules and the expected errors, in the targets' units.
 
         With a target transform, the means are medians, and the standard deviations are multiplied
         by the derivative of the inverse transform.
@@ -450,19 +527,18 @@ class MoleculePredictor:
         inputs = self.standardised(inputs)
         elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
-            parts, members, variance = self._ask(inputs)
+            parts, members, variance = self._predict_components(inputs)
             stacked = torch.stack(list(parts.values()))
             mean = combine(stacked, self._tensors["weights"])
             if self.task == "regression":
-                sources = self._sources(stacked, members, variance)
+                sources = self._error_inputs(stacked, members, variance)
                 std = predicted_std(sources, self._tensors["spread"])
             else:
                 std = _disagreement(stacked, members)
             return Prediction(mean, std, parts, members, self._similarity(inputs))
 
     def standardised(self, inputs: MoleculeInputs) -> MoleculeInputs:
-        """Return the inputs with standardised descriptor columns, in the form in which the model
-        reads them.
+        """Return the inputs with standardised descriptor columns, as the model reads them.
 
         A column has the mean 0 and the standard deviation 1 in the training part. A missing value
         becomes 0, the mean. Values beyond 6 standard deviations are clipped.
@@ -478,7 +554,7 @@ class MoleculePredictor:
         return _with_standard_columns(inputs, self._tensors) if count else inputs
 
     def outside(self, values: Tensor) -> Tensor:
-        """Return where descriptor columns are far outside of their range in the training part.
+        """Return a mask of the descriptor values that are far outside their training range.
 
         A value is far outside if it is beyond the range by more than a tenth of its width.
 
@@ -500,8 +576,8 @@ class MoleculePredictor:
         return torch.cat([self._nearest.similarity(some.counts) for some in pieces])
 
     def train_similarities(self, inputs: MoleculeInputs) -> Tensor:
-        """Return the similarity of molecules to each training molecule whose fingerprint the model
-        contains.
+        """Return the similarity of each molecule to every training molecule whose fingerprint the
+        model stores.
 
         Args:
             inputs: k molecules.
@@ -514,7 +590,7 @@ class MoleculePredictor:
         return self._nearest.similarities(inputs.counts)
 
     def nearest(self, inputs: MoleculeInputs, count: int) -> tuple[Tensor, Tensor]:
-        """Find the molecules of the training and validation parts that are most similar.
+        """Find the most similar molecules of the training and validation parts.
 
         Args:
             inputs: k molecules.
@@ -534,12 +610,14 @@ class MoleculePredictor:
         return torch.cat(columns), torch.cat(values)
 
     def similarity_map(self, counts: Tensor, column: int) -> Tensor:
-        """Return the similarities [m] of m fingerprints [m, 2048] to one molecule of the model."""
+        """Return the similarities [m] of m fingerprints, [m, 2048], to one training molecule of
+        the model.
+        """
         return self._nearest.similarities(counts)[:, column]
 
     @property
     def fingerprint_bytes(self) -> int:
-        """Number of bytes in which the fingerprints store one bit of all training molecules."""
+        """Number of bytes that store one fingerprint bit for all training molecules."""
         return self._tensors["bits"].shape[1]
 
     def embed(self, inputs: MoleculeInputs) -> Tensor:
@@ -579,6 +657,8 @@ class MoleculePredictor:
             tensors |= _prefixed(f"networks.{member}.", network.state_dict())
         if self.kernel is not None:
             tensors |= _prefixed("gp.", self.kernel.state())
+        if self.forest is not None:
+            tensors |= _prefixed("forest.", self.forest.state())
         return tensors, {
             "task": self.task, "targets": self.targets, "settings": to_table(self.settings),
             "featuriser": FEATURISER, "classes": list(self.classes),
@@ -610,7 +690,7 @@ class MoleculePredictor:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Weight of each component in the mean; the weights sum to one."""
+        """Weight of each component in the predicted mean; the weights sum to one."""
         return dict(zip(self._names, self._tensors["weights"].tolist()))
 
     def in_units(self, raw: Tensor) -> Tensor:
@@ -627,11 +707,15 @@ class MoleculePredictor:
     def _names(self) -> list[str]:
         """Names of the components, in the order of their weights."""
         model = self.settings.model
-        return ["attention", "gp"] if model == "stacked" else [model]
+        if model != "stacked":
+            return [model]
+        return ["attention", "gp", *(["forest"] if self.forest is not None else [])]
 
-    def _ask(self, inputs: MoleculeInputs) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-        """Return the means [k, t] by component and by network, and the variances of the Gaussian
-        process.
+    def _predict_components(
+        self, inputs: MoleculeInputs
+    ) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+        """Return the means [k, t] of each component, the means of each network, and the
+        variances of the Gaussian process.
         """
         members = self.in_units(
             predict_members(self.networks, inputs, self.targets, threads=self.threads)
@@ -639,17 +723,20 @@ class MoleculePredictor:
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
             mean, variance = self.kernel.predict(inputs)
-        return dict(zip(self._names, self._parts(members, mean))), members, variance
+        forest = mean if self.forest is None else self.forest.predict(inputs)
+        return dict(zip(self._names, self._parts(members, mean, forest))), members, variance
 
-    def _sources(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
-        """Return the inputs from which the squared error is predicted, [s, k, t], in squares of
-        the target's unit.
+    def _error_inputs(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
+        """Return the s inputs of the model of the squared error, [s, k, t], in squares of the
+        target's unit.
         """
         sources = [self._tensors["scale"].square().expand_as(variance)]
         if self.kernel is not None:
             sources.append(variance)
         if len(parts) > 1:
             sources.append((parts[0] - parts[1]).square())
+        if len(parts) > 2:
+            sources.append((parts[1] - parts[2]).square())
         if len(members) > 1:
             # The variance is computed without Tensor.var, which warns if the batch is empty.
             deviations = members - members.mean(0)
@@ -657,8 +744,27 @@ class MoleculePredictor:
         return torch.stack(sources)
 
 
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Parts of a model that are not networks: the Gaussian process and the forest.
+
+    Attributes:
+        kernel: the Gaussian process of the training part.
+        evidence: their predictions for fitting the weights; None for a model of one part.
+        forest: the forest of both parts.
+        forest_val: [m, t] predictions of the validation molecules, each by the trees that were not
+            trained on its group.
+    """
+
+    kernel: GaussianProcess
+    evidence: Evidence | None = None
+    forest: Forest | None = None
+    forest_val: Tensor | None = None
+
+
 def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
-    """Estimate the size of a batch of molecules as the number of atoms times features.
+    """Estimate the size of a batch of molecules as the number of atoms times the number of
+    features.
 
     The size decides how many threads compute a batch; see
     :func:`gattn.training.threads.choose_threads`.
@@ -668,18 +774,22 @@ def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
 
 _OWN = ("mean", "scale", "bits", "weights", "spread")
 _MOLECULES = "molecules"
-"""Name of the number of molecules in a row; a model of one molecule does not store it."""
+"""Key of the saved number of molecules in a row. It is absent if a row has one molecule."""
 _EXTRA = ("extra_mean", "extra_scale")
-"""Names of the mean and the standard deviation of each descriptor column of the user."""
+"""Keys of the saved tensors with the mean and the standard deviation of each of the user's
+descriptor columns.
+"""
 _RANGE = ("extra_low", "extra_high")
-"""Names of the smallest and the largest training value of each descriptor column of the user."""
+"""Keys of the saved tensors with the smallest and the largest training value of each of the
+user's descriptor columns.
+"""
 _TRANSFORM = "transform"
-"""Name of the codes of the targets' transforms."""
+"""Key of the saved tensor with the codes of the target transforms."""
 
 
 def _disagreement(parts: Tensor, members: Tensor) -> Tensor:
-    """Return the standard deviation [k, t] over components and networks, used as error for
-    classes.
+    """Return the standard deviation [k, t] over components and networks. For classes, it is the
+    expected error.
     """
     voices = torch.cat([parts, members])
     return (voices - voices.mean(0)).square().mean(0).sqrt()
@@ -691,14 +801,16 @@ def _check(inputs: MoleculeInputs, y: Tensor, name: str) -> None:
 
 
 def _with_standard_columns(inputs: MoleculeInputs, tensors: dict[str, Tensor]) -> MoleculeInputs:
-    """Return the inputs with standardised descriptor columns; see ``standardised``."""
+    """Return the inputs after their descriptor columns are standardised; see ``standardised``."""
     mean, scale = (tensors[name] for name in _EXTRA)
     columns = ((inputs.extra_descriptors - mean) / scale).clamp(-FARTHEST, FARTHEST)
     return DescribedInputs(inputs, columns.nan_to_num(0.0))
 
 
 def _ranges(columns: Tensor) -> dict[str, Tensor]:
-    """Return the smallest and the largest value of each column [k, f]; NaN if it has none."""
+    """Return the smallest and the largest value of each column of [k, f]; NaN for a column
+    without values.
+    """
     missing = columns.isnan()
     low = columns.masked_fill(missing, torch.inf).amin(0)
     high = columns.masked_fill(missing, -torch.inf).amax(0)
@@ -712,14 +824,16 @@ def _bits(inputs: MoleculeInputs) -> Tensor:
 
 
 def _scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
-    """Return the mean and standard deviation of each target for scaling; 0 and 1 for classes."""
+    """Return the mean and the standard deviation by which each target is scaled; 0 and 1 for
+    classes.
+    """
     if task != "regression":
         return torch.zeros(y.shape[1]).double(), torch.ones(y.shape[1]).double()
     return moments(y)
 
 
 def _nothing(targets: int) -> Prediction:
-    """Return an empty prediction for zero molecules."""
+    """Return an empty prediction, for inputs without molecules."""
     none = torch.empty(0, targets, dtype=torch.float64)
     return Prediction(none, none, {}, none[None][:0], torch.empty(0))
 

@@ -1,4 +1,4 @@
-"""Model inputs of reactions: condensed graphs of reaction, and changes of fingerprints."""
+"""Model inputs of reactions: condensed graphs of reaction, and differences of fingerprints."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class ReactionInputs:
     where r and p are its features in the reactants and in the products, zeros on a side where the
     atom or the bond does not exist.
 
-    The fingerprint contains the counts of the reactants, the counts that the products have more,
-    and the counts that they have less. The descriptors are those of the reactants, and the
-    differences between the products and the reactants.
+    The fingerprint contains the counts of the reactants, the increase of each count from the
+    reactants to the products, and the decrease of each count. The descriptors are those of the
+    reactants, and the differences between the products and the reactants.
 
     Attributes:
         base: the different sides of all reactions.
@@ -60,14 +60,14 @@ class ReactionInputs:
 
     @property
     def molecule_sizes(self) -> None:
-        """None: the graph of a row is one graph."""
+        """None, because each row has one graph."""
         return
 
     def __len__(self) -> int:
         return len(self.index)
 
     def __getitem__(self, positions: Positions) -> ReactionInputs:
-        """Return the reactions at these positions (slice, list, tensor or mask)."""
+        """Return the selected reactions; ``positions`` is a slice, a list, a tensor or a mask."""
         index = torch.atleast_1d(indices_of(positions, len(self)))
         images = [self.images[i] for i in index.tolist()]
         return ReactionInputs(self.base, self.index[index], images)
@@ -83,7 +83,9 @@ class ReactionInputs:
 
     @property
     def counts(self) -> Tensor:
-        """Counts of the reactants, and counts gained and lost by the products: [k, 6144] uint8."""
+        """Counts of the reactants' environments, increases from the reactants to the products,
+        and decreases: [k, 6144] uint8.
+        """
         reactants, products = (self.base[side].counts for side in self.index.t())
         change = products.short() - reactants.short()
         gained, lost = (each.clamp(min=0).to(torch.uint8) for each in (change, -change))
@@ -91,13 +93,15 @@ class ReactionInputs:
 
     @property
     def descriptors(self) -> Tensor:
-        """Descriptors of the reactants, and their changes: [k, 2 d] float32."""
+        """Descriptors of the reactants, and the differences between products and reactants: [k,
+        2 * d] float32.
+        """
         reactants, products = (self.base[side].descriptors for side in self.index.t())
         return torch.cat([reactants, products - reactants], 1)
 
     @property
     def extra_descriptors(self) -> Tensor:
-        """Descriptor columns of the user: [k, 0], none."""
+        """Empty matrix [k, 0], because these inputs have no descriptor columns of the user."""
         return torch.empty(len(self), 0, dtype=torch.float64)
 
 
@@ -138,14 +142,18 @@ def condensed(
 
 
 def _edge_keys(side: MoleculeArrays, nodes: Tensor, count: int) -> Tensor:
-    """Return one number for each edge of a side, from the nodes at its ends: [e] int64."""
+    """Return a key for each edge of one side of the reactions. It is computed from the nodes at
+    the edge's ends: [e] int64.
+    """
     first = side.ptr[:-1].repeat_interleave(side.edge_ptr.diff())
     source, target = nodes[side.edge_index + first]
     return source * max(count, 1) + target
 
 
 def _both(reactant: Tensor, product: Tensor, before: Tensor, after: Tensor, count: int) -> Tensor:
-    """Return the features of the reactants and their change: [count, 2 d]."""
+    """Return the features of the reactants beside the differences between products and
+    reactants: [count, 2 * d].
+    """
     width = reactant.shape[1]
     rows = torch.zeros(count, 2 * width)
     rows[before, :width] = reactant
@@ -161,7 +169,7 @@ def _ends(sizes: Tensor) -> Tensor:
 def align_sides(
     sides: Sequence[str], inputs: MoleculeInputs, index: Sequence[int], add_h: bool
 ) -> np.ndarray:
-    """Return the node of each atom of the products in the condensed graph: [n] int64.
+    """Return for each atom of the products its node in the condensed graph: [n] int64.
 
     An atom of the products has the node of the atom of the reactants with its map number. Atoms
     without a map number, or with a number that is on one side only, have a node of their own. The
@@ -215,7 +223,7 @@ def align_sides(
 
 
 def _hydrogens(graph: MoleculeArrays, atoms: int) -> dict[int, list[int]]:
-    """Return the hydrogens that were added to each atom, in ascending order."""
+    """Return the nodes of the hydrogens that were added to each atom, in ascending order."""
     hydrogens: dict[int, list[int]] = {}
     source, target = graph.edge_index
     for hydrogen, parent in sorted(zip(source.tolist(), target.tolist())):

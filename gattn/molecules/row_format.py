@@ -1,4 +1,4 @@
-"""Content of a row of a table: one molecule, several molecules or a reaction."""
+"""Content of a table row: one molecule, several molecules or a reaction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 BETWEEN = " + "
-"""Text between the SMILES of the molecules of a row."""
+"""Separator between the SMILES of the molecules in a row."""
 SEPARATORS = re.compile(r"( \+ |>>)")
 
 
@@ -66,17 +66,17 @@ class RowFormat:
 
     @property
     def example(self) -> str:
-        """Text of a valid row."""
+        """Example of the text of a valid row."""
         return "[CH4:1]>>[CH4:1]" if self.reaction else BETWEEN.join(["C"] * self.molecules)
 
     def names(self) -> list[str]:
-        """Return the names of the SMILES of a row, for error messages."""
+        """Return the names of the SMILES in a row, for error messages."""
         if self.reaction:
             return ["reactants", "products"]
         return [f"molecule {number}" for number in range(1, self.molecules + 1)]
 
     def split(self, text: object) -> list[str]:
-        """Split the text of a row into its SMILES: those of the molecules, or of both sides.
+        """Split the text of a row into SMILES: one per molecule, or one per side of a reaction.
 
         The agents of a reaction ``A>C>B`` count as reactants.
 
@@ -98,7 +98,7 @@ class RowFormat:
         return parts
 
     def canonical(self, parts: Sequence[str]) -> str:
-        """Return the text of a row from the canonical SMILES of its parts.
+        """Build the text of a row from the canonical SMILES of its parts.
 
         >>> RowFormat(molecules=2, order_free=True).canonical(["O", "CCO"])
         'CCO + O'
@@ -108,36 +108,37 @@ class RowFormat:
         return BETWEEN.join(sorted(parts) if self.order_free else parts)
 
     def prepare(self, smiles: Sequence[str]) -> Sequence[str]:
-        """Return SMILES without stereo marks if stereochemistry is ignored."""
+        """Return the SMILES, without stereo marks if the model ignores stereochemistry."""
         if not self.ignore_stereo:
             return smiles
         return [without_stereo_marks(t) if isinstance(t, str) else t for t in smiles]
 
 
 ONE_MOLECULE = RowFormat()
-"""A row with one molecule, which is read unchanged."""
+"""Format of a row that contains one unchanged molecule."""
 
 
 def join_smiles(cells: Sequence[object]) -> str:
-    """Join the cells of the SMILES columns of a row to one text; see :class:`RowFormat`.
+    """Join the cells of a row's SMILES columns to one text; see :class:`RowFormat`.
 
     >>> join_smiles(["CCO", "O water + salt"])
     'CCO + O water +salt'
     """
     texts = (cell if isinstance(cell, str) else "" for cell in cells)
-    # A SMILES contains no blank, so the replacement changes only a name after the SMILES.
+    # A SMILES contains no blank, so this replacement can only change a name that follows a SMILES.
     return BETWEEN.join(text.replace(BETWEEN, " +") for text in texts)
 
 
 def row_text(cells: Sequence[str], places: Sequence[int]) -> str:
-    """Return the text of a row from its cells at the given places; see :func:`join_smiles`."""
+    """Build the text of a row from the cells at ``places``; see :func:`join_smiles`."""
     if len(places) == 1:
         return cells[places[0]]
     return join_smiles([cells[place] for place in places])
 
 
 def split_smiles(text: str, count: int) -> list[str]:
-    """Return the cells of a row from its text; empty cells for a row that cannot be read.
+    """Split the text of a row into the cells of its SMILES columns; the cells are empty if the text
+    is invalid.
 
     >>> split_smiles("CCO + O", 2), split_smiles("", 2)
     (['CCO', 'O'], ['', ''])
@@ -146,7 +147,8 @@ def split_smiles(text: str, count: int) -> list[str]:
 
 
 def drawn_smiles(text: str) -> str:
-    """Return all molecules of a row as one SMILES, without names and CXSMILES extensions.
+    """Return all molecules of a row as one SMILES for drawing, without names and CXSMILES
+    extensions.
 
     >>> drawn_smiles("CCO ethanol + O")
     'CCO.O'
@@ -155,7 +157,7 @@ def drawn_smiles(text: str) -> str:
 
 
 def map_parts(function: Callable[[str], str], text: str) -> str:
-    """Apply a function to each canonical SMILES of the text of a row.
+    """Apply a function to each canonical SMILES in the text of a row.
 
     >>> map_parts(str.lower, "C + O"), map_parts(str.lower, "C>>O")
     ('c + o', 'c>>o')

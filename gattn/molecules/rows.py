@@ -73,7 +73,9 @@ class LabelledMolecules:
 
 
 def bad_rows(smiles: Sequence[object], parsed: ParsedSmiles, start: int = 0) -> list[BadRow]:
-    """Return the rows that could not be parsed, where ``parsed`` begins at row ``start``."""
+    """Return the rows whose SMILES could not be parsed. The number of the first row is
+    ``start``.
+    """
     return [
         BadRow(start + i, str(smiles[start + i]), error)
         for i, error in enumerate(parsed.errors)
@@ -82,7 +84,7 @@ def bad_rows(smiles: Sequence[object], parsed: ParsedSmiles, start: int = 0) -> 
 
 
 def warn_of(bad: Sequence[BadRow]) -> None:
-    """Issue one warning that lists all rows that could not be parsed."""
+    """Issue one warning with all rows whose SMILES could not be parsed."""
     if not bad:
         return
     shown = "".join(f"\n  {row}" for row in bad[:10])
@@ -104,8 +106,8 @@ def warn_of_overlap(train: LabelledMolecules, val: LabelledMolecules) -> None:
 
 
 def scatter_rows(values: Tensor, parsed: ParsedSmiles) -> Tensor:
-    """Write ``values`` [k, ...] to the rows of the valid SMILES, and NaN to the others: [n,
-    ...].
+    """Copy ``values`` [k, ...] to the rows of the valid SMILES in a tensor [n, ...]; the other
+    rows are NaN.
     """
     rows = torch.full((len(parsed.errors), *values.shape[1:]), torch.nan, dtype=values.dtype)
     rows[parsed.row_index] = values.detach().cpu()

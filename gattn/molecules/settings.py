@@ -55,8 +55,8 @@ class MoleculeSettings(TrainingSettings):
         Meta(
             description="Model to train. attention and attentive_fp are graph neural networks. "
             "gp is an exact Gaussian process on fingerprints and descriptors, which trains "
-            "fastest. stacked is a weighted mean of attention and gp; the weights are "
-            "computed from their validation errors."
+            "fastest. stacked is a weighted mean of attention, gp and a forest of trees; the "
+            "weights are computed from their errors for molecules they were not trained on."
         ),
     ] = "stacked"
     ensemble: Annotated[
@@ -114,8 +114,8 @@ class MoleculeSettings(TrainingSettings):
         Meta(
             description="Transform of the labels before training, so that no prediction and no "
             "interval is outside the possible values. log10 is for positive numbers such as "
-            "concentrations, logit for shares between 0 and 1. auto chooses log10, logit or none "
-            "for each target from its labels. Predictions, intervals and errors are in the "
+            "concentrations, and logit for fractions between 0 and 1. auto chooses log10, logit or "
+            "none for each target from its labels. Predictions, intervals and errors are in the "
             "original unit. Classification ignores it."
         ),
     ] = "none"
@@ -146,6 +146,15 @@ class MoleculeSettings(TrainingSettings):
             extra={"default": "equal weights"},
         ),
     ] = ()
+    auxiliary_weight: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Weight of RDKit's descriptors, such as logP and the polar surface, as "
+            "additional targets of the networks, relative to that of the targets. 0 trains the "
+            "networks on the targets alone, which was better on the tables that were measured.",
+        ),
+    ] = 0.0
     kernel_rows: Annotated[
         int,
         Meta(
@@ -155,6 +164,15 @@ class MoleculeSettings(TrainingSettings):
             "square of this number.",
         ),
     ] = 3000
+    trees: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Number of trees of the forest in a stacked model; 0 for a model without "
+            "a forest. Raise it for slightly more accurate predictions; time and size of the "
+            "model grow with it.",
+        ),
+    ] = 100
     max_atoms: Annotated[
         int,
         Meta(
@@ -196,7 +214,7 @@ class MoleculeSettings(TrainingSettings):
 
     @property
     def bounded(self) -> bool:
-        """True if the loss reads censored labels as limits."""
+        """True if the loss function treats censored labels as limits."""
         return self.loss_function.startswith("bounded")
 
     def check(self) -> None:
@@ -209,7 +227,8 @@ class MoleculeSettings(TrainingSettings):
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
 
     def check_rows(self, molecules: int) -> None:
-        """Check that ``order_free`` and ``reaction`` fit the number of molecules in a row.
+        """Check that ``order_free`` and ``reaction`` are consistent with the number of molecules in
+        a row.
 
         Raises:
             SettingsError: ``order_free`` was set for one molecule, or ``reaction`` for several
@@ -261,6 +280,6 @@ class MoleculeParameters(MoleculeSettings):
     threads: Threads = 0
 
     def check(self) -> None:
-        """Check that the options of rows fit the number of molecules in a row."""
+        """Check that the options on rows are consistent with the number of molecules in a row."""
         super().check()
         self.check_rows(self.molecules_per_row)

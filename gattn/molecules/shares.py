@@ -1,4 +1,4 @@
-"""Division of the descriptors of a molecule among its atoms."""
+"""Division of a molecule's descriptors among its atoms."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["descriptor_shares"]
 
-# Limits of the partial charges that define RDKit's PEOE_VSA descriptors, which sum the surface
-# areas of atoms by charge.
+# These are the boundaries of the partial charges in RDKit's PEOE_VSA descriptors. Each descriptor
+# is the surface area of the atoms in one range of charges.
 _CHARGE = (-0.3, -0.25, -0.2, -0.15, -0.1, -0.05, 0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 _PATTERNS = {
@@ -32,11 +32,13 @@ _PATTERNS = {
     "NumAmideBonds": "C(=[O;!R])N",
     "NumRotatableBonds": "[!$(*#*)&!D1]-&!@[!$(*#*)&!D1]",
 }
-"""SMARTS pattern that RDKit counts for each descriptor; a match is divided among its atoms."""
+"""SMARTS pattern that RDKit counts for each descriptor. Each match is divided equally among its
+atoms.
+"""
 
 
 def descriptor_shares(molecule: Mol) -> Tensor:
-    """Divide every descriptor of a molecule among its atoms.
+    """Divide each descriptor of a molecule among its atoms.
 
     Masses, surface areas, counts, Crippen's sums and the polar surface area are sums over atoms:
     the share of an atom is its term. A ring, a bond or a group is divided equally among its atoms.
@@ -64,12 +66,10 @@ def descriptor_shares(molecule: Mol) -> Tensor:
 
 
 def _terms(molecule: Mol) -> dict[str, np.ndarray]:
-    """Return the contribution of each atom, [n], to each descriptor for which it can be
-    computed.
-    """
+    """Return the contribution of each of n atoms, [n], to each descriptor that can be divided."""
     terms = _counts(molecule) | _rings(molecule) | _connectivity(molecule) | _surfaces(molecule)
     for name, pattern in _patterns().items():
-        # A polymer can have more than 1,000 matches, which is RDKit's default limit.
+        # RDKit's default limit is 1,000 matches, which a polymer can exceed.
         most = 4 * molecule.GetNumAtoms()
         matches = molecule.GetSubstructMatches(pattern, maxMatches=most)
         terms[name] = _spread(molecule, matches)
@@ -84,9 +84,7 @@ def _patterns() -> dict[str, Mol]:
 
 
 def _spread(molecule: Mol, groups: tuple[tuple[int, ...], ...]) -> np.ndarray:
-    """Divide the value of each group of atoms equally among its atoms, and sum over the groups:
-    [n].
-    """
+    """Divide 1 equally among the atoms of each group; return the sum for each of n atoms, [n]."""
     terms = np.zeros(molecule.GetNumAtoms())
     for group in groups:
         terms[list(group)] += 1 / len(group)
@@ -140,7 +138,8 @@ def _rings(molecule: Mol) -> dict[str, np.ndarray]:
 
 
 def _kinds(bonds: list[Bond]) -> list[str]:
-    """Return the types of the ring that these bonds form, as in the names of RDKit's descriptors.
+    """Return the types of a ring, given its bonds, as they occur in the names of RDKit's
+    descriptors.
 
     The first type is always "", because a descriptor such as RingCount counts all rings.
     """
@@ -151,8 +150,8 @@ def _kinds(bonds: list[Bond]) -> list[str]:
 
 
 def _connectivity(molecule: Mol) -> dict[str, np.ndarray]:
-    """Return the terms of each atom in Kier and Hall's indices; a bond counts half for each
-    atom.
+    """Return the term of each atom in Kier and Hall's indices. Each bond contributes half to
+    both of its atoms.
     """
     from rdkit.Chem import GetPeriodicTable
     from rdkit.Chem.rdMolDescriptors import CalcHallKierAlpha
@@ -178,7 +177,8 @@ def _connectivity(molecule: Mol) -> dict[str, np.ndarray]:
 
 
 def _surfaces(molecule: Mol) -> dict[str, np.ndarray]:
-    """Return the terms of each atom in Crippen's sums and in the polar and Labute's surface areas.
+    """Return the term of each atom in Crippen's sums, the polar surface area and Labute's surface
+    area.
 
     Labute's surface area is also divided by intervals of logP, refractivity and charge.
     """

@@ -7,81 +7,88 @@ from torch import Tensor
 
 from gattn.compat.torch import uncompiled_optimizers
 
-__all__ = ["combine", "fit_spread", "fit_weights", "predicted_std", "varied"]
+__all__ = ["combine", "fit_mixture", "fit_spread", "predicted_std", "varied"]
 
-EQUAL_ROWS = 20.0
-"""Strength of the penalty for unequal weights, as a number of additional observations."""
+PRIOR_ROWS = 8.0
+"""Strength of the prior on the weight of a component, as a number of additional observations."""
 STEPS = 60
 
 
-def fit_weights(components: Tensor, y: Tensor, label_weights: Tensor | None = None) -> Tensor:
-    r"""Fit the weights of the components to predictions for molecules that were not used for
-    training.
+def fit_mixture(
+    first: Tensor,
+    second: Tensor,
+    prior: float,
+    *,
+    factors: Tensor | None = None,
+    excess: Tensor | None = None,
+) -> float:
+    r"""Fit the weight of the second of two components to their errors. The errors are for molecules
+    that were not used for training.
 
     .. math::
-        \min_{w \ge 0,\, \sum w = 1} \sum_i \frac{(y_i - \sum_p w_p m_{pi})^2}{s^2}
-        + \lambda \lVert w - \tfrac{1}{P} \rVert^2
+        \min_{0 \le w \le 1} \sum_i \bigl((1 - w)\, e_i + w\, f_i\bigr)^2 - w^2 x_i
+        + \lambda s^2 (w - w_0)^2, \qquad s^2 = \frac{1}{n} \sum_i (e_i - f_i)^2 - x_i
 
-    s is the standard deviation of the differences between components, so that :math:`\lambda`
-    counts molecules: with few of them the weights stay nearly equal. A target whose labels are
-    all equal cannot rank the components and is left out.
+    e and f are the errors of the components, and :math:`\lambda` is the strength of the prior
+    weight :math:`w_0` as a number of additional observations. The difference from the prior weight
+    is then multiplied by
+
+    .. math::
+        \max\Bigl(0, 1 - \frac{\sigma^2}{(\hat w - w_0)^2 n s^2}\Bigr)
+
+    where :math:`\hat w` is the minimum without the prior, and :math:`\sigma^2` is the mean squared
+    error there: a difference within one standard error of :math:`\hat w` is no evidence. If one of
+    the components alone has a lower mean squared error than the mixture, by more than one standard
+    error of the difference, the result is 0 or 1.
 
     Args:
-        components: [P, k, t] predictions.
-        y: [k, t] measured values; NaN for a missing value.
-        label_weights: [k, t] factors of the squared errors, with a mean of about 1; None for ones.
+        first: [n] errors e; NaN where one is unknown.
+        second: [n] errors f.
+        prior: the prior weight.
+        factors: [n] weights of the squared errors, with a mean of about 1; None for ones.
+        excess: [n] squared errors x that the second component has in this sample only; None for 0.
 
     Returns:
-        [P] float64; equal weights if no target has two different values.
+        The weight; the prior weight without observations, or if the components are equal.
 
-    Reference: Breiman, "Stacked regressions" (Machine Learning 1996).
+    Reference: Breiman, "Stacked regressions" (Machine Learning 1996); James and Stein, "Estimation
+    with quadratic loss" (1961), for the factor.
 
     Example:
-        >>> y = torch.tensor([[1.0], [2.0], [3.0]]).repeat(40, 1)
-        >>> fit_weights(torch.stack([y, -y]), y).round(decimals=2)
-        tensor([0.9600, 0.0400], dtype=torch.float64)
+        >>> error = torch.linspace(-1, 1, 400)
+        >>> fit_mixture(3 * error, error, 0.5)
+        1.0
     """
-    labelled = y.isfinite() & varied(y)
-    predicted, measured = components[:, labelled].double().t(), y[labelled].double()
-    count = components.shape[0]
-    equal = torch.full((count,), 1 / count, dtype=torch.float64)
-    centered = predicted - predicted.mean(1, keepdim=True)
-    variance = centered.square().mean() if labelled.any() else measured.sum()
-    if not variance > 0:
-        return equal
-    left = predicted if label_weights is None else predicted * label_weights[labelled][:, None]
-    gram = left.t() @ predicted / variance + EQUAL_ROWS * torch.eye(count).double()
-    right = left.t() @ measured / variance + EQUAL_ROWS * equal
-    return _least_squares_on_simplex(gram, right)
+    measured = first.isfinite() & second.isfinite()
+    e, f = first[measured].double(), second[measured].double()
+    x = torch.zeros_like(e) if excess is None else excess[measured].double().nan_to_num(0.0)
+    weight = torch.ones_like(e) if factors is None else factors[measured].double()
+    apart = ((e - f).square() - x) * weight
+    if not len(e) or not apart.sum() > 0:
+        return prior
+    added = PRIOR_ROWS * apart.mean()
+    total, product = float(apart.sum()), float((weight * e * (e - f)).sum())
+
+    def losses(w: float) -> Tensor:
+        return weight * (((1 - w) * e + w * f).square() - w**2 * x)
+
+    free = product / total
+    noise = max(float(losses(free).mean()), 0.0)
+    signal = (free - prior) ** 2 * total
+    trust = max(0.0, 1 - noise / signal) if signal > 0 else 0.0
+    ridge = (product + float(added) * prior) / (total + float(added))
+    mixed = min(max(prior + trust * (ridge - prior), 0.0), 1.0)
+
+    alone = min((0.0, 1.0), key=lambda w: float(losses(w).sum()))
+    worse = losses(mixed) - losses(alone)
+    error = worse.square().mean().sqrt() / len(e) ** 0.5
+    return alone if worse.mean() > error else mixed
 
 
 def varied(y: Tensor) -> Tensor:
-    """Return True for each target that has two different labels: [t] bool."""
+    """Return True for each target that has at least two different labels: [t] bool."""
     labelled = y.isfinite()
     return y.where(labelled, torch.inf).amin(0) < y.where(labelled, -torch.inf).amax(0)
-
-
-def _least_squares_on_simplex(gram: Tensor, right: Tensor) -> Tensor:
-    """Minimise w G w / 2 - b w over w >= 0 with sum 1 by trying all subsets of components."""
-    best, lowest = right, float("inf")
-    for chosen in _subsets(len(right)):
-        # The error is minimised over the components in ``chosen``. A Lagrange multiplier makes
-        # their weights sum to 1.
-        size = len(chosen)
-        system = torch.ones(size + 1, size + 1, dtype=torch.float64)
-        system[:size, :size], system[size, size] = gram[chosen][:, chosen], 0
-        solution = torch.linalg.solve(system, torch.cat([right[chosen], right.new_ones(1)]))[:size]
-        weights = torch.zeros_like(right).index_copy(0, chosen, solution)
-        value = float(0.5 * weights @ gram @ weights - right @ weights)
-        if solution.min() >= 0 and value < lowest:
-            best, lowest = weights, value
-    return best
-
-
-def _subsets(count: int) -> list[Tensor]:
-    """Return all non-empty subsets of the numbers 0 to count - 1, as tensors."""
-    numbers = torch.arange(count)
-    return [numbers[(code >> numbers) & 1 == 1] for code in range(1, 2**count)]
 
 
 def combine(components: Tensor, weights: Tensor) -> Tensor:
@@ -123,9 +130,7 @@ def fit_spread(sources: Tensor, error: Tensor, row_weights: Tensor | None = None
 
 
 def predicted_std(sources: Tensor, coefficients: Tensor) -> Tensor:
-    """Return the standard deviation of the error, [k, t], from the sources of variance [s,
-    k, t].
-    """
+    """Return the standard deviation of the error, [k, t], computed from its s inputs [s, k, t]."""
     return torch.einsum("skt,st->kt", sources.double(), coefficients).sqrt()
 
 

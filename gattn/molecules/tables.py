@@ -1,4 +1,4 @@
-"""Several files read as one table, and columns of times."""
+"""Tables that consist of several files, and columns of times."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from gattn.data.tables.csv_table import Table, TableRow, as_number, open_table
 __all__ = ["FileLine", "JoinedTables", "open_tables", "read_times"]
 
 DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\S.*)?)?")
-"""Pattern of a date of ISO 8601, such as 2024-01 or 2024-01-31 12:00; whole years are numbers."""
+"""Pattern of an ISO 8601 date, such as 2024-01 or 2024-01-31 12:00. A year alone is read as a
+number.
+"""
 
 
 class FileLine(int):
-    """Number of a line in one of several files, which is shown with the name of the file.
+    """Line number in one of several files. As text, it includes the name of the file.
 
     Attributes:
         file: the name of the file.
@@ -36,7 +38,7 @@ class FileLine(int):
 
     @classmethod
     def of(cls, number: int, file: str, part: str = "") -> FileLine:
-        """Return the number of a line of a file."""
+        """Create the line number for a line of a file."""
         line = cls(number)
         line.file, line.part = file, part
         return line
@@ -50,7 +52,7 @@ class FileLine(int):
 
 @dataclass(frozen=True)
 class JoinedTables:
-    """Several tables, whose rows follow one another, with the columns that a run needs.
+    """Several tables that are read one after the other, with the columns that a run needs.
 
     Attributes:
         tables: the open files.
@@ -77,7 +79,7 @@ class JoinedTables:
         return self.columns.index(column)
 
     def rows(self) -> Iterator[TableRow]:
-        """Read the rows of all files; see :meth:`gattn.data.Table.rows`."""
+        """Yield the rows of all files; see :meth:`gattn.data.Table.rows`."""
         for table, part in zip(self.tables, self.parts):
             places = list(map(table.place, self.columns))
             for row in table.rows():
@@ -92,7 +94,7 @@ def open_tables(
     parts: Sequence[str] = (),
     encoding: str | None = None,
 ) -> Table | JoinedTables:
-    """Open one or several files that have some columns.
+    """Open one or several files, and check that they have the needed columns.
 
     Args:
         paths: the files.
@@ -114,7 +116,8 @@ def open_tables(
 
 
 def read_times(cells: Sequence[str]) -> np.ndarray:
-    """Convert the cells of a column of times to numbers, [n] float64, NaN for other cells.
+    """Convert the cells of a time column to numbers, [n] float64, with NaN for cells that are no
+    times.
 
     If most cells are numbers, such as years, they are read as numbers, otherwise as dates of ISO
     8601, in days since 1970.

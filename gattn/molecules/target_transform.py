@@ -1,4 +1,4 @@
-"""Transforms of the targets of a regression, which prevent predictions outside their domain."""
+"""Transforms of regression targets, which keep the predictions inside the domain of the targets."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = [
 ]
 
 NAMES = ("none", "log10", "logit")
-"""Names of the transforms of one target, in the order of their codes in a model file."""
+"""Names of the target transforms, in the order of their codes in a model file."""
 FARTHEST = {"log10": 300.0, "logit": 20.0}
-"""Transformed values are clipped to plus or minus this number, so that the back-transformed numbers
-are finite and different from the ends of the domain.
+"""Transformed values are clipped to plus or minus this number. The inverse transform is then
+finite and never exactly at an end of the domain.
 """
 WIDE = 100.0
-"""``auto`` chooses log10 only if the largest label is at least this multiple of the smallest."""
+"""``auto`` chooses log10 only if the largest label is at least this number times the smallest."""
 SCORES = {"log10": "a number above 0", "logit": "a number above 0 and below 1"}
 
 
@@ -63,7 +63,7 @@ class TargetTransform:
 
     @property
     def codes(self) -> Tensor:
-        """Codes [t] int64 of the transforms, for a model file."""
+        """Codes of the transforms, [t] int64, as stored in a model file."""
         return torch.tensor([NAMES.index(name) for name in self.names], dtype=torch.int64)
 
     @property
@@ -76,12 +76,14 @@ class TargetTransform:
         return self._each(y, {"log10": _log10, "logit": _logit})
 
     def limits(self, bounds: Tensor) -> Tensor:
-        """Transform the ends of labels [n, t, 2]; an end outside the domain becomes infinite."""
+        """Transform the lower and upper ends of labels, [n, t, 2]. An end outside the domain
+        becomes infinite.
+        """
         return torch.stack([self(ends) for ends in bounds.unbind(-1)], -1)
 
     def inverse(self, z: Tensor) -> Tensor:
-        """Transform values [..., t] back to the targets' units; infinity becomes an end of the
-        domain.
+        """Convert transformed values [..., t] to the targets' units. Infinity becomes an end of
+        the domain.
         """
         return self._each(z, {"log10": _power, "logit": torch.sigmoid})
 
@@ -102,7 +104,9 @@ class TargetTransform:
         return self._each(y, slopes)
 
     def _each(self, values: Tensor, functions: Mapping[str, Callable[[Tensor], Tensor]]) -> Tensor:
-        """Apply the function of each target's transform along the last dimension."""
+        """Apply the function of each target's transform to this target's values, along the last
+        dimension.
+        """
         if self.is_identity:
             return values if "none" not in functions else functions["none"](values)
         columns = [
@@ -126,7 +130,7 @@ def _power(z: Tensor) -> Tensor:
 
 
 def choose(name: str, y: Tensor) -> TargetTransform:
-    """Return the transform of each target for a value of the setting ``target_transform``.
+    """Return the transform of each target, given the setting ``target_transform``.
 
     ``auto`` chooses for each target from its labels: log10 if all are above 0, the largest is at
     least 100 times the smallest, and the logarithms are less skewed than the labels; logit if all
@@ -161,7 +165,7 @@ def check_domain(
     name: str, labels: np.ndarray, target: str, where: Callable[[int], str],
     bounds: np.ndarray | None = None,
 ) -> None:  # fmt: skip
-    """Raise an error if a transform cannot read a label.
+    """Raise an error if a label is outside the domain of its transform.
 
     Args:
         name: name of the transform; ``"auto"`` and ``"none"`` read all labels.
@@ -179,7 +183,7 @@ def check_domain(
     end = 1.0 if name == "logit" else math.inf
     bad = (labels <= 0) | (labels >= end)
     if bounds is not None:
-        # The upper end of "<0" and the lower end of ">1" leave no value in the domain.
+        # The upper end of "<0" or the lower end of ">1" may leave no value inside the domain.
         bad |= (bounds[:, 1] <= 0) | (bounds[:, 0] >= end)
     rows = np.flatnonzero(bad)
     if len(rows):
@@ -194,7 +198,8 @@ def check_domain(
 
 
 class TransformedIntervals(IntervalCalibrator):
-    """Calibrator of intervals on the transformed scale, for predictions in the targets' units.
+    """Calibrator of prediction intervals that is fitted on the transformed scale. Its predictions
+    and intervals are in the targets' units.
 
     It has the interface of :class:`gattn.training.conformal.IntervalCalibrator`. Means and standard
     deviations are converted to the transformed scale, where the interval is z ± q s; its ends are
@@ -216,20 +221,20 @@ class TransformedIntervals(IntervalCalibrator):
     def of(
         cls, transform: TargetTransform, y: Tensor, mean: Tensor, std: Tensor
     ) -> IntervalCalibrator:
-        """Create the calibrator from labels and predictions in the targets' units, all [n, t]."""
+        """Fit the calibrator to labels and predictions in the targets' units, all [n, t]."""
         if transform.is_identity:
             return IntervalCalibrator.fit(y, mean, std)
         inner = IntervalCalibrator.fit(transform(y), transform(mean), std * transform.slope(mean))
         return cls(inner.scores, transform)
 
     def state(self) -> dict[str, Any]:
-        """Return the scores and the names of the transforms as JSON values."""
+        """Return the conformal scores and the names of the transforms as JSON values."""
         return {"scores": self.scores, "transform": list(self.transform.names)}
 
     def interval(
         self, mean: Tensor, std: Tensor, *, coverage: float = 0.9
     ) -> tuple[Tensor, Tensor]:
-        """Return the lower and upper ends of the prediction intervals, in the targets' units.
+        """Return the lower and the upper end of each prediction interval, in the targets' units.
 
         Args:
             mean: [k, t] predictions.
@@ -248,7 +253,7 @@ class TransformedIntervals(IntervalCalibrator):
 
 
 def restore_intervals(state: Mapping[str, Any]) -> IntervalCalibrator:
-    """Restore a calibrator from the result of its method ``state``."""
+    """Restore a calibrator from the result of its ``state`` method."""
     plain = IntervalCalibrator.from_state(state)
     names: Sequence[str] = state.get("transform", ())
     if not names or all(name == "none" for name in names):

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 PIECE = 1 << 22
-"""Number of edges that are converted at once, which limits the memory."""
+"""Number of edges that are converted at once, to limit the memory."""
 NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
@@ -47,7 +47,7 @@ Where: TypeAlias = Callable[[int], str]
 
 
 def at_row(place: int) -> str:
-    """Describe the position of a value in words, if nodes have no names.
+    """Describe the position of a value by its row number, for nodes without names.
 
     >>> at_row(4)
     'in row 4 (counted from 0)'
@@ -123,7 +123,7 @@ class AttributedGraph:
         return len(self.names)
 
     def node(self, place: int) -> str:
-        """Return the name of the node with this index, and its line in the file if there is one."""
+        """Return the name of a node, given its index; add its line in the file if this is known."""
         line = f" (line {self.lines[place]:,})" if self.lines else ""
         return f"node {self.names[place]!r}{line}"
 
@@ -162,7 +162,7 @@ class AttributedGraph:
         return replace(self, arcs=arcs, edge_index=edges, edge_inputs=None)
 
     def with_gaps(self, words: Sequence[str]) -> AttributedGraph:
-        """Return a copy of the graph in which attribute values equal to one of ``words`` are
+        """Return a copy of the graph in which every attribute value that equals one of ``words`` is
         missing.
 
         Args:
@@ -182,7 +182,8 @@ class AttributedGraph:
 def with_gaps(
     table: pd.DataFrame, words: Sequence[str], owner: str = ""
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return a table in which cells that contain one of ``words`` are missing, and notes.
+    """Return a table in which every cell that equals one of ``words`` is missing, and notes on
+    these cells.
 
     Args:
         table: attributes of nodes or edges.
@@ -212,7 +213,7 @@ def with_gaps(
 
 
 def attribute_names(table: pd.DataFrame) -> str:
-    """Return a list of the first twenty attributes of the nodes, as text for error messages."""
+    """Return the names of the nodes' first twenty attributes as text, for error messages."""
     if table.columns.empty:
         return "they have no attributes (for a table of edges, pass a table of nodes with --nodes)"
     return f"they have {', '.join(map(repr, table.columns[:20]))}"
@@ -290,7 +291,7 @@ def attributed_graph(
 
 
 def doubled_note(count: int, same: str = "") -> list[str]:
-    """Return a note on edges that occur more than once; an empty list if there are none.
+    """Return a note on edges that occur more than once; the list is empty if there are none.
 
     Args:
         count: number of edges that are left out.
@@ -336,7 +337,7 @@ def edges_by_name(
 
 
 def left_out_edge(pair: tuple[Hashable, Hashable], missing: Hashable, line: int) -> LeftOut:
-    """Return the record of an edge that was left out.
+    """Return the record of an edge that is left out.
 
     Args:
         pair: names of the source and the destination.
@@ -349,8 +350,8 @@ def left_out_edge(pair: tuple[Hashable, Hashable], missing: Hashable, line: int)
 
 
 def unread_note(columns: Sequence[Hashable]) -> list[str]:
-    """Return a note on columns of the edges that sampled training does not read; empty without
-    columns.
+    """Return a note on edge columns that sampled training does not read; the list is empty if
+    there are no columns.
     """
     if not columns:
         return []
@@ -399,7 +400,7 @@ def _unique(pairs: Tensor, nodes: int) -> Tensor:
 
 
 def compact_edges(pairs: NDArray, nodes: int, *, directed: bool) -> tuple[Tensor, Tensor]:
-    """Return ``arcs`` and ``edge_index`` of a compact graph, without repeated edges.
+    """Return ``arcs`` and ``edge_index`` of a compact graph, in which repeated edges are removed.
 
     Args:
         pairs: [2, k] int32 or int64 edges without self-loops, whose nodes exist.
@@ -415,7 +416,9 @@ def compact_edges(pairs: NDArray, nodes: int, *, directed: bool) -> tuple[Tensor
 
 
 def _sorted_pairs(parts: Sequence[NDArray], nodes: int) -> Tensor:
-    """Join edges, sort them by destination and source, and remove repeated ones: [2, e] int32."""
+    """Concatenate edges, sort them by destination and source, and remove repetitions: [2, e]
+    int32.
+    """
     key = np.empty(sum(part.shape[1] for part in parts), np.int64)
     start = 0
     for source, destination in parts:
@@ -423,7 +426,7 @@ def _sorted_pairs(parts: Sequence[NDArray], nodes: int) -> Tensor:
         np.multiply(destination, nodes, out=key[place], dtype=np.int64)
         key[place] += source
         start += len(source)
-    # The array is sorted in place: torch.unique needs several copies of it.
+    # The array is sorted in place, because torch.unique would need several copies of it.
     key.sort()
     is_new = np.ones(len(key), bool)
     np.not_equal(key[1:], key[:-1], out=is_new[1:])
@@ -438,7 +441,7 @@ def _sorted_pairs(parts: Sequence[NDArray], nodes: int) -> Tensor:
 
 
 def compacted(graph: AttributedGraph) -> AttributedGraph:
-    """Return a graph with compact edges, without the columns of the edges."""
+    """Return the graph with compact edges; the edge columns are left out."""
     if graph.compact:
         return graph
     pairs, edges, notes = graph.arcs, graph.edge_table, list(graph.notes)

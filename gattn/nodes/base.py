@@ -103,7 +103,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         leave: Sequence[str] = (),
         split: Split | None = None,
     ) -> EncodedGraph:
-        """Fit the encoder of node features to a graph, and return the graph with its features.
+        """Fit the feature encoder to a graph, and return the graph with the features of its nodes.
 
         Args:
             graph: the graph.
@@ -141,7 +141,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return encode_graph(graph, self.features, left, node_names=bool(self.names), edges=edges)
 
     def edge_columns(self) -> EdgeColumns:
-        """Return the columns of edges to read, and the column of times."""
+        """Return the names of the edge columns to read, and of the column of times."""
         features = self.edge_features
         return EdgeColumns(
             None if features is None else tuple(features),
@@ -156,7 +156,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         *,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     ) -> Self:
-        """Train the model on a training and a validation part of an encoded graph.
+        """Train the model on the training part and the validation part of an encoded graph.
 
         Args:
             encoded: the result of :meth:`encode`.
@@ -195,8 +195,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return settings_of(NodeSettings, self)
 
     def checked_threads(self) -> int:
-        """Return the setting ``threads``: the number of threads inside an operator, or 0 for
-        automatic.
+        """Return the setting ``threads``: the number of threads of each operator, or 0 to choose it
+        automatically.
 
         Raises:
             ValueError: the number is negative.
@@ -220,7 +220,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return self.predictor_.embed(read).numpy()
 
     def attention(self, graph: GraphLike | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return the edges of each layer with their attention weights.
+        """Return the edges and the attention weights of each layer.
 
         Args:
             graph: as in :meth:`embed`.
@@ -275,7 +275,9 @@ class NodeEstimator(SerializableEstimator, Parameters):
         return random_node_split(y, self.seed, fractions, by_class=by_class), []
 
     def _held_out(self, graph: GraphLike | None, y: Any) -> tuple[AttributedGraph, Tensor]:
-        """Return a graph and labels for scoring; by default the labels that ``fit`` did not use."""
+        """Return a graph and labels on which the model can be scored. By default, these are the
+        labels that ``fit`` did not use.
+        """
         read = self.read(graph)
         if graph is not None or y is not None:
             return read, self.encode_labels(self._read_labels(read, y)[0], read.where)
@@ -307,8 +309,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
     @abstractmethod
     def _calibrate(self, y: Tensor, output: Tensor) -> None:
-        """Calibrate the intervals or sets of classes on the labels and predictions of validation
-        nodes.
+        """Calibrate the prediction intervals, or the sets of classes, on the labels and
+        predictions of the validation nodes.
         """
 
 
@@ -320,7 +322,7 @@ def fit_together(
     *,
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
 ) -> None:
-    """Train estimators that differ only in their seeds at the same time.
+    """Train several estimators at the same time; they may differ only in their seeds.
 
     Args:
         estimators: estimators after :meth:`NodeEstimator.learn_labels`.

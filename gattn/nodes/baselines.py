@@ -75,7 +75,7 @@ def propagate_labels(edge_index: Tensor, labels: Tensor, train: Tensor, nodes: i
     source, destination = edge_index.numpy()
     matrix = sp.csr_matrix((np.ones(len(source)), (destination, source)), (nodes, nodes))
     start, rows = labels.double().numpy(), train.numpy()
-    # The last column contains, for each node, how much of its value comes from labelled nodes.
+    # The last column is the fraction of a node's value that comes from labelled nodes.
     values = np.zeros((nodes, start.shape[1] + 1))
     clamped = np.hstack([start, np.ones((len(start), 1))])
     values[rows] = clamped

@@ -1,4 +1,4 @@
-"""Computation of several GAT networks of equal shape with one GATConv call per layer."""
+"""Several GAT networks of equal shape, computed with one GATConv call per layer."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ from gattn.nodes.settings import NodeSettings
 __all__ = ["BatchedGAT", "batch_size", "can_batch"]
 
 BATCH = 5
-"""Number of networks that are trained together on a small graph. There, starting an operator takes
-longer than its computation, and all networks share each start.
+"""Number of networks that are trained together on a small graph. On such a graph, launching an
+operator takes longer than its computation, and the networks share each launch.
 """
 SMALL = 1_000_000
-"""Maximum number of feature values or hidden values of all nodes for which a graph is small."""
+"""A graph is small if neither the input features nor the hidden features of its nodes have more
+values than this number.
+"""
 
 
 def batch_size(settings: NodeSettings, x: Tensor) -> int:
-    """Return the number of networks to train together on features [n, d]; 1 for large graphs."""
+    """Return the number of networks to train together on features [n, d]; 1 for a large graph."""
     stored = x.numel() if x.layout == torch.strided else x.values().numel()
     is_small = max(stored, x.shape[0] * settings.width) <= SMALL
     return BATCH if settings.model in ("stacked", "gat") and is_small else 1
@@ -46,7 +48,7 @@ def can_batch(networks: Sequence[AttentionNetwork | GPSNetwork]) -> bool:
 
 
 class BatchedGAT:
-    r"""Computation of r GAT networks of equal shape on one graph.
+    r"""Computation of r GAT networks of equal shape on the same graph.
 
     Heads are independent of each other, so r layers of h heads can be computed as one layer of r h
     heads. The features are projected for each network separately. The rest is one call of a
@@ -65,8 +67,8 @@ class BatchedGAT:
     def __init__(self, network: AttentionNetwork | GPSNetwork) -> None:
         self.layers = [copy.deepcopy(cast("GATConv", layer)) for layer in network.layers]
         for layer in self.layers:
-            # The method _project applies lin for all networks at once, so the layer itself has no
-            # projection.
+            # The method _project applies the linear maps of all networks at once, so the layer
+            # itself has none.
             layer.add_module("lin", nn.Identity())
 
     def __call__(
@@ -99,7 +101,7 @@ class BatchedGAT:
 
 
 def _joint_parameters(layers: Sequence[GATConv]) -> dict[str, Tensor]:
-    """Join the parameters of r layers to vectors [1, r * h, c] and biases [r, 1, h * c]."""
+    """Join the parameters of r layers: vectors [1, r * h, c] and biases [r, 1, h * c]."""
     biases = tuple(layer.get_parameter("bias") for layer in layers)
     vectors = {
         name: torch.cat([getattr(layer, name) for layer in layers], 1)
@@ -113,7 +115,9 @@ def _joint_parameters(layers: Sequence[GATConv]) -> dict[str, Tensor]:
 
 
 def _edges_into_first(graph: Graph, rows: int) -> Graph:
-    """Return the graph of the edges into the first ``rows`` nodes, which the next layer reads."""
+    """Return the graph of those edges that lead into the first ``rows`` nodes; the next layer
+    needs only these nodes.
+    """
     return cached(graph, ("into", rows), lambda: Graph(graph.edge_index, (graph.num_src, rows)))
 
 

@@ -1,4 +1,6 @@
-"""Encoding of attributes as features: standardised numbers, one-hot categories, TF-IDF of texts."""
+"""Encoding of attributes as features: standardised numbers, one-hot categories, TF-IDF vectors
+of texts.
+"""
 
 from __future__ import annotations
 
@@ -30,18 +32,18 @@ __all__ = ["Column", "learn_columns", "write_features", "write_numbers"]
 
 Kind = Literal["number", "category", "text"]
 CATEGORIES = 50
-"""Maximum number of categories in a column; a column with more different texts is encoded
-as text.
+"""Maximum number of categories in a column. A column with more different values is encoded as
+text.
 """
 HASHES = 2**16
-"""Number of hash values for words; a column of text has a feature for each hash that occurs
-in it.
+"""Number of possible hash values of words. A text column has one feature for each hash value
+that occurs in it.
 """
 LEAST = 2
 """Minimum number of nodes that must have a word for the word to become a feature."""
 LEAVE_OUT = "write numbers there, or leave the column out with --features / features="
 LEAVE_EMPTY = "write numbers there, or leave these cells empty"
-"""Advice in error messages about cells that cannot be read as numbers in a prediction."""
+"""Advice for error messages about cells that are not numbers in a table to predict."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Column:
         return counts.get(self.kind, 1 + self.gaps)
 
     def features(self, values: pd.Series, where: Where = at_row) -> sp.csr_matrix:
-        """Encode n values of the column as features, [n, width]."""
+        """Encode n values of the column as features [n, width]."""
         if self.kind == "number":
             return sp.csr_matrix(np.stack(self.scaled(values, where), 1))
         texts = as_texts(values)
@@ -91,8 +93,8 @@ class Column:
         return sp.csr_matrix(sp.diags(1 / np.where(norm > 0, norm, 1)) @ weighed)
 
     def scaled(self, values: pd.Series, where: Where = at_row) -> list[NDArray[np.float64]]:
-        """Return the features of a column of numbers: n scaled numbers and, if training values are
-        missing, n marks of missing numbers.
+        """Return the features of a numeric column: n scaled numbers and, if training values are
+        missing, n marks of missing values.
         """
         numbers = _checked_numbers(values, where, self.unit)
         missing = np.isnan(numbers)
@@ -100,8 +102,8 @@ class Column:
         return [scaled, missing.astype(float)] if self.gaps else [scaled]
 
     def unknown(self, values: pd.Series, items: str = "nodes") -> str:
-        """Return a note if all values of the column are new, so that they have no feature;
-        otherwise "".
+        """Return a note if none of the column's values occurred in training, so that they have no
+        features; otherwise "".
 
         Args:
             values: the column of a graph that was not used for training.
@@ -216,7 +218,7 @@ def write_features(
 
 
 def _check_present(columns: Sequence[Column], table: pd.DataFrame) -> None:
-    """Raise a ValueError if the table lacks a column."""
+    """Raise a ValueError if a column is missing in the table."""
     for column in columns:
         if column.name not in table.columns:
             raise ValueError(
@@ -277,7 +279,7 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
 def _learn_numbers(
     name: str, values: pd.Series, unit: str, where: Where
 ) -> tuple[Column | None, list[str]]:
-    """Fit the encoder of a column of numbers; None if a cell does not have the unit."""
+    """Fit the encoder of a numeric column; return None if a cell does not have the unit."""
     missing, words = is_missing(values, numbers=True), gap_words(values)
     if unit and np.isnan(as_numbers(values, NumberFormat(unit=unit))[~missing]).any():
         return None, []
@@ -292,15 +294,15 @@ def _learn_numbers(
         f"Column {name!r}: {describe_patterns([doubt], where)}."
         for doubt in (read_numbers(texts).doubts if len(texts) == len(values) else ())
     ]
-    # If all numbers are equal, their computed standard deviation may be above 0 by rounding, so it
-    # is set to 1.
+    # If all numbers are equal, rounding can make their standard deviation positive, so it is set to
+    # 1.
     std = float(numbers.std()) if numbers.min() < numbers.max() else 1.0
     column = Column(name, "number", float(numbers.mean()), std, bool(missing.any()), unit)
     return column, notes
 
 
 def _gap_notes(name: str, values: pd.Series) -> list[str]:
-    """Return a note if a column of text has words, such as ``NA``, that may stand for missing
+    """Return a note if a text column contains words, such as ``NA``, that may stand for missing
     values.
     """
     if not (words := gap_words(values)):
@@ -317,7 +319,7 @@ def _counts(words: Mapping[str, int]) -> str:
 
 
 def _is_category(counts: Counter[str]) -> bool:
-    """Return True if a column of text looks categorical, judged by the counts of its values."""
+    """Return True if the values of a text column repeat so often that it looks categorical."""
     different, total = len(counts), counts.total()
     # If at least half of the distinct texts have several words, the column may contain free text.
     # Such a column counts as categorical only if its values repeat more often than in other
@@ -338,7 +340,7 @@ def _learn_text(name: str, texts: list[str]) -> tuple[Column | None, list[str]]:
 
 
 def _hashed(texts: Sequence[str]) -> sp.csr_matrix:
-    """Count the words with each hash in each text: sparse [n, HASHES]."""
+    """Count the words of each text by their hash values: sparse [n, HASHES]."""
     options: dict[str, Any] = {"norm": None, "alternate_sign": False}
     return sp.csr_matrix(HashingVectorizer(n_features=HASHES, **options).transform(texts))
 

@@ -1,4 +1,4 @@
-"""Attributes of edges: the columns as they are in the data, and the tensors that models read."""
+"""Attributes of edges, as columns of the data and as tensors for the models."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["EdgeInputs", "EdgeStructure", "EdgeTable"]
 
 @dataclass(frozen=True, eq=False)
 class EdgeTable:
-    """Table of the columns of the edges, with one row for each edge of the data, including
-    duplicate edges.
+    """Table of the edges' columns. It has one row for each edge in the data, including duplicate
+    edges.
 
     Attributes:
         pairs: [2, m] int64, the positions of the nodes that each edge joins.
@@ -40,7 +40,7 @@ class EdgeTable:
         return self.pairs.shape[1]
 
     def select(self, rows: NDArray) -> EdgeTable:
-        """Return the table of some rows, given as indices or as a mask."""
+        """Return the table of the selected rows; ``rows`` contains indices or is a mask."""
         lines = np.asarray(self.lines)[rows].tolist() if len(self.lines) else ()
         places = np.arange(len(self))[rows]
         table = self.table.iloc[places].reset_index(drop=True)
@@ -48,7 +48,7 @@ class EdgeTable:
         return EdgeTable(pairs, table, self.two_way, lines, self.unreadable, self.ends)
 
     def where(self, names: Sequence[Hashable], row: int) -> str:
-        """Return the position of an edge in words: ``"at edge 'a' - 'b' (line 2)"``."""
+        """Describe the position of an edge in words: ``"at edge 'a' - 'b' (line 2)"``."""
         source, destination = (names[int(end)] for end in self.pairs[:, row])
         line = f" (line {self.lines[row]:,})" if len(self.lines) else ""
         return f"at edge {source!r} - {destination!r}{line}"
@@ -56,7 +56,7 @@ class EdgeTable:
 
 @dataclass(frozen=True, eq=False)
 class EdgeStructure:
-    """Edges of a graph, and the row of the edge table that contains the attributes of each edge.
+    """Edges of a graph; for each edge, the row of the edge table that contains its attributes.
 
     Attributes:
         rows: distinct edges of the data with the columns that are read.
@@ -78,7 +78,7 @@ class EdgeStructure:
 
 @dataclass(frozen=True, eq=False)
 class EdgeInputs:
-    """Tensors with the attributes of edges, which are inputs of the models of nodes.
+    """Attributes of edges as tensors that the models of nodes read.
 
     Attributes:
         structure: the edges and the rows of their attributes.

@@ -1,5 +1,5 @@
-"""Encoding of the columns of edges (features, weights, types and times) as inputs of the models
-of nodes.
+"""Encoding of edge columns (features, weights, types and times) as inputs of the models of
+nodes.
 """
 
 from __future__ import annotations
@@ -27,24 +27,28 @@ from gattn.nodes.values import as_numbers, as_texts, is_empty, is_missing
 __all__ = ["ALL_COLUMNS", "EdgeColumns", "EdgeEncoder", "merged_edges_note", "read_edge_columns"]
 
 TYPES = 10
-"""Maximum number of edge types with separate means over neighbours; the most frequent types are
-used.
+"""Maximum number of edge types for which means over neighbours are computed separately; the most
+frequent types are chosen.
 """
 DIVIDED = 4
-"""Maximum number of numeric columns for which means over neighbours are computed for each
-quartile.
+"""Maximum number of numeric edge columns for which means over neighbours are computed separately
+for each quartile.
 """
 NARROW, PROJECTED = 32, 16
-"""A column with more than ``NARROW`` features is projected to ``PROJECTED`` for attention."""
+"""For attention, a column with more than ``NARROW`` features is projected to ``PROJECTED``
+features.
+"""
 WIDE, REDUCED = 512, 128
-"""A column with more than ``WIDE`` features is projected to ``REDUCED`` for means over edges."""
+"""For means over edges, a column with more than ``WIDE`` features is projected to ``REDUCED``
+features.
+"""
 COLUMN = re.compile(r"^(Column|attribute) (['\"]).*?\2")
-"""Regular expression for the name of a column at the beginning of a note or an error message."""
+"""Pattern for the name of a column at the beginning of a note or an error message."""
 LARGEST = 1e30
-"""Maximum weight of an edge, so that sums of weights are finite in float32."""
+"""Maximum weight of an edge. It keeps sums of weights finite in float32."""
 NUMBERING = ("id", "edge_id", "edgeid", "index", "level_0")
-"""Names of columns that are treated as row numbers if they contain a different whole number for
-each edge.
+"""An edge column with one of these names is treated as row numbers if each edge has a different
+whole number.
 """
 
 Matrix: TypeAlias = Any
@@ -53,7 +57,7 @@ Matrix: TypeAlias = Any
 
 @dataclass(frozen=True)
 class EdgeColumns:
-    """Names of the columns of edges that an encoder reads.
+    """Names of the edge columns that an encoder reads.
 
     Attributes:
         features: columns to read as features; None for all others.
@@ -72,12 +76,12 @@ class EdgeColumns:
 
 
 ALL_COLUMNS = EdgeColumns()
-"""Value with which all columns of the edges are read as features."""
+"""Value that selects all edge columns as features."""
 
 
 @dataclass(frozen=True)
 class EdgeEncoder:
-    r"""Encoder of the columns of edges as inputs of models.
+    r"""Encoder of edge columns as inputs of models.
 
     A weight :math:`w` is divided by the mean :math:`\bar w` of the weights above 0 in training. Its
     logarithm is added to the scores of attention, so that attention is proportional to the weight,
@@ -126,13 +130,13 @@ class EdgeEncoder:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns of edges that are read, other than the times."""
+        """Names of the edge columns that are read, without the column of times."""
         special = [name for name in (self.weight, self.type) if name is not None]
         return list(dict.fromkeys([*special, *(column.name for column in self.columns)]))
 
     @property
     def width(self) -> int:
-        """Number of edge features for attention."""
+        """Number of edge features that attention layers receive."""
         one = sum(min(c.width, PROJECTED) if c.width > NARROW else c.width for c in self.columns)
         further = self.weight is not None, self.time is not None, self.has_direction
         return one + len(self.types) + sum(further)
@@ -154,7 +158,9 @@ class EdgeEncoder:
         return replace(graph, arcs=arcs, edge_index=edges, edge_inputs=inputs)
 
     def permuted(self, graph: AttributedGraph, name: str, seed: int) -> AttributedGraph:
-        """Return a graph from :meth:`attach` with the values of one column permuted among edges."""
+        """Return the graph from :meth:`attach` after the values of one column were permuted
+        among the edges.
+        """
         assert graph.edge_inputs is not None
         structure = graph.edge_inputs.structure
         rows = structure.rows
@@ -165,8 +171,8 @@ class EdgeEncoder:
         return replace(graph, edge_inputs=self._inputs(structure, graph.names))
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
-        """Return a note for each column with values that did not occur in training and therefore
-        have no feature.
+        """Return a note for each column that has values without a feature, because they did not
+        occur in training.
 
         Args:
             graph: another graph than that of the training.
@@ -197,7 +203,7 @@ class EdgeEncoder:
         return cls(**{**state, **lists, "columns": columns})
 
     def _edges(self, graph: AttributedGraph) -> EdgeTable:
-        """Return the edges of a graph, without those of weight 0, after checking their columns."""
+        """Check the edge columns of a graph; return its edges, without edges of weight 0."""
         edges = _edge_table(graph)
         times = [self.time] if self.time is not None and self.has_edge_times else []
         for name in (*self.names, *times):
@@ -210,8 +216,8 @@ class EdgeEncoder:
         return edges.select(weights > 0) if (weights == 0).any() else edges
 
     def _structure(self, graph: AttributedGraph) -> tuple[Tensor, Tensor, EdgeStructure]:
-        """Return the directed edges, the edges along which messages are sent, and the rows of
-        their attributes.
+        """Return the directed edges, the edges along which messages are sent, and the row of the
+        edge table for each of them.
         """
         edges = self._edges(graph)
         names = [*self.names, *([self.time] if self.has_edge_times else [])]
@@ -315,7 +321,7 @@ class EdgeEncoder:
 def read_edge_columns(
     graph: AttributedGraph, chosen: EdgeColumns
 ) -> tuple[AttributedGraph, EdgeEncoder | None, list[str]]:
-    """Fit an encoder to the columns of a graph's edges.
+    """Fit an encoder to the edge columns of a graph.
 
     Args:
         graph: the graph.
@@ -384,7 +390,7 @@ def read_edge_columns(
 
 
 def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> list[str]:
-    """Return notes on duplicate edges, which depend on the columns of edges that the model reads.
+    """Return notes on duplicate edges. They depend on the edge columns that the model reads.
 
     Args:
         graph: the graph, after :meth:`EdgeEncoder.attach` if there is an encoder.
@@ -411,14 +417,16 @@ def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> li
 
 
 def _edge_table(graph: AttributedGraph) -> EdgeTable:
-    """Return the columns of the edges; a table without columns if there are none."""
+    """Return the table of edge columns; it has no columns if the graph has no edge attributes."""
     if graph.edge_table is not None:
         return graph.edge_table
     return EdgeTable(graph.arcs, pd.DataFrame(index=range(graph.arcs.shape[1])))
 
 
 def _column(edges: EdgeTable, name: str, why: str = "") -> pd.Series:
-    """Return a column of the edges, or raise an error that lists the existing columns."""
+    """Return an edge column; if it does not exist, raise an error that lists the existing
+    columns.
+    """
     if name in edges.unreadable:
         raise GraphError(f"column {name!r} of the edges: {edges.unreadable[name]}")
     if name in edges.ends:
@@ -432,7 +440,7 @@ def _column(edges: EdgeTable, name: str, why: str = "") -> pd.Series:
 
 
 def _feature_names(edges: EdgeTable, chosen: EdgeColumns) -> tuple[list[str], list[str]]:
-    """Return the names of the columns to read as features, and notes on the other columns."""
+    """Return the names of the columns that are read as features, and notes on the other columns."""
     if chosen.features is not None:
         columns = [str(column) for column in edges.table.columns]
         names: list[str] = []
@@ -469,7 +477,7 @@ def _special(chosen: EdgeColumns) -> list[str]:
 
 
 def _check_different(chosen: EdgeColumns) -> None:
-    """Raise an error if one column is chosen for two of the weight, the type and the time."""
+    """Raise an error if the same column is chosen for two of weight, type and time."""
     options = {"edge_weight": chosen.weight, "edge_type": chosen.type, "time": chosen.time}
     for first, second in combinations(options, 2):
         if options[first] is not None and options[first] == options[second]:
@@ -519,7 +527,7 @@ def _weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
 
 
 def _learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, float, list[str]]:
-    """Return the mean of the weights above 0, the standard deviation of their logarithms, and
+    """Return the mean of the positive weights, the standard deviation of their logarithms, and
     notes.
     """
     weights = _weights(_column(edges, name), where)
@@ -540,7 +548,7 @@ def _all_zero(name: str) -> str:
 
 
 def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
-    """Return the edge types with separate features, all other types, and notes."""
+    """Return the edge types that get their own features, all other types, and notes."""
     texts = as_texts(_column(edges, name), gaps=False)
     counts = Counter(text for text in texts if text)
     notes = []
@@ -563,7 +571,9 @@ def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[st
 def _learn_cuts(
     columns: Sequence[Column], table: pd.DataFrame, where: Where
 ) -> tuple[tuple[str, tuple[float, ...]], ...]:
-    """Return the standardised quartiles of the first numeric columns, by the name of the column."""
+    """Return the standardised quartiles of the first numeric columns, as a dictionary by column
+    name.
+    """
     cuts = []
     for column in [one for one in columns if one.kind == "number"][:DIVIDED]:
         numbers = _numbers(column.features(table[column.name], where))
@@ -576,7 +586,9 @@ def _learn_cuts(
 
 
 def _numbers(block: Matrix) -> NDArray[np.float64]:
-    """Return the numbers [m] of a column's features [m, 1] or, with missing values, [m, 2]."""
+    """Return the numbers [m] of a numeric column, given its features [m, 1] or (with a mask of
+    missing values) [m, 2].
+    """
     dense = np.asarray(block.todense(), np.float64)
     return np.where(dense[:, 1:].any(1), np.nan, dense[:, 0])
 
@@ -602,14 +614,14 @@ def _as_tensor(pairs: NDArray) -> Tensor:
 
 
 def _edge_note(note: str) -> str:
-    """Return a note on a column of nodes, reworded for a column of edges."""
+    """Return a note on an edge column, made from the corresponding note on a node column."""
     note = note.replace("--features / features=", "--edge-features / edge_features=")
     return COLUMN.sub(r"\g<0> of the edges", note, count=1)
 
 
 def _narrow(block: Matrix, limit: int, size: int) -> Matrix:
-    """Return the features [m, d]; if d is above ``limit``, return a random projection to ``size``
-    features.
+    """Return the features [m, d]. If d is above ``limit``, return a random projection to ``size``
+    features instead.
 
     The projection depends on d alone, so it need not be stored.
     """
@@ -627,7 +639,7 @@ def _narrow(block: Matrix, limit: int, size: int) -> Matrix:
 def _ages(
     times: NDArray, at: NDArray | None, pairs: NDArray, rows: NDArray
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Return a mask of the edges that lead to a node that is predicted later, and the ages of the
+    """Return a mask of the edges whose messages do not go backwards in time, and the ages of the
     edges.
 
     Args:

@@ -9,8 +9,8 @@ __all__ = ["attention_entropy"]
 
 
 def attention_entropy(edges: Tensor, weights: Tensor, nodes: int) -> Tensor:
-    r"""Return the mean entropy of the nodes' attention weights, divided by the entropy of uniform
-    weights.
+    r"""Return the mean over nodes of the entropy of their attention weights, divided by the entropy
+    of uniform weights.
 
     .. math:: \frac{-\sum_j \alpha_{ij} \log \alpha_{ij}}{\log d_i}
 

@@ -92,7 +92,9 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         return self.sets(torch.from_numpy(self.predict_proba(graph)), coverage).numpy()
 
     def sets(self, probability: Tensor, coverage: float) -> Tensor:
-        """Return the sets of classes, [k, classes] bool, for probabilities [k, classes]."""
+        """Return the sets of classes as a mask [k, classes] bool, given probabilities [k,
+        classes].
+        """
         return self.calibrator_.sets(probability[:, None], coverage=coverage)[:, 0]
 
     def score(self, graph: GraphLike | None = None, y: Any = None) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -180,7 +182,8 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     def predict_interval(
         self, graph: GraphLike | None = None, coverage: float = 0.9
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lower and upper ends, [n] each, of intervals that contain the true value.
+        """Return the lower and upper ends, [n] each, of intervals that contain the true value with
+        the given probability.
 
         The intervals have the same width for every node: see
         :class:`gattn.training.conformal.IntervalCalibrator`.
@@ -193,8 +196,8 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         return low[:, 0].numpy(), high[:, 0].numpy()
 
     def intervals(self, mean: Tensor, coverage: float) -> tuple[Tensor, Tensor]:
-        """Return the lower and upper ends, [k, 1] each, of the intervals around predictions
-        [k, 1].
+        """Return the lower and upper ends, [k, 1] each, of the prediction intervals for
+        predictions [k, 1].
         """
         return self.calibrator_.interval(mean, torch.ones_like(mean), coverage=coverage)
 

@@ -67,7 +67,8 @@ class NodeExplanation:
 def explain_node(
     predictor: AnyPredictor, graph: AttributedGraph, node: Hashable, *, most: int = 10
 ) -> NodeExplanation:
-    r"""Measure how the prediction of a node changes without each neighbour and each attribute.
+    r"""Measure how the prediction of a node changes if a neighbour or an attribute is removed, for
+    each of them.
 
     .. math:: \mathrm{change}_j = f(G)_i - f(G \setminus \{(i, j), (j, i)\})_i
 
@@ -122,7 +123,7 @@ def explain_node(
 
 
 def _place(graph: AttributedGraph, node: Hashable) -> int:
-    """Return the index of a node by its name, which may be passed as text."""
+    """Return the index of a node, given its name, or its name as text."""
     names = {name: i for i, name in enumerate(graph.names)}
     if node in names:
         return names[node]
@@ -134,7 +135,9 @@ def _place(graph: AttributedGraph, node: Hashable) -> int:
 
 
 def _attention(predictor: AnyPredictor, graph: AttributedGraph, place: int) -> dict[int, float]:
-    """Return the attention of a node to each source of an edge into it, in the last layer."""
+    """Return the attention weights of a node's incoming edges in the last layer, one for each
+    source node.
+    """
     layers = predictor.attention(graph)
     if not layers:
         return {}
@@ -142,13 +145,13 @@ def _attention(predictor: AnyPredictor, graph: AttributedGraph, place: int) -> d
     mask = edges[1] == place
     sums: dict[int, float] = {}
     for source, weight in zip(edges[0, mask].tolist(), weights[mask].double().mean(1).tolist()):
-        # An edge occurs several times if it has different columns.
+        # If edges have several columns, the same edge can occur several times.
         sums[source] = sums.get(source, 0.0) + weight
     return sums
 
 
 def _without_edges(graph: AttributedGraph, place: int, others: Sequence[int]) -> AttributedGraph:
-    """Return the graph without the edges between a node and other nodes.
+    """Return the graph without the edges between one node and some other nodes.
 
     The inputs of the other edges, and the times of the nodes, do not change.
     """
@@ -170,7 +173,7 @@ def _without_edges(graph: AttributedGraph, place: int, others: Sequence[int]) ->
 
 
 def _without_value(graph: AttributedGraph, place: int, name: str) -> AttributedGraph:
-    """Return the graph in which an attribute of a node is missing."""
+    """Return the graph in which one attribute value of one node is missing."""
     table = graph.table.copy(deep=False)
     table[name] = table[name].where(np.arange(len(table)) != place)
     return replace(graph, table=table)

@@ -1,4 +1,6 @@
-"""Features of nodes: encoded attributes, or degrees and random walks if there are no attributes."""
+"""Features of nodes: encoded attributes, or degrees and random walk probabilities if there are
+no attributes.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,12 @@ from gattn.structure import return_probabilities
 __all__ = ["EncodedGraph", "FeatureEncoder", "encode_graph", "name_words"]
 
 DENSE = 0.25
-"""Maximum fraction of nonzero features for which the features are stored as a sparse matrix."""
+"""Features are stored as a sparse matrix if at most this fraction of them is nonzero."""
 NAMES = "(name)"
-"""Name of the column for the words in the names of the nodes."""
+"""Name of the column that contains the words of the nodes' names."""
 WALKS = 2e7
-"""Maximum number of pairs of consecutive edges for which return probabilities of random walks are
-features. The time to compute them is proportional to this number.
+"""Maximum number of pairs of consecutive edges for which return probabilities of random walks
+are used as features. The time to compute them is proportional to the number of pairs.
 """
 
 
@@ -136,7 +138,8 @@ class FeatureEncoder:
         return _as_tensor(matrix, self.width)
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
-        """Return a note for each column whose values are all new, so that they have no feature.
+        """Return a note for each column of which no value occurred in training, so that its values
+        have no features.
 
         Args:
             graph: a graph other than the graph of :meth:`fit`.
@@ -147,7 +150,8 @@ class FeatureEncoder:
         return [*(note for note in notes if note), *of_edges]
 
     def attach_edges(self, graph: AttributedGraph) -> AttributedGraph:
-        """Return a graph with the inputs of its edges, if columns of edges are read.
+        """Return the graph with the inputs of its edges. It is unchanged if no edge columns are
+        read.
 
         Raises:
             GraphError: the edges lack a column that the model reads, or it cannot be read.
@@ -186,7 +190,8 @@ class EncodedGraph:
     notes: tuple[str, ...]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickling, with sparse features split into dense tensors.
+        """Return the state for pickling, in which sparse features are stored as several dense
+        tensors.
 
         If torch pickles a sparse CSR tensor, every process prints a warning that CSR is in beta.
         """
@@ -212,7 +217,7 @@ def name_words(name: Hashable) -> str:
 
 
 def _with_names(graph: AttributedGraph) -> pd.DataFrame:
-    """Return the table of attributes with an additional column for the words of the nodes'
+    """Return the attribute table with an additional column that contains the words of the nodes'
     names.
     """
     texts = pd.Series([name_words(name) for name in graph.names], dtype=object)
@@ -239,8 +244,8 @@ def encode_graph(
 
 
 def _as_columns(graph: AttributedGraph, names: Sequence[str]) -> list[str]:
-    """Replace a vector attribute such as ``x`` by the names of its columns, ``x.0``,
-    ``x.1``, ...
+    """Replace a vector attribute, such as ``x``, by the names of its columns: ``x.0``, ``x.1``,
+    ...
     """
     columns = [str(column) for column in graph.table.columns]
     expanded: list[str] = []
@@ -267,7 +272,7 @@ def _has_times(graph: AttributedGraph) -> bool:
 
 
 def _two_steps(graph: AttributedGraph) -> int:
-    """Return the number of walks of two edges in a graph, which determines the cost of return
+    """Return the number of walks of length two in a graph. It determines the cost of the return
     probabilities.
     """
     into, out = _degrees(graph)
@@ -275,13 +280,13 @@ def _two_steps(graph: AttributedGraph) -> int:
 
 
 def _structure(graph: AttributedGraph, steps: int) -> Tensor:
-    """Compute features of a graph without attributes from its structure: [n, 3 + steps].
+    """Compute features from the structure of a graph without attributes: [n, 3 + steps].
 
     The features are the logarithms of in- and out-degrees, ones, and return probabilities.
     """
     into, out = (degree.float().log1p() for degree in _degrees(graph))
     if _has_times(graph):
-        # Edges out of a node lead to newer nodes, on which its features must not depend.
+        # A node's outgoing edges lead to newer nodes, on which its features must not depend.
         out = torch.zeros_like(out)
     columns = [into[:, None], out[:, None], torch.ones(len(graph), 1)]
     if steps:

@@ -1,4 +1,4 @@
-"""Receptive fields: the nodes and edges on which the outputs of some nodes depend."""
+"""Receptive fields: the nodes and edges on which the outputs for given nodes depend."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """Receptive field of some nodes: the edges that each layer needs to compute their outputs.
+    """Receptive field of given nodes: the edges that each layer needs to compute the outputs for
+    these nodes.
 
     Attributes:
         nodes: [m] int64, the nodes whose features are read, beginning with the nodes of the
@@ -56,7 +57,7 @@ class FieldInput:
     terms: tuple[Mapping[str, Tensor], ...] = ()
 
     def layer_terms(self, layer: int) -> Mapping[str, Tensor]:
-        """Return the arguments of a layer for the attributes of its edges."""
+        """Return the arguments with the edge attributes for one layer."""
         return self.terms[layer] if self.terms else {}
 
 
@@ -67,7 +68,8 @@ def whole_graph(edge_index: Tensor, nodes: int, layers: int) -> Field:
 
 
 def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) -> Field:
-    r"""Return the nodes and edges on which the outputs of some nodes depend.
+    r"""Return the receptive field of given nodes: all nodes and edges on which their outputs
+    depend.
 
     .. math:: S_L = \text{seeds}, \qquad S_{l-1} = S_l \cup \{j : j \to i,\; i \in S_l\}
 
@@ -111,7 +113,7 @@ def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) 
 
 
 def edge_terms(inputs: EdgeInputs | None, field: Field) -> tuple[Mapping[str, Tensor], ...]:
-    """Return the arguments of each layer for the attributes of its edges.
+    """Return the arguments with the edge attributes for each layer.
 
     Args:
         inputs: attributes of the edges of the graph; None without any.
@@ -131,7 +133,7 @@ def edge_terms(inputs: EdgeInputs | None, field: Field) -> tuple[Mapping[str, Te
 
 
 def read_features(x: Tensor, nodes: Tensor | None) -> Tensor:
-    """Return the rows ``nodes`` of dense or sparse features; all rows if ``nodes`` is None."""
+    """Return the rows ``nodes`` of dense or sparse features, or all rows if ``nodes`` is None."""
     if nodes is None:
         return x
     if x.layout == torch.strided:
@@ -146,7 +148,7 @@ def read_features(x: Tensor, nodes: Tensor | None) -> Tensor:
 
 
 def csr_tensor(pointers: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
-    """Create a sparse CSR matrix without torch's warning that the layout is in beta."""
+    """Create a sparse CSR tensor, and suppress torch's warning that this layout is in beta."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(pointers, columns, values, size, check_invariants=False)

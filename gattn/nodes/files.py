@@ -67,7 +67,7 @@ class GraphReading:
 
 
 DEFAULT_READING = GraphReading()
-"""Rules for a graph without a table of nodes, whose format is detected."""
+"""Rules for a graph without a table of nodes; the format of the graph file is detected."""
 
 
 def read_graph_file(
@@ -142,7 +142,7 @@ def _read(
     encoding: str | None,
     compact: bool,
 ) -> tuple[AttributedGraph, tuple[str, str]]:
-    """Read a graph; also return the separators of its tables of nodes and edges."""
+    """Read a graph; return it with the separators of its node table and its edge table."""
     ending = path.suffix.lower()
     if ending in MARKUP:
         if nodes is not None:
@@ -207,7 +207,7 @@ def _marked_up(path: Path) -> networkx.Graph:
 
 
 def _named_by_label(graph: networkx.Graph) -> networkx.Graph:
-    """Rename the nodes of a GML file to their labels if all labels are different."""
+    """Rename the nodes of a GML file to their labels if all labels differ."""
     import networkx
 
     labels = networkx.get_node_attributes(graph, "label")
@@ -220,7 +220,7 @@ def _named_by_label(graph: networkx.Graph) -> networkx.Graph:
 
 
 def _without_names(graph: networkx.Graph) -> networkx.Graph:
-    """Remove the labels of a GEXF file's nodes if every label equals the node's name.
+    """Remove the node labels of a GEXF file if every label equals the name of its node.
 
     networkx writes such labels for nodes without a label.
     """

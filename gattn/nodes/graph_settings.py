@@ -1,4 +1,6 @@
-"""Settings for reading a graph, which the commands and estimators of nodes and links share."""
+"""Settings for reading a graph, which are common to nodes and links, and to commands and
+estimators.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,7 @@ Encoding: TypeAlias = Annotated[
 Decimal: TypeAlias = Annotated[
     Literal[".", ","] | None,
     Meta(
-        description="Decimal sign of the numbers in tables: a point or a comma. Set it "
+        description="Decimal separator of the numbers in tables: a point or a comma. Set it "
         "if the table contains numbers such as 3,2.",
         extra={"default": "a point; a comma if semicolons separate the cells"},
     ),
@@ -160,7 +162,7 @@ EdgeTypeName: TypeAlias = Annotated[
 
 
 def check_number_format(decimal: str | None, thousands: str) -> None:
-    """Check that the decimal sign and the separator between groups of three digits differ.
+    """Check that the decimal separator and the thousands separator differ.
 
     Raises:
         ValueError: they are equal.
@@ -173,7 +175,8 @@ def check_number_format(decimal: str | None, thousands: str) -> None:
 
 
 def edge_feature_columns(names: Sequence[str]) -> list[str] | None:
-    """Return the columns of edges to read as features; None for all, an empty list for none.
+    """Return the edge columns to read as features; None stands for all columns, and an empty list
+    for none.
 
     Args:
         names: value of the option ``--edge-features``: empty for all columns; an empty name reads

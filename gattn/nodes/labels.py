@@ -35,14 +35,16 @@ __all__ = [
 Labels: TypeAlias = Sequence[object] | Tensor | Mapping[Hashable, object]
 USUAL = ("y", "label")
 UNLABELLED = -1
-"""Value for nodes without a label in a tensor of classes, as in PyG's data sets."""
+"""Value that marks nodes without a label in a tensor of classes, as in PyG's data sets."""
 EMPTY = "write numbers there, or leave these cells empty, so that the nodes have no label"
 MANY = 20
-"""Maximum number of different numbers for which a column is read as classes instead of numbers."""
+"""A column of numbers is read as classes if it contains at most this number of different values."""
 
 
 def usual_labels(graph: AttributedGraph) -> list[str]:
-    """Return the attributes that are probably labels because they are called ``y`` or ``label``."""
+    """Return the attributes that are probably labels, because they are called ``y`` or
+    ``label``.
+    """
     return [name for name in USUAL if name in graph.table.columns or name in graph.unreadable]
 
 
@@ -53,7 +55,7 @@ def read_labels(
     *,
     classes: bool = False,
 ) -> tuple[pd.Series, list[str]]:
-    """Read the labels of the n nodes without encoding them.
+    """Read the labels of n nodes; they are not encoded yet.
 
     Args:
         graph: the graph.
@@ -131,8 +133,8 @@ def _missing_notes(values: pd.Series) -> list[str]:
 
 
 def _negative_notes(values: pd.Series) -> list[str]:
-    """Return a note if exactly one negative number occurs as a label, which may mark missing
-    labels.
+    """Return a note if exactly one negative number occurs among the labels, because it may mark
+    missing labels.
 
     There is no note if different numbers are negative, or if there are fewer than two other labels.
     """
@@ -158,7 +160,7 @@ def _negative_notes(values: pd.Series) -> list[str]:
 
 
 def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
-    """Return the different labels, sorted; they are converted to texts if one of them is a text.
+    """Return the sorted distinct labels. If one of them is a text, all are converted to texts.
 
     Args:
         values: the labels of n nodes.
@@ -233,7 +235,7 @@ def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
 
 
 def _choose(graph: AttributedGraph) -> str:
-    """Return the attribute that contains the labels, ``y`` or ``label``, if the user names none."""
+    """Return the name of the label attribute. If the user names none, it is ``y`` or ``label``."""
     names = usual_labels(graph)
     message = "labels are required: y, or the name of an attribute (label, --label)"
     if not names:
@@ -247,7 +249,7 @@ def _choose(graph: AttributedGraph) -> str:
 
 
 def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
-    """Return the labels ``y`` in the order of the n nodes, with None for missing labels.
+    """Return the labels ``y`` in the order of the n nodes; None stands for a missing label.
 
     Names of nodes in tables are texts. The keys of a mapping may also be numbers: 7 stands for
     the name "7".
@@ -275,11 +277,13 @@ def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
 
 
 def _stripped(values: pd.Series) -> pd.Series:
-    """Remove white space around the values that are texts."""
+    """Remove leading and trailing white space from the values that are texts."""
     texts = [value.strip() if isinstance(value, str) else value for value in values.tolist()]
     return pd.Series(texts, dtype=object, name=values.name)
 
 
 def _of(values: pd.Series) -> str:
-    """Return the name of the labels' attribute as text for a message; "" if it has no name."""
+    """Return the name of the label attribute in parentheses, for a message; "" if it has no
+    name.
+    """
     return "" if values.name is None else f" ({values.name!r})"

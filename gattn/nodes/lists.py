@@ -20,17 +20,15 @@ __all__ = ["read_list"]
 COMMENT = re.compile(r"(#+|%+)(\s|$)")
 MATRIX_MARKET = "%%matrixmarket"
 ATTRIBUTES = re.compile(r"(?<=[\s,;|])\{.*\}\s*$")
-"""Regular expression for the attributes in braces that networkx writes after the names of
-an edge.
-"""
+"""Pattern for the attributes in braces that networkx writes after the node names of an edge."""
 WORDS = re.compile(r'\s*("(?:[^"]|"")*"(?=\s|$)|\S+)')
 SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars", "": "spaces"}
-"""Separators and their names, in the order in which they are tried; "" stands for white space."""
+"""Separators in the order in which they are tried, with their names; "" stands for white space."""
 DECIMALS = NumberFormat(decimal=",")
 
 
 class _Line(NamedTuple):
-    """Line of an edge list, without the attributes in braces at its end.
+    """Line of an edge list; the attributes in braces at its end are removed.
 
     Attributes:
         number: number of the line in the file, from 1.
@@ -44,7 +42,7 @@ class _Line(NamedTuple):
 
 
 def read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int], list[str]]:
-    """Read an edge list, whose edges are the first two names of each line.
+    """Read an edge list. The first two names in each line are the nodes of an edge.
 
     The separator is the first of tab, semicolon, comma and bar that separates two names in every
     line, else white space. A decimal comma is not a separator. Names in double quotes may contain
@@ -124,7 +122,7 @@ def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
 
 
 def _separator(lines: Sequence[_Line]) -> str:
-    """Return the separator of the names in a file; "" stands for white space.
+    """Return the separator between the fields of a file; "" stands for white space.
 
     Raises:
         GraphError: some lines have a separator that other lines do not have.
@@ -151,17 +149,19 @@ def _separator(lines: Sequence[_Line]) -> str:
 
 
 def _stands_in_names(lines: Sequence[_Line], separator: str) -> bool:
-    """Return True if the separator occurs only inside names or as a decimal sign."""
+    """Return True if the separator occurs only inside names or as a decimal separator."""
     if separator == ",":
         return all(_is_decimal(line) for line in lines)
     if separator == "|":
-        # A separator "|" may also be a part of a protein's name, such as sp|P69905|HBA_HUMAN.
+        # The character "|" may also occur inside a protein's name, such as sp|P69905|HBA_HUMAN.
         return all(sum("|" in word for word in _words(line)[:2]) == 2 for line in lines)
     return False
 
 
 def _is_decimal(line: _Line) -> bool:
-    """Return True if a line has two names without commas and then numbers with decimal commas."""
+    """Return True if a line consists of two names without commas, followed by numbers with
+    decimal commas.
+    """
     words = _words(line)
     behind = [word for word in words[2:] if "," in word]
     return (
@@ -180,7 +180,7 @@ def _split(line: _Line, separator: str) -> list[str]:
 
 
 def _cells(line: _Line, separator: str) -> list[str]:
-    """Split a line at a separator; return an empty list if its quotes are invalid."""
+    """Split a line at a separator; return an empty list if its quotation marks are invalid."""
     reader = csv.reader([line.text], delimiter=separator, skipinitialspace=True, strict=True)
     try:
         return [cell.strip() for cell in next(reader)]
@@ -218,7 +218,7 @@ def _check(line: _Line, words: Sequence[str], separator: str) -> None:
 
 
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Return True if the first row is a header with the names of the columns."""
+    """Return True if the first row is a header, which names the columns."""
     if len(rows) < 2:
         return False
     first, others = rows[0], rows[1:]

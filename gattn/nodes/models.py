@@ -1,4 +1,4 @@
-"""Creation of the model that the settings select: a network, or a stack of models."""
+"""Creation of the model that the settings select: a single network, or a stack of models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def fit_predictors(
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     threads: int = 0,
 ) -> Sequence[AnyPredictor]:
-    """Train models whose settings differ only in the seed; see :meth:`NodePredictor.fit`.
+    """Train several models whose settings differ only in the seed; see
+    :meth:`NodePredictor.fit`.
 
     A compact graph is trained on samples.
     """

@@ -25,7 +25,7 @@ class NodeGATConv(GATConv):
     """
 
     def _project(self, x_src: Tensor, x_dst: Tensor) -> Any:
-        # Sources and destinations are projected by one matrix product.
+        # Source and destination features are computed by one matrix product.
         nodes: Any = super()._project(x_src, x_src)
         return nodes._replace(query=nodes.query[: len(x_dst)], value_dst=nodes.value[: len(x_dst)])
 
@@ -78,8 +78,8 @@ class AttentionNetwork(nn.Module):
         self.dropout = SparseDropout(p)
         for weight in self.layers[0].parameters():
             if weight.dim() == 2:
-                # A product with sparse features reads columns of the weight, so each column is
-                # stored contiguously.
+                # A product with sparse features reads whole columns of the weight matrix, so its
+                # columns are stored contiguously.
                 weight.data = weight.data.t().contiguous().t()
 
     @property
@@ -96,8 +96,8 @@ class AttentionNetwork(nn.Module):
         return self.out(self.dropout(self.embed(inputs)), graph, **terms)[:rows]
 
     def embed(self, inputs: FieldInput) -> Tensor:
-        """Return the input of the last layer, [m, width]; the features if there is only one
-        layer.
+        """Return the input of the last layer, [m, width]. If there is only one layer, it is the
+        features.
         """
         x = inputs.x
         for place, (layer, (graph, rows)) in enumerate(zip(self.hidden, inputs.field.layers)):
@@ -106,8 +106,8 @@ class AttentionNetwork(nn.Module):
 
     @torch.no_grad()
     def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
-        """Return for each layer its edges [2, e], including added self-loops, and its weights [e,
-        h].
+        """Return the edges [2, e], including added self-loops, and the attention weights [e, h]
+        of each layer.
         """
         x, attention = inputs.x, []
         for place, (layer, (graph, rows)) in enumerate(zip(self.layers, inputs.field.layers)):
@@ -152,7 +152,7 @@ class GPSNetwork(nn.Module):
         return self.out(self.embed(inputs))
 
     def embed(self, inputs: FieldInput) -> Tensor:
-        """Return the input of the output layer, [n, width]."""
+        """Return the input of the output layer, [n, width], where n is the number of nodes."""
         x = self.read(self.dropout(inputs.x))
         for place, (layer, (graph, _)) in enumerate(zip(self.layers, inputs.field.layers)):
             x = layer(x, graph, **inputs.layer_terms(place))
@@ -160,7 +160,9 @@ class GPSNetwork(nn.Module):
 
     @torch.no_grad()
     def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
-        """Return the edges [2, e] and weights [e, h] of each layer's attention along the edges."""
+        """Return the edges [2, e] and the attention weights [e, h] of each layer; global
+        attention is not included.
+        """
         x, attention = self.read(inputs.x), []
         for place, (layer, (graph, _)) in enumerate(zip(self.layers, inputs.field.layers)):
             assert isinstance(layer, GPSConv)
@@ -174,8 +176,8 @@ class GPSNetwork(nn.Module):
 def make_network(
     settings: NetworkSettings, features: int, outputs: int, edge_dim: int | None = None
 ) -> AttentionNetwork | GPSNetwork:
-    """Create a network with weights drawn from ``settings.seed``, without using torch's
-    generator.
+    """Create a network. Its weights are drawn from ``settings.seed``, and torch's global
+    generator is not used.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)

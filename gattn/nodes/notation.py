@@ -1,4 +1,4 @@
-"""Conversion of texts to numbers, also with decimal commas and thousands separators."""
+"""Conversion of texts to numbers; decimal commas and thousands separators are supported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gattn.nodes.values import as_texts
 __all__ = ["describe_patterns", "looks_numeric", "with_numbers"]
 
 OPTIONS = ("thousands", "decimal", "comma", "point")
-"""Kinds of numbers for which the commands have an option."""
+"""Kinds of numbers that an option of the commands can read."""
 SAMPLE = 500
 POINTED = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 
@@ -36,7 +36,7 @@ def with_numbers(
     commas: bool = False,
     edge_commas: bool = False,
 ) -> AttributedGraph:
-    """Convert the text columns of a graph that contain only numbers.
+    """Convert those text columns of a graph that contain only numbers.
 
     Args:
         graph: the graph.
@@ -70,7 +70,8 @@ def with_numbers(
 def _numbers(
     original: pd.DataFrame, style: NumberFormat | None, *, commas: bool, owner: str = ""
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Return a table with columns of texts that are all numbers converted to numbers, and notes.
+    """Return a table in which text columns that contain only numbers are converted, and notes on
+    them.
 
     ``owner`` follows the name of a column in the notes.
     """
@@ -122,7 +123,8 @@ def _numbers(
 
 
 def looks_numeric(texts: Sequence[str]) -> bool:
-    """Return True if at least a third of the texts look like numbers (in a sample of 500 texts).
+    """Return True if at least a third of the texts look like numbers. Of long columns, 500 texts
+    are examined.
 
     >>> looks_numeric(["0,5", "", "7 %"]), looks_numeric(["a paper on graphs", "on sets"])
     (True, False)
@@ -134,7 +136,8 @@ def looks_numeric(texts: Sequence[str]) -> bool:
 
 
 def describe_patterns(patterns: Iterable[Pattern], where: Where, remedy: str = "") -> str:
-    """Describe the cells that are not plain numbers, with the option that would read them.
+    """Describe the cells that are not plain numbers, and name the option with which they can be
+    read.
 
     Args:
         patterns: patterns of the cells.
@@ -165,8 +168,8 @@ def _option(name: str, value: str) -> str:
 
 
 def _with_comma(column: NumberColumn) -> NumberFormat | None:
-    """Return the number format with a decimal comma that can read a column; None if there
-    is none.
+    """Return the number format with a decimal comma with which a column can be read; None if
+    there is none.
     """
     ways = [dict(way) for pattern in column.patterns for way in pattern.settings]
     for way in ways:
@@ -176,7 +179,9 @@ def _with_comma(column: NumberColumn) -> NumberFormat | None:
 
 
 def _words(style: NumberFormat) -> str:
-    """Return the options and arguments that set the decimal sign and the thousands separator."""
+    """Return the options and arguments that set the decimal separator and the thousands
+    separator.
+    """
     signs = [("decimal", style.decimal)] * (style.decimal != "." or not style.thousands)
     signs += [("thousands", style.thousands)] * bool(style.thousands)
     return " ".join(_option(*sign) for sign in signs)

@@ -37,7 +37,9 @@ from gattn.training.types import EpochRecord, History
 __all__ = ["NodePredictor", "NodeProblem", "graph_elements", "label_moments"]
 
 GPS_NODES = 20_000
-"""Maximum number of nodes for GPS, whose attention takes time proportional to their square."""
+"""Maximum number of nodes for GPS, whose attention time grows with the square of the number of
+nodes.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,10 +152,10 @@ class NodePredictor:
         return predictors
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[FieldInput]:
-        """Return the training input for some nodes: their receptive field, features and labels."""
+        """Return the training input for given nodes: their receptive field, features and labels."""
         edges, n, layers = problem.graph.edge_index, len(problem.graph), self.settings.layers
         if self.settings.model == "gps":
-            # The model gps attends among all nodes, so its input is the whole graph.
+            # The model gps attends among all nodes, so its input is always the whole graph.
             target = torch.full((n, 1), torch.nan, dtype=torch.float32)
             target[nodes, 0] = y[nodes].float()
             field = whole_graph(edges, n, layers)
@@ -179,7 +181,9 @@ class NodePredictor:
             return out.softmax(1) if self.task == "classification" else out * self.std + self.mean
 
     def predict_edited(self, graph: AttributedGraph, original: AttributedGraph) -> Tensor:
-        """Predict a graph from which edges or attribute values of ``original`` were removed."""
+        """Predict a graph that was created from ``original`` by removing edges or attribute
+        values.
+        """
         return self.predict(graph)
 
     @torch.no_grad()
@@ -190,8 +194,8 @@ class NodePredictor:
             return embedding if embedding.layout == torch.strided else embedding.to_dense()
 
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
-        """Return for each layer its edges [2, e], including added self-loops, and its weights [e,
-        h].
+        """Return the edges [2, e], including added self-loops, and the attention weights [e, h]
+        of each layer.
         """
         with limited_threads(graph_elements(graph, self.settings), self.threads):
             return self.network.attention(self._whole(graph))
@@ -205,8 +209,8 @@ class NodePredictor:
         return FieldInput(self._read[1], field, edge_terms(graph.edge_inputs, field))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickling without the last graph, because the other process
-        has it.
+        """Return the state for pickling. It does not contain the last graph, because the
+        receiving process has it.
         """
         return {**self.__dict__, "_read": None}
 
@@ -237,7 +241,7 @@ class NodePredictor:
 
 
 def label_moments(problem: NodeProblem, task: NodeTask) -> tuple[float, float]:
-    """Return the mean and standard deviation of the training labels; 0 and 1 for classes."""
+    """Return the mean and the standard deviation of the training labels; 0 and 1 for classes."""
     if task == "classification":
         return 0.0, 1.0
     mean, std = (float(one) for one in moments(problem.y[problem.train, None]))
@@ -245,7 +249,8 @@ def label_moments(problem: NodeProblem, task: NodeTask) -> tuple[float, float]:
 
 
 def graph_elements(graph: AttributedGraph, settings: NodeSettings) -> int:
-    """Return the number of nodes times hidden features, as the size of a layer on a graph.
+    """Return the number of nodes times the number of hidden features, which measures the size of a
+    layer.
 
     The size decides how many threads compute a layer; see
     :func:`gattn.training.threads.choose_threads`.
@@ -262,10 +267,12 @@ def _check_size(settings: NodeSettings, nodes: int) -> None:
 
 
 def _class_loss(output: Tensor, target: Tensor) -> Tensor:
-    """Return the cross entropy of each node, [k, 1]."""
+    """Return the cross entropy of each of k nodes, [k, 1]."""
     return F.cross_entropy(output, target[:, 0].long(), reduction="none")[:, None]
 
 
 def _is_right(output: Tensor, target: Tensor) -> Tensor:
-    """Return 1 for each node whose class is predicted correctly, and 0 for the others: [k, 1]."""
+    """Return a tensor [k, 1] that is 1 for each node whose class is predicted correctly, and 0
+    for the others.
+    """
     return (output.argmax(1, keepdim=True) == target).float()

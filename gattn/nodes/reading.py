@@ -159,7 +159,7 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
 
 
 def _edge_tensors(data: Data, edge_index: Tensor) -> EdgeTable | None:
-    """Return the columns of the edges of a ``Data``; None if it has none."""
+    """Return the edge columns of a ``Data`` object; None if it has none."""
     edges, columns = edge_index.shape[1], {}
     for name in EDGE_TENSORS:
         value = data.get(name)

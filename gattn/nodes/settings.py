@@ -226,4 +226,4 @@ PRESETS: dict[str, NodeSettings] = {
     "citeseer": NodeSettings(),
     "pubmed": NodeSettings(output_heads=8, learning_rate=0.01, weight_decay=1e-3),
 }
-"""Settings of the GAT paper for each data set."""
+"""Settings of the GAT paper for each of its data sets."""

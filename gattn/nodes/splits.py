@@ -34,34 +34,35 @@ PARTS = {
     "val": ("val_mask", "valid_mask", "validation_mask"),
     "test": ("test_mask",),
 }
-"""Possible names of the mask of each part; the first name that is an attribute is used."""
+"""Possible names of the mask attribute for each part. The first name that exists is used."""
 MASKS = tuple(name for names in PARTS.values() for name in names)
 MASK_TITLE = re.compile(
     r"((is|in|mask)[ _.-]?)?(?P<part>train(ing)?|val(id(ation)?)?|dev|test(ing)?)"
     r"([ _.-]?(mask|set|part|split|flag))?",
     re.IGNORECASE,
 )
-"""Regular expression for names of columns that may be masks if they contain true and false."""
+"""Pattern for names of columns that may be masks if they contain true and false."""
 PART_TITLES = (
     *("split", "splits", "part", "parts", "partition", "fold", "set", "subset", "data_split"),
     *("dataset", "phase", "role"),
 )
-"""Names of columns that may contain the part of each node, even if they also contain other
-words.
-"""
+"""Names of columns that probably assign nodes to parts, even if they also contain unknown words."""
 VALIDATION = 0.2
-"""Fraction of the training part that becomes the validation part if a split has none."""
+"""Fraction of the training part that becomes the validation part if a split has no validation
+part.
+"""
 DRAWN = "validation drawn from the training part"
-"""Part of the name of a protocol whose validation part the data do not define."""
-TRAIN, VAL = 20, 30  # number of nodes per class in the training and the validation part
+"""Text in a split's protocol which indicates that the data do not define the validation part."""
+# Number of nodes of each class in the training part and in the validation part.
+TRAIN, VAL = 20, 30
 SHOWN = 10
-"""Maximum number of classes that are listed in a message."""
+"""Maximum number of classes that a message lists."""
 LACKING = {
     "train": ("training", "the model does not learn to predict {it}"),
     "val": ("validation", "the choice of the epoch does not depend on {it}"),
     "test": ("test", "the scores on the test part do not include {it}"),
 }
-"""Name of each part, and the consequence if a class has no node in it."""
+"""Title of each part, and the consequence if the part has no node of some class."""
 
 
 def mask_columns(graph: AttributedGraph) -> dict[str, str]:
@@ -80,7 +81,7 @@ def mask_columns(graph: AttributedGraph) -> dict[str, str]:
 
 
 def split_column_notes(graph: AttributedGraph) -> dict[Hashable, str]:
-    """Return notes on columns, other than masks, that seem to contain the part of each node.
+    """Return notes on columns, other than masks, that seem to assign nodes to parts.
 
     There are three kinds of such columns: a column that contains only names of parts, at least two;
     a column with a name like ``split`` that contains the name of a part; and a column with a name
@@ -141,7 +142,7 @@ def masked_split(
     *,
     by_class: bool,
 ) -> tuple[Split, list[str]]:
-    """Split the nodes by the masks of the graph, and complete the parts that have no mask.
+    """Split the nodes by the graph's masks, and draw the parts that have no mask.
 
     A mask contains true and false, possibly as texts or as 1 and 0; an empty cell counts as false.
     If
@@ -206,7 +207,7 @@ def _complete(
     by_class: bool,
     protocol: str,
 ) -> tuple[Split, list[str]]:
-    """Create a split from masks [n] bool, and complete missing parts as in :func:`masked_split`."""
+    """Create a split from masks [n] bool, and draw missing parts as in :func:`masked_split`."""
     labelled, notes = y.isfinite(), []
     for part, mask in marks.items():
         total, without = int(mask.sum()), int((mask & ~labelled).sum())
@@ -265,7 +266,7 @@ def _complete(
 
 
 def _marked(marks: Mapping[str, Tensor], part: str) -> Tensor | None:
-    """Return the mask [n] of a part, or None if there is none or if it selects no node."""
+    """Return the mask [n] of a part; None if the part has no mask or the mask selects no node."""
     mask = marks.get(part)
     return None if mask is None or not mask.any() else mask
 
@@ -297,7 +298,7 @@ def column_split(
     *,
     by_class: bool,
 ) -> tuple[Split, list[str]]:
-    """Split the nodes by a column that contains train, val, test or an empty cell for each node.
+    """Split the nodes by a column that contains train, val, test or an empty cell in each row.
 
     A node with an empty cell is in no part.
 
@@ -330,8 +331,8 @@ def column_split(
 
 
 def per_class_split(y: Tensor, seed: int) -> Split:
-    """Split the nodes randomly: 20 of each class for training, 30 for validation, the rest for
-    test.
+    """Split the nodes randomly: 20 nodes of each class for training, 30 for validation, and the
+    rest for testing.
 
     From a class of fewer than 50 nodes, two fifths are drawn for training and three tenths for
     validation.
@@ -383,7 +384,7 @@ def random_node_split(
 
 
 def has_drawn_validation(split: Split) -> bool:
-    """Return True if the validation part was drawn from the nodes for training.
+    """Return True if the validation part was drawn from the training nodes.
 
     It is False if the data define the part, and for the parts of 20 nodes a class, with which
     published models are compared.
@@ -443,7 +444,7 @@ not learn to predict it."
 
 
 def check_numbers(y: Tensor, split: Split) -> None:
-    """Raise an error if all labels of the training part are the same number.
+    """Raise an error if all labels in the training part are the same number.
 
     Args:
         y: [n] numbers, NaN for nodes without a label.
@@ -467,8 +468,8 @@ def _class_counts(y: Tensor, classes: int) -> Tensor:
 
 
 def _named_classes(classes: Sequence[object], counts: Tensor, which: Tensor) -> str:
-    """Return the names of some classes as text for a message, with their numbers of
-    labelled nodes.
+    """Return the names of some classes and their numbers of labelled nodes, as text for a
+    message.
     """
     places = which.nonzero().flatten().tolist()
     shown = ", ".join(f"{classes[i]!r} ({int(counts[i]):,})" for i in places[:SHOWN])

@@ -1,4 +1,4 @@
-"""Reader of tables of edges and nodes, which finds the columns with the names of the nodes."""
+"""Reader of edge and node tables, which finds the columns that contain the names of nodes."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ DESTINATIONS = (
 )
 IDS = ("id", "node", "node_id", "name", "paper", "paper_id")
 UNNAMED = re.compile(r"(unnamed: \d+(\.\d+)?(_level_\d+)?)?", re.IGNORECASE)
-"""Regular expression for the names of columns of row numbers. pandas and R write such a column
-without a name, and pandas reads it as ``Unnamed: 0``.
+"""Pattern for the names of row number columns. pandas and R write such a column without a name,
+and pandas reads it as ``Unnamed: 0``.
 """
 RESET = ("index", "level_0")
-"""Names that pandas' ``reset_index`` gives to a column of row numbers."""
+"""Names that pandas' ``reset_index`` gives to row number columns."""
 EXAMPLES = 3
 
 
@@ -65,7 +65,7 @@ def from_tables(
     node_lines: Sequence[int] = (),
     notes: Sequence[str] = (),
 ) -> AttributedGraph:
-    """Read a table of edges and, optionally, a table of nodes.
+    """Build a graph from a table of edges and, optionally, a table of nodes.
 
     The two nodes of an edge are in the columns ``source`` and ``target`` (or ``src`` and ``dst``,
     ``from`` and ``to``), else in the first two columns. The name of a node is in the column ``id``
@@ -106,7 +106,7 @@ def from_tables(
 
 @dataclass(frozen=True, eq=False)
 class _Ends:
-    """Names of the nodes at one end of each edge, in which each different name is stored once.
+    """Names of the nodes at one end of the edges. Each distinct name is stored once.
 
     Attributes:
         codes: [e] int, the index of each edge's name in ``names``; -1 for an edge without a name.
@@ -118,7 +118,7 @@ class _Ends:
 
     @classmethod
     def of(cls, column: pd.Series, codes: NDArray | None = None) -> _Ends:
-        """Return the names in a column.
+        """Return the names in one column.
 
         Args:
             column: the name of each edge's node or, with ``codes``, different values.
@@ -128,7 +128,7 @@ class _Ends:
         names = np.asarray(names, dtype=object)
         if codes is None:
             return cls(places, names)
-        # The last place belongs to the code -1.
+        # The last entry belongs to the code -1.
         places = np.append(places, -1).astype(codes.dtype)
         return cls(codes if (places[:-1] == np.arange(len(column))).all() else places[codes], names)
 
@@ -137,7 +137,9 @@ class _Ends:
         return None if code < 0 else self.names[code]
 
     def places(self, index: pd.Index) -> NDArray:
-        """Return the position [e] of each edge's name in an index; -1 for other names."""
+        """Return for each of e edges the position of its name in an index, [e]; -1 for names
+        that are not in it.
+        """
         places = index.get_indexer(pd.Index(self.names, dtype=object))
         return np.append(places, -1).astype(self.codes.dtype)[self.codes]
 
@@ -169,7 +171,7 @@ class NamedEnds:
         unread: Sequence[Hashable],
         decisions: Sequence[str],
     ) -> NamedEnds:
-        """Return the edges whose columns were read as indices of different values.
+        """Return the edges, given columns that were read as indices of distinct values.
 
         Args:
             columns: names of the columns with the sources and the destinations.
@@ -188,7 +190,7 @@ class NamedEnds:
     def join(
         self, names: Sequence[Hashable], lines: Sequence[int] | None
     ) -> tuple[NDArray, NDArray[np.int64], list[LeftOut]]:
-        """Return the edges among ``names`` like :func:`gattn.nodes.attributed.edges_by_name`."""
+        """Return the edges between ``names``, like :func:`gattn.nodes.attributed.edges_by_name`."""
         index = pd.Index(list(names), dtype=object)
         ends = np.stack([one.places(index) for one in (self.source, self.destination)])
         unknown = (ends < 0).any(0)
@@ -213,7 +215,7 @@ def graph_of_ends(
     notes: Sequence[str] = (),
     compact: bool = False,
 ) -> AttributedGraph:
-    """Return the graph of edges whose columns were chosen; see :func:`from_tables`.
+    """Return the graph, given the chosen columns of its edges. See :func:`from_tables`.
 
     With ``compact``, the graph has compact edges, and the columns of the edges are not read.
     """
@@ -261,7 +263,8 @@ def _edge_table(
     lines: Sequence[int] | None,
     ends: Sequence[Hashable],
 ) -> EdgeTable | None:
-    """Return the attributes of the edges that join two nodes; None if there are no columns.
+    """Return the attributes of those edges that connect two known nodes; None if there are no
+    attribute columns.
 
     Args:
         attributes: one row for each edge of the data.
@@ -278,8 +281,8 @@ def _edge_table(
 
 
 def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Return the columns with the sources and the destinations of the edges, the other columns, and
-    notes on the choice.
+    """Return the columns of sources and destinations, the other columns, and notes on the
+    choice.
     """
     places = range(edges.shape[1])
     is_index = [counts_rows(edges.columns[i], edges.iloc[:, i]) for i in places]
@@ -290,7 +293,7 @@ def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
 def choose_ends(
     names: Sequence[Hashable], is_index: list[bool]
 ) -> tuple[int, int, list[int], list[str]]:
-    """Choose the columns of a table of edges that hold the names of nodes.
+    """Choose the two columns with node names in a table of edges.
 
     Args:
         names: names of the columns.
@@ -326,13 +329,13 @@ def choose_ends(
 
 
 def may_count_rows(name: Hashable) -> bool:
-    """Return True if a column with this name is not read when its values count the rows."""
+    """Return True if a column with this name is skipped when its values number the rows."""
     title = "" if name is None else str(name).strip()
     return bool(UNNAMED.fullmatch(title)) or title.lower() in RESET
 
 
 def _check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -> None:
-    """Raise an error if the header of a table of edges seems to be an edge itself."""
+    """Raise an error if the header of an edge table seems to be an edge."""
     usual = {*SOURCES, *DESTINATIONS} & {str(end).strip().lower() for end in (first, second)}
     if usual:
         return
@@ -364,7 +367,7 @@ class _Names:
     values: pd.Series
 
     def share(self, ends: NDArray) -> int:
-        """Count the names in ``ends`` that occur in the column.
+        """Count the names in ``ends`` that occur in this column.
 
         The result is 0 if the column has missing or repeated values, because names must be unique.
         """
@@ -376,9 +379,7 @@ class _Names:
 def _named_nodes(
     nodes: pd.DataFrame, ends: NDArray, lines: Sequence[int]
 ) -> tuple[list[Hashable], pd.DataFrame, list[str], dict[Hashable, str]]:
-    """Return the names of the nodes, their attributes, notes, and the attributes that are
-    unreadable.
-    """
+    """Return the nodes' names, their attributes, notes, and the attributes that cannot be read."""
     if nodes.index.name is not None and nodes.index.name not in nodes.columns:
         nodes = nodes.reset_index()
     if not nodes.shape[1]:
@@ -430,7 +431,7 @@ def _check_names(
 def _choose_names(
     nodes: pd.DataFrame, others: Sequence[int], numbering: Sequence[int], ends: NDArray
 ) -> tuple[int | None, list[str]]:
-    """Return the index of the column with the names of the nodes, if no column is called ``id``.
+    """Return the index of the column that contains the nodes' names, if no column is called ``id``.
 
     The index is None if the names are in the index of the data frame. The second result is a note
     on the choice.
@@ -444,8 +445,8 @@ def _choose_names(
     ] or [_Names("the index of the table", None, _as_names(nodes.index.to_series()))]
     count = usual.share(ends)
     best = max(rows, key=lambda row: row.share(ends))
-    # If a table was read from a file, its index only numbers the rows. Therefore an index is used
-    # as the nodes' names only if it contains all names in the edges.
+    # The index of a table that was read from a file only numbers the rows. Therefore an index is
+    # used as the nodes' names only if it contains all names that occur in the edges.
     least = len(ends) if best.place is None else count + 1
     if best.share(ends) < max(least, count + 1):
         return usual.place, [f"The names of the nodes are in {usual.title}."]
@@ -469,7 +470,9 @@ def counts_rows(name: Hashable, column: pd.Series) -> bool:
 
 
 def _is_moved_index(name: Hashable, column: pd.Series) -> bool:
-    """Return True if a column contains row numbers in any order, for example after sorting."""
+    """Return True if a column contains the row numbers in any order, for example because the
+    table was sorted.
+    """
     if str(name).strip().lower() not in RESET or not len(column):
         return False
     numbers = as_numbers(column)
@@ -478,7 +481,7 @@ def _is_moved_index(name: Hashable, column: pd.Series) -> bool:
 
 
 def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
-    """Return notes on attributes called ``index`` or ``level_0`` that contain row numbers.
+    """Return notes on attributes called ``index`` or ``level_0`` that contain only row numbers.
 
     Args:
         graph: the graph.
@@ -497,7 +500,7 @@ def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
 
 
 def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
-    """Return a note on the number of edges that were left out, with an example."""
+    """Return a note with the number of edges that were left out, and an example."""
     why = "whose ends are not in the table of nodes" if absent else "which do not name two nodes"
     note = (
         f"{len(left_out):,} edge{'s' * (len(left_out) > 1)} left out of {edges:,}, {why}; the "
@@ -507,7 +510,7 @@ def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
 
 
 def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a hint why the edges contain names that are not in the table of nodes.
+    """Return a hint why the edges contain names that the table of nodes does not contain.
 
     Either the names are written differently, or another column contains most of the missing names.
     A
@@ -529,8 +532,8 @@ def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> st
 
 
 def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a sentence on names that edges and nodes write differently, or "" if there are
-    none.
+    """Return a sentence on names that are written differently in the edges and in the table of
+    nodes; "" if there are none.
     """
     node_names = set(names)
     absent = [str(end) for end in ends.tolist() if end not in node_names]
@@ -552,7 +555,9 @@ def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
 
 
 def _number_form(name: str) -> str:
-    """Return a text that is equal for all ways to write the same number; "" for other names."""
+    """Return a canonical text for a name that is a number, so that 7 and 7.0 are equal; "" for
+    other names.
+    """
     try:
         number = Decimal(name)
     except InvalidOperation:
@@ -567,7 +572,7 @@ def _number_form(name: str) -> str:
 
 
 def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a sentence on names in the edges that are missing in the table of nodes."""
+    """Return a sentence on names that occur in the edges but not in the table of nodes."""
     node_names = set(names)
     strange = [name for name in ends.tolist() if name not in node_names]
     if not strange:
@@ -583,7 +588,7 @@ def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
 def _place(
     names: Sequence[Hashable], places: Sequence[int], usual: Sequence[str], otherwise: int | None
 ) -> int:
-    """Return the index, among ``places``, of the first column whose name is in ``usual``.
+    """Return the first of the column indices ``places`` whose name is in ``usual``.
 
     If there is no such column, return ``otherwise``.
     """

@@ -1,4 +1,4 @@
-"""Times of nodes and edges: numbers or dates, and the split of the nodes by time."""
+"""Times of nodes and edges as numbers or dates, and splits of the nodes by time."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ __all__ = [
 ]
 
 DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\S.*)?)?")
-"""Pattern of a date of ISO 8601, such as 2024-01 or 2024-01-31 12:00; whole years are numbers."""
+"""Pattern of an ISO 8601 date, such as 2024-01 or 2024-01-31 12:00. A year alone is read as a
+number.
+"""
 
 
 def are_dates(values: pd.Series) -> bool:
-    """Return True if all values that are not missing are dates of ISO 8601.
+    """Return True if all values except missing ones are ISO 8601 dates.
 
     >>> are_dates(pd.Series(["2024-01-31", None])), are_dates(pd.Series(["2024", "2025"]))
     (True, False)
@@ -61,7 +63,7 @@ def as_times(values: pd.Series, title: str, where: Where) -> NDArray[np.float64]
     if missing.all():
         raise GraphError(f"{title} must hold times; it is empty")
     numbers, days = as_numbers(values), _days(as_texts(values))
-    # If the column is mixed, the error names a value of the rarer kind.
+    # If a column contains both dates and numbers, the error names a value of the rarer kind.
     times = max(numbers, days, key=lambda one: int(np.isfinite(one).sum()))
     bad = ~np.isfinite(times) & ~missing
     if bad.any():
@@ -74,14 +76,14 @@ def as_times(values: pd.Series, title: str, where: Where) -> NDArray[np.float64]
 
 
 def _days(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Return days since 1970 for dates of ISO 8601; NaN for other texts."""
+    """Convert ISO 8601 dates to days since 1970; other texts give NaN."""
     dates = [text if DATE.fullmatch(text.strip()) else None for text in texts]
     stamps = pd.to_datetime(pd.Series(dates), format="ISO8601", errors="coerce", utc=True)
     return ((stamps - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)).to_numpy(np.float64)
 
 
 def edge_times(graph: AttributedGraph, name: str) -> NDArray[np.float64] | None:
-    """Return the time of each row of the edges' table, [m]; None if the edges have no such column.
+    """Return the times in the edge table, [m], one for each row; None if it has no time column.
 
     Raises:
         GraphError: a time is missing or cannot be read.
@@ -96,7 +98,7 @@ def edge_times(graph: AttributedGraph, name: str) -> NDArray[np.float64] | None:
 
 
 def node_times(graph: AttributedGraph, name: str) -> NDArray[np.float64]:
-    """Return the time of each node.
+    """Return the time of each of n nodes.
 
     It is the node's attribute, or the time of the node's first edge if only the edges have such a
     column.
@@ -132,7 +134,8 @@ def _has_own_times(graph: AttributedGraph, name: str) -> bool:
 
 
 def time_cutoffs(graph: AttributedGraph, split: Split, name: str) -> tuple[float, ...]:
-    """Return the ends of the training and the validation part of a split by the times of edges.
+    """Return the times at which the training part and the validation part end, if the split follows
+    the times of edges.
 
     Args:
         graph: the graph that was split.
@@ -152,7 +155,7 @@ def time_cutoffs(graph: AttributedGraph, split: Split, name: str) -> tuple[float
 def prediction_times(
     graph: AttributedGraph, name: str, cutoffs: Sequence[float]
 ) -> NDArray[np.float64]:
-    r"""Return the time at which each node is predicted; the prediction does not depend on newer
+    r"""Return the time at which each node is predicted. The prediction must not depend on newer
     nodes or edges.
 
     If the nodes have a column of times, it contains these times. Otherwise a node is predicted at
@@ -203,7 +206,7 @@ def _complete(values: pd.Series, title: str, where: Where) -> NDArray[np.float64
 def time_split(
     y: Tensor, times: NDArray, fractions: tuple[float, float, float], name: str
 ) -> tuple[Split, list[str]]:
-    """Split labelled nodes by time: the oldest for training, the newest for the test part.
+    """Split labelled nodes by time. The oldest nodes are for training, and the newest for testing.
 
     Nodes of equal times are in the same part, so the sizes of the parts may differ from the
     fractions.
@@ -258,7 +261,7 @@ def time_split(
 
 
 def _nearest(shares: NDArray, share: float, low: int, high: int) -> int:
-    """Return the i in low + 1, ..., high for which the cumulative share ``shares[i - 1]`` is
+    """Return the index i in low + 1, ..., high for which ``shares[i - 1]`` (cumulative) is
     nearest to ``share``.
     """
     return low + 1 + int(np.abs(shares[low:high] - share).argmin())

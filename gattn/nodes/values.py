@@ -38,14 +38,14 @@ __all__ = [
 DATES = (date, time, np.datetime64, pd.Period)
 DURATIONS = (timedelta, np.timedelta64, pd.tseries.offsets.BaseOffset)
 NUMERIC = "iufb"
-"""Kinds of data types whose columns contain no texts."""
+"""Kinds of dtypes whose columns cannot contain texts."""
 LISTS = (list, tuple, set, np.ndarray)
 
 PLAIN = NumberFormat()
 
 
 def is_empty(values: pd.Series) -> NDArray[np.bool_]:
-    """Return a mask [n] of the values that are None, NaN, or a text of white space."""
+    """Return a mask [n] that is True for None, NaN and texts of only white space."""
     if values.dtype.kind in NUMERIC:
         return np.asarray(values.isna(), dtype=bool)
     blank = [isinstance(value, str) and not value.strip() for value in values.tolist()]
@@ -53,7 +53,7 @@ def is_empty(values: pd.Series) -> NDArray[np.bool_]:
 
 
 def is_missing(values: pd.Series, *, numbers: bool | None = None) -> NDArray[np.bool_]:
-    """Return a mask [n] of the missing values.
+    """Return a mask [n] that is True where a value is missing.
 
     Args:
         values: n values.
@@ -125,7 +125,8 @@ def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.flo
         )
     converted = pd.Series(pd.to_numeric(values, errors="coerce"))
     numbers = np.array(converted.to_numpy(dtype=np.float64, na_value=np.nan))
-    # pandas.to_numeric converts a missing date to a number, so missing values are set to NaN here.
+    # pandas.to_numeric converts a missing date to a number, so the missing values are set to NaN
+    # again.
     numbers[np.asarray(values.isna(), dtype=bool)] = np.nan
     return numbers
 
@@ -160,20 +161,20 @@ def time_words(values: pd.Series) -> str:
 
 
 def _as_text(value: object) -> str:
-    """Convert a value to text; a time stamp at midnight becomes its date, as in CSV files."""
+    """Convert a value to text. A time stamp at midnight is written as its date, as in CSV files."""
     text = str(value)
     return text.removesuffix(" 00:00:00") if isinstance(value, date) else text
 
 
 def _may_be_number(text: str) -> bool:
-    """Return True if a text begins like a number, so that it is worth parsing."""
+    """Return True if a text begins like a number. Other texts need not be parsed."""
     start = text.lstrip()[:1]
     # The text may be "infinity", which is a number.
     return not start.isalpha() or start in "iI"
 
 
 def as_texts(values: pd.Series, *, gaps: bool = False) -> list[str]:
-    """Convert n values to texts, which are empty for missing values.
+    """Convert n values to texts; a missing value gives an empty text.
 
     Args:
         values: n values.
@@ -214,7 +215,7 @@ def shape_fault(name: str, shape: tuple[int, ...], nodes: int) -> str:
 def flat_table(
     table: pd.DataFrame, names: Sequence[Hashable] | None = None
 ) -> tuple[pd.DataFrame, list[str], dict[Hashable, str]]:
-    """Convert attributes with several values per node to columns with one value per node.
+    """Convert attributes that have several values per node to columns with one value per node.
 
     Lists of numbers of equal length become columns ``x.0``, ``x.1``, ... A list of texts becomes
     one text. Dictionaries, such as the positions and colours of a GEXF file, are left out.
@@ -256,7 +257,8 @@ def flat_table(
             except GraphError as error:
                 unreadable[name] = str(error)
     flat = pd.concat(parts, axis=1) if parts else pd.DataFrame(index=table.index)
-    # A list attribute "x" becomes the columns "x.0", "x.1", ..., which may already exist.
+    # A list attribute "x" becomes the columns "x.0", "x.1", ...; columns with these names may
+    # already exist.
     again = flat.columns.duplicated(keep=False)
     unreadable |= {name: _several(name) for name in flat.columns[again]}
     return flat.loc[:, ~again], notes, unreadable
@@ -272,13 +274,15 @@ def _is_texts(values: pd.Series) -> bool:
 
 
 def _joined(values: pd.Series) -> pd.Series:
-    """Join each list of texts to one text."""
+    """Join the texts in each list to one text."""
     texts = [" ".join(map(str, value)) if isinstance(value, LISTS) else value for value in values]
     return pd.Series(texts, values.index, dtype=object, name=values.name)
 
 
 def _numbers(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
-    """Convert lists of numbers to one column for each position; NaN for a node without a list."""
+    """Convert lists of numbers to one column per list position, with NaN for nodes without a
+    list.
+    """
     lists = [
         None if gone else _list_of_numbers(value, values.name)
         for value, gone in zip(values, is_missing(values))

@@ -38,7 +38,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 
 def dropout_of_weights(weight: Tensor, graph: Graph, p: float) -> Tensor:
-    r"""Apply dropout to edge weights [e, h], which are in CSR order, on any device.
+    r"""Apply dropout to edge weights [e, h] on any device. The edges are in CSR order.
 
     As in fused attention, the mask of an edge depends on its index in the whole graph, so that a
     part of a graph has the same mask as the whole graph.

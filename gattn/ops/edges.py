@@ -1,4 +1,4 @@
-"""Functions on edges: softmax of scores, weighted sums for destinations, and dot products."""
+"""Functions on edges: softmax of scores, weighted sums into destinations, and dot products."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from gattn.ops.registration.shapes import Out
 
 
 def edge_softmax(score: Tensor, graph: Graph, *, backend: str | None = None) -> Tensor:
-    r"""Compute the softmax of scores over the edges into each destination, for each head.
+    r"""Compute the softmax of scores over the edges into each destination, separately for each
+    head.
 
     .. math:: \alpha_{ij} = \frac{\exp s_{ij}}{\sum_{k \in N(i)} \exp s_{ik}}
 
@@ -52,7 +53,7 @@ def edge_softmax(score: Tensor, graph: Graph, *, backend: str | None = None) -> 
 
 
 def to_edges(rows: Tensor, graph: Graph) -> Tensor:
-    """Gather for each edge the row of its destination: [n, d] to [e, d].
+    """For each edge, gather the row of its destination: [n, d] to [e, d].
 
     Backward sums gradients over edges in a fixed order, which torch's indexing does not guarantee.
     """
@@ -60,17 +61,17 @@ def to_edges(rows: Tensor, graph: Graph) -> Tensor:
 
 
 def sum_incoming(rows: Tensor, graph: Graph) -> Tensor:
-    """Sum the rows of the edges into each destination: [e, d] to [n, d]."""
+    """For each destination, sum the rows of the edges into it: [e, d] to [n, d]."""
     return sum_sources(rows, graph.incidence())
 
 
 def sum_sources(rows: Tensor, graph: Graph) -> Tensor:
-    """Sum for each destination the rows of its sources: [m, d] to [n, d]."""
+    """For each destination, sum the rows of its sources: [m, d] to [n, d]."""
     return aggregate(rows.new_ones(graph.num_edges, 1), rows.unsqueeze(1), graph).squeeze(1)
 
 
 def sum_laid_out(rows: Tensor, layout: Layout) -> Tensor:
-    """Sum for each destination of a layout the rows of its sources: [m, ...] to [n, ...].
+    """For each destination of a layout, sum the rows of its sources: [m, ...] to [n, ...].
 
     Rows may have any shape, and may be complex.
     """
@@ -200,7 +201,7 @@ def _dot_gradients(
 
 
 def _fold_heads(x: Tensor, heads: int) -> Tensor:
-    """Sum the heads that used the same head of the values: [n, h, c] to [n, heads, c]."""
+    """Sum those heads that used the same head of the values: [n, h, c] to [n, heads, c]."""
     if x.shape[1] == heads:
         return x
     return x.reshape(x.shape[0], x.shape[1] // heads, heads, *x.shape[2:]).sum(1)

@@ -1,4 +1,4 @@
-"""The network of :class:`gattn.molecules.network.MoleculeNetwork` in one C++ kernel.
+"""Operator that computes :class:`gattn.molecules.network.MoleculeNetwork` in one C++ kernel.
 
 A batch of 64 molecules is so small that the calls of operators take longer than their work. The
 kernel computes the whole network for a few molecules after the other, whose features stay in the
@@ -30,7 +30,7 @@ MAX_EDGES = 1 << 30
 
 
 class NetworkSizes(NamedTuple):
-    """Sizes of the network (its layers, heads and learned queries), and the number of threads."""
+    """Sizes of the network (layers, heads, learned queries), and the number of threads."""
 
     layers: int
     heads: int
@@ -39,7 +39,7 @@ class NetworkSizes(NamedTuple):
 
 
 class NetworkGraph(NamedTuple):
-    """Batch of g molecules with n atoms, e edges and f descriptors, as input of the network.
+    """Batch of g molecules, with n atoms, e edges and f descriptors, as input for the network.
 
     Attributes:
         x: [n, features of an atom].
@@ -155,7 +155,7 @@ class _Network(torch.autograd.Function):
 def _forward(
     graph: NetworkGraph, parameters: Sequence[Tensor], sizes: NetworkSizes, is_saved: bool
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the output, and the states that a backward pass needs."""
+    """Return the output, and the states that backward needs."""
     x, molecules, width = graph.x, len(graph.ptr) - 1, len(parameters[0])
     atoms, edges = len(x), graph.edge_index.shape[1]
     layers, heads, queries, _ = sizes

@@ -1,4 +1,4 @@
-"""Scores of nodes: dot products of their features with learned vectors, for additive attention."""
+"""Scores of nodes for GAT's attention: dot products of their features with learned vectors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gattn.ops.registration.shapes import Out
 
 
 def node_scores(value: Tensor, vectors: Tensor, *, backend: str | None = None) -> Tensor:
-    r"""Compute the dot product of each node's features with each of t vectors, for each head.
+    r"""Compute the dot products of the features of each node with each of t vectors, for each head.
 
     .. math:: s_{tih} = \langle v_{ih}, a_{th} \rangle
 

@@ -1,4 +1,4 @@
-"""Linear layers, sums and concatenations that write large results into huge pages on a CPU.
+"""Linear layers, sums and concatenations on a CPU that write large results into huge pages.
 
 Newly allocated memory causes a page fault for each page. For the features of a large graph, these
 faults take as much time as the matrix product, and small pages slow down a later gather. Huge pages
@@ -26,9 +26,9 @@ from gattn.kernels import cpu
 from gattn.ops.registration.operator import is_transformed
 
 LARGE = 1 << 20
-"""Minimum number of elements of a result for which huge pages are used."""
+"""Huge pages are used for a result with at least this number of elements."""
 BLOCK = 1 << 19
-"""Number of elements in a block of rows that oneDNN computes in one call, which fits in the
+"""Number of elements in a block of rows that oneDNN computes in one call. A block fits into the
 cache.
 """
 
@@ -48,7 +48,7 @@ def add(x: Tensor, bias: Tensor) -> Tensor:
 
 
 def fork(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return x, [n, c], twice, so that the backward pass adds its two gradients in huge pages.
+    """Return x, [n, c], twice. In backward, its two gradients are then added in huge pages.
 
     Autograd itself does not use huge pages for such a sum.
     """
@@ -58,7 +58,7 @@ def fork(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def stack(x: Tensor, index: Tensor | None, below: Tensor) -> Tensor:
-    """Append the rows of ``below``, [k, d], to all or some rows of x, [e, d].
+    """Append the rows of ``below``, [k, d], to x, [e, d], or to selected rows of x.
 
     ``index`` selects rows of x, without repetitions; None selects all rows.
     """
@@ -108,7 +108,7 @@ class _Linear(torch.autograd.Function):
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
-    """Write x W^T + b to ``out``, with oneDNN for whole blocks of rows if it is faster."""
+    """Write x W^T + b to ``out``. If oneDNN is faster, it is used for whole blocks of rows."""
     rows = BLOCK // max(weight.shape[0], 1)
     fits = weight.shape[1] == x.shape[1] > 0 and (bias is None or bias.shape == out.shape[1:])
     onednn = _onednn(x) if rows and fits else None
@@ -126,8 +126,8 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Ten
 
 
 def _onednn(x: Tensor) -> Callable[..., Tensor] | None:
-    """Return oneDNN's matrix product if it is available, enabled and faster for x;
-    otherwise None.
+    """Return oneDNN's matrix product if it is available, enabled, and faster for x; otherwise
+    None.
     """
     if x.dtype == torch.float32 and torch.backends.mkldnn.enabled and _mkl_is_slow():
         return torch_internals.onednn_linear()
@@ -142,9 +142,7 @@ def _mkl_is_slow() -> bool:
 
 
 def _processor() -> str:
-    """Return the operating system's description of the processor, which contains the
-    vendor's name.
-    """
+    """Return the operating system's description of the processor, which names the vendor."""
     cpuinfo = Path("/proc/cpuinfo")
     return cpuinfo.read_text() if cpuinfo.exists() else platform.processor()
 

@@ -25,7 +25,9 @@ _SPARSE = (torch.sparse_coo, torch.sparse_csr)
 
 
 def is_sum_over_edges(x: Tensor, weight: Tensor) -> bool:
-    """Return True if :func:`sparse_linear` supports x; otherwise torch's sparse product is used."""
+    """Return True if :func:`sparse_linear` supports x. Otherwise, torch's sparse product is
+    used.
+    """
     return (
         x.layout in _SPARSE
         and x.dim() == weight.dim() == 2
@@ -78,7 +80,7 @@ def sparse_dropout(x: Tensor, p: float) -> Tensor:
 
 
 def _with_values(x: Tensor, values: Tensor) -> Tensor:
-    """Return a sparse matrix with the sparsity pattern of x and with other values."""
+    """Return a sparse matrix that has the sparsity pattern of x, but other values."""
     options = {"size": x.shape, "check_invariants": False}
     if x.layout == torch.sparse_coo:
         return torch.sparse_coo_tensor(x.indices(), values, is_coalesced=True, **options)

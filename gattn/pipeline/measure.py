@@ -1,4 +1,4 @@
-"""Metrics of predictions, and the observed coverage of prediction intervals and sets of classes."""
+"""Metrics of predictions, and the coverage of prediction intervals and class sets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS = ("train", "val", "test")
 def measure(
     task: Literal["regression", "classification", "multiclass"], y: Tensor, predicted: Tensor
 ) -> dict[str, float]:
-    """Compute the metrics of predictions for a type of task, as means over targets.
+    """Compute the metrics of predictions for a task; each metric is the mean over the targets.
 
     Args:
         task: the task; ``"classification"`` has two classes for each target.
@@ -35,7 +35,8 @@ def measure(
 
 
 def interval_metrics(y: Tensor, lower: Tensor, upper: Tensor, coverage: float) -> dict[str, float]:
-    """Compute the observed coverage and the mean width of prediction intervals.
+    """Compute the fraction of true values inside the prediction intervals, and the mean width of
+    the intervals.
 
     Args:
         y: [k, t] labels, NaN for missing labels.
@@ -53,7 +54,8 @@ def interval_metrics(y: Tensor, lower: Tensor, upper: Tensor, coverage: float) -
 
 
 def set_metrics(y: Tensor, sets: Tensor, coverage: float, *, in_every_set: int) -> dict[str, float]:
-    """Compute the observed coverage and the mean size of predicted sets of classes.
+    """Compute the fraction of true classes inside the predicted sets of classes, and the mean size
+    of the sets.
 
     Args:
         y: [k, t] classes, numbered from 0, NaN for missing labels.

@@ -1,4 +1,4 @@
-"""Interface of the stages of a training run, which molecules and nodes implement."""
+"""Interface of the stages of a training run; molecules, nodes and links implement it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def no_log(line: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """Training, validation and test part of a run.
+    """Training, validation and test parts of a run.
 
     Attributes:
         record: content of ``splits.json``, with the SHA-256 of the data under ``sha256``.
@@ -40,7 +40,7 @@ class Parts:
 
 @dataclass(frozen=True, eq=False)
 class TrainedRun:
-    """Trained model and its evaluation; subclasses add the fields that their report needs.
+    """Trained model and its evaluation. Subclasses add the fields that their report needs.
 
     Attributes:
         estimator: the fitted model.
@@ -60,7 +60,7 @@ Run = TypeVar("Run", bound=TrainedRun)
 
 
 class Product(ABC, Generic[Data, AnyParts, Model, Run]):
-    """Base class of the implementations of a training run for one type of data.
+    """Base class of the training runs; each subclass implements one type of data.
 
     :func:`gattn.pipeline.train.train_run` calls the methods in the order of their definition.
 
@@ -77,15 +77,15 @@ class Product(ABC, Generic[Data, AnyParts, Model, Run]):
 
     @abstractmethod
     def load(self) -> Data:
-        """Read the data with its labels."""
+        """Read the data and the labels."""
 
     @abstractmethod
     def split(self, data: Data) -> AnyParts:
-        """Divide the data into a training, a validation and a test part."""
+        """Divide the data into training, validation and test parts."""
 
     @abstractmethod
     def fit(self, data: Data, parts: AnyParts) -> Model:
-        """Train a model, continuing from the checkpoints in the run's folder if there are any."""
+        """Train a model. If the run's folder contains checkpoints, continue from them."""
 
     @abstractmethod
     def evaluate(self, data: Data, parts: AnyParts, model: Model) -> Run:
@@ -93,15 +93,19 @@ class Product(ABC, Generic[Data, AnyParts, Model, Run]):
 
     @abstractmethod
     def report(self, run: Run) -> Report:
-        """Return the content of the report page and its plots, by file name without suffix."""
+        """Return the content of the report page, and a dictionary of its plots (the keys are
+        file names without suffix).
+        """
 
     def write_files(self, run: Run) -> None:
         """Write additional files to the folder of the run; by default none."""
 
     @abstractmethod
     def card(self, run: Run) -> Mapping[str, Json]:
-        """Return the entries of ``model.json`` about the data."""
+        """Return the entries of ``model.json`` that describe the data."""
 
     @abstractmethod
     def tables(self, run: Run) -> Mapping[str, Rows]:
-        """Return the rows of additional CSV files, by file name; the first row is the header."""
+        """Return additional CSV files as a dictionary from file names to rows; the first row is
+        the header.
+        """

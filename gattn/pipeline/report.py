@@ -48,14 +48,16 @@ def report_facts(
 
 
 def _cell(value: Any) -> Any:
-    """Return the value of a setting as a cell of a table; a tuple becomes a list of its texts."""
+    """Return the value of a setting as a table cell; a tuple becomes a list of texts."""
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     return str(value) if isinstance(value, bool) else value
 
 
 def _intervals(values: Mapping[str, Any]) -> Intervals:
-    """Return the coverage and the width of intervals or sets for the report."""
+    """Return the coverage and the mean width of intervals (or mean size of class sets) for the
+    report.
+    """
     return Intervals(
         coverage=values["coverage"],
         observed=values["held"],

@@ -31,7 +31,8 @@ NO_DIFFERENCE = ("workers", "threads", "cache")
 
 
 class AnyRunSettings(Protocol):
-    """Settings of a run of any type: a frozen dataclass with a nested dataclass in ``model``.
+    """Settings of a run of any type. They are a frozen dataclass whose field ``model`` is a
+    dataclass, too.
 
     Attributes:
         threads: number of threads, which does not change the results.
@@ -39,7 +40,7 @@ class AnyRunSettings(Protocol):
 
     @property
     def threads(self) -> int:
-        """Number of threads inside an operator."""
+        """Number of threads of each operator."""
         ...
 
 
@@ -70,15 +71,15 @@ def finished_metrics(
         if (difference := _difference(before, settings)) and _has_results(out):
             raise RunError(f"{out} contains another run ({difference}): choose another folder")
         return _metrics(out, [Path(name) for name in inputs])
-    # A folder may already contain subfolders without files, because another process of the same run
-    # may have created them for its checkpoints.
+    # The folder may already contain empty subfolders, because another process of the same run may
+    # have created them for checkpoints.
     if is_first_process() and _has_files(out):
         raise RunError(f"{out} is not empty and does not contain a run: choose another folder")
     return None
 
 
 def check_writable(out: Path) -> None:
-    """Check that the folder of a run can be created, before the data are read.
+    """Check that the folder of a run can be created; this is done before the data are read.
 
     The folder is removed again, because the run may fail before it writes a file.
 
@@ -101,7 +102,7 @@ def start_run(
     splits: dict[str, Json],
     left_out: Iterable[Sequence[object]],
 ) -> None:
-    """Write the settings, the parts, and the rows that were left out, before training.
+    """Write the settings, the parts and the left-out rows; this is done before training.
 
     Args:
         out: the folder of the run, which is created if it is missing.
@@ -131,13 +132,17 @@ def finish_run(out: Path, metrics: dict[str, Any]) -> None:
 
 
 def file_hash(*paths: Path) -> str:
-    """Compute the SHA-256 of a file; for several files, the hash of their concatenated hashes."""
+    """Compute the SHA-256 of a file. For several files, it is the hash of their concatenated
+    hashes.
+    """
     hashes = [_content_hash(path) for path in paths]
     return hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
 
 
 def _content_hash(path: Path) -> str:
-    """Compute the SHA-256 of a file in pieces of 1 MiB, because it may be larger than memory."""
+    """Compute the SHA-256 of a file in blocks of 1 MiB, because the file may be larger than
+    memory.
+    """
     result = hashlib.sha256()
     with path.open("rb") as file:
         while content := file.read(1 << 20):
@@ -146,7 +151,7 @@ def _content_hash(path: Path) -> str:
 
 
 def _has_results(out: Path) -> bool:
-    """Return True if the folder contains a checkpoint, a trial of a search, or a model.
+    """Return True if the folder contains a checkpoint, a trial of a search or a model.
 
     Empty folders of checkpoints do not count, because any process of a run may create them.
     """
@@ -179,7 +184,9 @@ def _splits(out: Path) -> dict[str, Any]:
 
 
 def _difference(before: AnyRunSettings, now: AnyRunSettings) -> str:
-    """Describe the first setting that differs and changes results; return "" if there is none."""
+    """Describe the first setting that differs and has an effect on the results; return "" if
+    there is none.
+    """
     a, b = (to_table(settings) for settings in (before, now))
     a, b = ({**table, **cast("dict[str, object]", table.pop("model"))} for table in (a, b))
     for name in dict.fromkeys([*a, *b]):

@@ -8,7 +8,7 @@ __all__ = ["plural", "with_precision"]
 
 
 def plural(count: int, noun: str) -> str:
-    """Format a count with its noun, with an "s" in the plural.
+    """Format a count and a noun; the noun gets an "s" in the plural.
 
     >>> plural(1, "row"), plural(1200, "row")
     ('1 row', '1,200 rows')
@@ -17,7 +17,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def with_precision(value: float, error: float, *, digits: int, error_digits: int) -> str:
-    """Format a number with enough significant digits to show the leading digits of its error.
+    """Format a number with so many digits that the leading digits of its error are shown.
 
     Args:
         value: the number.

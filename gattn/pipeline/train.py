@@ -1,4 +1,6 @@
-"""Training run of any type, from the data to a folder with model, metrics and report."""
+"""Training run of any type, from reading the data to a folder with the model, the metrics and
+the report.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ Run = TypeVar("Run", bound=TrainedRun)
 
 
 def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
-    """Run all stages of a training run: load, split, fit, evaluate, report and write.
+    """Run all stages of a training run in order: load, split, fit, evaluate, report, write.
 
     If the folder already contains this run and the run is finished, nothing is changed. If
     torchrun started several processes, only the first one writes files.

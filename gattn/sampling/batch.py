@@ -1,4 +1,4 @@
-"""Results of neighbour sampling, and the class that builds them hop by hop."""
+"""Results of neighbour sampling, and the class that builds them one hop at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EdgeType = tuple[str, str, str]
 
 
 class Sample(NamedTuple):
-    """Subgraph that was sampled around seed nodes, in L hops.
+    """Subgraph of L hops that was sampled around seed nodes.
 
     Attributes:
         nodes: [n] int64, the nodes of the batch: seed nodes first, then in order of discovery.
@@ -56,7 +56,7 @@ class Sample(NamedTuple):
 
 
 class TypedSample(NamedTuple):
-    """Sampled subgraph of a graph with several node and edge types; it has the fields of
+    """Subgraph that was sampled from a graph with several node and edge types. It has the fields of
     :class:`Sample`.
 
     Attributes:
@@ -107,7 +107,7 @@ class Batch:
         self._batch_index = batch_index
         self._nodes = {kind: [nodes] for kind, nodes in seeds.items()}
         self._hops: dict[EdgeType, list[Hop]] = {edge_type: [] for edge_type in graphs}
-        # If a seed node is repeated, its first position counts.
+        # If a seed node occurs several times, its first position is used.
         for kind, nodes in seeds.items():
             order = torch.arange(nodes.numel(), dtype=torch.int32)
             batch_index[kind].scatter_reduce_(0, nodes, order, "amin", include_self=False)
@@ -115,7 +115,7 @@ class Batch:
     def sample_hop(
         self, num_neighbors: Mapping[EdgeType, int], replace: bool, random_seed: int
     ) -> None:
-        """Draw edges into the nodes that were new in the last hop."""
+        """Sample edges into the nodes that the last hop added."""
         num_nodes = {kind: _total(nodes) for kind, nodes in self._nodes.items()}
         last_hop_offset = {
             kind: num_nodes[kind] - nodes[-1].numel() for kind, nodes in self._nodes.items()
@@ -140,7 +140,7 @@ class Batch:
             self._nodes[kind].append(_join(nodes))
 
     def finish(self) -> TypedSample:
-        """Concatenate the hops, and build the graphs of the layers."""
+        """Concatenate the hops, and build one graph for each layer."""
         nodes = {kind: _join(parts) for kind, parts in self._nodes.items()}
         num_nodes = {kind: [part.numel() for part in parts] for kind, parts in self._nodes.items()}
         layers: list[dict[EdgeType, Graph]] = []
@@ -175,7 +175,7 @@ class Batch:
 
 
 class _Rows(NamedTuple):
-    """CSR tensors of a batch, whose first rows are the graph of a layer."""
+    """CSR tensors of a batch. The first rows form the graph of a layer."""
 
     rowptr: Tensor
     col: Tensor
@@ -192,7 +192,9 @@ class _Rows(NamedTuple):
         return cls(rowptr, col, perm)
 
     def layer_graph(self, num_src: int, num_dst: int) -> Graph:
-        """Return the bipartite graph from num_src sources to the first num_dst destinations."""
+        """Return a bipartite graph from the first num_src sources to the first num_dst
+        destinations.
+        """
         rowptr = self.rowptr[: num_dst + 1]
         edges = int(rowptr[-1])
         layout = lay_out_rows(rowptr, self.col[:edges], self.perm[:edges], num_src)
@@ -200,7 +202,7 @@ class _Rows(NamedTuple):
 
 
 def _with_destinations(graph: Graph, num_dst: int) -> Graph:
-    """Add destinations without edges to a graph until it has ``num_dst`` destinations."""
+    """Add destinations without edges, so that the graph has ``num_dst`` destinations."""
     layout = graph.layout
     empty_rows = layout.rowptr.new_full((num_dst - graph.num_dst,), graph.num_edges)
     rowptr = torch.cat([layout.rowptr, empty_rows])

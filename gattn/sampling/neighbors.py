@@ -15,7 +15,7 @@ __all__ = ["NeighborSampler", "TypedNeighborSampler"]
 
 _ONLY: EdgeType = ("", "", "")
 SEQUENTIAL_WRITES = 32
-"""Number of sequential writes that take as long as one random write.
+"""Number of sequential writes that take as much time as one random write.
 
 It decides whether the index of a batch is reset by filling it or by writing single entries.
 """
@@ -158,16 +158,16 @@ class TypedNeighborSampler:
             }
             batch.sample_hop(num_neighbors, self.replace, random_seed)
         sampled = batch.finish()
-        # The index tensors are returned to the pool and used again for the next batch. After an
-        # error they are discarded, because they were not reset.
+        # The index tensors are returned to the pool, and the next batch uses them again. After an
+        # error they are discarded, because not all of their entries are -1.
         for kind, nodes in sampled.nodes.items():
             _reset(batch_index[kind], nodes)
             self._free_indices[kind].append(batch_index[kind])
         return sampled
 
     def _acquire_batch_index(self, kind: str) -> Tensor:
-        """Return an unused tensor of -1 for all nodes of a type, [m] int32, or allocate a
-        new one.
+        """Return a tensor of -1 for all nodes of a type, [m] int32, from the pool; allocate one
+        if the pool is empty.
         """
         try:
             return self._free_indices[kind].pop()
@@ -176,7 +176,7 @@ class TypedNeighborSampler:
 
 
 def _reset(batch_index: Tensor, nodes: Tensor) -> None:
-    """Set all entries to -1 again; only the entries of the batch's nodes differ from it."""
+    """Set all entries to -1 again. Only the entries of the nodes in the batch differ from -1."""
     if batch_index.numel() < SEQUENTIAL_WRITES * nodes.numel():
         batch_index.fill_(-1)
     else:
@@ -184,7 +184,7 @@ def _reset(batch_index: Tensor, nodes: Tensor) -> None:
 
 
 def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
-    """Return the number of nodes of each type; raise an error if the graphs disagree."""
+    """Return the number of nodes of each type; raise an error if the graphs are inconsistent."""
     if not graphs:
         raise ValueError("graphs must contain at least one edge type; got none")
     sizes: dict[str, int] = {}
@@ -206,8 +206,8 @@ def _sizes(graphs: dict[EdgeType, Graph]) -> dict[str, int]:
 def _check_num_neighbors(
     num_neighbors: Mapping[EdgeType, Sequence[int]], graphs: dict[EdgeType, Graph]
 ) -> dict[EdgeType, list[int]]:
-    """Return num_neighbors as a list for each edge type, after checking that the lengths
-    are equal.
+    """Return num_neighbors as a list for each edge type; raise an error unless all lists have
+    the same length.
     """
     if set(num_neighbors) != set(graphs):
         raise ValueError(
@@ -230,7 +230,7 @@ def _check_num_neighbors(
 
 
 def _check_seed_nodes(kind: str, seeds: Tensor, size: int) -> Tensor:
-    """Return the seed nodes as [b] int64 on the CPU, after checking their range."""
+    """Return the seed nodes as [b] int64 on the CPU; raise an error if they are out of range."""
     if not isinstance(seeds, Tensor) or seeds.dtype not in _INTEGERS:
         actual = seeds.dtype if isinstance(seeds, Tensor) else type(seeds).__name__
         raise TypeError(f"seed_nodes must be a tensor of integers; got {actual}")

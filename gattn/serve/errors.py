@@ -17,7 +17,8 @@ class RequestError(Exception):
     """
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
-        # All arguments are passed on, so that the error can be sent to another process.
+        # All arguments are passed to the base class, so that the error can be sent to another
+        # process.
         super().__init__(status, message, headers)
         self.status, self.message, self.headers = status, message, dict(headers or {})
 

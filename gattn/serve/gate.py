@@ -28,7 +28,7 @@ REPORT_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; sandbox"
 )
-"""Content security policy of a run's report, which has embedded pictures and styles but no
+"""Content security policy of a run's report. It allows embedded pictures and styles, but no
 script.
 """
 EDITOR_POLICY = (
@@ -37,12 +37,12 @@ EDITOR_POLICY = (
     "form-action 'none'; frame-ancestors 'self'"
 )
 """Content security policy of the structure editor. JSME compiles its code with ``eval``, which
-the policy of the page forbids. The editor is therefore a frame with this separate policy, which
-allows requests only for files of the server.
+the policy of the page forbids. Therefore the editor is a frame with its own policy, which allows
+requests only for files of the server.
 """
 COOKIE = "gattn_token"
 PUBLIC = "/static/"
-"""Prefix of the paths that need no token, because they contain no data of a run."""
+"""Prefix of the paths that can be read without a token, because they contain no data of a run."""
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -52,9 +52,7 @@ HEADERS = {
 
 
 def error_response(error: RequestError) -> Response:
-    """Return the answer to a request with an error: a status and the body ``{"error":
-    sentence}``.
-    """
+    """Return the answer to a request that failed: a status and the body ``{"error": sentence}``."""
     return JSONResponse({"error": error.message}, error.status, headers=error.headers)
 
 
@@ -81,7 +79,7 @@ class Gate:
         self.app, self.settings = app, settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Reject a request, or pass it to the application with its complete body."""
+        """Reject a request, or pass it to the application together with its complete body."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -145,8 +143,8 @@ class Gate:
             raise RequestError(403, f"requests of another site are refused; got {origin[:200]!r}")
 
     def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
-        """Check the token; if it is in the address of the page, return the redirect that sets
-        the cookie.
+        """Check the token. If the token is in the URL of the page, return a redirect that stores
+        it in a cookie.
         """
         token, path = self.settings.token, scope["path"]
         if not token or path.startswith(PUBLIC):
@@ -198,7 +196,9 @@ def _same(candidate: str, token: str) -> bool:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a function that yields the body once, and then the messages of the connection."""
+    """Return a receive function for ASGI that yields the body once, and then the messages of the
+    connection.
+    """
     is_read = False
 
     async def receive_body() -> Message:

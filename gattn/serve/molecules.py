@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
+
+from gattn.data.tables.numbers import NumberFormat
 from gattn.draw import DRAWN_ATOMS, draw_molecule
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.explain import DEFAULT_METHOD, Explanation, explain
 from gattn.molecules.explanations import label_of
 from gattn.molecules.fitted import MoleculeModel, RegressionModel
-from gattn.molecules.loading import load_model
-from gattn.molecules.runs.columns import prediction_cells, prediction_columns, target_columns
+from gattn.molecules.inputs import DescribedInputs, MoleculeInputs
+from gattn.molecules.loading import load_model, smiles_columns
+from gattn.molecules.row_format import BETWEEN, drawn_smiles, join_smiles
+from gattn.molecules.runs.columns import prediction_columns, target_columns
+from gattn.molecules.runs.predict import OUTSIDE, output_cells, output_columns
 from gattn.molecules.runs.training_set import (
     Applicability,
     TrainingSet,
@@ -21,24 +30,39 @@ from gattn.molecules.runs.training_set import (
     read_training_set,
 )
 from gattn.serve.errors import RequestError
-from gattn.training.model_io import RunError
+from gattn.serve.values import json_value
 
 __all__ = [
-    "METHODS", "ExplainedMolecule", "PredictedRow", "ServedMolecules", "as_values", "draw_plain",
-    "explain_molecule", "first_explanation", "open_molecules", "predict_rows",
+    "METHODS", "ExplainedMolecule", "PredictedRow", "Question", "ServedMolecules", "as_values",
+    "draw_plain", "explain_molecule", "first_explanation", "open_molecules", "predict_rows",
+    "similarity_of",
 ]  # fmt: skip
 
 NEAREST = 5
-"""Number of training molecules that are shown beside a prediction."""
+"""Number of similar training molecules that are shown beside a prediction."""
+
+
+class Question(NamedTuple):
+    """Row of a request, in the form that the model reads.
+
+    Attributes:
+        text: its SMILES, those of its molecules joined by
+            :func:`gattn.molecules.row_format.join_smiles`, or its reaction; "" for a row that
+            cannot be read.
+        values: its descriptor columns, NaN for a missing one.
+    """
+
+    text: str
+    values: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class PredictedRow:
-    """Prediction of one SMILES.
+    """Prediction of one row.
 
     Attributes:
         cells: the cells of the command ``gattn molecules predict``; empty texts for an error.
-        error: the reason why the SMILES has no prediction, or "".
+        error: the reason why the row has no prediction, or "".
     """
 
     cells: list[str]
@@ -47,11 +71,11 @@ class PredictedRow:
 
 @dataclass(frozen=True, eq=False)
 class ExplainedMolecule:
-    """Explanation of one molecule.
+    """Prediction of one row with its explanation.
 
     Attributes:
         cells: the cells of its prediction.
-        explanation: the weights of its atoms.
+        explanation: the weights of its atoms; None for a reaction.
         nearest: pairs of a column of the model's fingerprints and its similarity, most similar
             first.
         light: picture of the weights for a light page, an SVG; "" if the molecule is too large.
@@ -59,7 +83,7 @@ class ExplainedMolecule:
     """
 
     cells: list[str]
-    explanation: Explanation
+    explanation: Explanation | None
     nearest: list[tuple[int, float]]
     light: str
     dark: str
@@ -89,19 +113,82 @@ class ServedMolecules:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns of a prediction."""
-        return prediction_columns(self.model)
+        """Names of the prediction columns."""
+        return output_columns(self.model)
+
+    @property
+    def smiles_columns(self) -> tuple[str, ...]:
+        """Names of the columns of SMILES that a CSV file must have, unless the request names
+        others.
+        """
+        return smiles_columns(self.card, None, self.model.molecules_per_row)
+
+    @property
+    def numbers(self) -> NumberFormat:
+        """Format of the numbers in the training table."""
+        return NumberFormat(**self.card.get("numbers", {}))
+
+    def questions(
+        self, smiles: Sequence[str | list[str]], columns: Mapping[str, Sequence[float | None]]
+    ) -> list[Question]:
+        """Return the rows of a request.
+
+        Args:
+            smiles: n SMILES or reactions; for a model of several molecules in a row, n lists.
+            columns: n values of each descriptor column, by its name; None for a missing one.
+
+        Raises:
+            RequestError: a row has another number of SMILES, or a column is missing, unknown or of
+                another length (422).
+        """
+        names = self.model.descriptors_columns_
+        if list(columns) != names and sorted(columns) != sorted(names):
+            needs = f"the columns {', '.join(names)}" if names else "no columns"
+            raise RequestError(
+                422,
+                f"the model {self.name!r} needs {needs}; got {', '.join(columns)[:200] or 'none'}",
+            )
+        for name in names:
+            if len(columns[name]) != len(smiles):
+                raise RequestError(
+                    422, f"columns.{name} must have {len(smiles)} values, one for each row; got "
+                    f"{len(columns[name])}"
+                )  # fmt: skip
+        values = zip(*(columns[name] for name in names)) if names else [()] * len(smiles)
+        return [
+            Question(self._text(number, row), tuple(_number(each) for each in some))
+            for number, (row, some) in enumerate(zip(smiles, values), 1)
+        ]
+
+    def _text(self, number: int, row: str | list[str]) -> str:
+        """Return the text of a row.
+
+        Raises:
+            RequestError: it has another number of SMILES (422).
+        """
+        count = self.model.molecules_per_row
+        if count == 1 and isinstance(row, str):
+            return row
+        if count > 1 and isinstance(row, list) and len(row) == count:
+            return join_smiles(row)
+        expected = "one SMILES" if count == 1 else f"a list of {count} SMILES"
+        got = "a text" if isinstance(row, str) else f"a list of {len(row)}"
+        raise RequestError(
+            422,
+            f"the model {self.name!r} reads {self.model.row_format.rows_noun}: row {number:,} must "
+            f"be {expected}; it is {got}",
+        )
 
     def target_columns(self, target: int) -> dict[str, int]:
-        """Return the names of the columns of one target, without the target's name, and their
-        positions.
+        """Return the names of the prediction columns of one target, without the target's name,
+        and their positions.
         """
         columns = target_columns(self.model)
         first = sum(map(len, columns[:target]))
         return {name: first + i for i, name in enumerate(columns[target])}
 
     def neighbours(self, nearest: list[tuple[int, float]], target: int) -> list[dict[str, Any]]:
-        """Return the nearest training molecules with their measured values of a target."""
+        """Return the nearest training molecules, with their measured values of one target."""
         if self.training is None:
             return []
         rows = []
@@ -127,20 +214,9 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
         threads: number of threads inside one operator; 0 to choose it by the size.
 
     Raises:
-        RunError: the folder holds no model that can be read, or the model reads descriptor columns,
-            several molecules in a row or reactions.
+        RunError: the folder holds no model that can be read.
     """
     model, card = load_model(folder)
-    if model.descriptors_columns_:
-        raise RunError(
-            f"{folder} cannot be served, because its model reads the descriptor columns "
-            f"{', '.join(model.descriptors_columns_)}; use gattn molecules predict"
-        )
-    if model.row_format.joined:
-        raise RunError(
-            f"{folder} cannot be served, because its model reads {model.row_format.rows_noun}; use "
-            "gattn molecules predict"
-        )
     model.workers, model.max_atoms = 1, min(model.max_atoms, max_atoms)
     model.predictor_.threads = threads
     notes = []
@@ -159,45 +235,59 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
     return ServedMolecules(name, folder, model, card, training, applicability, tuple(notes))
 
 
-def predict_rows(model: MoleculeModel, smiles: list[str], coverage: float) -> list[PredictedRow]:
-    """Predict SMILES in the same way as the command ``gattn molecules predict``.
+def predict_rows(model: MoleculeModel, rows: list[Question], coverage: float) -> list[PredictedRow]:
+    """Predict rows in the same way as the command ``gattn molecules predict``.
 
     Args:
         model: the model.
-        smiles: n SMILES.
+        rows: n rows.
         coverage: coverage of the intervals or label sets.
 
     Returns:
         n rows.
     """
-    empty = [""] * len(prediction_columns(model))
-    rows: list[PredictedRow] = []
-    for piece in model.predictions(smiles):
-        predicted = prediction_cells(model, piece.result, coverage)
-        cells = dict(zip(piece.row_index.tolist(), predicted))
-        rows += [PredictedRow(cells.get(i, empty), e) for i, e in enumerate(piece.errors)]
-    return rows
+    empty = [""] * len(output_columns(model))
+    descriptors: Callable[[Question], Sequence[float]] | None = None
+    if model.descriptors_columns_:
+        descriptors = attrgetter("values")
+    predicted: list[PredictedRow] = []
+    for piece in model.predictions(rows, smiles=attrgetter("text"), descriptors=descriptors):
+        index = piece.row_index.tolist()
+        values = [piece.items[i].values for i in index]
+        cells = dict(zip(index, output_cells(model, piece.result, coverage, values)))
+        predicted += [PredictedRow(cells.get(i, empty), e) for i, e in enumerate(piece.errors)]
+    return predicted
 
 
 def explain_molecule(
-    model: MoleculeModel, smiles: str, method: str, target: int, coverage: float
+    model: MoleculeModel, question: Question, method: str, target: int, coverage: float
 ) -> ExplainedMolecule:
-    """Predict the molecule of one SMILES, and compute the weights of its atoms.
+    """Predict one row, and compute the weights of its atoms, unless it is a reaction.
 
     Args:
         model: the model.
-        smiles: the SMILES.
+        question: the row.
         method: a method of :data:`gattn.molecules.attributions.METHODS`; "" for the default.
         target: index of the target.
         coverage: coverage of the interval or label set.
 
     Raises:
-        RequestError: the SMILES cannot be read, or the model has no such method (422).
+        RequestError: the row cannot be read, or the model has no such method (422).
     """
-    row = predict_rows(model, [smiles], coverage)[0]
+    row = predict_rows(model, [question], coverage)[0]
     if row.error:
-        raise RequestError(422, f"the molecule cannot be read: {row.error}")
-    inputs = model.featurise([smiles]).inputs
+        what = {1: "the reaction" if model.reaction else "the molecule"}
+        raise RequestError(
+            422, f"{what.get(model.molecules_per_row, 'the row')} cannot be read: {row.error}"
+        )
+    inputs: MoleculeInputs = model.featurise([question.text]).inputs
+    if model.descriptors_columns_:
+        values = torch.tensor([question.values], dtype=torch.float64)
+        inputs = DescribedInputs(inputs, values)
+    best, similarities = model.predictor_.nearest(inputs, NEAREST)
+    nearest = [(i, s) for i, s in zip(best[0].tolist(), similarities[0].tolist()) if s > 0]
+    if model.reaction:
+        return ExplainedMolecule(row.cells, None, nearest, "", "")
     method = method or DEFAULT_METHOD
     output = target
     if model.class_counts:  # the explained output is the probability of the predicted class
@@ -207,14 +297,12 @@ def explain_molecule(
         explanation = explain(model.predictor_, inputs, method, target=output)[0]
     except ValueError as error:
         raise RequestError(422, str(error)) from error
-    best, similarities = model.predictor_.nearest(inputs, NEAREST)
-    nearest = [(i, s) for i, s in zip(best[0].tolist(), similarities[0].tolist()) if s > 0]
     light = dark = ""
     if len(explanation.symbols) <= DRAWN_ATOMS:
         label = label_of(method, model.scale_of(target))
         light, dark = (
             draw_molecule(
-                explanation.smiles, explanation.weights, label=label,
+                explanation.drawn, explanation.weights, label=label,
                 signed=method != "attention", dark=is_dark,
             ).decode()
             for is_dark in (False, True)
@@ -223,35 +311,49 @@ def explain_molecule(
 
 
 def first_explanation(model: MoleculeModel) -> None:
-    """Explain methane, so that later calls in this process need not import modules."""
-    explain_molecule(model, "C", "", 0, 0.9)
+    """Explain a small row, so that the modules are imported before the first request."""
+    values = (0.0,) * len(model.descriptors_columns_)
+    explain_molecule(model, Question(model.row_format.example, values), "", 0, 0.9)
 
 
 def draw_plain(smiles: str, dark: bool) -> bytes:
-    """Draw a molecule without weights, as an SVG.
+    """Draw a molecule without weights as an SVG. The molecules of a row or of a reaction are drawn
+    side by side.
 
     Raises:
         RequestError: the SMILES cannot be read, or the molecule is too large (422).
     """
+    drawn = drawn_smiles(smiles) if BETWEEN in smiles else smiles
+    if ">>" in drawn:
+        sides = drawn.split()[0].split(">>")
+        # The picture is easier to read without the atom map numbers.
+        drawn = re.sub(r":\d+\]", "]", ".".join(filter(None, sides)))
     try:
-        return draw_molecule(smiles, dark=dark)
+        return draw_molecule(drawn, dark=dark)
     except ValueError as error:
         raise RequestError(422, f"the molecule cannot be drawn: {error}") from error
 
 
 def as_values(model: MoleculeModel, cells: list[str]) -> dict[str, float | str | None]:
-    """Convert the cells of a prediction to JSON values: numbers, names of classes, or None.
+    """Convert the cells of a prediction to JSON values: numbers, class names or None.
 
     JSON has no infinity: the end of an interval without a bound is None.
     """
     values: dict[str, float | str | None] = {}
     classes = not isinstance(model, RegressionModel)
     short = [name for names in target_columns(model) for name in names]
-    for name, bare, cell in zip(prediction_columns(model), [*short, ""], cells):
-        is_text = classes and bare in ("prediction", "set")
-        if is_text or not cell:
-            values[name] = cell or None
-        else:
-            number = float(cell)
-            values[name] = number if math.isfinite(number) else None
+    for name, bare, cell in zip(output_columns(model), [*short, "", OUTSIDE], cells):
+        is_text = bare == OUTSIDE or (classes and bare in ("prediction", "set"))
+        values[name] = cell or None if is_text or not cell else json_value(float(cell))
     return values
+
+
+def similarity_of(model: MoleculeModel, cells: Sequence[str]) -> float:
+    """Return the similarity to the nearest training molecule, which is one of the cells of a
+    prediction.
+    """
+    return float(cells[len(prediction_columns(model)) - 1])
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,11 +1,11 @@
-"""Runs of ``gattn nodes train`` for the server, in which nodes are looked up by their names."""
+"""Runs of ``gattn nodes train`` for the server; nodes are looked up by name."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +24,20 @@ from gattn.nodes.runs.predict import (
     read_graph,
 )
 from gattn.nodes.runs.splits import data_hash
-from gattn.serve.errors import RequestError
+from gattn.serve.names import NodeNames
+from gattn.serve.values import json_value
 from gattn.training.model_io import RunError, read_json
 from gattn.training.settings import read_toml
 
-__all__ = ["NodePrediction", "ServedNodes", "open_nodes"]
+__all__ = ["NodePrediction", "ServedNodes", "check_data", "open_nodes"]
 
 SHOWN = 20
-"""Maximum number of neighbours of a node that are shown."""
-SUGGESTIONS = 20
-"""Maximum number of names that a search for nodes returns."""
+"""Maximum number of neighbours that are shown for a node."""
 
 
 @dataclass(frozen=True)
 class NodePrediction:
-    """Prediction of a node, and the nodes that it attends to.
+    """Prediction for a node, and the nodes that it attends to.
 
     Attributes:
         values: the columns of the command ``gattn nodes predict``, by name.
@@ -76,44 +75,20 @@ class ServedNodes:
     rows: list[list[Any]]
     attention: list[tuple[np.ndarray, np.ndarray]]
     notes: tuple[str, ...] = ()
-    index: dict[str, int] = field(init=False)
     _drawing: threading.Lock = field(default_factory=threading.Lock)
 
-    def __post_init__(self) -> None:
-        names = {str(name): i for i, name in enumerate(self.graph.names)}
-        object.__setattr__(self, "index", names)
-
-    def search(self, text: str) -> list[str]:
-        """Return the names of nodes that contain a text; names that begin with the text come
-        first.
-        """
-        text = text.casefold()
-        first = (name for name in self.index if name.casefold().startswith(text))
-        names = list(islice(first, SUGGESTIONS))
-        if len(names) < SUGGESTIONS:
-            inside = (name for name in self.index if text in name.casefold())
-            others = (name for name in inside if not name.casefold().startswith(text))
-            names += islice(others, SUGGESTIONS - len(names))
-        return names
-
-    def node(self, name: str) -> int:
-        """Return the index of the node with a name.
-
-        Raises:
-            RequestError: there is no node of this name (404).
-        """
-        place = self.index.get(name)
-        if place is None:
-            raise RequestError(404, f"{self.name} has no node {name[:200]!r}")
-        return place
+    @cached_property
+    def names(self) -> NodeNames:
+        """Names of the nodes."""
+        return NodeNames(self.name, self.graph.names)
 
     def predict(self, name: str) -> NodePrediction:
-        """Return the prediction of a node, and the nodes that it attends to.
+        """Return the prediction for a node, and the nodes that it attends to.
 
         Raises:
             RequestError: there is no node of this name (404).
         """
-        place = self.node(name)
+        place = self.names.place(name)
         weights: dict[int, list[float]] = {}
         for layer in range(len(self.attention)):
             for source, weight in self._edges_into(place, layer):
@@ -141,7 +116,7 @@ class ServedNodes:
         Raises:
             RequestError: there is no node of this name (404).
         """
-        place = self.node(name)
+        place = self.names.place(name)
         pairs = sorted(self._edges_into(place, -1), key=lambda pair: -pair[1])[:SHOWN]
         sources = [source for source, _ in pairs if source != place]
         nodes = [place, *sources]
@@ -160,7 +135,7 @@ class ServedNodes:
             )  # fmt: skip
 
     def _edges_into(self, place: int, layer: int) -> Iterator[tuple[int, float]]:
-        """Yield the sources and the weights of the edges into a node."""
+        """Yield the sources of a node's incoming edges, with their weights."""
         edges, weights = self.attention[layer]
         begin, end = np.searchsorted(edges[1], [place, place + 1])
         yield from zip(edges[0, begin:end].tolist(), weights[begin:end].tolist())
@@ -182,40 +157,44 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
     """
     estimator = load_estimator(folder).set_params(threads=threads)
     settings = read_toml(NodeRunSettings, folder / "config.toml")
+    check_data(folder, settings.data, settings.nodes)
+    notes: list[str] = []
+    graph = read_graph(estimator, settings.data, settings.reading, notes.append)
+    predicted = estimator.predictor_.predict(graph)
+    rows = [list(map(json_value, row)) for row in prediction_cells(estimator, predicted, coverage)]
+    attention = [_sorted(*layer) for layer in estimator.predictor_.attention(graph)]
+    columns = prediction_columns(estimator)
+    return ServedNodes(name, folder, estimator, graph, columns, rows, attention, tuple(notes))
+
+
+def check_data(folder: Path, data: str, nodes: str) -> None:
+    """Raise an error if the graph files of a run differ from those used in training.
+
+    Args:
+        folder: the folder of the run.
+        data: the graph of its settings.
+        nodes: the table of nodes of its settings, or "".
+
+    Raises:
+        RunError: a file has changed since the model was trained.
+        FileNotFoundError: a file is missing.
+    """
     splits = read_json(folder / "splits.json", "sha256", remedy="train the model again")
     try:
-        digest = data_hash(settings.data, settings.nodes)
+        digest = data_hash(data, nodes)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"{folder} was trained on {error.filename}, which does not exist: move it back, or "
             "start the server in the folder in which the model was trained"
         ) from None
     if digest != splits["sha256"]:
-        raise RunError(f"{settings.data} has changed since {folder} was trained: train it again")
-    notes: list[str] = []
-    graph = read_graph(estimator, settings.data, settings.reading, notes.append)
-    predicted = estimator.predictor_.predict(graph)
-    rows = [_plain(row) for row in prediction_cells(estimator, predicted, coverage)]
-    attention = [_sorted(*layer) for layer in estimator.predictor_.attention(graph)]
-    columns = prediction_columns(estimator)
-    return ServedNodes(name, folder, estimator, graph, columns, rows, attention, tuple(notes))
-
-
-def _plain(row: Any) -> list[Any]:
-    """Convert cells to JSON values: numbers and texts; an infinite end of an interval becomes
-    None.
-    """
-    cells: list[Any] = []
-    for cell in row:
-        if isinstance(cell, float):
-            cells.append(cell if np.isfinite(cell) else None)
-        else:
-            cells.append(cell if isinstance(cell, int | str) else str(cell))
-    return cells
+        raise RunError(f"{data} has changed since {folder} was trained: train it again")
 
 
 def _sorted(edges: Tensor, weights: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edges sorted by destination, and their weights averaged over the heads."""
+    """Return the edges sorted by destination, and their attention weights averaged over the
+    heads.
+    """
     pairs, mean = edges.numpy(), weights.mean(1).numpy()
     order = np.argsort(pairs[1], kind="stable")
     return pairs[:, order], mean[order]

@@ -1,4 +1,4 @@
-"""Pool of the processes that have loaded the models of molecules and predict with them."""
+"""Pool of processes that have loaded the molecule models and predict with them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _MODELS: list[MoleculeModel] = []
-"""Models of a child process, which it loads once when it starts."""
+"""Models in a child process, which loads them once when it starts."""
 
 
 class ModelPool:
-    """Pool that calls functions with a loaded model, in child processes or in one thread.
+    """Pool that calls functions with a loaded model, in child processes or in a thread.
 
     Args:
         models: the models, in the order of ``folders``.
@@ -97,7 +97,7 @@ class ModelPool:
                 self._executor.submit(self.first_call, model).result()
 
     def close(self) -> None:
-        """End the child processes after their current tasks."""
+        """End the child processes after they have finished their current tasks."""
         self._executor.shutdown(cancel_futures=True)
 
     def _start(self) -> Executor:
@@ -114,7 +114,7 @@ def _load(
     parent: int,
     first_call: Callable[[MoleculeModel], object],
 ) -> None:
-    """Load the models in a child process, and call each of them once.
+    """Load the models in a child process, and call each model once.
 
     An interrupt in a terminal is sent to all processes, and the parent ends its child processes.
     """

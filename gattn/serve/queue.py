@@ -14,24 +14,25 @@ from gattn.serve.errors import RequestError
 __all__ = ["BATCH", "BatchQueue"]
 
 Key = TypeVar("Key", bound=Hashable)
+Row = TypeVar("Row")
 Result = TypeVar("Result")
 
 BATCH = 256
-"""Maximum number of rows of a batch. A batch of this size takes a quarter of a second, so a
-small request waits at most this long for a large one.
+"""Maximum number of rows in a batch. A batch of this size takes a quarter of a second, which is
+the longest time that a small request waits for a large one.
 """
 
 
 @dataclass(eq=False)
-class _Job(Generic[Key]):
+class _Job(Generic[Key, Row]):
     """Rows of one request, which are computed together."""
 
     key: Key
-    rows: Sequence[str]
+    rows: Sequence[Row]
     result: asyncio.Future[list[Any]]
 
 
-class BatchQueue(Generic[Key, Result]):
+class BatchQueue(Generic[Key, Row, Result]):
     """Queue that combines rows of several requests into one call, and limits the number of open
     requests.
 
@@ -48,7 +49,7 @@ class BatchQueue(Generic[Key, Result]):
 
     def __init__(
         self,
-        work: Callable[[Key, list[str]], Awaitable[list[Result]]],
+        work: Callable[[Key, list[Row]], Awaitable[list[Result]]],
         *,
         workers: int,
         capacity: int,
@@ -56,7 +57,7 @@ class BatchQueue(Generic[Key, Result]):
     ) -> None:
         self.work, self.workers, self.capacity, self.batch = work, workers, capacity, batch
         self.open = 0
-        self._jobs: deque[_Job[Key]] = deque()
+        self._jobs: deque[_Job[Key, Row]] = deque()
         self._filled = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -76,7 +77,7 @@ class BatchQueue(Generic[Key, Result]):
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
-        """Count a request as open during the block; raise an error if the queue is full.
+        """Count a request as open inside the ``with`` block; raise an error if the queue is full.
 
         Raises:
             RequestError: the queue is full (429).
@@ -93,7 +94,7 @@ class BatchQueue(Generic[Key, Result]):
         finally:
             self.open -= 1
 
-    async def compute(self, key: Key, rows: Sequence[str]) -> list[Result]:
+    async def compute(self, key: Key, rows: Sequence[Row]) -> list[Result]:
         """Return one result for each row of a request, in order.
 
         A request has at most as many jobs in the queue as there are workers, so that a large
@@ -101,7 +102,7 @@ class BatchQueue(Generic[Key, Result]):
 
         Args:
             key: rows with different keys, such as the names of models, are not combined.
-            rows: n texts.
+            rows: n rows.
 
         Returns:
             n results.
@@ -118,7 +119,7 @@ class BatchQueue(Generic[Key, Result]):
                     results += part
         return results
 
-    def _submit(self, key: Key, rows: Sequence[str]) -> asyncio.Future[list[Result]]:
+    def _submit(self, key: Key, rows: Sequence[Row]) -> asyncio.Future[list[Result]]:
         result: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
         self._jobs.append(_Job(key, rows, result))
         self._filled.set()
@@ -136,7 +137,7 @@ class BatchQueue(Generic[Key, Result]):
             try:
                 results = await self.work(jobs[0].key, rows)
             except Exception as error:
-                # The requests of the batch raise this error, and the worker continues with the next
+                # Each request of the batch raises this error. The worker continues with the next
                 # batch.
                 for job in jobs:
                     if not job.result.done():
@@ -149,12 +150,12 @@ class BatchQueue(Generic[Key, Result]):
                     job.result.set_result(results[begin:end])
                 begin = end
 
-    def _take(self) -> list[_Job[Key]]:
-        """Remove the jobs of the next batch from the queue; jobs of cancelled requests are
-        discarded.
+    def _take(self) -> list[_Job[Key, Row]]:
+        """Remove the jobs of the next batch from the queue, and discard jobs whose request was
+        cancelled.
         """
-        jobs: list[_Job[Key]] = []
-        remaining: deque[_Job[Key]] = deque()
+        jobs: list[_Job[Key, Row]] = []
+        remaining: deque[_Job[Key, Row]] = deque()
         count = 0
         for job in self._jobs:
             if job.result.done():

@@ -1,10 +1,10 @@
-"""Types of the bodies of requests and answers, from which the OpenAPI description is generated."""
+"""Types of request and answer bodies, from which the OpenAPI description is generated."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 __all__ = [
     "Atom",
@@ -14,6 +14,9 @@ __all__ = [
     "ExplainRequest",
     "Faithfulness",
     "Health",
+    "LinkAnswer",
+    "LinkRequest",
+    "LinksAnswer",
     "ModelDescription",
     "Neighbour",
     "NodeAnswer",
@@ -22,10 +25,12 @@ __all__ = [
     "Pictures",
     "PredictAnswer",
     "PredictRequest",
+    "ProposedLink",
     "TableAnswer",
 ]
 
 Value = int | float | str | None
+Row = str | list[str]
 Coverage = Annotated[
     float, Field(gt=0, lt=1, description="Coverage of the intervals, or of the sets of classes.")
 ]
@@ -35,7 +40,7 @@ ModelName = Annotated[
 
 
 class _Request(BaseModel):
-    """Base class of the bodies of requests, in which an unknown field is an error."""
+    """Base class of request bodies; a field that is not declared is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -59,16 +64,22 @@ class ModelDescription(BaseModel):
     """Description of a loaded run."""
 
     name: str
-    kind: Literal["molecules", "nodes"]
+    kind: Literal["molecules", "nodes", "links"]
     task: Literal["regression", "classification", "multiclass"]
     targets: list[str]
     units: Annotated[list[str], Field(description="Unit of each target; an empty text if unknown.")]
     columns: Annotated[list[str], Field(description="Columns of a prediction.")]
-    smiles_column: Annotated[
-        str | None, Field(description="Column of SMILES that a CSV file must have by default.")
+    smiles_columns: Annotated[
+        list[str],
+        Field(
+            description="Columns of SMILES that a CSV file must have by default, one for each "
+            "molecule of a row."
+        ),
     ]
+    reaction: Annotated[bool, Field(description="Whether a row is a reaction A>>B.")]
+    descriptors: Annotated[list[str], Field(description="Descriptor columns of the model.")]
     methods: Annotated[list[str], Field(description="Methods of POST /explain, best first.")]
-    size: Annotated[int, Field(description="Number of training molecules, or of nodes.")]
+    size: Annotated[int, Field(description="Number of training molecules, of nodes or of links.")]
     domain_threshold: Annotated[
         float | None,
         Field(description="Least similarity to the training molecules within the domain."),
@@ -81,7 +92,21 @@ class ModelDescription(BaseModel):
 class PredictRequest(_Request):
     """Request for predictions of molecules."""
 
-    smiles: Annotated[list[str], Field(min_length=1, description="SMILES, one for each row.")]
+    smiles: Annotated[
+        list[Row],
+        Field(
+            min_length=1,
+            description="For each row its SMILES or its reaction A>>B; for a model of several "
+            "molecules in a row, a list of their SMILES.",
+        ),
+    ]
+    columns: Annotated[
+        dict[str, list[FiniteFloat | None]],
+        Field(
+            default_factory=dict,
+            description="Values of each descriptor column, one for each row; null if missing.",
+        ),
+    ]
     model: ModelName = None
     coverage: Coverage = 0.9
 
@@ -104,14 +129,22 @@ class TableAnswer(BaseModel):
 
     model: str
     columns: Annotated[list[str], Field(description="The file's columns and those added.")]
-    smiles_column: Annotated[int, Field(description="Position of the column of SMILES.")]
+    smiles_columns: Annotated[list[int], Field(description="Positions of the columns of SMILES.")]
     rows: Annotated[list[list[str]], Field(description="The cells of the command's output.")]
 
 
 class ExplainRequest(_Request):
     """Request for the explanation of one molecule."""
 
-    smiles: str
+    smiles: Annotated[
+        Row, Field(description="SMILES, reaction A>>B, or the list of the SMILES of a row.")
+    ]
+    columns: Annotated[
+        dict[str, FiniteFloat | None],
+        Field(
+            default_factory=dict, description="Value of each descriptor column; null if missing."
+        ),
+    ]
     model: ModelName = None
     target: Annotated[
         str | None, Field(description="Name of the target; required if there are several.")
@@ -125,6 +158,7 @@ class ExplainRequest(_Request):
 class Atom(BaseModel):
     """Atom of a molecule, with its weight."""
 
+    molecule: Annotated[int, Field(description="Number of the molecule in the row, from 0.")]
     atom: Annotated[int, Field(description="Number of the atom in the SMILES, from 0.")]
     symbol: str
     weight: Annotated[float, Field(description="Contribution to the prediction, in its unit.")]
@@ -134,7 +168,7 @@ class Atom(BaseModel):
 
 
 class Faithfulness(BaseModel):
-    """Drop of the prediction if atoms are deleted, as a test of the weights."""
+    """Decrease of the prediction when atoms are deleted, as a test of the atom weights."""
 
     top: Annotated[float, Field(description="Drop without the atoms of highest weight.")]
     random: Annotated[float, Field(description="Mean drop without as many random atoms.")]
@@ -158,7 +192,7 @@ class Domain(BaseModel):
 
 
 class Pictures(BaseModel):
-    """Pictures of the molecule with coloured atoms, as SVG documents."""
+    """Pictures of the molecule as SVG documents, in which colours show the atom weights."""
 
     light: str
     dark: str
@@ -181,9 +215,15 @@ class ExplainAnswer(BaseModel):
     ]
     domain: Domain | None
     nearest: list[Neighbour]
-    atoms: list[Atom]
-    faithfulness: Faithfulness
-    pictures: Annotated[Pictures | None, Field(description="None for a very large molecule.")]
+    atoms: Annotated[list[Atom], Field(description="Empty for a reaction.")]
+    contributions: Annotated[
+        dict[str, float],
+        Field(description="Contribution of each descriptor column to the prediction."),
+    ]
+    faithfulness: Annotated[Faithfulness | None, Field(description="None for a reaction.")]
+    pictures: Annotated[
+        Pictures | None, Field(description="None for a reaction or a very large molecule.")
+    ]
 
 
 class NodeRequest(_Request):
@@ -194,7 +234,7 @@ class NodeRequest(_Request):
 
 
 class NodeNeighbour(BaseModel):
-    """Node that the predicted node attends to."""
+    """Node to which the predicted node attends."""
 
     name: str
     predicted: Value
@@ -215,3 +255,42 @@ class NodeAnswer(BaseModel):
         list[NodeNeighbour], Field(description="Nodes it attends to, highest weights first.")
     ]
     degree: Annotated[int, Field(description="Number of nodes it attends to.")]
+
+
+class LinkRequest(_Request):
+    """Request for the score of a pair of nodes."""
+
+    source: str
+    target: str
+    model: ModelName = None
+
+
+class LinkAnswer(BaseModel):
+    """Score of a pair of nodes."""
+
+    model: str
+    source: str
+    target: str
+    score: Annotated[float, Field(description="Score, by which links are ranked.")]
+    probability: Annotated[
+        float, Field(description="Probability of a link if half of the pairs were links.")
+    ]
+    linked: Annotated[
+        bool, Field(description="Whether the graph has the link, whose score then reads it.")
+    ]
+
+
+class ProposedLink(BaseModel):
+    """Node to which a link is proposed."""
+
+    name: str
+    score: float
+    probability: float
+
+
+class LinksAnswer(BaseModel):
+    """Proposed links of a node, in descending order of the score."""
+
+    model: str
+    name: str
+    links: list[ProposedLink]

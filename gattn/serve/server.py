@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Sequence
 from pathlib import Path
 
 import uvicorn
 
+from gattn.files import reason
 from gattn.pipeline.product import Log, no_log
 from gattn.serve.app import AnyRun, Server
+from gattn.serve.links import open_links
 from gattn.serve.molecules import open_molecules
 from gattn.serve.nodes import open_nodes
 from gattn.serve.settings import ServeSettings
@@ -17,15 +20,16 @@ from gattn.training.model_io import read_model
 
 __all__ = ["open_runs", "serve"]
 
-NODES = ("NodeClassifier", "NodeRegressor")
+NODES, LINKS = ("NodeClassifier", "NodeRegressor"), ("LinkPredictor",)
+"""Names of the estimators of nodes and of links, as they occur in a model card."""
 BACKLOG = 2048
 """Maximum number of connections that wait to be accepted by the server."""
 COVERAGE = 0.9
-"""Coverage of the label sets and intervals of nodes."""
+"""Coverage of the prediction intervals and class sets for nodes."""
 
 
 def open_runs(folders: Sequence[Path], settings: ServeSettings) -> list[AnyRun]:
-    """Load runs of molecules and nodes.
+    """Load runs of molecules, nodes and links.
 
     The name of a run is that of its folder. If several folders have the same name, a number is
     added.
@@ -46,6 +50,8 @@ def open_runs(folders: Sequence[Path], settings: ServeSettings) -> list[AnyRun]:
         _, card = read_model(folder)
         if card.get("estimator") in NODES:
             runs.append(open_nodes(name, folder, COVERAGE, settings.threads))
+        elif card.get("estimator") in LINKS:
+            runs.append(open_links(name, folder, settings.threads))
         else:
             runs.append(open_molecules(name, folder, settings.max_atoms, settings.threads))
     return runs
@@ -85,8 +91,8 @@ def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -
 
 
 def _listen(settings: ServeSettings) -> socket.socket:
-    """Bind a socket to the address before the models are loaded, so that a wrong address is an
-    error at once.
+    """Bind a socket before the models are loaded, so that an invalid address is reported
+    immediately.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -95,8 +101,17 @@ def _listen(settings: ServeSettings) -> socket.socket:
         listening.bind((settings.host, settings.port))
     except OSError as error:
         listening.close()
-        raise OSError(
-            f"{settings.host}:{settings.port} cannot be used: {error.strerror}; choose another "
-            "--port"
-        ) from error
+        raise OSError(_address_fault(settings, error)) from error
     return listening
+
+
+def _address_fault(settings: ServeSettings, error: OSError) -> str:
+    """Return a sentence that says why an address cannot be used, and what to do."""
+    address = f"{settings.host}:{settings.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{address} is used by another program: choose another --port"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{settings.host} is not an address of this machine: choose another --host"
+    if error.errno == errno.EACCES:
+        return f"only an administrator can use {address}: choose a --port from 1024 on"
+    return f"{address} cannot be used ({reason(error)}): choose another --host or --port"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
 
 from gattn.training.settings import Settings, SettingsError, Threads, document
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Address, IPv6Address
 
 __all__ = ["ServeSettings"]
 
@@ -33,8 +36,9 @@ class ServeSettings(Settings):
     host: Annotated[
         str,
         Meta(
-            description="IP address on which the server listens. If other machines can reach "
-            "the address, --token is required, because the connection is not encrypted."
+            description="IP address of this machine on which the server listens, or localhost. "
+            "If other machines can reach the address, --token is required, because the connection "
+            "is not encrypted."
         ),
     ] = "127.0.0.1"
     port: Annotated[
@@ -109,10 +113,15 @@ class ServeSettings(Settings):
     threads: Threads = 0
 
     def check(self) -> None:
-        """Check that a token is set if other machines can reach the server, and that it is long
-        enough.
+        """Check that the token is long enough, and that it is set if other machines can reach
+        the server.
         """
         super().check()
+        if self.host != "localhost" and self._ip is None:
+            raise SettingsError(
+                f"host must be an IP address of this machine, such as 0.0.0.0, or localhost; got "
+                f"{self.host!r}"
+            )
         if self.token and len(self.token) < SHORTEST_TOKEN:
             raise SettingsError(
                 f"token must have at least {SHORTEST_TOKEN} characters; got {len(self.token)}"
@@ -126,17 +135,20 @@ class ServeSettings(Settings):
     @property
     def is_local(self) -> bool:
         """True if only this machine can reach the address."""
-        if self.host == "localhost":
-            return True
+        return self.host == "localhost" or (self._ip is not None and self._ip.is_loopback)
+
+    @property
+    def _ip(self) -> IPv4Address | IPv6Address | None:
+        """The address as an object; None if it is no IP address."""
         # The import is inside the function, because every command imports this module.
         import ipaddress
 
         try:
-            return ipaddress.ip_address(self.host).is_loopback
+            return ipaddress.ip_address(self.host)
         except ValueError:
-            return False
+            return None
 
     @property
     def max_bytes(self) -> int:
-        """Maximum size of the body of a request, in bytes."""
+        """Maximum size of a request body, in bytes."""
         return int(self.max_megabytes * 1e6)

@@ -1,4 +1,4 @@
-"""Eigenvectors of the normalised Laplacian, in a form that does not depend on the eigensolver."""
+"""Eigenvectors of the normalised Laplacian in a basis that does not depend on the eigensolver."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gattn.graph import Graph, as_graph
 from gattn.graph.edge_input import check_count
 
 DENSE_LIMIT = 1000
-"""Maximum number of nodes of a component for the dense eigensolver."""
+"""Maximum number of nodes in a connected component for which the dense eigensolver is used."""
 EIGENVALUE_TOLERANCE = 1e-11
-"""Maximum difference of eigenvalues that are treated as equal. They lie in [0, 2], and solvers
-reach about 1e-14.
+"""Two eigenvalues are treated as equal if they differ by at most this number. Eigenvalues are in
+[0, 2], and solvers reach about 1e-14.
 """
 
 
@@ -26,7 +26,7 @@ def laplacian_eigenvectors(
     k: int,
     edge_weight: Tensor | None = None,
 ) -> Tensor:
-    r"""Compute the Laplacian eigenvectors with the smallest nonzero eigenvalues of each component.
+    r"""Compute the eigenvectors of each component's Laplacian for the smallest nonzero eigenvalues.
 
     .. math:: L = I - D^{-1/2} A D^{-1/2}, \qquad L u_t = \lambda_t u_t, \qquad
         0 = \lambda_0 < \lambda_1 \le \lambda_2 \le \dots
@@ -80,7 +80,8 @@ def laplacian_eigenvectors(
     _, component, size = label[order].unique_consecutive(return_inverse=True, return_counts=True)
     node_component = torch.empty_like(component).index_copy(0, order, component)
     start = size.cumsum(0) - size
-    position = torch.empty_like(order)  # position of each node within its component
+    # Position of each node within its component.
+    position = torch.empty_like(order)
     position[order] = torch.arange(nodes) - start[component]
 
     out = torch.zeros(nodes, k, dtype=torch.float64)
@@ -98,8 +99,8 @@ def laplacian_eigenvectors(
         if same_size <= max(DENSE_LIMIT, count + 2):
             matrix = torch.zeros(len(components), same_size, same_size, dtype=torch.float64)
             matrix[edge_matrix, row, col] = entry[inside]
-            # The matrix is negated, so that its ascending eigenvalues have the order of those of L
-            # = I - matrix.
+            # The matrix is negated, so that its eigenvalues are in the same order as those of L = I
+            # - matrix.
             value, vector = torch.linalg.eigh(-matrix)
             vectors = [_canonical(a, v, count) for a, v in zip(value, vector)]
         else:
@@ -121,8 +122,8 @@ def _square(graph: Graph) -> int:
 
 
 def _undirected(graph: Graph, edge_weight: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return source, destination and weight of the undirected graph without parallel edges, on the
-    CPU.
+    """Return sources, destinations and weights of the undirected graph without parallel edges,
+    on the CPU.
     """
     nodes = graph.num_src
     source, destination = graph.edge_index.cpu()
@@ -146,7 +147,7 @@ def _undirected(graph: Graph, edge_weight: Tensor | None) -> tuple[Tensor, Tenso
 
 
 def _components(source: Tensor, destination: Tensor, nodes: int) -> Tensor:
-    """Return for each node the lowest node of its connected component."""
+    """Return for each node the node with the lowest index in the same connected component."""
     label = torch.arange(nodes)
     while True:
         lower = label.scatter_reduce(0, destination, label[source], "amin")
@@ -169,8 +170,7 @@ def _solve_sparse(row: Tensor, col: Tensor, entry: Tensor, size: int, count: int
     matrix = coo_matrix((entry.numpy(), (row.numpy(), col.numpy())), shape=(size, size)).tocsr()
     generator = torch.Generator().manual_seed(0)
     start_vector = torch.randn(size, generator=generator, dtype=torch.float64).numpy()
-    # One more eigenvalue than requested is computed, to find out whether it equals the last
-    # requested one.
+    # One more eigenvalue than requested is computed, because it may equal the last requested one.
     options = {"k": count + 2, "v0": start_vector, "return_eigenvectors": True}
     try:
         value, vector = eigsh(matrix, which="LA", maxiter=100, **options)
@@ -185,7 +185,7 @@ def _solve_sparse(row: Tensor, col: Tensor, entry: Tensor, size: int, count: int
 
 
 def _canonical(value: Tensor, vector: Tensor, count: int) -> Tensor:
-    """Return eigenvectors 1 to count, [size, count], in a unique basis of each eigenspace."""
+    """Return the eigenvectors 1 to count, [size, count], in a unique basis of each eigenspace."""
     bounds = [
         0,
         *((value.diff() > EIGENVALUE_TOLERANCE).nonzero().squeeze(1) + 1).tolist(),
@@ -199,7 +199,8 @@ def _canonical(value: Tensor, vector: Tensor, count: int) -> Tensor:
 
 
 def _basis(vector: Tensor) -> list[Tensor]:
-    """Return the same orthonormal basis of a space for any vectors that span the space.
+    """Return an orthonormal basis of a space. It does not depend on the vectors by which the space
+    is given.
 
     Each step selects the coordinate axis with the largest projection onto the rest of the space,
     and adds this normalised projection to the basis.
@@ -215,5 +216,7 @@ def _basis(vector: Tensor) -> list[Tensor]:
 
 
 def _complement(axis: Tensor) -> Tensor:
-    """Return columns, [r, r - 1], that extend a unit vector to an orthonormal basis."""
+    """Return r - 1 columns, [r, r - 1], which together with a unit vector form an orthonormal
+    basis.
+    """
     return torch.linalg.qr(axis.unsqueeze(1), mode="complete").Q[:, 1:]

@@ -1,4 +1,4 @@
-"""Lengths and edge features of shortest paths."""
+"""Lengths of shortest paths, and mean edge features along them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gattn.graph.edge_input import check_count
 
 
 def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:
-    r"""Compute the length of the shortest path between the two nodes of every edge of ``over``.
+    r"""Compute the length of the shortest path between the two nodes of each edge in ``over``.
 
     .. math:: d_{ij} = \min(\text{steps of the shortest path } j \to i,\; L + 1)
 
@@ -55,8 +55,8 @@ def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:
 def path_features(
     edges: Any, over: Graph, edge_attr: Tensor, max_length: int
 ) -> tuple[Tensor, Tensor]:
-    r"""Compute mean edge features along the shortest paths between the nodes of every edge of
-    ``over``.
+    r"""Compute the mean edge features along the shortest paths between the two nodes of each edge
+    in ``over``.
 
     .. math:: f_{ijt} = \text{mean of } a_{P_t} \text{ over all shortest paths } P \text{ from }
         j \text{ to } i, \qquad t = 1, \dots, d_{ij}
@@ -100,7 +100,8 @@ def path_features(
     features = edge_attr.new_zeros(len(pairs), max_length, edge_attr.shape[1])
     for step, level in enumerate(_levels(graph, over, max_length)):
         count = len(level.code)
-        if step == 0:  # number of shortest paths of each pair of nodes, and their mean features
+        # Number of shortest paths of each pair of nodes, and mean features along them.
+        if step == 0:
             paths = edge_attr.new_ones(count, dtype=torch.float64)
             mean = edge_attr.new_zeros(count, 0, edge_attr.shape[1])
         else:
@@ -118,24 +119,26 @@ def path_features(
 
 
 class _Level(NamedTuple):
-    """All pairs of a start node and a node at the same distance, and the edges that lead to these
-    nodes.
+    """All pairs of a start node and a node at one distance from it, and the edges that lead to
+    these nodes.
 
     A step goes along an edge from a pair of the previous level to a pair of this level.
     """
 
     code: Tensor
-    """Pairs as integers start * nodes + node, in ascending order."""
+    """Pairs of nodes, coded as integers start * nodes + node, in ascending order."""
     walker: Tensor
-    """Index of the pair in the previous level from which each step starts."""
+    """For each step, the index in the previous level of the pair from which it starts."""
     edge: Tensor
-    """Index in the caller's order of the edge of each step."""
+    """For each step, the index of its edge in the caller's order."""
     to: Tensor
-    """Index of the pair in this level at which each step ends."""
+    """For each step, the index in this level of the pair at which it ends."""
 
 
 def _pairs(edges: Any, over: Graph, max_length: int) -> tuple[Graph, Tensor, Tensor]:
-    """Return the graph of ``edges``, the distinct node pairs of ``over``, and each edge's pair."""
+    """Return the graph of ``edges``, the distinct node pairs in ``over``, and the index of each
+    edge's pair.
+    """
     check_count("max_length", max_length)
     check_graph("over", over)
     if over.num_src != over.num_dst:
@@ -146,7 +149,7 @@ def _pairs(edges: Any, over: Graph, max_length: int) -> tuple[Graph, Tensor, Ten
 
 
 def _levels(graph: Graph, over: Graph, max_length: int) -> Iterator[_Level]:
-    """Yield the pairs at distance 0, 1, ... from every source of ``over``."""
+    """Yield the pairs at distance 0, 1, ... from each source of ``over``."""
     nodes = over.num_src
     start = over.edge_index[0].unique()
     code = seen = start * nodes + start
@@ -164,7 +167,7 @@ def _levels(graph: Graph, over: Graph, max_length: int) -> Iterator[_Level]:
 
 
 def _one_step(code: Tensor, graph: Graph) -> tuple[Tensor, Tensor, Tensor]:
-    """Extend every pair (start, node) by every edge that starts at the node.
+    """Extend every pair (start, node) by every edge that leaves the node.
 
     Returns, for each extension, the index of the pair, the edge, and the new pair as an integer.
     """

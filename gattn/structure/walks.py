@@ -1,4 +1,4 @@
-"""Return probabilities of random walks, and probabilities of walks between pairs of nodes."""
+"""Return probabilities of random walks, and probabilities of walks between two nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def return_probabilities(
     steps: int,
     edge_weight: Tensor | None = None,
 ) -> Tensor:
-    r"""Compute the probability that a random walk returns to its start after 1, 2, ... steps.
+    r"""Compute the probability that a random walk is at its start after 1, 2, ... steps.
 
     .. math:: p_{it} = (P^t)_{ii}, \qquad P = D^{-1} A
 
@@ -68,7 +68,8 @@ def return_probabilities(
 def walk_probabilities(
     edges: Any, over: Graph, *, steps: int, edge_weight: Tensor | None = None
 ) -> Tensor:
-    r"""Compute the probability that a random walk leads from one node of an edge to the other.
+    r"""Compute the probability that a random walk from one node of an edge is at the other node
+    after 1, 2, ... steps.
 
     .. math:: p_{ijt} = (P^t)_{ij}, \qquad P = D^{-1} A, \qquad t = 0, \dots, K - 1
 
@@ -122,8 +123,8 @@ def walk_probabilities(
 
 
 def _one_step(graph: Graph, edge_weight: Tensor | None) -> Tensor:
-    """Return the sparse transition matrix P, [n, n]; row i has the probabilities of steps
-    from i.
+    """Return the sparse transition matrix P, [n, n]. Row i contains the probabilities of the
+    steps from node i.
     """
     if graph.num_src != graph.num_dst:
         raise ValueError(
@@ -142,8 +143,8 @@ def _one_step(graph: Graph, edge_weight: Tensor | None) -> Tensor:
 
 
 def _entries(matrix: Tensor, codes: Tensor) -> Tensor:
-    """Return the entries of a sparse matrix at the codes row * size + column; 0 for missing
-    entries.
+    """Return the entries of a sparse matrix at the codes row * size + column; missing entries
+    are 0.
     """
     row, col = matrix.indices()
     # The codes are in ascending order, as the binary search requires.

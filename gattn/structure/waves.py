@@ -1,4 +1,4 @@
-"""Sinusoidal encoding of positions."""
+"""Sinusoidal encoding of positions in a sequence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def waves(position: Tensor, channels: int, max_period: float = 1e4) -> Tensor:
-    r"""Encode positions by sines and cosines with geometrically increasing periods.
+    r"""Encode positions by sines and cosines whose periods increase geometrically.
 
     .. math:: p_{2t} = \sin(x\, T^{-2t/d}), \qquad p_{2t+1} = \cos(x\, T^{-2t/d})
 

@@ -1,4 +1,4 @@
-"""Small named graphs for special cases that layers often do not handle."""
+"""Small named graphs for special cases that attention layers often handle wrongly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gattn.graph import Graph
 
 @dataclass(frozen=True)
 class AwkwardGraph:
-    """Named graph, or batch of graphs, for testing a layer.
+    """Graph, or batch of graphs, with a name, for testing a layer.
 
     Args:
         name: the special case of this graph, such as "one hub".
@@ -44,7 +44,7 @@ class AwkwardGraph:
 def awkward_graphs(
     *, dtype: torch.dtype = torch.int64, device: torch.device | str = "cpu"
 ) -> list[AwkwardGraph]:
-    """Return graphs for special cases: no nodes, no edges, hubs, multi-edges, empty graphs.
+    """Return graphs for special cases: no nodes, no edges, hubs, multi-edges and empty graphs.
 
     Args:
         dtype: dtype of edge_index and index, int32 or int64.

@@ -15,7 +15,7 @@ from gattn.testing.cases import AwkwardGraph, awkward_graphs, random_graphs
 
 @dataclass(frozen=True)
 class WorstCase:
-    """Case with the largest error of a check; its ``str`` is a readable report.
+    """Case of a check with the largest error; its ``str`` is a readable report.
 
     Args:
         rule: property that was checked, such as "permutation equivariance".
@@ -41,7 +41,7 @@ class WorstCase:
 
     @property
     def holds(self) -> bool:
-        """True if the error is within the tolerance."""
+        """True if the error does not exceed the tolerance."""
         return self.error <= self.tolerance
 
     def __str__(self) -> str:
@@ -312,7 +312,7 @@ def assert_edge_order_independent(
 
 
 class _Worst:
-    """Collector of the errors of a check, which stores the case with the largest error."""
+    """Collector of the errors in a check. It stores the case with the largest error."""
 
     def __init__(self, rule: str, tolerance: float) -> None:
         self.rule, self.tolerance = rule, tolerance
@@ -349,7 +349,7 @@ class _Worst:
 
 
 def _deviation(got: Tensor, expected: Tensor) -> tuple[float, str]:
-    """Return the largest relative error, and its position with both values."""
+    """Return the largest relative error, its position, and the two values at this position."""
     if got.shape != expected.shape:
         detail = f"expected shape {tuple(expected.shape)}, got {tuple(got.shape)}"
         return float("inf"), detail
@@ -385,7 +385,7 @@ def _features(
     dtype: torch.dtype,
     generator: torch.Generator,
 ) -> tuple[Any, Tensor | None]:
-    """Draw random features x and edge_attr for a case; x is a pair for a bipartite layer."""
+    """Draw random features x and edge_attr for a case. For a bipartite layer, x is a pair."""
 
     def draw(*shape: int) -> Tensor:
         values = torch.randn(*shape, generator=generator, dtype=torch.float64)
@@ -415,8 +415,8 @@ def _call_readout(readout: Callable[..., Tensor], x: Tensor, case: AwkwardGraph)
 def _relabellings(
     case: AwkwardGraph, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield permutations of the sources and of the destinations, which are equal unless
-    bipartite.
+    """Yield a permutation of the sources and one of the destinations; they are equal unless the
+    graph is bipartite.
     """
     source = list(_orders(case.size[0], case.edge_index, generator))
     if case.bipartite:
@@ -425,7 +425,7 @@ def _relabellings(
 
 
 def _orders(count: int, like: Any, generator: torch.Generator) -> Iterator[Tensor]:
-    """Yield permutations of 0 to count - 1: the reverse order and two random orders."""
+    """Yield permutations of 0 to count - 1: the reversed order and two random orders."""
     device = (like if isinstance(like, Tensor) else like[0]).device
     yield torch.arange(count, device=device).flip(0)
     for _ in range(2):
@@ -433,7 +433,7 @@ def _orders(count: int, like: Any, generator: torch.Generator) -> Iterator[Tenso
 
 
 def _split(case: AwkwardGraph) -> Iterator[tuple[AwkwardGraph, Tensor, Tensor]]:
-    """Yield each graph of a batch as a case, with the indices of its nodes and edges."""
+    """Yield each graph of a batch as a separate case, with the indices of its nodes and edges."""
     source, destination = case.edge_index.long()
     for number in range(case.num_graphs):
         nodes = (case.index == number).nonzero().squeeze(1)

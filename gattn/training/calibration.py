@@ -1,5 +1,5 @@
-"""Calibration curves, which compare predicted probabilities and coverages with observed
-frequencies.
+"""Calibration curves, which compare predicted probabilities, or requested coverages, with
+observed frequencies.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ __all__ = ["Reliability", "interval_reliability", "probability_reliability"]
 
 @dataclass(frozen=True)
 class Reliability:
-    """Calibration curve: expected and observed frequencies, and the number of values for each
-    point.
+    """Calibration curve: for each point, an expected frequency, an observed frequency, and the
+    number of values.
 
     Attributes:
         expected: the expected frequency of each point, ascending.
@@ -50,7 +50,7 @@ class Reliability:
 
 
 def probability_reliability(y: Tensor, probability: Tensor, *, bins: int = 10) -> Reliability:
-    """Compare predicted probabilities of class 1 with the observed frequency of class 1.
+    """Compare the predicted probabilities of class 1 with the observed frequencies of class 1.
 
     The labelled values of all targets are sorted into bins of equal width by their predicted
     probability. The expected frequency of a bin is its mean probability, and the observed frequency

@@ -1,4 +1,4 @@
-"""Conformal prediction: intervals and sets of classes with guaranteed coverage."""
+"""Conformal prediction: prediction intervals and sets of classes with a guaranteed coverage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Self = TypeVar("Self", bound="_Calibrator")
 
 @dataclass(frozen=True)
 class _Calibrator:
-    """Base class of calibrators, which store the scores of a calibration part."""
+    """Base class of calibrators, which store the conformal scores of a calibration part."""
 
     scores: tuple[Any, ...]
 
@@ -128,8 +128,8 @@ class IntervalCalibrator(_Calibrator):
 
 @dataclass(frozen=True)
 class LabelSetCalibrator(_Calibrator):
-    """Calibrator of sets of classes that contain the true class, calibrated separately for each
-    class.
+    """Calibrator of sets of classes that contain the true class. Each class is calibrated
+    separately.
 
     The scores of the n_c calibration rows of class c are r_i = 1 - p_i(c). The set of a new row
     contains every class c with 1 - p(c) ≤ q_c, where q_c is the ⌈(n_c + 1) coverage⌉-th smallest
@@ -195,7 +195,7 @@ class LabelSetCalibrator(_Calibrator):
         )
 
     def sets(self, probability: Tensor, *, coverage: float = 0.9) -> Tensor:
-        """Return for each row the classes in its set.
+        """Return the set of classes for each row.
 
         Args:
             probability: [k, t, c] the predicted probability of each class.
@@ -214,7 +214,7 @@ class LabelSetCalibrator(_Calibrator):
         return 1 - probability.double() <= bounds.double().to(probability.device)
 
     def in_every_set(self, coverage: float) -> int:
-        """Count the classes of all targets that have too few calibration rows for a coverage.
+        """Count the classes that have too few calibration rows for a coverage, over all targets.
 
         Such classes are in every set, independent of the probabilities. The coverage needs
         :func:`least_rows` calibration rows of each class.
@@ -224,7 +224,8 @@ class LabelSetCalibrator(_Calibrator):
 
 
 def quantile(ascending: Sequence[float], coverage: float) -> float:
-    """Return the ⌈(n + 1) coverage⌉-th smallest of n scores, or infinity if that exceeds n.
+    """Return the k-th smallest of n scores, where k = ⌈(n + 1) coverage⌉; return infinity if k
+    exceeds n.
 
     With this rank, a new score from the same distribution is at most the result with a
     probability of at least ``coverage``, for every n; the rank ⌈n coverage⌉ would be too small.
@@ -251,7 +252,7 @@ def quantile(ascending: Sequence[float], coverage: float) -> float:
 
 
 def least_rows(coverage: float) -> int:
-    """Return the minimum number of calibration rows that can guarantee a coverage.
+    """Return the minimum number of calibration rows for which a coverage can be guaranteed.
 
     The result is the smallest n with ⌈(n + 1) coverage⌉ ≤ n, see :func:`quantile`.
 
@@ -264,7 +265,8 @@ def least_rows(coverage: float) -> int:
 
 
 def too_few(classes: int, coverage: float, item: str) -> str:
-    """Return a sentence about classes that are in every set because of too few calibration rows.
+    """Return a sentence on the classes that are in every set because they have too few calibration
+    rows.
 
     >>> too_few(1, 0.9, "nodes")
     '1 class has fewer than the 9 validation nodes that this coverage needs, and is in every set'

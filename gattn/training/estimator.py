@@ -15,7 +15,7 @@ Self = TypeVar("Self", bound="SerializableEstimator")
 
 
 class SerializableEstimator(BaseEstimator, FittedModel, ABC):
-    """Base class of the estimators for molecules and nodes, with scikit-learn's interface and
+    """Base class of the estimators for molecules and nodes; it has scikit-learn's interface and
     ``save``.
     """
 

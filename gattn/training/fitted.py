@@ -1,4 +1,6 @@
-"""Base class of models, which are trained, saved and loaded without importing scikit-learn."""
+"""Base class of trained models. They can be trained, saved and loaded without importing
+scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class Predictor(Protocol):
 
 
 class FittedModel:
-    """Base class of models, with the parameters of their estimator.
+    """Base class of models that store the parameters of their estimator.
 
     Commands use direct subclasses of this class, because importing scikit-learn takes longer than a
     prediction, and as long as a short training. Estimators are subclasses that also have
@@ -60,7 +62,9 @@ class FittedModel:
     _parameters: ClassVar[type]
     _predictor_kind: ClassVar[type[Predictor]]
     _saved_as: ClassVar[str] = ""
-    """Name of the estimator class whose saved models this class reads; "" for this class itself."""
+    """Name of the estimator class whose saved models this class can load; "" for this class
+    itself.
+    """
 
     def __init_subclass__(cls, **options: Any) -> None:
         if "_parameters" in vars(cls):
@@ -71,7 +75,7 @@ class FittedModel:
 
     @classmethod
     def load(cls: type[Self], folder: str | os.PathLike[str]) -> Self:
-        """Load a saved model, or the model of a training run; no code in the files is executed.
+        """Load a saved model, or the model of a training run. No code in the files is executed.
 
         Args:
             folder: the folder of the model or of the run.
@@ -134,7 +138,8 @@ class FittedModel:
         write_model(folder, *self.state())
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors of a fitted model, and a dictionary of all other values ("card").
+        """Return the tensors of a fitted model, and a dictionary with all other values, which is
+        called the card.
 
         Raises:
             NotFittedError: the model was not fitted.
@@ -197,14 +202,14 @@ def _plain(value: object) -> Any:
 
 
 def _restored(parameters: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of parameters from JSON, which stores a tuple as a list."""
+    """Return parameter values that were read from JSON, in which a tuple is stored as a list."""
     hints = typing.get_type_hints(parameters)
     tuples = {name for name, hint in hints.items() if typing.get_origin(hint) is tuple}
     return {n: tuple(v) if n in tuples and v is not None else v for n, v in values.items()}
 
 
 def _initializer(parameters: type) -> Callable[..., None]:
-    """Create a method ``__init__`` that takes the fields of a dataclass and stores them as
+    """Create an ``__init__`` method that takes the fields of a dataclass and stores them as
     attributes.
     """
     hints = typing.get_type_hints(parameters)

@@ -1,4 +1,4 @@
-"""Training loop in which every step uses all items, for a single graph with many nodes.
+"""Training loop in which each step uses all items, for example the nodes of one large graph.
 
 One graph is one batch, so an epoch is one step, which takes milliseconds. Unlike
 :mod:`gattn.training.loop`, this loop has no shuffling, no parallel processes, no learning rate
@@ -47,8 +47,8 @@ class FullBatchSettings:
 
 @dataclass(frozen=True, eq=False)
 class FullBatch(Generic[Inputs]):
-    """Inputs of the networks for one part of the data, and targets [g, t], NaN for missing
-    targets.
+    """Inputs of the networks for one part of the data, and the targets [g, t], with NaN for
+    missing targets.
     """
 
     inputs: Inputs
@@ -72,7 +72,8 @@ def fit_full_batches(
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     stop: Callable[[Sequence[EpochRecord]], bool] = lambda records: False,
 ) -> list[History]:
-    """Train networks with Adam in place, and restore the weights of each network's best epoch.
+    """Train networks in place with Adam; at the end, each network has the weights of its best
+    epoch.
 
     A step minimises the sum of the losses; the gradient of each network depends only on its loss.
     There are two criteria on the validation part: the loss and, optionally, a score. An epoch is
@@ -155,7 +156,7 @@ def fit_full_batches(
 
 
 class _Run(Generic[Network]):
-    """State of one network's training: its records, and its weights at the best epoch."""
+    """State of the training of one network: its records, and its weights at the best epoch."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -165,7 +166,8 @@ class _Run(Generic[Network]):
         self.weights: dict[str, Tensor] = {}
 
     def judge(self, epoch: int, criteria: list[float]) -> None:
-        """Compare the criteria of an epoch with the best ones so far, where higher is better.
+        """Compare the criteria of an epoch (higher is better) with the best values of earlier
+        epochs.
 
         If all criteria are at least as high, the weights of the epoch are stored. If at least one
         is, the number of epochs without an improvement is reset to 0; otherwise it increases by 1.
@@ -186,7 +188,7 @@ class _Run(Generic[Network]):
 
 
 def _masked_means(output: Tensor, target: Tensor, loss: Loss) -> Tensor:
-    """Return the mean loss of each network over the targets that are not NaN: [r]."""
+    """Return the mean loss of each of r networks, [r], over the targets that are not NaN."""
     several, labelled = len(output), ~target.isnan()
     lost = loss(output.flatten(0, 1), target.nan_to_num(0.0).repeat(several, 1))
     lost = lost.unflatten(0, (several, -1))

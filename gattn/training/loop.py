@@ -1,5 +1,5 @@
-"""Training loop with shuffled mini-batches, losses that ignore missing labels, and averaged
-weights.
+"""Training loop with shuffled mini-batches, averaged weights, and losses that ignore missing
+labels.
 """
 
 from __future__ import annotations
@@ -46,8 +46,14 @@ __all__ = [
 ]
 
 CHECKPOINT = "checkpoint.pt"
-STATE = "state 2"
-"""Version of the content of a checkpoint."""
+CHECKPOINT_INTERVAL = 1.0
+"""Minimum time between two checkpoints, in seconds.
+
+Writing a checkpoint takes some 20 ms, as long as several steps on small molecules. An interrupted
+training repeats at most the epochs of this time and one more.
+"""
+STATE = "state 3"
+"""Version of the checkpoint format. A checkpoint of another version is not loaded."""
 
 
 def fit_network(
@@ -68,9 +74,10 @@ def fit_network(
         L = Σ_ij known_ij loss(network(x), y)_ij / Σ_ij known_ij
 
     The order and the dropout of an epoch are functions of the seed and the epoch's number.
-    Therefore an interrupted or killed training continues from its last complete epoch if the
-    function is called again with the same folder, and its result has the same bits as without the
-    interruption.
+    Therefore an interrupted or killed training continues from its last checkpoint if the function
+    is called again with the same folder, and its result has the same bits as without the
+    interruption. A checkpoint is written after the first epoch, after the last one, and after each
+    epoch that ends at least one second after the previous checkpoint.
 
     Args:
         network: network that returns [g, t] for the input of a batch. It is in eval mode at the
@@ -98,6 +105,7 @@ def fit_network(
         raise TrainingError("the training part is empty")
     training = _Training(network, loss, train, validate, settings, _join(settings))
     path = None if folder is None else folder / CHECKPOINT
+    saved = -math.inf
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
@@ -109,15 +117,16 @@ def fit_network(
     )
     with bar, torch.random.fork_rng(gpus):
         for epoch in range(first, settings.epochs):
-            if training.epochs_without_gain >= settings.patience:
+            if training.is_finished:
                 break
             bar.set_description(f"{title}, epoch {epoch + 1} of {settings.epochs}", refresh=False)
             training.run_epoch(epoch, bar.update)
             if len(validate):
                 value = f"{training.records[-1].validation_loss:.4g}"
                 bar.set_postfix(validation_loss=value, refresh=False)
-            if path is not None:
+            if path is not None and training.needs_checkpoint(time.monotonic() - saved):
                 training.save(path)
+                saved = time.monotonic()
     network.load_state_dict(training.best)
     network.eval()
     outputs = torch.stack(training.outputs) if training.outputs else None
@@ -140,7 +149,7 @@ def shuffled_batches(items: int, batch_size: int, *seed: int) -> Iterator[Tensor
 
 
 class _Processes(NamedTuple):
-    """Processes that train together, and the device of this process."""
+    """Processes that train one network together, and the device of this process."""
 
     rank: int
     size: int
@@ -155,7 +164,7 @@ class _Processes(NamedTuple):
 
 
 class _Training:
-    """State of a training: a copy of the network, the optimizer, the averaged weights, and the
+    """State of a training run: a copy of the network, the optimizer, the averaged weights, and a
     record of each epoch.
     """
 
@@ -196,6 +205,21 @@ class _Training:
     def epochs_without_gain(self) -> int:
         """Number of epochs since the lowest validation loss."""
         return len(self.records) - 1 - self.best_epoch
+
+    @property
+    def is_finished(self) -> bool:
+        """True if the training has reached its last epoch or stops early."""
+        return (
+            len(self.records) == self.settings.epochs
+            or self.epochs_without_gain >= self.settings.patience
+        )
+
+    def needs_checkpoint(self, seconds: float) -> bool:
+        """Return True if a checkpoint must be written, ``seconds`` after the previous one.
+
+        Several processes write one after each epoch, because their clocks differ.
+        """
+        return self.is_finished or self.processes.size > 1 or seconds >= CHECKPOINT_INTERVAL
 
     def state(self) -> dict[str, Any]:
         """Return the content of a checkpoint."""
@@ -265,8 +289,8 @@ class _Training:
         )
 
     def _step(self, positions: Tensor) -> Tensor:
-        """Take one optimisation step; return the summed loss and the number of known labels, [2]
-        float64.
+        """Take one optimisation step; return the summed loss and the number of labels as a
+        tensor [2] float64.
         """
         _, total, count = self._masked_loss(self.network, self.train, positions)
         mean = total / self.processes.sum(count).clamp(min=1)
@@ -288,7 +312,7 @@ class _Training:
 
     @torch.no_grad()
     def _validate(self, epoch: int) -> float:
-        """Return the mean loss of the averaged weights on the validation part, and record the
+        """Return the mean loss of the averaged weights on the validation part, and record their
         outputs.
         """
         recorded = len(self.validate) <= self.settings.recorded_outputs
@@ -301,7 +325,7 @@ class _Training:
             if recorded:
                 if not len(outputs):
                     outputs = torch.zeros(len(self.validate), *output.shape[1:])
-                # If this process had no item to validate, its share is empty.
+                # If there are fewer validation items than processes, this process may have no item.
                 share = positions[rank::size]
                 outputs[share] = output[: len(share)].float().cpu()
         if recorded:
@@ -311,14 +335,14 @@ class _Training:
     def _masked_loss(
         self, network: nn.Module, part: Batches, positions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the outputs [g, t] of this process's items, the summed loss and the number of
-        labels.
+        """Return the outputs [g, t] for this process's items, the sum of the losses, and the
+        number of labels.
         """
         share = positions[self.processes.rank :: self.processes.size]
         inputs, target = part.batch(share if len(share) else positions[:1])
         if not len(share):
             # If a batch has fewer items than there are processes, this process computes an item of
-            # another process, with missing labels.
+            # another process, but with missing labels.
             target = torch.full_like(target, math.nan)
         if self.processes.device.type != "cpu":
             inputs, target = inputs.to(self.processes.device), target.to(self.processes.device)
@@ -378,7 +402,9 @@ def _join(settings: LoopSettings) -> _Processes:
 
 @contextlib.contextmanager
 def _precision(precision: str, device: torch.device) -> Iterator[None]:
-    """Compute in float64 or in mixed precision during the block; ``"32"`` changes nothing."""
+    """Compute in float64 or in mixed precision inside the ``with`` block; ``"32"`` has no
+    effect.
+    """
     if precision in ("bf16-mixed", "16-mixed"):
         dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float16
         with torch.autocast(device.type, dtype, cache_enabled=False):
@@ -394,7 +420,7 @@ def _precision(precision: str, device: torch.device) -> Iterator[None]:
 
 
 def _doubled(inputs: Input) -> Input:
-    """Return a copy of the inputs in which the floating-point tensors have the dtype float64."""
+    """Return a copy of the inputs in which all floating-point tensors are float64."""
     if isinstance(inputs, Tensor):
         return inputs.double() if inputs.is_floating_point() else inputs
     return copy.copy(inputs).apply(_doubled)
@@ -403,7 +429,7 @@ def _doubled(inputs: Input) -> Input:
 def _fingerprint(
     network: nn.Module, train: Batches, validate: Batches, settings: LoopSettings
 ) -> str:
-    """Return a hash of the values that must be equal to resume a training."""
+    """Return a hash of the values that must be unchanged to resume a training run."""
     settings = dataclasses.replace(settings, devices=1)
     facts = STATE, settings, len(train), len(validate)
     digest = hashlib.sha256(repr(facts).encode())
@@ -414,5 +440,5 @@ def _fingerprint(
 
 
 def _mixed_seed(*numbers: int) -> int:
-    """Combine several integers to one seed; different integers give unrelated seeds."""
+    """Combine several integers to one seed, so that different integers give unrelated seeds."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])

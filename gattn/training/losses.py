@@ -24,7 +24,7 @@ __all__ = [
 
 
 def check_finite(loss: float, part: str, epoch: int, learning_rate: float) -> None:
-    """Raise a TrainingError with the part and the epoch if a loss is not finite."""
+    """Raise a TrainingError if a loss is not finite; the message names the part and the epoch."""
     if not math.isfinite(loss):
         raise TrainingError(
             f"the loss of the {part} part is not finite in epoch {epoch}: lower the learning "
@@ -55,7 +55,7 @@ def absolute_error(output: Tensor, target: Tensor) -> Tensor:
 
 
 def bounded(loss: Loss) -> Loss:
-    r"""Return a loss that is 0 for every output between the two ends of a label.
+    r"""Return a loss that is 0 for every output between the lower and the upper end of its label.
 
     .. math:: L = \mathrm{loss}(z, \min(\max(z, l), u))
 
@@ -84,8 +84,8 @@ def bounded(loss: Loss) -> Loss:
 
 
 def weighted(loss: Loss) -> Loss:
-    """Return a loss that is multiplied by the weight of each row, which is the last entry of its
-    target.
+    """Return a loss that is multiplied by the weight of each row. The weight is the last entry of
+    the row's target.
 
     Args:
         loss: element-wise loss of outputs [g, t] and targets [g, t] or [g, t, d].

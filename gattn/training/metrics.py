@@ -23,9 +23,11 @@ METRICS = {
     "multiclass": ("accuracy", "f1", "roc_auc", "pr_auc"),
 }
 CONTRAST = {"r2", "roc_auc", "pr_auc"}
-"""Metrics that are undefined if all labels are equal."""
+"""Names of the metrics that are undefined if all labels are equal."""
 NAMED = 3
-"""Maximum number of targets that a message lists by name; others are only counted."""
+"""Maximum number of targets that a message names. If there are more, it only contains their
+number.
+"""
 NAN = float("nan")
 
 
@@ -177,7 +179,7 @@ def undefined_metrics(
     names: Sequence[object] = (),
     classes: Sequence[Sequence[object]] = (),
 ) -> dict[str, str]:
-    """Return the reasons why some metrics are undefined, for all or some of the targets or classes.
+    """Return the reasons why some metrics are undefined, for all or for some targets or classes.
 
     Args:
         y: [k] or [k, t] labels in the format of :func:`regression_metrics` or
@@ -230,7 +232,9 @@ def undefined_metrics(
 
 
 def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, str]:
-    """Return the reasons why metrics of several classes are undefined, by the metric's name."""
+    """Return the reasons why metrics of several classes are undefined, as a dictionary by
+    metric.
+    """
     if not len(y):
         return dict.fromkeys(METRICS["multiclass"], "undefined: there is no label")
     count = max(len(names), int(y.max()) + 1)
@@ -278,7 +282,7 @@ def _reason(lost: Mapping[object, str], count: int, items: str) -> str:
 def _means(
     y: Tensor, predicted: Tensor, measure: Callable[[Tensor, Tensor], Mapping[str, float]]
 ) -> dict[str, float]:
-    """Return the mean of each metric over the targets for which it is defined."""
+    """Return the mean of each metric over the targets for which this metric is defined."""
     if y.shape != predicted.shape or y.dim() not in (1, 2):
         raise ValueError(
             "y and the predictions must have the same shape, [k] or [k, t]; got "
@@ -294,7 +298,7 @@ def _means(
 
 
 def _mean(values: Iterable[float]) -> float:
-    """Return the mean of the values that are not NaN, or NaN if all are."""
+    """Return the mean of the values that are not NaN; NaN if all values are NaN."""
     return float(torch.tensor(list(values), dtype=torch.float64).nanmean())
 
 
@@ -319,7 +323,7 @@ def _errors(y: Tensor, predicted: Tensor) -> dict[str, float]:
 
 
 def _squares(values: Tensor) -> tuple[float, float]:
-    """Return the sum of squares of the values divided by their largest magnitude, and this
+    """Divide the values by their largest magnitude; return the sum of their squares, and this
     magnitude.
 
     Without the division, squares of very small and very large numbers would leave the range of

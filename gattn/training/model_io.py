@@ -1,4 +1,6 @@
-"""Files of trained models: tensors in ``weights.safetensors``, other values in ``model.json``."""
+"""Files of trained models: tensors are in ``weights.safetensors``, and all other values in
+``model.json``.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from torch import Tensor
 from gattn.files import replace_files
 
 __all__ = [
-    "Json", "RunError", "package_versions", "read_json", "read_model", "write_json", "write_model",
+    "CARD", "Json", "RunError", "package_versions", "read_json", "read_model", "write_json",
+    "write_model",
 ]  # fmt: skip
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -36,7 +39,7 @@ class RunError(ValueError):
 def write_model(
     folder: str | os.PathLike[str], tensors: Mapping[str, Tensor], card: Mapping[str, Json]
 ) -> None:
-    """Write a model to a folder: its tensors, and a JSON file ("card") with all other values.
+    """Write a model to a folder: its tensors, and a JSON file (the card) with all other values.
 
     Both files are first written under temporary names and then renamed. If the disk is full, the
     existing files in the folder are therefore unchanged.
@@ -81,7 +84,7 @@ def package_versions() -> dict[str, str]:
 
 
 def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, Json]]:
-    """Read a model that :func:`write_model` wrote; no code in the files is executed.
+    """Read a model that :func:`write_model` wrote. No code in the files is executed.
 
     Args:
         folder: the folder with ``weights.safetensors`` and ``model.json``.

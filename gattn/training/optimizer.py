@@ -1,5 +1,5 @@
-"""AdamW optimizer on vectors that join all parameters, with a one-cycle learning rate and averaged
-weights.
+"""AdamW optimizer whose parameters are joined in vectors, with a one-cycle learning rate and
+averaged weights.
 
 A network of molecules has dozens of small parameters. An optimizer that updates one parameter after
 another spends most of its time on starting operations. In addition, the classes of ``torch.optim``
@@ -21,15 +21,16 @@ SLOW = 0.999
 """Decay rate of AdamW's running mean of squared gradients (beta 2)."""
 EPSILON = 1e-8
 FIRST, LAST = 25.0, 1e4
-"""Ratio of the peak to the first learning rate, and ratio of the first to the last learning rate.
+"""Ratio of the peak to the initial learning rate, and ratio of the initial to the final learning
+rate.
 """
 HIGH, LOW = 0.95, 0.85
-"""Decay rate of AdamW's running mean of gradients (beta 1), at both ends of the cycle and at the
-peak.
+"""Decay rates of AdamW's running mean of gradients (beta 1): HIGH at both ends of the cycle, and
+LOW at its peak.
 """
 PIECE = 1 << 14
-"""Maximum number of elements of one sum. torch does not divide such a sum among threads, so that it
-has the same bits for any number of threads.
+"""Maximum number of elements in a single sum. torch does not divide such a sum among threads, so
+its bits do not depend on the number of threads.
 """
 
 
@@ -95,12 +96,12 @@ class OneCycle(NamedTuple):
 
 
 def _between(start: float, end: float, share: float) -> float:
-    """Interpolate along a cosine; the share 0 gives ``start``, and the share 1 gives ``end``."""
+    """Interpolate between ``start`` and ``end`` along a cosine, for a fraction between 0 and 1."""
     return end + (start - end) / 2 * (1 + math.cos(math.pi * share))
 
 
 class AdamW:
-    r"""AdamW optimizer on vectors that join all parameters, with a running mean of the weights.
+    r"""AdamW optimizer whose parameters are joined in vectors, with a running mean of the weights.
 
     .. math::
         m \leftarrow \beta_1 m + (1 - \beta_1) g, \qquad
@@ -146,7 +147,9 @@ class AdamW:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """Vectors of weights in the format of torch's optimizers, for ``torch.amp.GradScaler``."""
+        """Vectors of weights in the format of torch's optimizers, as ``torch.amp.GradScaler``
+        requires.
+        """
         return [{"params": self.weights}]
 
     @property
@@ -161,7 +164,7 @@ class AdamW:
 
     @torch.no_grad()
     def clip(self, norm: float) -> None:
-        """Scale all gradients by one factor, so that their joint norm is at most ``norm``."""
+        """Scale all gradients by one factor, so that their total norm is at most ``norm``."""
         pieces = (piece for gradient in self.gradients for piece in gradient.split(PIECE))
         norms = [torch.linalg.vector_norm(piece) for piece in pieces]
         total = torch.linalg.vector_norm(torch.stack(norms))
@@ -170,19 +173,17 @@ class AdamW:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Update the weights by one step of AdamW."""
+        """Update the weights by one AdamW step."""
         rate, momentum = self.cycle.at(self.updates)
         self.steps += 1
-        unbiased = math.sqrt(1 - SLOW**self.steps)
-        size = rate / (1 - momentum**self.steps)
-        for weight, gradient, mean, square in zip(
-            self.weights, self.gradients, self.means, self.squares
-        ):
-            mean.lerp_(gradient, 1 - momentum)
-            square.mul_(SLOW).addcmul_(gradient, gradient, value=1 - SLOW)
-            weight.mul_(1 - rate * self.weight_decay)
-            root = square.sqrt().div_(unbiased).add_(EPSILON)
-            weight.addcdiv_(mean, root, value=-size)
+        # This is the operation that torch.optim.AdamW(fused=True) calls; the optimizer itself is
+        # not created.
+        torch._fused_adamw_(
+            self.weights, self.gradients, self.means, self.squares, [],
+            [torch.tensor(float(self.steps), device=weight.device) for weight in self.weights],
+            lr=rate, beta1=momentum, beta2=SLOW, weight_decay=self.weight_decay, eps=EPSILON,
+            amsgrad=False, maximize=False,
+        )  # fmt: skip
 
     @torch.no_grad()
     def update_average(self) -> None:

@@ -33,17 +33,19 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 WINDOW = 8
-"""Maximum number of tasks per process that may be finished before the next result in order.
+"""Maximum number of tasks per process that may be finished before the next result in order is
+finished.
 
 While child processes start, this process computes up to this number of results for each of them.
 """
 PAUSE = 0.5
-"""Interval in seconds at which a child process checks whether its parent process still exists."""
+"""Interval in seconds at which a child process checks that its parent process exists."""
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 """Environment variables that limit torch, NumPy and SciPy to one thread."""
 HIDDEN_WARNING = "ignore:Sparse CSR tensor support is in beta"
-"""Filter for torch's warning about sparse tensors. A child process gets it as an environment
-variable, because torch issues the warning before code in the process can set a filter.
+"""Filter for torch's warning about sparse tensors. It is passed to a child process in an
+environment variable, because torch issues the warning before code in the process can set a
+filter.
 """
 
 
@@ -54,7 +56,9 @@ def processor_count() -> int:
 
 
 def is_first_process() -> bool:
-    """Return True if this process writes the files; with torchrun, only rank 0 does."""
+    """Return True if this process writes the files. With torchrun, this is the process of rank
+    0.
+    """
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -135,7 +139,7 @@ def in_order(
 
 @contextmanager
 def _deferred_signals() -> Iterator[None]:
-    """Delay SIGINT and SIGTERM until the end of a block that starts child processes.
+    """Delay SIGINT and SIGTERM until the end of a ``with`` block that starts child processes.
 
     A child process that is interrupted while it starts would print a traceback. Child processes
     inherit the blocked SIGINT, because an interrupt in a terminal is sent to all processes, and
@@ -162,13 +166,11 @@ def _deferred_signals() -> Iterator[None]:
 
 
 _OPEN: dict[ProcessPoolExecutor, frozenset[BaseProcess]] = {}
-"""Open pools of processes, each with the child processes that existed before the pool was
-created.
-"""
+"""Open process pools, each with the child processes that existed before its creation."""
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
-    """Kill the processes of a pool without waiting for their tasks."""
+    """Kill the processes of a pool, without waiting for their tasks."""
     before = _OPEN.pop(pool, frozenset())
     queue = getattr(pool, "_call_queue", None)
     if queue is not None:
@@ -185,7 +187,9 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 
 
 def _kill_strays(before: frozenset[BaseProcess], pools: Iterable[ProcessPoolExecutor]) -> None:
-    """Kill those child processes of loky that are neither in ``before`` nor in one of the pools."""
+    """Kill the child processes of loky that are neither in ``before`` nor in one of the open
+    pools.
+    """
     from joblib.externals.loky.backend.process import LokyProcess
 
     pooled = {one for pool in pools for one in (getattr(pool, "_processes", None) or {}).values()}
@@ -216,7 +220,7 @@ def _stop_all() -> None:
 
 
 def _run_here(work: Callable[[Task], Result], task: Task) -> Future[Result]:
-    """Execute a task in this process, and return its result as a future, like a pool."""
+    """Execute a task in this process; return its result as a future, as a pool does."""
     future: Future[Result] = Future()
     with one_thread():
         future.set_result(work(task))
@@ -224,11 +228,13 @@ def _run_here(work: Callable[[Task], Result], task: Task) -> Future[Result]:
 
 
 _WORK: list[Callable[[object], object]] = []
-"""Function that a child process applies to its tasks; it is sent once, at the start."""
+"""Function that a child process applies to its tasks. The child receives it once, when it
+starts.
+"""
 
 
 def prepare_process(parent: int) -> None:
-    """Prepare a child process: it uses one thread, and exits when its parent process is gone.
+    """Prepare a child process: limit it to one thread, and end it when its parent process is gone.
 
     Args:
         parent: the identifier of the parent process.
@@ -243,7 +249,7 @@ def _prepare(work: Callable[[object], object], parent: int) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Exit from this process as soon as its parent process no longer exists.
+    """Exit from this process as soon as its parent process does not exist any more.
 
     The parent cannot end its child processes itself if it is killed by a signal.
     """

@@ -16,7 +16,7 @@ __all__ = ["progress_bar"]
 def progress_bar(
     items: Iterable[Any] | None, title: str, unit: str, *, progress: bool, **options: Any
 ) -> tqdm:
-    """Create a progress bar, which only the first process shows.
+    """Create a progress bar; only the first process shows it.
 
     Args:
         items: the items to iterate over; None for a bar that the caller advances by ``update``.

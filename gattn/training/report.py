@@ -1,4 +1,4 @@
-"""Report of a run: a single HTML page without external files, and its numbers as JSON.
+"""Report of a run: a single HTML page without external files, and a JSON file with its numbers.
 
 The page has no scripts and loads no other files: pictures are embedded, and a content security
 policy enforces this. The module renders sections of text, tables and figures, and escapes all text;
@@ -12,22 +12,38 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from gattn.draw.theme import DARK, LIGHT
 from gattn.files import replace_files
 from gattn.training.plots.style import number
 
-__all__ = ["Figure", "Highlight", "ReportContent", "Section", "Table", "write_report"]
+__all__ = ["Figure", "Highlight", "Link", "ReportContent", "Section", "Table", "write_report"]
 
 TEMPLATES = Path(__file__).parent / "templates"
 
-Cell = str | int | float | None
-"""Type of a table cell: text, a number (shown with three digits), or None for an empty cell."""
+
+class Link(NamedTuple):
+    """Cell that refers to another page.
+
+    Attributes:
+        text: the text of the cell.
+        target: path of the page, relative to the report.
+    """
+
+    text: str
+    target: str
+
+
+Cell = str | int | float | Link | None
+"""Type of a table cell: text, a number (shown with three digits), a link, or None for an empty
+cell.
+"""
 
 
 @dataclass(frozen=True)
 class Highlight:
-    """Number that is highlighted at the top of a report page.
+    """Number that the report page highlights at its top.
 
     Attributes:
         label: a short description of the number.
@@ -169,6 +185,7 @@ def write_report(folder: Path, content: ReportContent) -> Path:
         lstrip_blocks=True,
     )
     environment.filters |= {"cell": _shown, "uri": _data_uri}
+    environment.tests["link"] = lambda cell: isinstance(cell, Link)
     page = environment.get_template("report.html").render(content=content, light=LIGHT, dark=DARK)
     numbers = json.dumps(_numbers(content), ensure_ascii=False, indent=1, allow_nan=False)
     path = folder / "report.html"
@@ -181,16 +198,18 @@ def _is_number(value: Cell) -> bool:
 
 
 def _shown(value: Cell) -> str:
-    """Format a cell of a table as text for the HTML page."""
+    """Format a table cell as text for the HTML page."""
     if isinstance(value, float):
         return number(value)
     if value is None:
         return "–"
+    if isinstance(value, Link):
+        return value.text
     return f"{value:,}" if _is_number(value) else str(value)
 
 
 def _media_type(picture: bytes) -> str:
-    """Return the media type of a picture, which is detected from its first bytes.
+    """Return the media type of a picture, detected from its first bytes.
 
     Raises:
         ValueError: the picture is neither PNG nor SVG.
@@ -235,5 +254,7 @@ def _numbers(content: ReportContent) -> dict[str, object]:
     }
 
 
-def _finite(value: Cell) -> Cell:
+def _finite(value: Cell) -> str | int | float | None:
+    if isinstance(value, Link):
+        return value.text
     return None if isinstance(value, float) and not math.isfinite(value) else value

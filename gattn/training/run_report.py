@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gattn.training import plots
 from gattn.training.conformal import too_few
-from gattn.training.plots.style import METRICS, number
+from gattn.training.plots.style import METRICS, Plot, number
 from gattn.training.report import Cell, Figure, Highlight, ReportContent, Section, Table
 
 if TYPE_CHECKING:
@@ -31,13 +31,15 @@ __all__ = [
     "facts",
     "left_out",
     "part_figures",
+    "plot_figure",
     "run_report",
     "themed",
     "write_plots",
 ]
 
 LOWER_IS_BETTER = {"rmse", "mae", "log_loss"}
-SHOWN = 12  # maximum number of targets that have separate plots
+# Maximum number of targets with separate plots.
+SHOWN = 12
 
 
 class Words(NamedTuple):
@@ -60,7 +62,8 @@ CLASSES = Words("classes", "the predicted class", "a class, in the mean")
 
 @dataclass(frozen=True)
 class Intervals:
-    """Coverage and width of the prediction intervals, or sets of classes, on the test part.
+    """Coverage and mean width of prediction intervals, or mean size of sets of classes, on the test
+    part.
 
     Attributes:
         coverage: requested coverage.
@@ -162,7 +165,7 @@ def run_report(
     losses: dict[str, Figure] = {}
     if run.histories:
         plot = plots.learning_curve(run.histories)
-        losses["learning-curve"] = themed(plot.png, "Losses of training and validation by epoch")
+        losses["learning-curve"] = plot_figure(plot, "Losses of training and validation by epoch")
     table, verdict = compare(run.metrics, run.baselines)
     content = ReportContent(
         run.title,
@@ -199,7 +202,7 @@ def _highlights(run: RunFacts) -> tuple[Highlight, ...]:
 
 
 def _best_baseline(run: RunFacts, metric: str) -> str:
-    """Describe the best value of a metric among the baselines; return "" if there is none."""
+    """Describe the baseline that has the best value of a metric; return "" if there is none."""
     values = [scores.get(metric, math.nan) for scores in run.baselines.values()]
     first = best_of(values, metric)
     return f"best baseline {number(values[first[0]])}" if first else ""
@@ -222,7 +225,7 @@ def _validation(run: RunFacts) -> Table:
 
 
 def _targets(run: RunFacts) -> tuple[Table, ...]:
-    """Return a table with the metrics of each target, or nothing if there is only one target."""
+    """Return a table with the metrics of each target; it is empty if there is only one target."""
     if len(run.by_target) < 2:
         return ()
     rows = tuple(
@@ -262,7 +265,7 @@ def _percent(share: float) -> str:
 
 
 def _training(run: RunFacts, losses: Mapping[str, Figure]) -> tuple[Section, ...]:
-    """Return a section with a table of the networks' training, or nothing if there are no
+    """Return a section with a table on the training of the networks; it is empty if there are no
     networks.
     """
     rows = tuple(
@@ -341,7 +344,7 @@ def compare(
 
 
 def best_of(values: Sequence[float], metric: str) -> list[int]:
-    """Return the indices of the best values of a metric; an empty list if all values are NaN.
+    """Return the indices of the best values of a metric; the list is empty if all values are NaN.
 
     >>> best_of([0.5, 0.4, 0.4, float("nan")], "rmse"), best_of([0.5, 0.4], "r2")
     ([1, 2], [0])
@@ -354,8 +357,8 @@ def best_of(values: Sequence[float], metric: str) -> list[int]:
 
 
 def _verdict(won: Sequence[str], tied: Sequence[str], lost: Sequence[str]) -> str:
-    """Return a sentence on the metrics by which the model is better, equal or worse than the
-    baselines.
+    """Return a sentence that names the metrics by which the model is better than, equal to or
+    worse than the baselines.
     """
     if not (won or tied or lost):
         return "There is nothing to compare on the test part."
@@ -369,7 +372,7 @@ def _verdict(won: Sequence[str], tied: Sequence[str], lost: Sequence[str]) -> st
 
 
 def facts(values: Mapping[str, Cell]) -> Table:
-    """Create a table of names and values, for example of settings or versions.
+    """Create a table with two columns, names and values, for example for settings or versions.
 
     >>> facts({"epochs": 60, "device": "cpu"}).rows
     (('epochs', 60), ('device', 'cpu'))
@@ -378,7 +381,7 @@ def facts(values: Mapping[str, Cell]) -> Table:
 
 
 def left_out(errors: Mapping[int, str], rows: int, *, shown: int = 20) -> tuple[str, list[Table]]:
-    """Describe the rows that were left out of the data, with the reasons.
+    """Describe the rows that were left out of the data, and the reasons.
 
     Args:
         errors: the reason for each row that was left out, by its line in the file.
@@ -400,7 +403,7 @@ def left_out(errors: Mapping[int, str], rows: int, *, shown: int = 20) -> tuple[
 
 
 def themed(draw: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
-    """Draw a figure in two versions, for light and for dark pages.
+    """Draw a figure in two versions: for light pages and for dark pages.
 
     Args:
         draw: function that draws the figure; its argument ``dark`` is True for dark pages.
@@ -408,6 +411,12 @@ def themed(draw: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
         caption: a sentence below the picture.
     """
     return Figure(draw(dark=False), alt, caption, draw(dark=True))
+
+
+def plot_figure(plot: Plot, alt: str, caption: str = "") -> Figure:
+    """Draw a plot in two versions, for light and for dark pages; see :func:`themed`."""
+    light, dark = plot.pngs()
+    return Figure(light, alt, caption, dark)
 
 
 def part_figures(
@@ -420,7 +429,7 @@ def part_figures(
     *,
     words: Words = TARGETS,
 ) -> dict[str, Figure]:
-    """Draw the plots for one part: predictions against labels, and calibration.
+    """Draw the plots of one part: predictions against labels, and calibration.
 
     Args:
         task: type of the predictions.
@@ -443,32 +452,32 @@ def part_figures(
         for i, target in enumerate(names[:SHOWN]):
             end = f"-{i + 1}" if len(names) > 1 else ""
             bars = None if std is None else std[:, i]
-            figures[f"parity{end}"] = themed(
-                plots.parity(y[:, i], mean[:, i], bars, name=target).png,
+            figures[f"parity{end}"] = plot_figure(
+                plots.parity(y[:, i], mean[:, i], bars, name=target),
                 f"Predicted against measured values of {target}",
             )
-            figures[f"residuals{end}"] = themed(
-                plots.residuals(y[:, i], mean[:, i], name=target).png,
+            figures[f"residuals{end}"] = plot_figure(
+                plots.residuals(y[:, i], mean[:, i], name=target),
                 f"Histogram of the errors of {target}",
             )
-        figures["calibration"] = themed(
-            plots.coverage(reliability, name=name).png,
+        figures["calibration"] = plot_figure(
+            plots.coverage(reliability, name=name),
             f"Fraction of the values inside the intervals of {name}, by coverage",
             "If the intervals are exact, 90 % of the points are in the grey band.",
         )
         return figures
-    figures["roc"] = themed(
-        plots.roc(y, mean, name=name, several=words.several).png,
+    figures["roc"] = plot_figure(
+        plots.roc(y, mean, name=name, several=words.several),
         f"True positive rate against false positive rate of {name}",
     )
-    figures["precision-recall"] = themed(
-        plots.precision_recall(y, mean, name=name, several=words.several).png,
+    figures["precision-recall"] = plot_figure(
+        plots.precision_recall(y, mean, name=name, several=words.several),
         f"Precision against recall of {name}",
         f"The dashed line is the fraction of {words.positive}, which is the precision of "
         "random guessing.",
     )
-    figures["calibration"] = themed(
-        plots.reliability(reliability, name=name, event=words.event).png,
+    figures["calibration"] = plot_figure(
+        plots.reliability(reliability, name=name, event=words.event),
         f"Observed frequency of {words.event} of {name}, by predicted probability",
         "On the dashed line, a predicted probability of 30 % occurs in 30 % of the rows.",
     )

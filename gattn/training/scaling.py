@@ -1,4 +1,4 @@
-"""Means and standard deviations of columns, for standardising labels and features."""
+"""Means and standard deviations of columns, by which labels and features are standardised."""
 
 from __future__ import annotations
 

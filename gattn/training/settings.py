@@ -1,4 +1,5 @@
-"""Base of settings: frozen dataclasses that declare each setting with its type, range and help.
+"""Base of settings: frozen dataclasses that declare a type, a range and a help text for each
+setting.
 
 A field is ``name: Annotated[type, Meta(gt=0, description=...)] = default``, where ``Meta`` is
 msgspec's. Validation, TOML files, the options of commands, the parameters of estimators and the
@@ -54,8 +55,8 @@ scikit-learn only accepts seeds below 2**32.
 
 
 class SettingsError(ValueError):
-    """Raised if a setting is unknown, out of range or of the wrong type; the message contains its
-    name.
+    """Raised if a setting is unknown, out of range or of a wrong type; the message names the
+    setting.
     """
 
 
@@ -148,7 +149,9 @@ def fill_docstring(owner: type, kind: type) -> None:
 
 @functools.cache
 def declared(kind: type) -> dict[str, Setting]:
-    """Return the declarations of a dataclass's settings by name, without nested dataclasses."""
+    """Return the declarations of the settings in a dataclass by name; nested dataclasses are
+    left out.
+    """
     settings = {}
     for field in dataclasses.fields(kind):
         hint, meta = _without_meta(_hints(kind)[field.name])
@@ -242,7 +245,7 @@ def write_toml(path: str | os.PathLike[str], settings: object) -> None:
 
 
 def to_table(settings: object) -> dict[str, object]:
-    """Convert a dataclass to the values of a TOML table: dicts and lists, without None.
+    """Convert a dataclass to the values of a TOML table: dicts and lists; None values are left out.
 
     Args:
         settings: the dataclass.
@@ -261,7 +264,7 @@ def to_table(settings: object) -> dict[str, object]:
 
 
 def from_table(kind: type[S], table: Mapping[str, object], *, within: str = "") -> S:
-    """Create settings from a table of values.
+    """Create settings from the values of a TOML table.
 
     Args:
         kind: the dataclass.
@@ -292,7 +295,7 @@ def from_table(kind: type[S], table: Mapping[str, object], *, within: str = "") 
 
 
 def updated(run: S, changes: Mapping[str, object]) -> S:
-    """Return a copy of a run's settings in which some are replaced, by name.
+    """Return a copy of a run's settings with new values for some of them, given by name.
 
     Args:
         run: a dataclass whose field ``model`` is another dataclass.
@@ -317,7 +320,7 @@ def updated(run: S, changes: Mapping[str, object]) -> S:
 
 
 def settings_of(kind: type[S], holder: object) -> S:
-    """Create settings from the attributes of an estimator that have the same names.
+    """Create settings from those attributes of an estimator that have the same names.
 
     Args:
         kind: the dataclass of the settings.
@@ -371,7 +374,7 @@ LIMITS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 
 
 def _expected(hint: Any) -> str:
-    """Describe the values that a type accepts, as text for an error message."""
+    """Describe the values that a type accepts, for an error message."""
     plain = _without_meta(hint)[0]
     if choices := _choices(plain):
         return f"one of {', '.join(map(repr, choices))}"
@@ -385,8 +388,8 @@ def _expected(hint: Any) -> str:
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
-    """Return the values of a Literal type, also in a union with None; an empty tuple for other
-    types.
+    """Return the values of a Literal type, or of a union of a Literal and None; an empty tuple
+    for other types.
     """
     if typing.get_origin(hint) is Literal:
         return typing.get_args(hint)
@@ -449,8 +452,8 @@ Coverage: TypeAlias = Annotated[
     Meta(
         gt=0,
         lt=1,
-        description="Share of the true values that should lie in their prediction intervals (for "
-        "classes: in their sets of predicted classes), for example 0.9 for 90 %. Higher "
+        description="Fraction of the true values that should lie in their prediction intervals "
+        "(for classes: in their sets of predicted classes), for example 0.9 for 90 %. Higher "
         "values give wider intervals.",
     ),
 ]
@@ -459,7 +462,7 @@ Coverage: TypeAlias = Annotated[
 @document
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingSettings(Settings):
-    """Settings of the training loop that users can choose.
+    """Settings of the training loop that a user can choose.
 
     Attributes:
         {settings}

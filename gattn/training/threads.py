@@ -1,4 +1,4 @@
-"""Choice of the number of threads inside an operator, from the size of its input.
+"""Choice of the number of threads of an operator, based on the size of its input.
 
 OpenMP's threads wait for each other at a barrier at the end of every operator. If operators take
 microseconds, a second thread saves less time than the barrier costs, and if another program
@@ -35,14 +35,14 @@ Result = TypeVar("Result")
 
 ELEMENTS = 1 << 20
 """Number of elements of a feature matrix (rows times channels) per thread. A second thread saves
-time for at least twice this number.
+time if the matrix has at least twice this number.
 """
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 """Environment variables that define whether idle OpenMP threads spin or sleep."""
 
 _AVAILABLE: ContextVar[int] = ContextVar("available", default=0)
-"""Number of torch's threads before the first block of :func:`limited_threads`; 0 outside of
-blocks.
+"""Number of torch's threads before the first ``with`` block of :func:`limited_threads`; 0
+outside of such blocks.
 """
 _ONE: ContextVar[bool] = ContextVar("one", default=False)
 """True if several processes or Python threads share the cores, so that each should use one
@@ -51,7 +51,7 @@ thread.
 
 
 def choose_threads(elements: int, threads: int = 0) -> int:
-    r"""Choose the number of threads inside an operator.
+    r"""Choose the number of threads of an operator.
 
     .. math:: \min(\text{torch's threads}, \max(1, \lfloor \text{elements} / 2^{20} \rfloor))
 
@@ -93,7 +93,7 @@ def available_threads() -> int:
 
 
 def share_threads(threads: int = 0) -> int:
-    """Choose the number of threads of a kernel that starts its own threads for shares of its work.
+    """Choose the number of threads of a kernel that starts its own threads to divide its work.
 
     Such threads wait for each other once, at the end of the kernel, and end with it. Therefore they
     save time also for small batches, for which :func:`choose_threads` returns 1.
@@ -115,7 +115,8 @@ def share_threads(threads: int = 0) -> int:
 
 @contextmanager
 def limited_threads(elements: int, threads: int = 0) -> Iterator[int]:
-    """Set torch's number of threads during a block, to the result of :func:`choose_threads`.
+    """Set torch's number of threads to the result of :func:`choose_threads` inside a ``with``
+    block.
 
     The previous number is restored at the end, also after an exception.
 
@@ -154,7 +155,7 @@ def limited_threads(elements: int, threads: int = 0) -> Iterator[int]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Set torch's number of threads to 1 during a block, including nested blocks."""
+    """Set torch's number of threads to 1 inside a ``with`` block, and inside nested blocks."""
     token = _ONE.set(True)
     try:
         with limited_threads(0):
@@ -172,7 +173,8 @@ def use_one_thread() -> None:
 
 
 def sleep_at_barriers(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Make idle OpenMP threads sleep instead of spin, unless the user has set a variable for this.
+    """Let idle OpenMP threads sleep instead of spin, unless the user has set an environment
+    variable for this.
 
     A spinning thread occupies a core for milliseconds after each operator. OpenMP reads the
     variable when its library is loaded, so call this function before torch is imported. Child
@@ -196,7 +198,7 @@ class Cancelled(BaseException):
 
 
 class Background(Generic[Result]):
-    """Computation in another Python thread, whose operators use one thread.
+    """Computation in another Python thread, whose operators use one thread each.
 
     It is a context manager, which waits for the computation at the end of the block. If the block
     ends early, for example by an error, the computation is cancelled at its next call of ``check``.
@@ -222,7 +224,7 @@ class Background(Generic[Result]):
         return self
 
     def result(self) -> Result:
-        """Wait for the computation, and return its result or raise its error."""
+        """Wait until the computation ends; return its result or raise its error."""
         self._thread.join()
         if self._errors:
             raise self._errors[0]

@@ -39,7 +39,7 @@ class TensorGroup(Protocol):
         ...
 
     def apply(self, func: Callable[[Any], Any], /) -> Any:
-        """Apply a function to each tensor, and return the group of the results."""
+        """Apply a function to each tensor, and return a group with the results."""
         ...
 
 
@@ -51,7 +51,7 @@ class Batches(Protocol):
         ...
 
     def batch(self, positions: Tensor) -> tuple[Input, Tensor]:
-        """Return some of the items, combined into one batch.
+        """Combine the items at these positions into a batch.
 
         Args:
             positions: [b] int64, the indices of the items, counted from 0.
@@ -120,7 +120,9 @@ class LoopSettings(TrainingSettings):
 
     @property
     def validation_batch_size(self) -> int:
-        """Number of items in a validation batch; it is larger because no gradients are stored."""
+        """Number of items in a validation batch. It is larger than in training, because no
+        gradients are stored.
+        """
         return 4 * self.batch_size
 
 
@@ -146,7 +148,7 @@ class EpochRecord:
 
 @dataclass(frozen=True)
 class History:
-    """Records of all epochs of a training, and the epoch with the lowest validation loss.
+    """Records of all training epochs, and the epoch with the lowest validation loss.
 
     Attributes:
         records: the record of each epoch.

@@ -1,4 +1,4 @@
-"""Transforms of PyG data that compute structural encodings once and store them with each graph.
+"""Transforms of PyG data that compute structural encodings once and store them in each graph.
 
 Names, arguments and attributes are the same as in ``torch_geometric.transforms``, if it has the
 same transform.

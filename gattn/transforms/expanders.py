@@ -1,4 +1,4 @@
-"""The transform AddExpander, which stores the edges for Exphormer's sparse attention."""
+"""The transform AddExpander, which stores the edges of Exphormer's sparse attention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gattn.transforms.structures import edges_of
 
 
 class AddExpander(BaseTransform):
-    r"""Store the edges of Exphormer: the graph's edges, an expander graph and virtual nodes.
+    r"""Store the edges of Exphormer: the edges of the graph, of an expander graph, and of virtual
+    nodes.
 
     .. math:: E = E_{\mathrm{own}} \cup E_{\mathrm{expander}} \cup E_{\mathrm{virtual}}
 

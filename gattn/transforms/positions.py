@@ -1,4 +1,4 @@
-"""Transforms that store the positions of nodes in sequences."""
+"""Transforms that store the position of each node in a sequence."""
 
 from __future__ import annotations
 

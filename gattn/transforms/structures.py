@@ -22,7 +22,7 @@ from gattn.structure import (
 
 
 class AddLaplacianEigenvectorPE(BaseTransform):
-    r"""Store the eigenvectors of the graph Laplacian with the k smallest nonzero eigenvalues.
+    r"""Store the Laplacian eigenvectors for the k smallest nonzero eigenvalues of each graph.
 
     .. math:: (I - D^{-1/2} A D^{-1/2})\, u_t = \lambda_t u_t
 
@@ -145,7 +145,7 @@ class AddDegree(BaseTransform):
 
 
 class AddShortestPaths(BaseTransform):
-    r"""Store the length of the shortest path between all pairs of nodes.
+    r"""Store the length of the shortest path for every pair of nodes.
 
     .. math:: d_{ij} = \min(\text{steps of the shortest path } j \to i,\; L + 1)
 
@@ -210,7 +210,7 @@ class AddShortestPaths(BaseTransform):
 
 
 class AddRelativeRandomWalkPE(BaseTransform):
-    r"""Store the probabilities of random walks between all pairs of nodes.
+    r"""Store the probabilities of random walks between every pair of nodes.
 
     .. math:: p_{ijt} = (P^t)_{ij}, \qquad P = D^{-1} A, \qquad t = 0, \dots, K - 1
 
@@ -271,7 +271,7 @@ class AddRelativeRandomWalkPE(BaseTransform):
 
 
 def edges_of(data: Any) -> tuple[int, Tensor]:
-    """Check that data is a homogeneous graph, and return its number of nodes and edge_index."""
+    """Check that data is a homogeneous graph; return its number of nodes and its edge_index."""
     if not isinstance(data, Data):
         raise TypeError(f"data must be a homogeneous torch_geometric Data; got {type(data)}")
     nodes, edges = data.num_nodes, data.edge_index
@@ -281,7 +281,7 @@ def edges_of(data: Any) -> tuple[int, Tensor]:
 
 
 def store(data: Any, value: Tensor, name: str | None) -> Any:
-    """Store a tensor of node values under a name, or append it to the features."""
+    """Store a node tensor under a name, or append it to the node features."""
     if name is not None:
         data[name] = value
     elif data.x is None:

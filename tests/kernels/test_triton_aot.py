@@ -36,4 +36,4 @@ def test_what_an_operator_launches(tmp_path):
             "forward": 1, "forward+backward": 2
         }  # fmt: skip
         # In this graph no row is long enough to be split, so no kernel merges the parts of a row.
-        assert results[f"{operator}/rows and segments"]["launches"]["forward"] == 1
+        assert results[f"{operator}/rows and splits"]["launches"]["forward"] == 1

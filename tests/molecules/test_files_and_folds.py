@@ -141,6 +141,20 @@ def test_cross_validation_and_its_summary(tmp_path, monkeypatch):
     with (tmp_path / "folds" / "predictions.csv").open(newline="") as file:
         predicted = list(csv.DictReader(file))
     assert sorted(int(row["row"]) for row in predicted) == list(range(48))
+    page = (tmp_path / "folds" / "report.html").read_text("utf-8")
+    for fold in summary["runs"]:
+        assert f'<a href="{fold}/report.html">{fold}</a>' in page
+        assert (tmp_path / "folds" / fold / "report.html").exists()
+    numbers = json.loads((tmp_path / "folds" / "report.json").read_text("utf-8"))
+    means, comparison, runs = (section["tables"][0] for section in numbers["sections"])
+    errors = [each["test"]["rmse"] for each in summary["runs"].values()]
+    assert [row[2] for row in runs["rows"]] == errors
+    standard_error = np.std(errors, ddof=1) / np.sqrt(3)
+    first = means["rows"][0][1].split(" ± ")
+    np.testing.assert_allclose(
+        list(map(float, first)), [np.mean(errors), standard_error], rtol=0.01
+    )
+    assert all(row[1].endswith(" of 3") for row in comparison["rows"])
     again = train_repeats(settings, tmp_path / "folds", folds=3)
     assert again == summary
     with pytest.raises(ValueError, match="--folds makes the parts"):

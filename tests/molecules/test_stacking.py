@@ -2,37 +2,58 @@
 
 import torch
 
-from gattn.molecules.stacking import EQUAL_ROWS, combine, fit_spread, fit_weights, predicted_std
+from gattn.molecules.stacking import PRIOR_ROWS, fit_mixture, fit_spread, predicted_std
 
 
-def test_weights_are_the_best_on_a_grid() -> None:
+def test_the_weight_is_the_best_on_a_grid() -> None:
     generator = torch.Generator().manual_seed(0)
-    y = torch.randn(200, 2, generator=generator).double()
-    y[::5, 1] = torch.nan
-    noise = torch.randn(3, 200, 2, generator=generator)
-    parts = y.nan_to_num() + noise * torch.tensor([0.3, 0.5, 2.0])[:, None, None]
-    has_label = y.isfinite()
-    apart = (parts[:, has_label] - parts[:, has_label].mean(0)).square().mean()
+    first, second = torch.randn(2, 200, generator=generator).double() * torch.tensor([[0.5], [0.7]])
+    first[::5] = torch.nan
+    excess = torch.full((200,), 0.1)
+    measured = first.isfinite()
+    apart = ((first - second)[measured].square() - 0.1).mean()
 
-    def loss(w: torch.Tensor) -> float:
-        miss = (y - combine(parts, w))[has_label].square().sum() / apart
-        return float(miss + EQUAL_ROWS * (w - 1 / 3).square().sum())
+    def loss(w: float, rows: float) -> float:
+        mixed = ((1 - w) * first + w * second)[measured]
+        return float((mixed.square() - w**2 * 0.1).sum() + rows * apart * (w - 0.8) ** 2)
 
-    weights = fit_weights(parts, y)
-    grid = [
-        torch.tensor([a, b, 100 - a - b]).double() / 100 for a in range(101) for b in range(101 - a)
-    ]
-    assert weights.min() >= 0
-    torch.testing.assert_close(weights.sum(), torch.tensor(1.0).double())
-    assert loss(weights) <= min(map(loss, grid)) + 1e-9
+    grid = [each / 1000 for each in range(1001)]
+    free, ridge = (min(grid, key=lambda w: loss(w, rows)) for rows in (0.0, PRIOR_ROWS))
+    noise = loss(free, 0.0) / int(measured.sum())
+    trust = 1 - noise / ((free - 0.8) ** 2 * apart * int(measured.sum()))
+    weight = fit_mixture(first, second, 0.8, excess=excess)
+    assert 0.2 < weight < 0.8
+    assert abs(weight - float(0.8 + trust * (ridge - 0.8))) < 2e-3
 
 
-def test_without_labels_or_differences_weights_are_equal() -> None:
-    parts = torch.randn(2, 5, 1)
-    assert fit_weights(parts, torch.full((5, 1), torch.nan)).tolist() == [0.5, 0.5]
-    assert fit_weights(parts[:1].expand(2, -1, -1), torch.randn(5, 1)).tolist() == [0.5, 0.5]
-    assert fit_weights(parts, torch.ones(5, 1)).tolist() == [0.5, 0.5]
-    assert fit_weights(parts[:1], torch.randn(5, 1)).tolist() == [1.0]
+def test_a_difference_within_one_standard_error_is_no_evidence() -> None:
+    first, second = torch.randn(2, 40, generator=torch.Generator().manual_seed(1)).double()
+    free = float((first * (first - second)).sum() / (first - second).square().sum())
+    assert fit_mixture(first, second, free + 0.01) == free + 0.01
+
+
+def test_without_errors_or_differences_the_weight_is_the_prior() -> None:
+    error, missing = torch.randn(5), torch.full((5,), torch.nan)
+    for first, second in ((missing, error), (error, error), (error[:0], error[:0])):
+        assert fit_mixture(first, second, 0.3) == 0.3
+
+
+def test_a_component_that_is_clearly_better_is_used_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    good = torch.randn(400, generator=generator)
+    bad = good + 2 * torch.randn(400, generator=generator).abs() * good.sign()
+    assert fit_mixture(good, bad, 0.5) == 0.0
+    assert fit_mixture(bad, good, 0.5) == 1.0
+
+
+def test_factors_count_as_repeated_errors() -> None:
+    first, second = torch.randn(2, 50, generator=torch.Generator().manual_seed(0))
+    factors = torch.ones(50)
+    factors[:10] = 3.0
+    rows = torch.cat([torch.arange(50), torch.arange(10), torch.arange(10)])
+    weighted = fit_mixture(first, second, 0.5, factors=factors / factors.mean())
+    repeated = fit_mixture(first[rows], second[rows], 0.5)
+    assert abs(weighted - repeated) < 0.1
 
 
 def test_the_spread_is_that_of_the_errors() -> None:

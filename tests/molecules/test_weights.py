@@ -14,7 +14,6 @@ from gattn.molecules.runs.config import override
 from gattn.molecules.runs.source import read_source
 from gattn.molecules.runs.train import train_run
 from gattn.molecules.settings import MoleculeSettings
-from gattn.molecules.stacking import fit_weights
 from gattn.training.losses import bounded, squared_error, weighted
 
 TINY: dict[str, Any] = {
@@ -63,15 +62,6 @@ def test_a_weight_of_two_is_two_rows_in_the_ridge():
     (repeated,) = tanimoto_ridges(bits[rows], y[rows], [query])
     (with_weights,) = tanimoto_ridges(bits, y, [query], weights=weights)
     assert torch.allclose(repeated, with_weights)
-
-
-def test_weights_of_parts_are_those_of_repeated_rows():
-    parts, y = torch.randn(2, 30, 1), torch.randn(30, 1)
-    weights = 1 + (torch.arange(30) < 5).double()[:, None]
-    rows = torch.cat([torch.arange(30), torch.arange(5)])
-    assert torch.allclose(
-        fit_weights(parts, y, weights), fit_weights(parts[:, rows], y[rows]), atol=0.02
-    )
 
 
 @pytest.mark.parametrize("model", ["attention", "gp", "stacked"])

@@ -284,7 +284,7 @@ def test_another_graph_is_predicted_without_labels_of_neighbours():
     model = NodeClassifier(label="label", epochs=EPOCHS).fit((edges, nodes))
     other_edges, other_nodes = class_network(seed=1)
     parts = _stack(model).component_predictions(model.read((other_edges, other_nodes)))
-    assert set(parts) == {"constant", "columns", "neighbours", "gat"}
+    assert set(parts) == {"constant", "columns", "neighbours", "consistent", "gat"}
     accuracy = model.score((other_edges, other_nodes))
     majority = other_nodes["label"].value_counts(normalize=True).max()
     assert accuracy > majority + 0.1

@@ -1,10 +1,13 @@
-"""A client of an application in the test process."""
+"""A client of an application in the test process, and a server on the loopback address."""
 
 import asyncio
+import threading
+import time
 from contextlib import contextmanager
 from functools import partial
 
 import httpx
+import uvicorn
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from gattn.serve.app import Server
@@ -48,3 +51,19 @@ def serving(server: Server):
         portal.wrap_async_context_manager(client),
     ):
         yield Client(portal, client)
+
+
+@contextmanager
+def listening(server: Server):
+    """Start a server that listens on the loopback address, and yield its address."""
+    config = uvicorn.Config(server.application(), port=0, log_level="error", ws="none")
+    listener = uvicorn.Server(config)
+    thread = threading.Thread(target=listener.run)
+    thread.start()
+    while not listener.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    port = listener.servers[0].sockets[0].getsockname()[1]
+    yield f"{ADDRESS}:{port}"
+    listener.should_exit = True
+    thread.join()

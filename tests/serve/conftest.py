@@ -1,13 +1,10 @@
 """Small runs, and servers of them, for the tests of gattn serve."""
 
-import threading
-import time
 from pathlib import Path
 
 import networkx
 import pandas as pd
 import pytest
-import uvicorn
 
 from gattn.serve.app import Server
 from gattn.serve.server import open_runs
@@ -15,7 +12,7 @@ from gattn.serve.settings import ServeSettings
 from tests.cli.commands import run_command
 from tests.cli.molecule_table import GP, NETWORK, TABLE
 from tests.pictures import leave_blank
-from tests.serve.clients import ADDRESS, serving
+from tests.serve.clients import listening, serving
 
 
 @pytest.fixture(scope="session")
@@ -71,15 +68,5 @@ def client(client_of):
 @pytest.fixture(scope="session")
 def address(runs):
     """Address of a server of all runs that listens on the loopback address."""
-    application = Server(runs, ServeSettings(workers=1)).application()
-    config = uvicorn.Config(application, port=0, log_level="error", ws="none")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"{ADDRESS}:{port}"
-    server.should_exit = True
-    thread.join()
+    with listening(Server(runs, ServeSettings(workers=1))) as address:
+        yield address

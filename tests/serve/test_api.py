@@ -199,7 +199,7 @@ def test_a_node(client, runs):
     assert answer["degree"] == len(set(edges[0][into].tolist()))
     expected = dict(zip(edges[0][into].tolist(), weights[into].mean(1).tolist(), strict=True))
     for each in answer["neighbours"]:
-        place = graph.index[each["name"]]
+        place = graph.names.index[each["name"]]
         assert each["weights"][0] == pytest.approx(expected[place], rel=1e-5)
     assert client.get("/nodes", params={"text": "N1"}).json()[:3] == ["n1", "n10", "n11"]
     picture = client.get("/node/picture", params={"name": "n3", "dark": True})
@@ -411,6 +411,9 @@ def _by_schema(schema, definitions):
     if "anyOf" in schema:
         return st.one_of([_by_schema(each, definitions) for each in schema["anyOf"]])
     kind = schema.get("type")
+    if kind == "object" and "properties" not in schema:
+        values = _by_schema(schema["additionalProperties"], definitions)
+        return st.dictionaries(TEXTS, values, max_size=2)
     if kind == "object":
         fields = {
             name: _by_schema(each, definitions) | VALUES if name != "smiles" else

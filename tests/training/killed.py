@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from gattn.training import loop
 from gattn.training.loop import LoopSettings, fit_network
 
 TOYS = runpy.run_path(str(Path(__file__).with_name("conftest.py")))
@@ -35,6 +36,7 @@ class Deadly(TOYS["Points"]):
 
 def main(folder: Path, batches: int) -> None:
     torch.set_num_threads(1)
+    loop.CHECKPOINT_INTERVAL = 0.0
     network, validate = TOYS["network"](), TOYS["Points"](40, 1)
     fit_network(network, TOYS["squared"], Deadly(batches), validate, SETTINGS, folder=folder)
     print("finished")

@@ -86,6 +86,12 @@ def test_plots_are_dark_on_dark_pages(name: str) -> None:
     _check(DRAWN[name]().png(dark=True), DARK.paper)
 
 
+@pytest.mark.parametrize("name", DRAWN)
+def test_both_versions_have_the_layout_of_each(name: str) -> None:
+    plot = DRAWN[name]()
+    assert plot.pngs() == (plot.png(), plot.png(dark=True))
+
+
 def _check(picture: bytes, paper: str) -> None:
     image = Image.open(io.BytesIO(picture)).convert("RGB")
     assert image.width == round(figure.WIDTH * figure.DOTS)

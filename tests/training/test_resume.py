@@ -1,4 +1,4 @@
-"""An interrupted training resumes after its last complete epoch and gives the same bits."""
+"""An interrupted training resumes after its last checkpoint and gives the same bits."""
 
 import dataclasses
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from gattn.training import loop
 from gattn.training.checkpoint import load_checkpoint
 from gattn.training.loop import LoopSettings, TrainingError, fit_network
 
@@ -22,6 +23,12 @@ SETTINGS: LoopSettings = runpy.run_path(str(SCRIPT))["SETTINGS"]
 
 class Stopped(Exception):
     """Exception that ends a training from within."""
+
+
+@pytest.fixture(autouse=True)
+def interval(monkeypatch):
+    """A checkpoint is written after each epoch, because the epochs of these tests are short."""
+    monkeypatch.setattr(loop, "CHECKPOINT_INTERVAL", 0.0)
 
 
 @pytest.fixture
@@ -58,8 +65,10 @@ def test_killed_in_the_middle_of_an_epoch(toy, whole, tmp_path) -> None:
     assert history.chosen == whole[1].chosen
 
 
+@pytest.mark.parametrize("interval", [0.0, 1e6])
 @pytest.mark.parametrize("batches", [0, 3, 5, 6, 20, 24])
-def test_stopped_anywhere(toy, whole, tmp_path, batches) -> None:
+def test_stopped_anywhere(toy, whole, tmp_path, monkeypatch, batches, interval) -> None:
+    monkeypatch.setattr(loop, "CHECKPOINT_INTERVAL", interval)
     left = [batches]
 
     def batch(positions, original=toy.train.batch):
@@ -77,6 +86,27 @@ def test_stopped_anywhere(toy, whole, tmp_path, batches) -> None:
     history = fit_network(network, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
     assert toy.same(network, whole[0])
     assert without_seconds(history) == without_seconds(whole[1])
+
+
+def test_checkpoints_are_written_at_intervals(toy, tmp_path, monkeypatch) -> None:
+    now, written = [0.0], []
+    monkeypatch.setattr(loop, "CHECKPOINT_INTERVAL", 1.0)
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
+    original = loop.save_checkpoint
+
+    def save(path, checkpoint, **options):
+        written.append(len(checkpoint["records"]))
+        original(path, checkpoint, **options)
+
+    def validate(positions, original=toy.val.batch):
+        now[0] += 0.4  # seconds of an epoch
+        return original(positions)
+
+    monkeypatch.setattr(loop, "save_checkpoint", save)
+    toy.val.batch = validate
+    settings = dataclasses.replace(SETTINGS, epochs=6)
+    fit_network(toy.network(), toy.squared, toy.train, toy.val, settings, folder=tmp_path)
+    assert written == [1, 4, 6]  # the first epoch, the first after one second, and the last one
 
 
 def test_a_finished_training_is_not_repeated(toy, whole, tmp_path) -> None:

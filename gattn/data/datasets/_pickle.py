@@ -30,7 +30,7 @@ LONGEST_SIDE = 2**31 - 1
 
 
 class _Record:
-    """Stores the arguments of a constructor call in a pickle, and the object's state."""
+    """Arguments of a constructor call in a pickle, and the state of the created object."""
 
     arguments: tuple[object, ...]
     state: object

@@ -119,7 +119,7 @@ def _matrix(path: Path) -> SparseMatrix:
 
 
 def _labels(path: Path) -> np.ndarray:
-    """Read one-hot labels: a row for each paper and a column for each class."""
+    """Read one-hot labels. Each paper has a row, and each class has a column."""
     labels = _read(path, np.ndarray)
     assert isinstance(labels, np.ndarray)
     if labels.ndim != 2 or labels.shape[1] == 0 or not np.isin(labels, (0, 1)).all():
@@ -176,7 +176,9 @@ def _check_sizes(
 
 
 def _stack(allx: SparseMatrix, tx: SparseMatrix, test: np.ndarray, n: int) -> SparseMatrix:
-    """Stack two matrices: row k of ``tx`` becomes row ``test[k]``, and missing rows are empty."""
+    """Stack two matrices: row k of ``tx`` becomes row ``test[k]``, and rows that are missing are
+    empty.
+    """
     rows = allx.shape[0]
     row = np.concatenate(
         [
@@ -216,8 +218,8 @@ def _csr_tensor(matrix: SparseMatrix) -> Tensor:
 
 
 def _edge_index(path: Path, n: int) -> Tensor:
-    """Read the edges, [2, e], ordered by destination and source, without self-loops and
-    duplicates.
+    """Read the edges without self-loops and duplicates, [2, e], ordered by destination and
+    source.
     """
     graph = _read(path, dict)
     assert isinstance(graph, dict)

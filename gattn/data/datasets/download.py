@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 from gattn.data.datasets.registry import DataFile, DatasetRecord
-from gattn.files import whole_file
+from gattn.files import reason, whole_file
 
 TIMEOUT_SECONDS = 60
 
@@ -147,5 +147,7 @@ def _read_url(url: str, size: int) -> bytes:
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
             return response.read(size + 1)
-    except (OSError, http.client.HTTPException) as error:
+    except OSError as error:
+        raise OSError(f"could not download {url}: {reason(error)}") from error
+    except http.client.HTTPException as error:
         raise OSError(f"could not download {url}: {error}") from error

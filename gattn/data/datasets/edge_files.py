@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["open_edges"]
 
 PIECE = 1 << 20
-"""Number of edges of a Parquet table that are read into memory at a time."""
+"""Number of edges of a Parquet table that are read into memory at once."""
 
 INTEGERS = (np.dtype("int32"), np.dtype("int64"))
 
@@ -113,8 +113,8 @@ def _from_table(
 
 
 def _open(path: Path, columns: tuple[str, str]) -> tuple[np.dtype, Iterator[pa.RecordBatch]]:
-    """Return a dtype that can represent both columns of a table, and an iterator over its
-    batches.
+    """Return an iterator over the batches of a table, and a dtype that can represent both of its
+    columns.
     """
     try:
         import pyarrow as pa
@@ -159,7 +159,9 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _numbers(column: pa.Array, dtype: np.dtype, path: Path, name: str, row: int) -> np.ndarray:
-    """Convert a column of one batch to integers; for an empty cell, raise an error with its row."""
+    """Convert one column of a batch to integers. For an empty cell, raise an error that names
+    the row.
+    """
     if column.null_count:
         empty = row + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise ValueError(f"column {name!r} of {path} is empty in row {empty}, counted from 0")

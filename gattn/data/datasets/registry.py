@@ -103,7 +103,9 @@ def _registry() -> dict[str, DatasetRecord]:
 
 
 def _registry_text() -> str:
-    """Read ``registry.toml`` from the installed package, or else from the source tree."""
+    """Read ``registry.toml`` from the installed package; if it is not there, read it from the
+    source tree.
+    """
     packaged = resources.files("gattn.data.datasets").joinpath("registry.toml")
     if packaged.is_file():
         return packaged.read_text(encoding="utf-8")

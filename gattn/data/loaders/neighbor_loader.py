@@ -129,8 +129,8 @@ class NeighborLoader(NodeLoader):
             generator=generator,
             **{name: value for name, value in kwargs.items() if name in _SERVED},
         )
-        # PyG's loader does not get the transform, because it would apply it before the batch has
-        # its gattn graphs.
+        # PyG's loader does not receive the transform, because it would apply the transform before
+        # gattn's graphs are in the batch.
         self._transform = transform
 
     def __iter__(self) -> Iterator[Any]:
@@ -144,9 +144,7 @@ class NeighborLoader(NodeLoader):
         return self._in_background(tasks) if self._threads else itertools.starmap(self._make, tasks)
 
     def _in_background(self, tasks: Iterator[tuple[list[int], int]]) -> Iterator[Any]:
-        """Compute batches in background threads, some of them in advance, and yield them in
-        order.
-        """
+        """Compute batches in background threads, some of them in advance; yield them in order."""
         waiting: collections.deque[Future[Any]] = collections.deque()
         threads = ThreadPoolExecutor(self._threads, thread_name_prefix="NeighborLoader")
         try:

@@ -23,8 +23,8 @@ __all__ = ["PyGSampler", "add_sample", "pyg_sampler"]
 
 
 class PyGSampler(BaseSampler):
-    """Adapter of gattn's neighbourhood samplers to PyG's ``BaseSampler``, for one or several edge
-    types.
+    """Adapter that makes gattn's neighbourhood samplers available as PyG's ``BaseSampler``, for one
+    or several edge types.
 
     gattn's sample, which contains the graphs, is the last item of the output's ``metadata``, after
     the two items that PyG's loader reads.
@@ -34,7 +34,7 @@ class PyGSampler(BaseSampler):
         self._sampler = sampler
 
     def draw(self, inputs: NodeSamplerInput, seed: int) -> SamplerOutput | HeteroSamplerOutput:
-        """Sample the neighbourhoods of the input nodes with a random generator of this seed."""
+        """Sample the neighbourhoods of the input nodes. The random generator has this seed."""
         if isinstance(self._sampler, NeighborSampler):
             one = self._sampler.sample(inputs.node, random_seed=seed)
             return SamplerOutput(
@@ -62,7 +62,9 @@ class PyGSampler(BaseSampler):
     def sample_from_nodes(
         self, index: NodeSamplerInput, **kwargs: Any
     ) -> SamplerOutput | HeteroSamplerOutput:
-        """Sample the neighbourhoods of nodes with a seed from torch's global random generator."""
+        """Sample the neighbourhoods of nodes. The seed is drawn from torch's global random
+        generator.
+        """
         return self.draw(index, int(torch.empty((), dtype=torch.int64).random_(2**62)))
 
     def sample_from_edges(self, *args: Any, **kwargs: Any) -> SamplerOutput:
@@ -110,7 +112,7 @@ def add_sample(batch: Any, sample: Sample | TypedSample) -> None:
 
 
 def _graph(store: Any, size: tuple[int, int]) -> Graph:
-    """Return the graph of a PyG storage's ``edge_index`` or ``adj_t``, which is built once per
+    """Return the graph of ``edge_index`` or ``adj_t`` in a PyG storage. It is built once per
     tensor.
     """
     if isinstance(store.get("adj_t"), Tensor):

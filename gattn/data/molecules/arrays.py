@@ -1,4 +1,4 @@
-"""Class of the atoms and bonds of many molecules, concatenated in a few tensors."""
+"""Atoms and bonds of many molecules, concatenated in a few tensors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class MoleculeArrays:
     edge_ptr: Tensor
 
     def one(self, i: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return copies of ``x``, ``edge_index`` and ``edge_attr`` of the molecule with index i."""
+        """Return copies of ``x``, ``edge_index`` and ``edge_attr`` for the molecule with index
+        i.
+        """
         first, last = self.ptr[i : i + 2].tolist()
         begin, end = self.edge_ptr[i : i + 2].tolist()
         return (
@@ -47,9 +49,7 @@ class MoleculeArrays:
         return MoleculeArrays(*(getattr(self, field.name).clone() for field in fields(self)))
 
     def take(self, index: Tensor) -> MoleculeArrays:
-        """Return a copy that contains the molecules with these indices, in the order of the
-        indices.
-        """
+        """Return a copy with the molecules at these indices, in the order of the indices."""
         atoms, ptr = _ranges(self.ptr, index)
         edges, edge_ptr = _ranges(self.edge_ptr, index)
         return MoleculeArrays(

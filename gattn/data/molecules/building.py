@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["MoleculeBuilder", "PackedMolecules", "PackedRows", "Skeletons"]
 
 READ = 1024
-"""Number of molecules whose atom and bond features are computed in one step."""
+"""Number of molecules whose atom and bond features are computed at once."""
 OXYGEN = 8
 Described = TypeVar("Described")
 Kind = TypeVar("Kind", bound=Hashable)
@@ -38,7 +38,7 @@ class PackedRows(NamedTuple):
 
 
 class PackedMolecules(NamedTuple):
-    """Compact form of ``Molecules``, with a tenth of the memory, for sending between processes.
+    """Compact form of ``Molecules`` for sending to other processes. It needs a tenth of the memory.
 
     Attributes:
         smiles: the SMILES of the k molecules.
@@ -75,8 +75,8 @@ class PackedMolecules(NamedTuple):
 
 
 class Skeletons(NamedTuple):
-    """Atoms (n) and bonds (b) of k molecules, with the properties that descriptors are computed
-    from.
+    """Atoms (n) and bonds (b) of k molecules, with the properties from which descriptors are
+    computed.
 
     Attributes:
         sizes: [k, 2] int64, the number of atoms and the number of bonds of each molecule.
@@ -113,7 +113,7 @@ class MoleculeBuilder:
         return len(self._smiles)
 
     def add(self, molecule: Mol, smiles: str, row: int = 0) -> None:
-        """Add an RDKit molecule with its SMILES and its row index in the input."""
+        """Add an RDKit molecule, with its SMILES and its row index in the input."""
         self._reader.add(molecule, text_with_marks(smiles))
         self._smiles.append(smiles.strip())
         self._rows.append(row)
@@ -133,7 +133,8 @@ class MoleculeBuilder:
         )
 
     def skeletons(self) -> Skeletons:
-        """Return the atom and bond properties of the added molecules, for computing descriptors.
+        """Return the atom and bond properties of the added molecules, from which descriptors are
+        computed.
 
         The environment of an atom is its element, degree, charge, hydrogens and aromaticity, the
         orders of its bonds, and the element, charge and aromaticity of its neighbours. For an
@@ -155,8 +156,8 @@ class MoleculeBuilder:
         )  # fmt: skip
 
     def labels(self) -> dict[int, Configurations]:
-        """Return the stereo labels of the molecules that have some, by the index of the
-        molecule.
+        """Return the stereo labels of those molecules that have any, as a dictionary by molecule
+        index.
         """
         self._graphs()
         return self._labels

@@ -25,7 +25,7 @@ Positions: TypeAlias = "slice | Sequence[int] | Sequence[bool] | Tensor | np.nda
 
 @dataclass(frozen=True)
 class BadRow:
-    """Row that could not be read: its index, counted from 0, its text, the reason and the line.
+    """Row that could not be read: its index (counted from 0), its text, its line, and the reason.
 
     ``line`` is the line number in the file; None if the row did not come from a file.
     """
@@ -56,7 +56,7 @@ class MoleculeError(ValueError):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Molecules(Dataset["Data"]):
-    """Data set of molecules with their targets, and a list of the rows that could not be read.
+    """Data set of molecules and their targets, with a list of the rows that could not be read.
 
     It is a sequence: ``mols[0]`` is a PyG ``Data`` with ``x``, ``edge_index``, ``edge_attr``,
     ``smiles`` and, if there are targets, ``y`` [1, t]; ``mols[1:9]``, ``mols[[4, 2]]`` and
@@ -105,8 +105,8 @@ class Molecules(Dataset["Data"]):
     @overload
     def __getitem__(self, index: Positions) -> Molecules: ...
     def __getitem__(self, index: int | Positions) -> Data | Molecules:
-        """Return one molecule for an integer, or ``Molecules`` in the order of a list, slice or
-        mask.
+        """Return one molecule for an integer, or a ``Molecules`` object for a list, slice or mask,
+        in this order.
 
         >>> from gattn.data import read_smiles
         >>> mols = read_smiles(["C", "CC", "CCC"], [0.5, None, 2.0])
@@ -138,7 +138,7 @@ class Molecules(Dataset["Data"]):
 
     @property
     def graphs(self) -> list[Data]:
-        """List of all molecules as PyG ``Data``; each access creates a new list."""
+        """List of all molecules as PyG ``Data``. Each access creates new objects."""
         return list(self)
 
     @property

@@ -1,4 +1,4 @@
-"""Descriptors of whole molecules that RDKit computes about as fast as it parses a SMILES.
+"""Descriptors of whole molecules. RDKit computes them about as fast as it parses a SMILES.
 
 Slower descriptors are omitted, such as chi and kappa indices over paths of three and four bonds,
 and so are descriptors that are functions of the graph's size. Crippen's logP and molar refractivity
@@ -79,7 +79,7 @@ DESCRIPTORS = (
     *(f"SMR_VSA{bin}" for bin in range(1, 11)),
     *(f"PEOE_VSA{bin}" for bin in range(1, 15)),
 )
-"""The name of each column of :func:`molecule_descriptors`, in most cases RDKit's name.
+"""Name of each column of :func:`molecule_descriptors`, which is RDKit's name in most cases.
 
 A VSA column is the surface area of the atoms whose contribution to logP (SlogP) or to molar
 refractivity (SMR), or whose partial charge (PEOE), lies in one interval.
@@ -87,12 +87,14 @@ refractivity (SMR), or whose partial charge (PEOE), lies in one interval.
 
 
 DONOR = "[N&!H0&v3,N&!H0&+1&v4,O&H1&+0,S&H1&+0,n&H1&+0]"
-"""SMARTS pattern of the hydrogen bond donors that ``NumHBD`` counts."""
+"""SMARTS pattern of the hydrogen bond donors that the descriptor ``NumHBD`` counts."""
 SINGLE, TRIPLE = 1, 3
 """RDKit's type numbers of single and triple bonds."""
 LOGP = (-0.4, -0.2, 0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
 REFRACTIVITY = (1.29, 1.82, 2.24, 2.45, 2.75, 3.05, 3.63, 3.8, 4.0)
-"""Bounds of RDKit's intervals of an atom's logP and molar refractivity, for the VSA descriptors."""
+"""Bounds of the intervals of logP and molar refractivity in which RDKit's VSA descriptors sum
+surface areas.
+"""
 
 
 def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
@@ -124,8 +126,8 @@ def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
 
 
 COUNTED = ("NumHeteroatoms", "NumHBD", "NumRotatableBonds")
-"""Names of the descriptors that :func:`descriptor_rows` counts by array operations, which are
-faster than RDKit's substructure search in each molecule.
+"""Names of the descriptors that :func:`descriptor_rows` counts with array operations. They are
+faster than RDKit's substructure search, which runs once per molecule.
 """
 
 
@@ -181,8 +183,8 @@ def _properties_of(molecules: Sequence[Mol], properties: Properties) -> np.ndarr
 
 
 MANY = 400
-"""Number of rotatable bonds above which RDKit counts them. RDKit stops after 1,000 matches (two for
-each bond), and the descriptor must have the same value.
+"""For more rotatable bonds than this, RDKit counts them. It stops after 1,000 matches (two per
+bond), and the descriptor must have the same value.
 """
 
 
@@ -207,7 +209,8 @@ def _rotatable(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarray:
 def _in_intervals(
     which: np.ndarray, surface: np.ndarray, values: np.ndarray, bounds: Sequence[float], count: int
 ) -> np.ndarray:
-    """Sum the surface areas of each molecule's atoms in each interval of the atoms' values.
+    """For each molecule, sum the surface areas of its atoms by the intervals into which the values
+    of the atoms fall.
 
     Returns:
         [count, intervals] float64.
@@ -219,7 +222,9 @@ def _in_intervals(
 
 @functools.cache
 def _atom_terms() -> AtomMemory:
-    """Return a cache of the logP, molar refractivity, surface area and donor flag of atoms."""
+    """Return a cache for the logP, the molar refractivity, the surface area and the donor flag
+    of atoms.
+    """
     from rdkit.Chem import MolFromSmarts
     from rdkit.Chem import rdMolDescriptors as rd
 
@@ -238,7 +243,7 @@ def _atom_terms() -> AtomMemory:
 
 
 def descriptor_row(molecule: Mol) -> list[float]:
-    """Compute the descriptors of one molecule by RDKit; some values may be NaN or infinite."""
+    """Compute the descriptors of one molecule with RDKit; some of them may be NaN or infinite."""
     from rdkit.Chem import rdMolDescriptors as rd
 
     return [
@@ -275,12 +280,14 @@ def _shared_charges(which: np.ndarray, skeletons: Skeletons, count: int) -> np.n
 
 
 _ELEMENTS = 128
-"""Upper bound of atomic numbers, used to encode a molecule's index and an element in one integer.
+"""Number above all atomic numbers, with which a molecule's index and an element are encoded in
+one integer.
 """
 
 
 def in_settled_order(molecule: Mol) -> tuple[Mol, list[int]]:
-    """Renumber atoms canonically, so that partial charges do not depend on the atoms' order.
+    """Renumber atoms in canonical order, so that partial charges do not depend on the order of the
+    atoms.
 
     RDKit divides a formal charge among the atoms of the same element in a conjugated system. If
     two such systems overlap, the result depends on the order of the atoms.

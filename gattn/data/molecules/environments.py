@@ -1,4 +1,4 @@
-"""Hash codes of atoms and their neighbours, and a cache of atomic properties by these codes.
+"""Hash codes of atoms and their neighbours, and a cache of atom properties by these codes.
 
 RDKit assigns atom types by matching about a hundred patterns, which takes longer than parsing the
 molecule. An atom's environment is the atom with its bonds and neighbours. Only few distinct
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["AtomMemory", "atom_keys", "environments"]
 
 MOST = 2**17
-"""Maximum number of cached environments; the cache is cleared when it exceeds this number."""
+"""Maximum number of environments in the cache. It is cleared when it contains more."""
 
 
 def environments(
@@ -47,8 +47,7 @@ def environments(
 
 
 def atom_keys(atoms: np.ndarray, bonds: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Compute a hash code of each atom and its bonds that does not depend on the order of the
-    bonds.
+    """Compute a hash code of each atom and its bonds. The order of the bonds has no influence.
 
     Args:
         atoms: [n] uint64, a code of each atom's properties.
@@ -76,7 +75,7 @@ def _gather(
 
 
 def _mix(codes: np.ndarray) -> np.ndarray:
-    """Hash 64-bit integers by the last step (finaliser) of the generator SplitMix64.
+    """Hash 64-bit integers with the last step (finaliser) of the random generator SplitMix64.
 
     Reference: Steele et al., "Fast splittable pseudorandom number generators" (2014).
     """
@@ -87,7 +86,7 @@ def _mix(codes: np.ndarray) -> np.ndarray:
 
 
 class AtomMemory:
-    """Cache for a function of atoms whose result depends only on an atom and its neighbours.
+    """Cache of a function of atoms, whose result depends only on an atom and its neighbours.
 
     Args:
         describe: returns ``width`` numbers for each atom of a molecule.
@@ -99,7 +98,7 @@ class AtomMemory:
         self._rows_by_key: dict[int, Sequence[float]] = {}
 
     def rows(self, keys: np.ndarray, molecules: Sequence[Mol], sizes: np.ndarray) -> np.ndarray:
-        """Return the function's values for all atoms, from the cache or newly computed.
+        """Return the function's value for every atom, from the cache or newly computed.
 
         Args:
             keys: [n], the result of :func:`environments`.

@@ -1,4 +1,6 @@
-"""Features of atoms and bonds, computed from RDKit's properties, mostly as one-hot codes."""
+"""Features of atoms and bonds. They are computed from RDKit's properties, mostly as one-hot
+codes.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +41,15 @@ ATOM_FEATURES = (
     "ring",
     "mass/100",
 )
-"""The name of each column of :func:`atom_features`."""
+"""Name of each column of :func:`atom_features`."""
 
 BOND_FEATURES = (*_names("order", ORDERS), *_names("stereo", STEREOS), "conjugated", "ring")
-"""The name of each column of :func:`bond_features`."""
+"""Name of each column of :func:`bond_features`."""
 
 
 @functools.cache
 def _one_hot(values: tuple[object, ...]) -> tuple[dict[object, list[float]], list[float]]:
-    """Return the one-hot row of each value, as a dict, and the row for all other values."""
+    """Return a dict from each value to its one-hot row, and the row for all other values."""
     rows = [[float(i == j) for j in range(len(values) + 1)] for i in range(len(values) + 1)]
     return dict(zip(values, rows)), rows[-1]
 
@@ -83,7 +85,7 @@ def atom_features(atom: Atom) -> list[float]:
 
 
 def atom_row(atom: Atom, configuration: str) -> list[float]:
-    """Compute the features of an atom (:func:`atom_features`) from the atom and its stereo
+    """Compute the features of an atom (:func:`atom_features`), given the atom and its stereo
     label.
     """
     return [
@@ -120,7 +122,9 @@ def bond_features(bond: Bond) -> list[float]:
 
 
 def bond_row(bond: Bond, configuration: str) -> list[float]:
-    """Compute the features of a bond (:func:`bond_features`) from the bond and its stereo label."""
+    """Compute the features of a bond (:func:`bond_features`), given the bond and its stereo
+    label.
+    """
     return [
         *_encode(bond.GetBondType().name, ORDERS),
         *_encode(configuration, STEREOS),

@@ -1,4 +1,4 @@
-"""Morgan fingerprints, a baseline model and a graph based on the similarity of fingerprints."""
+"""Morgan fingerprints, with a baseline model and a graph that are based on their similarity."""
 
 from __future__ import annotations
 
@@ -59,11 +59,13 @@ def morgan_fingerprints(
 
 
 COUNTS = 2048
-"""Number of columns of the Morgan count vectors."""
+"""Number of columns of a Morgan count vector."""
+RADIUS = 2
+"""Radius, in bonds, of the atom environments that are counted in the count vectors."""
 
 
 class PackedCounts(NamedTuple):
-    """Sparse rows of Morgan count vectors.
+    """Morgan count vectors, stored as sparse rows.
 
     Attributes:
         lengths: [k] int32, the number of entries of each row.
@@ -85,7 +87,7 @@ class PackedCounts(NamedTuple):
 def count_environments(
     molecules: Sequence[Mol], labels: Mapping[int, Configurations]
 ) -> PackedCounts:
-    """Count the Morgan environments of radius 2 in each molecule, up to 255 each.
+    """Count the Morgan environments of radius 2 in each molecule. A count is at most 255.
 
     Each environment is counted twice: without stereochemistry, and with the configurations of its
     atoms (:func:`atom_codes`). For an environment without configurations, both counts are in the
@@ -98,7 +100,8 @@ def count_environments(
         labels: the configurations of molecules that have any, by the index of the molecule.
     """
     lengths, columns, counts = [], [], []
-    # One call of RDKit for all molecules takes two thirds of the time of one call per molecule.
+    # A single call of RDKit for all molecules takes two thirds of the time of one call per
+    # molecule.
     flat = morgan_counter().GetCountFingerprints(molecules, numThreads=1)
     for position, fingerprint in enumerate(flat):
         environments = fingerprint.GetNonzeroElements()
@@ -112,7 +115,7 @@ def count_environments(
         columns += environments.keys()
         counts += environments.values()
     factors = np.full(len(lengths), 2)
-    # The counts of rows with labels are complete, so their factor is 1.
+    # Rows with stereo labels contain complete counts, so their factor is 1.
     factors[list(labels)] = 1
     totals = np.array(counts, np.int64) * factors.repeat(lengths)
     return PackedCounts(
@@ -137,31 +140,34 @@ def atom_codes(molecule: Mol, labels: Configurations) -> list[int]:
 
     codes = list(GetConnectivityInvariants(molecule))
     for atom, label in labels.atoms.items():
-        codes[atom] = (codes[atom] + _CENTRES[label]) % 2**32
+        codes[atom] = (codes[atom] + CENTRE_CODES[label]) % 2**32
     for number, label in labels.bonds.items():
         bond = molecule.GetBondWithIdx(number)
         for atom in (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()):
-            codes[atom] = (codes[atom] + _PLANES[label]) % 2**32
+            codes[atom] = (codes[atom] + PLANE_CODES[label]) % 2**32
     return codes
 
 
-_CENTRES, _PLANES = (
+CENTRE_CODES, PLANE_CODES = (
     {label: place * unit for place, label in enumerate((*labels, OTHER))}
     for labels, unit in ((CHIRALITIES, 0x9E3779B1), (STEREOS, 0x85EBCA6B))
 )
-"""Integers added to an atom's code for each stereo label of the atom and of its bonds."""
+"""Integers that are added to the code of an atom, for each stereo label of the atom and of its
+bonds.
+"""
 
 
 @functools.cache
 def morgan_counter() -> FingerprintGenerator64:
-    """Return RDKit's generator of Morgan count vectors with :data:`COUNTS` columns."""
+    """Return RDKit's generator of Morgan count vectors, which have :data:`COUNTS` columns."""
     from rdkit.Chem import rdFingerprintGenerator
 
-    return rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=COUNTS)
+    return rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=COUNTS)
 
 
 def tanimoto(a: Tensor, b: Tensor) -> Tensor:
-    """Compute the Tanimoto similarity of every pair of rows of two sets of bit vectors.
+    """Compute the Tanimoto similarity of bit vectors, for every pair of a row of ``a`` and a row of
+    ``b``.
 
         T_ij = |a_i and b_j| / |a_i or b_j|
 
@@ -222,7 +228,8 @@ def tanimoto_ridges(
     ridge: float = 0.1,
     weights: Tensor | None = None,
 ) -> Iterator[Tensor]:
-    """Yield the predictions of :func:`tanimoto_ridge` for several test sets after one fit.
+    """Fit the model of :func:`tanimoto_ridge` once, and yield its predictions for several test
+    sets.
 
     With ``weights`` [n], the ridge of each molecule is divided by its weight, and the mean of y is
     weighted.
@@ -243,7 +250,8 @@ def tanimoto_ridges(
 
 
 def tanimoto_neighbours(fingerprints: Tensor, k: int) -> Tensor:
-    """Connect every molecule with its k most similar molecules, by edges in both directions.
+    """Connect each molecule with the k molecules that are most similar to it, by edges in both
+    directions.
 
     Args:
         fingerprints: [n, d] of 0 and 1, float.

@@ -1,4 +1,4 @@
-"""Conversion of RDKit molecules to graphs, for many molecules at a time and with few RDKit calls.
+"""Conversion of many RDKit molecules to graphs at once, with few calls of RDKit.
 
 One call of RDKit returns 32-bit invariants of all atoms of a molecule (element, charge, hydrogens,
 mass, rings). Together with an atom's bonds they determine most properties that
@@ -34,7 +34,7 @@ __all__ = ["GraphReader", "Graphs"]
 
 
 class Graphs(NamedTuple):
-    """The concatenated graphs of k molecules, with n atoms and b bonds.
+    """Concatenated graphs of k molecules, with n atoms and b bonds.
 
     Attributes:
         atoms: [n] int32, the row of each atom in :data:`gattn.data.molecules.kinds.ATOMS`.
@@ -49,7 +49,7 @@ class Graphs(NamedTuple):
     sizes: np.ndarray
 
     def first_atoms(self) -> np.ndarray:
-        """Index of the first atom of the molecule that each bond belongs to, [b] int64."""
+        """For each bond, the index of the first atom of its molecule, [b] int64."""
         atoms, bonds = self.sizes.T
         return (atoms.cumsum() - atoms).repeat(bonds)
 
@@ -57,17 +57,19 @@ class Graphs(NamedTuple):
 CHIRALITY, HYBRIDISATION, AROMATIC, ISOTOPE = 1 << 32, 1 << 36, 1 << 40, 1 << 41
 """Bit fields in an atom's 64-bit key, above the 32 bits of RDKit's invariant."""
 CONJUGATED, ORDER, STEREO, TYPE = 2, 4, 1 << 8, 1 << 12
-"""Bit fields in a bond's 64-bit key, whose lowest bit is set if the bond is in a ring."""
+"""Bit fields in the 64-bit key of a bond. The lowest bit is set if the bond is in a ring."""
 CENTRES, PLANES = (
     {label: code for code, label in enumerate((*labels, OTHER))}
     for labels in (CHIRALITIES, STEREOS)
 )
 """Integer codes of the stereo labels of atoms and of bonds; the code of ``"none"`` is 0."""
 CENTRED, PLANAR = re.compile(r"[@|]"), re.compile(r"[/\\|]")
-"""Regular expressions for SMILES that may contain stereo centres or E/Z double bonds."""
+"""Regular expressions that match SMILES with possible stereo centres, and with possible E/Z
+double bonds.
+"""
 RARE = re.compile(r"[\[~$<>]")
-"""Regular expression for SMILES with bonds whose type cannot be derived from their order. For
-example, a dative bond has the order 1.0, like a single bond.
+"""Regular expression that matches SMILES with bonds whose type does not follow from their order.
+For example, a dative bond has the order 1.0, like a single bond.
 """
 ISOTOPES = re.compile(r"\[\d")
 
@@ -178,8 +180,8 @@ class GraphReader:
     def _aromatic_alone(
         self, aromatic: np.ndarray, ends: np.ndarray, sizes: np.ndarray
     ) -> list[tuple[int, int]]:
-        """Return a mark (index, value) for each aromatic atom of molecules that have an aromatic
-        atom without aromatic bonds.
+        """For molecules that have an aromatic atom without aromatic bonds, return a mark (index,
+        value) for each of their aromatic atoms.
 
         An example of such an atom is the central nitrogen of a cyclazine: it is shared by rings
         that are only aromatic together.
@@ -203,8 +205,8 @@ class GraphReader:
         return self._molecules[which].GetBondWithIdx(within), self._planes.get(number, NONE)
 
     def _place(self, number: int, column: int) -> tuple[int, int]:
-        """Return the molecule that contains an atom (column 0) or bond (column 1), and its index
-        there.
+        """Return the molecule of an atom (column 0) or of a bond (column 1), and the index
+        within this molecule.
         """
         ends = np.array(self._sizes, np.int64)[:, column].cumsum()
         which = int(ends.searchsorted(number, side="right"))
@@ -212,8 +214,8 @@ class GraphReader:
 
 
 def _mark(keys: np.ndarray, marks: list[tuple[int, int]]) -> None:
-    """Add the value of each mark (index, value) to the key at this index. An index may occur in
-    several marks.
+    """Add the value of each mark (index, value) to the key at its index. Several marks can have
+    the same index.
     """
     if marks:
         places, added = np.array(marks, np.uint64).T
@@ -222,8 +224,8 @@ def _mark(keys: np.ndarray, marks: list[tuple[int, int]]) -> None:
 
 @functools.cache
 def _rdkit() -> tuple[type[Bond], Callable[[Mol], Iterable[int]], Mol]:
-    """Return RDKit's class of bonds, its function for atom invariants, and a pattern that matches
-    bonds other than single, double, triple and aromatic ones.
+    """Return RDKit's class of bonds, RDKit's function for atom invariants, and a pattern that
+    matches all bonds except single, double, triple and aromatic ones.
     """
     from rdkit.Chem import Bond, MolFromSmarts
     from rdkit.Chem.rdMolDescriptors import GetConnectivityInvariants

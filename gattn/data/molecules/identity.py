@@ -29,8 +29,8 @@ tests the second time never changed a SMILES.
 """
 METAL_STEREO = re.compile(r"@(SP|TB|OH)\d")
 AUTOMORPHISMS = 2000
-"""Maximum number of atom numberings to compare for one molecule. An octahedral complex with six
-equal ligands has 720.
+"""Maximum number of atom numberings that are compared for one molecule. An octahedral complex
+with six equal ligands has 720.
 """
 
 
@@ -107,7 +107,7 @@ def _repair(molecule: Mol) -> str:
 
 
 def _first(text: str) -> str:
-    """Return the alphabetically first SMILES over all orders of equivalent ligands of metal
+    """Return the alphabetically first SMILES among all orders of equivalent ligands at metal
     centres.
     """
     from rdkit import Chem, rdBase
@@ -130,11 +130,11 @@ def _first(text: str) -> str:
 CHARGED = re.compile(r"\.|[+-]\d*\]|\[(?:Li|Na|K|Rb|Cs|Mg|Ca|Ba|Ag|Zn|Al)\]")
 
 NITRO = re.compile(r"O=\[N\+\]\(\[O-\]\)|\[N\+\]\(=O\)\[O-\]")
-"""Pattern of a nitro group in canonical SMILES, whose charges do not indicate a salt."""
+"""Pattern of a nitro group in canonical SMILES. Its charges are no sign of a salt."""
 
 
 def parent(text: str) -> str:
-    """Return the canonical SMILES of a molecule's largest organic fragment with neutralised
+    """Return the canonical SMILES of the largest organic fragment of a molecule, with neutralised
     charges.
 
     Args:
@@ -162,7 +162,7 @@ def parent(text: str) -> str:
 
 
 def flat(text: str) -> str:
-    """Return the canonical SMILES of a molecule without its stereochemistry.
+    """Return the canonical SMILES of a molecule, without stereochemistry.
 
     >>> flat("C[C@H](N)C(=O)O"), flat("C/C=C/C"), flat("CCO")
     ('CC(N)C(=O)O', 'CC=CC', 'CCO')

@@ -1,4 +1,4 @@
-"""Tables with the feature rows of all distinct kinds of atoms and bonds.
+"""Tables that contain the feature row of each distinct kind of atom or bond.
 
 The features of each kind are computed once. For example, the million atoms of the data set HIV have
 a few thousand kinds; an atom of a known kind needs only one look-up.
@@ -24,7 +24,7 @@ Kind = TypeVar("Kind", bound=Hashable)
 
 
 class AtomKind(NamedTuple):
-    """Properties of an atom that descriptors are computed from."""
+    """Properties of an atom from which descriptors are computed."""
 
     element: int
     degree: int
@@ -34,7 +34,7 @@ class AtomKind(NamedTuple):
 
 
 class BondKind(NamedTuple):
-    """Properties of a bond that descriptors are computed from: RDKit's type number and ring
+    """Properties of a bond from which descriptors are computed: RDKit's type number, and ring
     membership.
     """
 
@@ -43,7 +43,7 @@ class BondKind(NamedTuple):
 
 
 class Table(Generic[Described, Kind]):
-    """Table of the feature rows of all kinds of atoms, or of bonds, that have occurred so far.
+    """Table that contains the feature row of each kind of atom, or bond, that has occurred so far.
 
     Args:
         describe: returns the ``width`` features of an atom or bond.
@@ -65,7 +65,7 @@ class Table(Generic[Described, Kind]):
         self._lock = threading.Lock()
 
     def places(self, keys: np.ndarray, find: Callable[[int], Described]) -> np.ndarray:
-        """Return the row index of each key, [n] int32, and add rows for new keys.
+        """Return the row index of each of n keys, [n] int32. Rows for new keys are added.
 
         Args:
             keys: [n] uint64, a code of the kind of each atom or bond.
@@ -93,7 +93,7 @@ class Table(Generic[Described, Kind]):
         return place
 
     def rows(self, places: np.ndarray) -> np.ndarray:
-        """Return the feature rows with the given row indices."""
+        """Return the feature rows at the given row indices."""
         return self._rows[places]
 
 
@@ -116,8 +116,8 @@ def _bond_kind(labelled: tuple[Bond, str]) -> BondKind:
 ATOMS: Table[tuple[Atom, str], AtomKind] = Table(
     lambda labelled: atom_row(*labelled), _atom_kind, len(ATOM_FEATURES)
 )
-"""Table of the features of atoms; a row is computed from an RDKit atom and its stereo label."""
+"""Table of atom features. A row is computed from an RDKit atom and its stereo label."""
 BONDS: Table[tuple[Bond, str], BondKind] = Table(
     lambda labelled: bond_row(*labelled), _bond_kind, len(BOND_FEATURES)
 )
-"""Table of the features of bonds; a row is computed from an RDKit bond and its stereo label."""
+"""Table of bond features. A row is computed from an RDKit bond and its stereo label."""

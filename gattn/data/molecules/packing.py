@@ -1,4 +1,4 @@
-"""Compact model inputs without torch tensors, for sending between processes."""
+"""Compact model inputs without torch tensors, which are sent between processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["PackedInputs", "read_packed"]
 
 
 class PackedInputs(NamedTuple):
-    """Model inputs of n SMILES in compact form; see
+    """Model inputs of n SMILES in compact form. See
     :class:`gattn.molecules.inputs.FeaturizedSmiles`.
 
     Attributes:
@@ -83,7 +83,7 @@ def read_packed(
 def _standardised(
     smiles: Sequence[str], parsed: Sequence[Mol | str], steps: Sequence[str]
 ) -> tuple[list[str], list[Mol | str]]:
-    """Return the SMILES and the molecules after standardisation; errors stay errors."""
+    """Return the SMILES and the molecules after standardisation. Errors are returned unchanged."""
     texts = list(smiles)
     molecules = list(parsed)
     for row, molecule in enumerate(parsed):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["plain", "plain_atoms", "written_places"]
 
 HYDROGEN = re.compile(r"\[\d*H(?![a-z])")
-"""Pattern of an explicit hydrogen atom in a SMILES; ``[Hg]`` and ``[Ho]`` do not match."""
+"""Pattern of an explicit hydrogen atom in a SMILES. It does not match ``[Hg]`` and ``[Ho]``."""
 MAPPED = re.compile(r":\d+\]")
 
 
@@ -72,7 +72,7 @@ def plain(molecule: Mol, smiles: str) -> Mol:
 
 
 def plain_atoms(molecule: Mol, smiles: str) -> list[int]:
-    """Return the indices of a molecule's atoms that :func:`plain` does not remove.
+    """Return the indices of the atoms that :func:`plain` does not remove from a molecule.
 
     >>> from rdkit import Chem
     >>> plain_atoms(Chem.MolFromSmiles("[2H]OC"), "[2H]OC")
@@ -87,7 +87,7 @@ def plain_atoms(molecule: Mol, smiles: str) -> list[int]:
 
 
 def written_places(smiles: str, count: int) -> list[int]:
-    """Return the position in a SMILES of each atom that :func:`plain` does not remove.
+    """Return the position in the SMILES of each atom that :func:`plain` does not remove.
 
     Args:
         smiles: a SMILES that RDKit can read; text after white space is ignored.
@@ -125,7 +125,9 @@ _WRITTEN = "_gattn_written"
 
 
 def _removal() -> RemoveHsParameters:
-    """Return RDKit's parameters for removing explicit hydrogens, also at C=N bonds."""
+    """Return RDKit's parameters for the removal of explicit hydrogens, including those at C=N
+    bonds.
+    """
     from rdkit.Chem import RemoveHsParameters
 
     removal = RemoveHsParameters()

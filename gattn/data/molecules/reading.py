@@ -30,7 +30,7 @@ OnError = Literal["raise", "skip"]
 
 @dataclass(frozen=True)
 class _Row:
-    """Input row with its SMILES and targets, or with the reason why it cannot be used."""
+    """Row of the input: its SMILES and targets, or the reason why it cannot be used."""
 
     row: int
     line: int | None
@@ -46,7 +46,7 @@ def read_smiles(
     on_error: OnError = "raise",
     max_atoms: int = MAX_ATOMS,
 ) -> Molecules:
-    """Read a list of SMILES, optionally with one target for each.
+    """Read a list of SMILES, optionally with one target per SMILES.
 
     Args:
         smiles: the SMILES.
@@ -84,7 +84,7 @@ def read_smiles(
 
 
 def _target(value: object, row: int) -> float:
-    """Convert a target to a number; None becomes NaN, and text is parsed like a CSV cell."""
+    """Convert a target to a number. None becomes NaN, and a text is parsed like a CSV cell."""
     if value is None:
         return math.nan
     try:
@@ -264,8 +264,8 @@ def _shown(cell: str) -> str:
 
 
 def _joined_rows(structures: Path, activities: Path) -> list[_Row]:
-    """Join a file of lines "SMILES NAME" with a CSV file of lines "Name,Act", by the name of the
-    compound.
+    """Join a file with lines "SMILES NAME" and a CSV file with lines "Name,Act", by the names of
+    the compounds.
     """
     with activities.open(newline="", encoding="utf-8") as file:
         activity = {row["Name"]: row["Act"] for row in csv.DictReader(file)}

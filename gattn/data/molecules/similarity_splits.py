@@ -16,13 +16,13 @@ from gattn.data.splits import EIGHT_ONE_ONE, Split, cuts, ratio, split_by_groups
 __all__ = ["MOST_COMPARED", "butina_clusters", "butina_split", "kennard_stone_split"]
 
 MOST_COMPARED = 20_000
-"""Maximum number of molecules, because every pair is compared."""
+"""Maximum number of molecules. All pairs are compared, so the time grows with its square."""
 BLOCK = 1024
-"""Number of molecules that are compared with all others in one step."""
+"""Number of molecules that are compared with all others at once."""
 
 
 def butina_clusters(molecules: Sequence[str] | Molecules, *, distance: float = 0.65) -> list[int]:
-    """Return the number of each molecule's cluster, by the algorithm of Taylor and Butina.
+    """Return the index of the cluster of each molecule, by the algorithm of Taylor and Butina.
 
     The molecule with the most neighbours becomes the centre of the first cluster, which contains
     all its neighbours. They are removed, the neighbours of the others are counted again, and so on.
@@ -95,7 +95,8 @@ def butina_split(
 def kennard_stone_split(
     molecules: Sequence[str] | Molecules, *, fractions: tuple[float, float, float] = EIGHT_ONE_ONE
 ) -> Split:
-    """Split molecules by the algorithm of Kennard and Stone, which covers all kinds in training.
+    """Split molecules by the algorithm of Kennard and Stone, which selects training molecules of
+    all kinds.
 
     The training part begins with the two most distant molecules (1 - Tanimoto similarity of Morgan
     bits). The molecule with the largest distance to its nearest selected molecule is added next,
@@ -130,7 +131,7 @@ def kennard_stone_split(
 
 
 def _most_distant_first(bits: Tensor, count: int) -> Tensor:
-    """Return the indices of the first ``count`` selected rows of bits [n, d]."""
+    """Return the indices of the ``count`` rows of bits, [n, d], that are selected first."""
     if count < 2 or len(bits) < 2:
         return torch.arange(min(count, len(bits)))
     farthest, pair = -1.0, (0, 1)

@@ -1,4 +1,4 @@
-"""Conversion of one SMILES to a graph whose nodes are heavy atoms, with two edges per bond."""
+"""Conversion of one SMILES to a graph. Its nodes are heavy atoms, and each bond gives two edges."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ __all__ = [
 
 MAX_ATOMS = 1000
 READER = "SMILES 2"
-"""Version of the parser; caches of other versions are not used. Version 2 added atom maps, CXSMILES
-extensions and names.
+"""Version of the parser. Caches of other versions are not used. Version 2 added atom maps,
+CXSMILES extensions and names.
 """
 
 
@@ -185,7 +185,7 @@ def parse_or_reason(smiles: str, max_atoms: int) -> Mol | str:
 
 
 def _complaint(core: str, text: str) -> str:
-    """Return RDKit's reason for rejecting a SMILES, or a guess about the kind of text."""
+    """Return the reason why RDKit rejected a SMILES, or a guess which kind of text it is."""
     from rdkit import Chem
 
     molecule = Chem.MolFromSmiles(core, sanitize=False)

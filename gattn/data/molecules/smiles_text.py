@@ -1,4 +1,5 @@
-"""Separation of a table cell into SMILES, CXSMILES extension and name, and hints for other texts.
+"""Separation of a table cell into SMILES, CXSMILES extension and name, with hints for other kinds
+of text.
 
 RDKit ignores all text after a SMILES. Here the text after it is ignored as a name only if its first
 word is not SMILES, so that a second molecule in the cell raises an error.
@@ -36,7 +37,9 @@ Parse = Callable[[str], "Mol | None"]
 
 
 class SmilesText(NamedTuple):
-    """SMILES of a cell without atom map numbers, and its CXSMILES extension ("" if it has none)."""
+    """SMILES in a cell, without atom map numbers, and its CXSMILES extension ("" if there is
+    none).
+    """
 
     smiles: str
     extension: str
@@ -82,7 +85,7 @@ def split_text(text: str, parse: Parse) -> SmilesText:
 
 
 def text_with_marks(text: str) -> str:
-    """Return the text to search for the marks of stereochemistry, isotopes and dative bonds.
+    """Return the text in which marks of stereochemistry, isotopes and dative bonds are searched.
 
     If the SMILES has a CXSMILES extension, all marks are appended to the text, because the
     extension can define such properties without a mark in the SMILES.
@@ -91,7 +94,7 @@ def text_with_marks(text: str) -> str:
 
 
 POLYMERS = {"SRU", "MON", "MER", "COP", "CRO", "MOD", "GRA", "MUL", "ANY"}
-"""RDKit's types of substance groups with repeated atoms, for example in polymers."""
+"""RDKit's types of substance groups whose atoms are repeated, as in polymers."""
 
 
 def check_single(molecule: Mol, extension: str) -> None:

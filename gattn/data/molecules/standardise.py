@@ -1,4 +1,6 @@
-"""Standardisation of molecules by RDKit: largest fragment, neutral form and canonical tautomer."""
+"""Standardisation of molecules with RDKit: largest fragment, neutral form and canonical
+tautomer.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ __all__ = ["STEPS", "largest_fragment", "neutral", "standardise", "tautomer"]
 
 
 def largest_fragment(molecule: Mol) -> Mol:
-    """Return the largest organic fragment of a molecule, with metal bonds of salts cut first.
+    """Return the largest organic fragment of a molecule. Metal bonds of salts are cut first.
 
     A molecule without carbon, such as sodium chloride, is returned unchanged.
 
@@ -31,7 +33,8 @@ def largest_fragment(molecule: Mol) -> Mol:
 
 
 def neutral(molecule: Mol) -> Mol:
-    """Return a molecule whose acids and bases are neutralised, as far as hydrogens can do it.
+    """Return a molecule with neutralised acids and bases, as far as adding or removing hydrogens
+    allows this.
 
     The charges of a nitro group or of a quaternary ammonium ion do not change.
 

@@ -1,4 +1,4 @@
-"""CIP labels of stereo centres and double bonds, which do not depend on the order of the atoms.
+"""CIP labels of stereo centres and double bonds. They do not depend on the order of the atoms.
 
 RDKit's chiral tag is the sense (clockwise or counterclockwise) in which the neighbours of an atom
 follow one another in the text, so it changes with the text. The labels of the CIP rules (R and S, r
@@ -43,8 +43,8 @@ TETRAHEDRAL, PLANAR, ANY = (1, 2), (2, 3, 4, 5), 1
 """
 
 FIRST_STEPS, MOST_STEPS = 500_000, 5_000_000
-"""Maximum numbers of comparisons in RDKit's labeller, in the order of the text and in canonical
-order.
+"""Maximum number of comparisons in RDKit's labeller: first in the order of the text, then in
+canonical order.
 
 None of 2,500 molecules of MoleculeNet with stereo marks needs 50,000 comparisons; 147 of 13,000
 molecules of ChEMBL do. The first bound takes about 0.2 s. A molecule that exceeds it is labelled
@@ -120,7 +120,7 @@ def _chiral_atom() -> QueryAtom:
 
 
 def relative_centres(molecule: Mol) -> set[int]:
-    """Return the indices of the atoms in enhanced stereo groups "and" or "or" of a CXSMILES.
+    """Return the indices of the atoms in the enhanced stereo groups "and" and "or" of a CXSMILES.
 
     >>> from rdkit import Chem
     >>> relative_centres(Chem.MolFromSmiles("C[C@H](N)C(=O)O |&1:1|"))
@@ -130,7 +130,7 @@ def relative_centres(molecule: Mol) -> set[int]:
 
 
 def without_relative(molecule: Mol) -> Mol:
-    """Remove the configurations of atoms in enhanced stereo groups "and" or "or".
+    """Remove the configurations of the atoms in the enhanced stereo groups "and" and "or".
 
     A sample with such a group contains both forms or an unknown one, which is the same as for a
     SMILES without a stereo mark at these atoms.
@@ -175,8 +175,8 @@ def bond_configuration(bond: Bond) -> str:
 
 
 def remember(molecule: Mol, labels: Configurations) -> None:
-    """Store stereo labels as properties of a molecule's atoms and bonds, which survive atom
-    removal.
+    """Store stereo labels as properties of a molecule's atoms and bonds. They are preserved when
+    atoms are removed.
 
     :func:`configurations` then returns the stored labels instead of computing new ones.
 
@@ -214,14 +214,14 @@ def _remembered(molecule: Mol) -> Configurations:
 
 
 _CODE = "_CIPCode"
-"""RDKit's property of the CIP label, which the parser sets by an older algorithm."""
+"""Name of RDKit's property for the CIP label. The parser sets it by an older algorithm."""
 
 
 def _labels(
     molecule: Mol, relative: set[int], atoms: list[int], bonds: list[int]
 ) -> Configurations:
-    """Compute the CIP labels of the given atoms and bonds, without those that are not
-    stereogenic.
+    """Compute the CIP labels of the given atoms and bonds. Those that are not stereogenic are
+    left out.
     """
     from rdkit.Chem import ChiralType
 
@@ -244,7 +244,7 @@ def _labels(
 
 
 def _canonically(molecule: Mol, atoms: list[int], bonds: list[int]) -> Configurations:
-    """Compute the CIP labels after reordering the atoms as in the canonical SMILES."""
+    """Compute the CIP labels after the atoms were reordered as in the canonical SMILES."""
     from rdkit import Chem
 
     text = Chem.MolToSmiles(molecule)

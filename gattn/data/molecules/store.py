@@ -20,10 +20,10 @@ __all__ = ["Lists", "StaleFile", "read_store", "write_store"]
 
 FORMAT = "gattn molecules 2"
 LAYOUT: Layout = {
-    "lists": (np.uint8, ()),  # [bytes]: JSON text of a Lists object
-    "atoms": (np.int32, ()),  # [n]: row index of each atom in atom_table
+    "lists": (np.uint8, ()),  # [bytes]: a Lists object as JSON text
+    "atoms": (np.int32, ()),  # [n]: for each atom, its row in atom_table
     "atom_table": (np.float32, (len(ATOM_FEATURES),)),  # [a, d]: distinct rows of x
-    "edges": (np.int32, ()),  # [e]: row index of each edge in edge_table
+    "edges": (np.int32, ()),  # [e]: for each edge, its row in edge_table
     "edge_table": (np.float32, (len(BOND_FEATURES),)),  # [b, d]: distinct rows of edge_attr
     "ends": (np.int32, (2,)),  # [e, 2]: source and destination of each edge
     "ptr": (np.int64, ()),  # [k + 1]: index of the first atom of each molecule
@@ -48,7 +48,7 @@ class StaleFile(ValueError):
 def write_store(
     path: str | os.PathLike[str], made_from: str, lists: Lists, arrays: MoleculeArrays, y: Tensor
 ) -> None:
-    """Write molecules to a file, in a way that an interruption leaves no incomplete file."""
+    """Write molecules to a file. If the process is interrupted, no incomplete file remains."""
     atoms, atom_table = _distinct_rows(arrays.x.numpy())
     edges, edge_table = _distinct_rows(arrays.edge_attr.numpy())
     columns = {
@@ -68,7 +68,7 @@ def write_store(
 
 
 def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct rows, and the int32 index of each row among them."""
+    """Return the distinct rows, and for each row its index among them, as int32."""
     keys = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * rows.itemsize)))
     _, first, index = np.unique(keys.reshape(-1), return_index=True, return_inverse=True)
     return index.astype(np.int32), rows[first]

@@ -1,4 +1,5 @@
-"""Reader and writer of CSV files, row by row, so that a large file needs little memory.
+"""Reader and writer of CSV files. It processes one row at a time, so a large file needs little
+memory.
 
 This module uses Python's ``csv`` reader instead of pandas, because the ``csv`` reader reports the
 line number of each row and also returns rows with too few or too many cells.
@@ -28,7 +29,9 @@ DECLARED = re.compile(r'\ufeff?"?sep=(.)"?\s*', re.IGNORECASE | re.DOTALL)
 """
 PLAIN = NumberFormat()
 LARGEST = 3.4028234663852886e38
-"""Largest finite float32. Targets are stored as float32, so larger numbers become infinite."""
+"""Largest finite float32. Targets are stored as float32, in which larger numbers would be
+infinite.
+"""
 NUL = "\x1a"
 """Character that replaces NUL bytes, because ``csv`` rejects them before Python 3.11."""
 OnBadBytes = Literal["strict", "surrogateescape"]
@@ -60,7 +63,7 @@ class RowWriter(Protocol):
 
 @dataclass(frozen=True)
 class Table:
-    """CSV file with its header, separator and encoding, as :func:`open_table` returns it.
+    """CSV file with its header, separator and encoding; :func:`open_table` creates it.
 
     Attributes:
         path: the file.
@@ -91,11 +94,11 @@ class Table:
         return self.path.open(newline=newline, encoding=self.encoding, errors=self.on_bad_bytes)
 
     def place(self, column: str) -> int:
-        """Return the index of a column, counted from 0, by the column's name."""
+        """Return the index of the column with this name, counted from 0."""
         return self.columns.index(column)
 
     def rows(self) -> Iterator[TableRow]:
-        """Read the rows in order, without empty lines and lines that contain only spaces.
+        """Yield the rows in order. Empty lines and lines with only spaces are skipped.
 
         Yields:
             Every row, including rows whose number of cells differs from the header's; nothing
@@ -131,7 +134,7 @@ class Table:
 
     @contextmanager
     def writer(self, path: Path, added: Sequence[str]) -> Iterator[RowWriter]:
-        """Write a new UTF-8 table that has the columns of this table and some more columns.
+        """Write a new UTF-8 table with the columns of this table, followed by additional columns.
 
         The new table has the same separator as this one.
 
@@ -225,7 +228,8 @@ def open_table(
 
 
 def as_number(cell: str) -> float | None:
-    """Return the number in a cell, NaN for a missing value, or None if it is not a number.
+    """Return the number in a cell; NaN if the value is missing, and None if the cell is not a
+    number.
 
     A number outside the range of float32 becomes an infinity of the same sign.
 
@@ -276,8 +280,8 @@ def _missing_column(table: Table, required: Sequence[str]) -> str:
 
 
 def _records(table: Table, *, strict: bool) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of each nonempty row, including the header, with the row's first line
-    number.
+    """Yield the cells of each nonempty row (including the header) with the number of its first
+    line.
     """
     path, line = table.path, 1
     try:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 __all__ = ["is_wide", "marked_encoding", "read_text"]
 
-MARKS = {  # UTF-32 comes first, because its byte order mark begins with the mark of UTF-16
+# UTF-32 is first, because its byte order mark begins with that of UTF-16
+MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -64,7 +65,7 @@ NO_TABLE = {
 
 
 def marked_encoding(path: Path, *, compressed: bool = False) -> str:
-    """Return the encoding declared by a file's byte order mark, or UTF-8 if it has no such mark.
+    """Return the encoding that a file's byte order mark declares; UTF-8 if it has none.
 
     Args:
         path: the file.

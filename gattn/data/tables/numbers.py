@@ -1,4 +1,4 @@
-"""Parser of numbers in the cells of a table, with advice on the settings for each column.
+"""Parser of numbers in table cells. It gives advice on the settings for each column.
 
 ``1,008`` is 1008 in one country and 1.008 in another. The whole column is therefore inspected, and
 if it can be parsed in two ways, the user has to choose one by a setting. Only ASCII digits are
@@ -39,9 +39,9 @@ Kind = Literal[
 ]
 # fmt: on
 Separators = tuple[str, str]
-"""Pair of the decimal sign and the thousands separator."""
+"""Type of a pair of a decimal separator and a thousands separator."""
 Settings = tuple[tuple[str, str], ...]
-"""Settings of a :class:`NumberFormat` as pairs of a name and a value."""
+"""Type of the settings of a :class:`NumberFormat`, as pairs of a name and a value."""
 
 MISSING = frozenset(
     ("", "na", "n/a", "#n/a", "#na", "<na>", "n.a.", "nan", "-nan", "nat", "none", "null")
@@ -55,15 +55,20 @@ READINGS: tuple[Separators, ...] = (
     *((".", ""), (",", ""), (".", ","), (",", ".")),
     *((".", " "), (",", " "), (".", "'"), (",", "'")),
 )
-"""All supported pairs of a decimal sign and a thousands separator; the most common pair is first.
+"""All supported pairs of a decimal separator and a thousands separator; the most common pair is
+first.
 """
 
 LOWER_LIMITS = frozenset((">", ">=", "=>", ">>", "≥", "≥=", "≫", "≫=", ">>=", "≳", "≳="))
 UPPER_LIMITS = frozenset(("<", "<=", "=<", "<<", "≤", "≤=", "≪", "≪=", "<<=", "≲", "≲="))
-"""Signs before a number that is a lower limit, or an upper limit, of the true value."""
+"""Signs before a number which mean that it is a lower limit (LOWER_LIMITS) or an upper limit
+(UPPER_LIMITS) of the true value.
+"""
 
 DIGITS = rf"[+-]?[0-9.,'’{SPACES}]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?"
-"""Regular expression for digits with any separators; :func:`_matches` checks the separators."""
+"""Regular expression for digits with any separators. The function :func:`_matches` checks the
+separators.
+"""
 RELATION = r"(?:<<|>>|=[<>]|[<>≤≥≪≫~≈≲≳]=?|(?:ca|approx|circa|about|c)\.?(?=[\s\d+-]))"
 UNIT = r"(?:%|‰|[^\W\d_]|[°µ])(?:[^\W_]|[%/°µ·^*().-]| (?=[^\W\d_]))*"
 PARTS = re.compile(
@@ -75,7 +80,7 @@ PLAIN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 RANGE = re.compile(rf"(?P<first>{DIGITS})\s*(?:-|\.\.+|…|to)\s*{DIGITS}\s*(?:{UNIT})?")
 POWER = re.compile(rf"{DIGITS}\s*[x×*·⋅]\s*10\s*(?:\^|\*\*)?\s*[(]?[+-]?[0-9⁻⁺⁰¹²³⁴-⁹]+[)]?")
 EXPONENT = re.compile(r"[⁰¹²³⁴-⁹]")
-"""Superscript digits, which are an exponent if they follow a number (``10⁻³``), and not a unit."""
+"""Superscript digits. After a number they are an exponent (``10⁻³``), and not a unit."""
 FORTRAN = re.compile(r"[+-]?[0-9]*\.?[0-9]+\.?[dDqQ][+-]?[0-9]+")
 """Regular expression for a number in Fortran's notation, for example ``1.2D-3``."""
 HEXADECIMAL = re.compile(r"[+-]?0[xX][0-9a-fA-F]+")
@@ -92,9 +97,13 @@ DATE = re.compile(
     re.IGNORECASE,
 )
 MOST_UNITS = 5
-"""Maximum number of different units in a column of numbers; with more, the cells count as text."""
+"""Maximum number of different units in a column of numbers. If there are more, its cells are
+treated as text.
+"""
 LONGEST = 100
-"""Maximum length of a number; a longer cell counts as text, which bounds the time of matching."""
+"""Maximum length of a number. A longer cell is treated as text, which limits the time of
+matching.
+"""
 
 WORDS: dict[str, tuple[str, str]] = {
     "censored": ("is a censored value", "are censored values"),
@@ -135,7 +144,7 @@ WORDS: dict[str, tuple[str, str]] = {
 
 
 class Cell(NamedTuple):
-    """Components of a cell: its number, relation, uncertainty and unit.
+    """Components of a cell: number, relation, uncertainty and unit.
 
     Attributes:
         kind: the pattern of the cell. The default :class:`NumberFormat` parses ``"plain"`` cells.
@@ -157,8 +166,7 @@ class Cell(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """Kind of cells that could not be parsed, with an example and the settings that would parse
-    them.
+    """Kind of cell that could not be parsed, with an example and the settings that can parse it.
 
     Attributes:
         kind: the kind of the cells, see :class:`Cell`.
@@ -212,7 +220,7 @@ class Pattern(NamedTuple):
 
 
 class NumberColumn(NamedTuple):
-    """Numbers of a column, and descriptions of the cells that could not be parsed.
+    """Numbers in a column, and descriptions of the cells that could not be parsed.
 
     Attributes:
         values: [k] float64; NaN where a cell is missing, dropped or could not be parsed.
@@ -247,7 +255,7 @@ class NumberColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """Notation of the numbers in a table: decimal sign, thousands separator, units and so on.
+    """Notation of the numbers in a table: decimal separator, thousands separator, units and so on.
 
     The minus sign may be an ASCII or a Unicode character. Integers without separators are parsed
     with any settings.
@@ -319,7 +327,7 @@ class NumberFormat:
         return _parse(cell, classify(cell), self)
 
     def limits(self, cell: str) -> tuple[float, float]:
-        """Return the range of values that a cell allows for the true value.
+        """Return the interval in which the true value must be, according to the cell.
 
         Args:
             cell: the text of the cell.
@@ -344,7 +352,7 @@ class NumberFormat:
 
 
 def is_missing(cell: str) -> bool:
-    """Return True if a cell has no value: empty, NA, N/A, #N/A, NaN, NaT, None or null.
+    """Return True if a cell contains no value: empty, NA, N/A, #N/A, NaN, NaT, None or null.
 
     >>> is_missing(" NA "), is_missing("0")
     (True, False)
@@ -372,7 +380,7 @@ def python_argument(name: str, value: str) -> str:
 
 
 def classify(cell: str) -> Cell:
-    """Split one cell into number, sign, uncertainty and unit, and name its kind.
+    """Split a cell into number, sign, uncertainty and unit, and determine its kind.
 
     >>> classify("> 1,008 nM")
     Cell(kind='censored', body='1,008', relation='>', spread='', unit='nM')
@@ -419,7 +427,8 @@ def classify(cell: str) -> Cell:
 
 
 def _text_kind(text: str) -> Kind:
-    """Return the kind of a cell that is not parsed: ``"odd"`` for unusual numbers, else ``"text"``.
+    """Return the kind of a cell that is not parsed: ``"odd"`` for an unusual number, otherwise
+    ``"text"``.
 
     A cell with digits but without letters is probably a number: (0.164) in accounting, $1.0,
     1_006, ="1.0", 1e 3, or digits of another script. Dropping such cells as texts would bias the
@@ -431,7 +440,7 @@ def _text_kind(text: str) -> Kind:
 
 
 def read_numbers(cells: Sequence[str], style: NumberFormat | None = None) -> NumberColumn:
-    """Parse the numbers of a column, and describe the cells that cannot be parsed.
+    """Parse the numbers in a column, and describe the cells that cannot be parsed.
 
     Args:
         cells: the texts of the k cells.
@@ -476,15 +485,15 @@ settings=((('thousands', ','),),), detail=''),)
 
 
 def _unit(text: str) -> str:
-    """Normalise the text of a unit with NFKC, which replaces the micro sign by the Greek
-    letter mu.
+    """Normalise the text of a unit with NFKC, so that the micro sign becomes the Greek letter
+    mu.
     """
     return unicodedata.normalize("NFKC", text.strip())
 
 
 @cache
 def _digits(reading: Separators) -> re.Pattern[str]:
-    """Return a regular expression for numbers with this decimal sign and thousands separator."""
+    """Return a regular expression for numbers with these decimal and thousands separators."""
     decimal, thousands = reading
     whole = ["[0-9]+"]
     if group := GROUPS[thousands]:
@@ -594,8 +603,8 @@ def _patterns(
 def _hint(
     kind: Kind, ways: Sequence[Separators], units: Counter[str], style: NumberFormat
 ) -> tuple[tuple[Settings, ...], str]:
-    """Return the settings that would parse a kind of cells, and an additional sentence of
-    advice.
+    """Return the settings with which cells of some kind can be parsed, and an additional
+    sentence of advice.
     """
     if kind in ("thousands", "decimal", "comma", "point"):
         if not ways:
@@ -625,13 +634,13 @@ def _hint(
 def _settings(way: Separators) -> Settings:
     decimal, thousands = way
     settings = {"decimal": decimal if decimal != "." else "", "thousands": thousands}
-    # If the suggested format is the default one, the user has set another decimal sign, so the
-    # suggestion is the decimal point.
+    # If the suggested format is the default, the user has set another decimal separator. The
+    # suggestion is then the decimal point.
     return tuple((name, value) for name, value in settings.items() if value) or (("decimal", "."),)
 
 
 def _ways(parts: Sequence[Cell]) -> list[Separators]:
-    """Return the pairs of decimal sign and thousands separator with which a whole column can be
+    """Return the pairs of decimal and thousands separators with which the whole column can be
     parsed.
 
     Pairs with a sign that does not occur are omitted. If ``1,008`` is ambiguous, its comma counts
@@ -653,13 +662,13 @@ def _ways(parts: Sequence[Cell]) -> list[Separators]:
 
 
 def _stops_at_three(bodies: set[str]) -> bool:
-    """Return True if the longest integer without a separator has exactly three digits."""
+    """Return True if the longest integer without separators has exactly three digits."""
     lengths = {len(body.lstrip("+-")) for body in bodies if body.lstrip("+-").isdigit()}
     return bool(lengths) and max(lengths) == 3
 
 
 def _doubts(cells: Sequence[str], parts: Sequence[Cell], style: NumberFormat) -> Iterator[Pattern]:
-    """Yield a pattern for parsed numbers in which the point may be a thousands separator.
+    """Yield a pattern for parsed numbers whose point may be a thousands separator.
 
     For example, a column with ``960`` and ``1.200`` is suspicious: with three decimals, 960 would
     be written as ``960.000``, and without trailing zeros, 1.2 would be written as ``1.2``.

@@ -1,4 +1,5 @@
-"""Launcher of the C++ kernels, which packs pointers and sizes of tensors into a kernel's arguments.
+"""Launcher of the C++ kernels. It packs the pointers and sizes of tensors into a kernel's
+arguments.
 
 Each kernel declares the fields of its arguments in C++, and its operator in ``gattn.ops`` assigns a
 value to each field by name; this module is the same for all kernels. Inputs may have any row
@@ -52,11 +53,11 @@ _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16:
 _LARGE = 1 << 20
 """Minimum number of elements of a new tensor for which huge pages are used."""
 _CODES = {"pointer": "Q", "rows": "Qq", "int": "q", "float": "d"}
-"""Format code of the module ``struct`` for each kind of field. A tensor of rows takes a pointer and
-a stride.
+"""Format code of the module ``struct`` for each kind of field. A field for a tensor of rows
+contains a pointer and a stride.
 """
 _LAYOUT = (*Layout._fields[:6], "n", "m", "e", "is_int64")
-"""Names of the layout's fields, in the order of the C++ struct."""
+"""Names of the fields of a layout, in the order of the C++ struct."""
 
 _KERNELS: dict[str, tuple[int, list[tuple[str, str]]]] = (
     {}
@@ -68,12 +69,12 @@ _KERNELS: dict[str, tuple[int, list[tuple[str, str]]]] = (
 
 
 def unavailable_reason() -> str:
-    """Return the reason why the C++ kernels cannot run, or "" if they can."""
+    """Return the reason why the C++ kernels cannot run; "" if they can."""
     return "" if _kernels is not None else _reason
 
 
 def serves(device: torch.device) -> bool:
-    """Return True if the C++ kernels can run on tensors of this device."""
+    """Return True if the C++ kernels can run on tensors on this device."""
     return _kernels is not None and device.type == "cpu"
 
 
@@ -88,7 +89,7 @@ def share_fields(kernel: str, other: str) -> bool:
 
 
 def _fields(kernel: str) -> tuple[int, list[tuple[str, str]]]:
-    """Return the index of a kernel in the extension, and the names and kinds of its argument
+    """Return the index of a kernel in the extension, and the names and the kinds of its argument
     fields.
     """
     if kernel not in _KERNELS:
@@ -97,12 +98,14 @@ def _fields(kernel: str) -> tuple[int, list[tuple[str, str]]]:
 
 
 class Launcher:
-    """Function object that runs one C++ kernel on a list of argument values."""
+    """Function object that runs one C++ kernel. Its argument is the list of the kernel's
+    argument values.
+    """
 
     def __init__(
         self, kernel: str, positions: Mapping[str, int], absent: Collection[str] = ()
     ) -> None:
-        """Prepare the packing of argument values.
+        """Determine how argument values are packed.
 
         Args:
             kernel: name of the kernel.
@@ -138,7 +141,7 @@ class Launcher:
         self._layout_slots = slice(first, first + len(_LAYOUT))
 
     def __call__(self, values: list[Any]) -> None:
-        """Run the kernel in the dtype of the first value; all tensors of rows must have this dtype.
+        """Run the kernel in the dtype of the first value. All tensors of rows must have this dtype.
 
         Tensors that are not contiguous are replaced in ``values`` by contiguous copies.
         """
@@ -171,7 +174,7 @@ class Launcher:
 
 
 def _layout(layout: list[Tensor] | Layout) -> list[int]:
-    """Return the values of a layout's fields, in the order of ``_LAYOUT``."""
+    """Return the values of the fields of a layout, in the order of ``_LAYOUT``."""
     rowptr, col, perm, colptr, row, csr2csc, *_ = layout
     return [
         rowptr.data_ptr(), col.data_ptr(), perm.data_ptr(),
@@ -181,7 +184,9 @@ def _layout(layout: list[Tensor] | Layout) -> list[int]:
 
 
 def _inner_contiguous(t: Tensor) -> Tensor:
-    """Return the tensor itself if the elements of each row are contiguous, or else a copy."""
+    """Return a tensor unchanged if the elements of each row are contiguous, otherwise return a
+    copy.
+    """
     expected = 1
     for size, stride in zip(reversed(t.shape[1:]), reversed(t.stride()[1:])):
         if size != 1 and stride != expected:
@@ -191,8 +196,8 @@ def _inner_contiguous(t: Tensor) -> Tensor:
 
 
 def build_layout(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> Layout | None:
-    """Compute the layout of edges like :func:`gattn.layout.layout.build`; None if an index is
-    invalid.
+    """Compute the layout of edges like :func:`gattn.layout.layout.build`; return None if an
+    index is invalid.
     """
     edges = source.numel()
     source, destination = source.contiguous(), destination.contiguous()
@@ -215,15 +220,13 @@ def lay_out_rows(rowptr: Tensor, col: Tensor, perm: Tensor, num_src: int) -> Lay
 
 
 def checksum(t: Tensor) -> int:
-    """Return a 64-bit checksum of a contiguous tensor, which depends on the values and
-    their order.
-    """
+    """Return a 64-bit checksum of a contiguous tensor. It depends on the values and their order."""
     return _kernels.checksum(t.data_ptr(), t.nbytes)
 
 
 def row_gather(table: Tensor, layout: list[Tensor]) -> float:
-    """Return the sum of all numbers in the source rows of all edges, read from an fp32 table [m,
-    channels].
+    """Return the sum of all numbers in the rows of the edges' sources, which are read from a table
+    [m, channels] fp32.
 
     Benchmarks use this kernel to measure the maximum speed of gathering rows.
     """
@@ -238,7 +241,7 @@ def row_gather(table: Tensor, layout: list[Tensor]) -> float:
 
 
 def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Allocate an uninitialised tensor, with huge pages if it is large and the system supports
+    """Allocate an uninitialised tensor. Large tensors use huge pages if the system supports
     them.
     """
     t = like.new_empty(shape, dtype=dtype)

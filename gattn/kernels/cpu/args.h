@@ -25,7 +25,7 @@ enum class Dtype : i64 { f32 = 0, f64 = 1, bf16 = 2, f16 = 3 };
 // row are contiguous.
 struct Rows {
   void* data;
-  i64 stride;  // in numbers of elements
+  i64 stride;  // in numbers of elements, not bytes
 };
 
 struct Field {

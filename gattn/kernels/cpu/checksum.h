@@ -46,7 +46,7 @@ inline std::uint64_t sum_of_words(const any_word* word, std::int64_t first, std:
 }
 
 inline std::uint64_t checksum(const void* data, std::int64_t num_bytes) {
-  constexpr std::int64_t chunk = 1 << 16;  // words per thread; smaller chunks would be slower
+  constexpr std::int64_t chunk = 1 << 16;  // words per thread; smaller shares would take longer
   const auto* word = static_cast<const any_word*>(data);
   const std::int64_t words = num_bytes / 8, rest = num_bytes % 8;
   std::uint64_t last = 0;

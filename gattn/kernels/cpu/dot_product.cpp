@@ -107,9 +107,9 @@ template <class T, class I, int C> struct DotProductScore {
   A* edge_out;
 
   Buffer<A> q, u;
-  // These are W with shape [h, c, d], and its transpose with shape [h, d, c].
+  // W with shape [h, c, d], and its transpose with shape [h, d, c].
   Buffer<A> projection, transposed;
-  // These are the rows of edge features of the current block of edges.
+  // Rows of edge features of the current block of edges.
   Buffer<const T*> attr_rows;
   const A* query_row = nullptr;
 
@@ -173,7 +173,7 @@ template <class T, class I, int C> struct DotProductScore {
 
   void end(A* acc, const A* sum, const A*, const A* inverse, i64 row) {
     if (!features) return;
-    // u is not needed any more, so its memory is used for the mean.
+    // u is not needed any more, so the mean is stored in its memory.
     A* mean = u.data();
     for (i64 x = 0; x < heads; ++x)
       for (i64 k = 0; k < features; ++k)
@@ -215,7 +215,7 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
 
   Buffer<A> s, ds, g, grad_edge_out, grad_attr, delta, shift, inverse, total;
   const A* grad_row = nullptr;
-  // These are the pairs of rows whose products have not been added to dW yet.
+  // Pairs of rows whose outer products have not been added to dW yet.
   Buffer<A> left, right;
   i64 pending = 0;
 

@@ -104,8 +104,8 @@ template <class T, class I> struct SoftmaxStatistics {
       const T* s = score[perm[at]];
 #pragma omp simd
       for (i64 x = 0; x < heads; ++x) {
-        // A comparison with NaN is false. So a NaN score does not change the maximum, but the sum
-        // becomes NaN.
+        // A comparison with NaN is false. Therefore a NaN score does not change the maximum, but
+        // the sum becomes NaN.
         const A m = wide(s[x]);
         const A larger = m > state[x] ? m : state[x];
         const A shift = safe_max(larger);

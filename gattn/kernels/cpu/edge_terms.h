@@ -22,7 +22,7 @@
 
 namespace gattn::GATTN_ISA {
 
-constexpr i64 block = 32;  // number of edges per block
+constexpr i64 block = 32;  // number of edges in a block
 
 // Multiply each of the `count` numbers in `to` by the number at the same position in `from`.
 template <class A>
@@ -45,17 +45,16 @@ template <class I> struct Walk {
 // consecutive edges of a pass to contiguous memory. The pass may replace a row by its gradient.
 // When the window moves, the gradients are scattered to `gradient`.
 template <class T, class I> struct EdgeRows {
-  static constexpr i64 window = split_edges;  // the maximum number of edges of a row or split
+  static constexpr i64 window = split_edges;  // maximum number of edges in a row or split
 
   Walk<I> walk;
   Table<const T> from;
-  // This pointer is null if no gradient is written.
+  // The pointer is null if no gradient is written.
   T* gradient;
   i64 width;
 
   Buffer<T> rows;
-  // These are the first edge of the window, the end of the processed edges, and the end of the
-  // window.
+  // First edge of the window, end of the processed edges, and end of the window.
   i64 first = 0, used = 0, last = 0;
   i64 end = 0;  // end of the range of edges that the kernel processes next
 
@@ -138,13 +137,13 @@ template <class T, class I> struct EdgeTerms {
   using A = acc_t<T>;
 
   Walk<I> walk;
-  // The shapes are [e, bias_heads] and [e].
+  // Shapes: [e, bias_heads] for the bias, and [e] for the weight.
   EdgeRows<T, I> bias, weight;
   i64 heads, lanes;
   Mask<A> mask;
 
   Buffer<A> factor, product;
-  // These are the products of dropout factor and weight for the current block of edges.
+  // For the current block of edges, the dropout factor times the edge weight.
   const A* block_factors = nullptr;
 
   bool has_factors() const { return mask || weight; }

@@ -1,4 +1,4 @@
-// These kernels compute additive attention, for GATConv and SuperGATConv, with the score
+// These kernels compute attention with GAT's score, for GATConv and SuperGATConv:
 //
 //   s_ij = LeakyReLU(z_ij), z_ij = a_i + b_j + c_ij, scalars per head
 //
@@ -67,7 +67,7 @@ GATTN_INLINE void load_key_score(A* to, const T* key, const T* edge, i64 heads, 
   if (edge) axpy<0>(to, A(1), edge, heads);
 }
 
-// This class computes the score of additive attention for the forward pass in attention.h.
+// This class computes GAT's score for the forward pass in attention.h.
 template <class T, class I, int C> struct GATScore {
   using A = acc_t<T>;
   static constexpr i64 value_prefetch_distance = 2 * prefetch_distance;
@@ -77,7 +77,7 @@ template <class T, class I, int C> struct GATScore {
   EdgeRows<T, I> edge_score;
   i64 heads, lanes, channels;
   A negative_slope;
-  // This pointer is null if the gradient da is not needed.
+  // The pointer is null if the gradient da is not needed.
   A* out_pos_centered;
   ShortRows<I> is_short;
 

@@ -34,13 +34,14 @@ GATTN_ARGS(AddRowsArgs, ADD_ROWS_FIELDS);
 
 // A row is prefetched this number of rows before it is used.
 constexpr i64 rows_ahead = 16;
-constexpr i64 line = 64;  // number of bytes of a cache line
+constexpr i64 line = 64;  // number of bytes in a cache line
 
 // Copy the row table[index[t]] to out[t] for all t. The elements may have any type.
 void gather_rows(const GatherRowsArgs& args) {
   const auto index = indices_of<AnyIndex>(args.index, args.is_int64);
   const i64 bytes = args.width * args.element;
-  if (bytes == 0) return;  // an empty tensor has a null pointer, which memcpy must not receive
+  // The pointer of an empty tensor is null, and memcpy must not receive it.
+  if (bytes == 0) return;
   const Table<const char> table(args.table.data, args.table.stride * args.element);
   char* out = static_cast<char*>(args.out);
   for_each_row(args.count, args.width, [&](i64 t) {

@@ -149,13 +149,13 @@ template <class T, class I, int C> struct GATv2Score {
   Edges<I> graph;
   Table<const T> row_table, other, weight, edge_attr, edge_proj;
   i64 heads, lanes, channels, features;
-  // The activation is tanh if this is true, which is possible only if C = 0.
+  // If this is true, the activation is tanh. It can only be true if C = 0.
   bool tanh;
   A negative_slope;
 
   Buffer<A> row_buffer, w, z, attr, projection;
   const A* current_row = nullptr;
-  // This is the number of edges of earlier blocks whose products are pending.
+  // Number of edges of earlier blocks whose products for dW and da are not computed yet.
   i64 pending = 0;
 
   i64 c() const { return width<C>(channels); }
@@ -280,13 +280,13 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
   const A *row_max, *row_sum;
   T *grad_query, *grad_edge_attr;
   EdgeValues<A> edge_values;
-  // This pointer is null if the activation is tanh.
+  // The pointer is null if the activation is tanh.
   std::uint8_t* signs;
   EdgeTerms<T, I> terms;
 
   Buffer<A> s, ds, g, delta, shift, inverse, grad_attr, transposed;
   const A* grad_row = nullptr;
-  // These are the caller's indices of the edges with pending products.
+  // Indices, in the caller's order, of the edges whose products are not computed yet.
   Buffer<i64> pending_edges;
 
   i64 heads() const { return score.heads; }
@@ -294,7 +294,7 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
   i64 c() const { return score.c(); }
   i64 cv() const { return C ? C : value_channels; }
   i64 state_size() const { return score.row_size(); }
-  // These are the sums over all rows: dw, followed by dW with shape [d, h c].
+  // Sums over all rows: dw, followed by dW with shape [d, h c].
   i64 shared_size() const { return score.row_size() * (1 + score.features); }
   void prepare() {
     constexpr i64 capacity = max_pending + block;
@@ -413,7 +413,7 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
     }
   }
 
-  // Compute the gradient da = W^T dz of the edges with pending products.
+  // Compute the gradient da = W^T dz of the edges whose products are not computed yet.
   void edge_gradients(i64 count) {
     const i64 size = score.row_size(), n = score.features;
     fill(grad_attr.data(), A(0), count * n);
@@ -432,7 +432,7 @@ template <class T, class I, int C> struct GATv2BackwardBySource {
   Table<const T> grad_out;
   i64 value_channels;
   EdgeValues<A> edge_values;
-  // This pointer is null if the activation is tanh. In this case, z is computed again.
+  // The pointer is null if the activation is tanh. In this case, z is computed again.
   const std::uint8_t* signs;
   // If value is key, grad_value is null, and dv is added to dk.
   T *grad_key, *grad_value;

@@ -552,7 +552,7 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
 #pragma omp simd
       for (i64 k = 0; k < d; ++k) normed[i * d + k] = centred[i * d + k] * weight[k] + bias[k];
     multiply(of(LayerPart::lin), d, grad_value, 1, d, normed, d, d, count, d);
-    A* grad_normed = grad_out;  // the gradient of the attention is no longer needed
+    A* grad_normed = grad_out;  // the gradient of the attention is not needed any more
     fill(grad_normed, A(0), count * d);
     multiply(grad_normed, d, grad_value, d, 1, layer(l, LayerPart::lin), d, count, d, d);
     A *grad_weight = of(LayerPart::norm_weight), *grad_bias = of(LayerPart::norm_bias);
@@ -654,7 +654,7 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
 
   const A *x_, *edge_attr_;
   const i64* ptr_;
-  // The edges are sorted by destination: these are their offsets, sources and indices.
+  // Offsets, sources and indices of the edges, which are sorted by destination.
   std::int32_t *rowptr_, *source_, *edge_;
   i64 largest_ = block_atoms, max_edges_ = 0, max_degree_ = 0;
   Scratch<A> transposed_, transposed_query_;

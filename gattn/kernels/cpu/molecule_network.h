@@ -29,11 +29,13 @@ namespace gattn::GATTN_ISA {
 // clang-format on
 GATTN_ARGS(MoleculeNetworkArgs, MOLECULE_NETWORK_FIELDS);
 
-constexpr i64 num_shares = 2;    // shares of a batch, of about the same number of atoms
-constexpr i64 block_atoms = 96;  // atoms whose features are computed together, in the cache
+// Number of parts into which a batch is divided; all parts have about the same number of atoms.
+constexpr i64 num_shares = 2;
+// Number of atoms per block; the features of a block fit into the CPU cache.
+constexpr i64 block_atoms = 96;
 
-// The parameters are two tensors of the atoms, eight of each layer, and eleven of the readout and
-// the head.
+// The parameters are two tensors for the atoms, eight for each layer, and eleven for the readout
+// and the head.
 enum LayerPart { norm_weight, norm_bias, lin, att_src, att_dst, lin_edge, att_edge, conv_bias };
 enum TailPart {
   query,
@@ -87,11 +89,11 @@ template <class A> struct MoleculeSizes {
   i64 num_parameters() const { return offsets.back(); }
 
   const MoleculeNetworkArgs& args;
-  // These are the numbers of atoms, molecules, features, hidden features, heads, channels, layers,
-  // queries, scores of an atom in the readout, channels of a query's head, inputs of the head
-  // without and with descriptors, and targets.
+  // Numbers of atoms, molecules, features, hidden features, heads, channels, layers, queries,
+  // scores of an atom in the readout, channels of a query's head, inputs of the head without and
+  // with descriptors, and targets.
   i64 n, g, fa, fb, d, h, c, lanes, layers, q, scores, cq, inputs, all_inputs, t;
-  std::vector<i64> offsets{0};  // offset of each parameter in the vector of all gradients
+  std::vector<i64> offsets{0};  // offset of each parameter in the gradient vector
 };
 
 // Write the transposed matrix of `from`, [rows, columns]. Blocks of 16 x 16 stay in the cache.
@@ -120,7 +122,8 @@ template <class Work> void for_each_share(i64 threads, const Work& work) {
   for (; share < std::min(threads, num_shares) - 1; ++share) try {
       others.emplace_back([&work, share] { work(share); });
     } catch (const std::system_error&) {
-      break;  // the system allows no more threads, so this thread does their work
+      // The system allows no more threads, so this thread does the work of the missing ones.
+      break;
     }
   for (; share < num_shares; ++share) work(share);
   for (std::thread& other : others) other.join();

@@ -5,8 +5,8 @@
 
 namespace gattn::GATTN_ISA {
 
-// This many rows are collected before their products are added to a sum over all edges. The sum is
-// large compared with a row, so it should be read and written rarely.
+// This number of rows is collected before their products are added to a sum over all edges. The sum
+// is large compared with a row, so it is read and written rarely.
 constexpr i64 max_pending = 16;
 
 // Compute to[m * to_stride + f] += sum over k of left[m * row + k * step] right[k * stride + f],

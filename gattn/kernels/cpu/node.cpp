@@ -21,7 +21,7 @@ namespace {
 // clang-format on
 GATTN_ARGS(NodeArgs, NODE_FIELDS);
 
-constexpr i64 part_rows = 256;  // minimum number of nodes of a partial sum
+constexpr i64 part_rows = 256;  // minimum number of nodes for each partial sum
 constexpr i64 max_parts = 64;   // maximum number of partial sums
 
 void node_scores(const NodeArgs& args) {

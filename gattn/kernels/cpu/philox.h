@@ -92,8 +92,7 @@ inline void philox(std::uint64_t seed, std::uint64_t counter, Words& to) {
 }
 
 struct Dropout {
-  // This array [2] contains the key and the index of the first edge; it is null if there is no
-  // dropout.
+  // Array [2] with the key and the index of the first edge; null if there is no dropout.
   const std::int64_t* seed = nullptr;
   std::uint32_t threshold = 0;  // an edge is dropped if its random word is below this number
   double scale = 1;             // 1 / (1 - p), or 0 if p = 1

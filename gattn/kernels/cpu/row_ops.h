@@ -126,8 +126,7 @@ template <class Function> GATTN_INLINE void with_features(i64 features, const Fu
   function.template operator()<0>();
 }
 
-// This is the number of bytes of a vector register. The compiler would store wider vectors in
-// memory.
+// Number of bytes of a vector register. The compiler would store wider vectors in memory.
 #if defined(__AVX512F__)
 constexpr int register_bytes = 64;
 #elif defined(__AVX__)
@@ -152,7 +151,7 @@ GATTN_INLINE void add_rows(A* __restrict to, bool is_first, i64 count, i64 heads
   i64 x = 0;
   if constexpr (C > 0 && std::is_same_v<T, float>) {
     constexpr int L = std::min<int>(C, register_bytes / sizeof(float));
-    // This is the number of vectors of one head that are summed together.
+    // Number of vectors of one head that are summed together.
     constexpr int vectors = std::min(C / L, 8);
     using Lanes = Vector<float, L>;
     const auto sums = [&]<int H>(std::integral_constant<int, H>) {

@@ -32,17 +32,16 @@
 
 namespace gattn::GATTN_ISA {
 
-constexpr i64 split_edges = 2048;  // maximum number of edges of a split
-// A chunk has at least this work, which is its number of rows plus edges.
+constexpr i64 split_edges = 2048;  // maximum number of edges in a split
+// Minimum work of a chunk, which is its number of rows plus edges.
 constexpr i64 chunk_edges = 256;
 constexpr i64 max_chunks = 1024;
-// These constants limit the number of partial sums in a sum over all rows, and their total number
-// of elements.
+// Limits of the partial sums over all rows: their number, and their total number of elements.
 constexpr i64 max_partial_sums = 128, min_partial_sums = 16;
 constexpr i64 max_sum_elements = 1 << 23;
 // A row is prefetched this number of rows before it is used.
 constexpr i64 row_prefetch_distance = 4;
-// For less work, one thread is faster than several threads.
+// For less work than this, one thread is faster than several threads.
 constexpr i64 min_parallel_work = 1 << 17;
 
 struct Hub {

@@ -34,13 +34,13 @@ using i32 = std::int32_t;
 // clang-format on
 GATTN_ARGS(SamplingArgs, SAMPLING_FIELDS);
 
-// The edges of this number of rows are prefetched together.
+// Number of rows whose edges are prefetched together.
 constexpr i64 rows_per_batch = 64;
 // The offset of a row is prefetched this number of rows before it is used.
 constexpr i64 rows_ahead = 16;
 // A batch index is prefetched this number of edges before it is used.
 constexpr i64 edges_ahead = 32;
-// For fewer edges, one thread is faster than several threads.
+// For fewer edges than this, one thread is faster than several threads.
 constexpr i64 max_serial_edges = 1 << 12;
 
 template <class Function> void with_index(bool is_int64, Function&& function) {

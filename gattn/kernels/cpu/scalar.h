@@ -114,7 +114,7 @@ inline double exp_below(double x) {
 // Compute tanh(x) = (1 - e) / (1 + e) with e = exp(-2 |x|). Near zero, where 1 - e loses digits,
 // the result is a Taylor polynomial.
 template <class A> inline A tanh_of(A x) {
-  // For |x| below this limit, the polynomial is used.
+  // The polynomial is used if |x| is below this limit.
   constexpr A max_square = sizeof(A) == 4 ? A(0.09) : A(0.01);
   const A e = exp_below(x < 0 ? 2 * x : -2 * x);
   const A y = (1 - e) / (1 + e);

@@ -1,4 +1,4 @@
-"""Launchers of the Triton kernels, one for each operator of `gattn.ops`, with the same name.
+"""Launchers of the Triton kernels. Each operator of `gattn.ops` has one with the same name.
 
 A launcher has the arguments of the operator's schema, in the same order, without the backend. The
 section "Which kernels serve what" of docs/design.md lists the file and the kernels of each layer.

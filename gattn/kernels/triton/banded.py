@@ -1,4 +1,4 @@
-"""Dot-product attention on graphs in which the sources of every destination are consecutive nodes.
+"""Dot-product attention on graphs in which the sources of each destination are consecutive nodes.
 
 Complete, causal and band graphs, and batches of these, have this property: self-attention over
 sets, and masked or local attention over sequences. A program processes BLOCK_M destinations and one
@@ -46,21 +46,24 @@ from gattn.kernels.triton.primitives import (
 from gattn.kernels.triton.tiles import band_density_of, has_full_vectors, pad
 
 MIN_DENSITY = {torch.float32: 1 / 4, torch.bfloat16: 1 / 8, torch.float16: 1 / 8}
-"""Minimum density, by input dtype: the fraction of pairs in a rectangle that must be edges."""
+"""Minimum density for each input dtype: the fraction of the pairs in a rectangle that must be
+edges.
+"""
 BLOCK_M = {torch.float32: 32, torch.bfloat16: 64, torch.float16: 64}
-"""Number of destinations per program; larger numbers would spill registers."""
+"""Number of destinations per program. For a larger number, registers would be spilled."""
 BLOCK_N, ODD_BLOCK_N = 32, 16
 """Number of sources in a tile, for usual and for odd numbers of channels.
 
 ODD_BLOCK_N is used for more than 16 channels that are not a whole number of 16-byte loads, in
 forward with a bias or dropout and in backward by query: their addresses take registers."""
 WARPS, FEW_WARPS, FEW_WARPS_CHANNELS = 8, 4, 32
-"""Number of warps of a program, for many and for few channels, and the maximum of few channels.
+"""Number of warps of a program: WARPS for many channels, and FEW_WARPS for at most
+FEW_WARPS_CHANNELS channels.
 
 FEW_WARPS is used for a block of destinations with 16-bit numbers and at most FEW_WARPS_CHANNELS
 channels: a warp computes 16 rows on the tensor cores, so 8 warps would compute scores twice."""
 MAX_CHANNELS = {torch.float32: 32, torch.bfloat16: 64, torch.float16: 64}
-"""Maximum number of channels for which registers are not spilled.
+"""Maximum number of channels for which no registers are spilled.
 
 With 16-bit numbers and without bias and dropout, the maximum is twice this number."""
 
@@ -72,7 +75,7 @@ def serves(
     attn_bias: Tensor | None,
     seed: Tensor | None,
 ) -> bool:
-    """Return True if these kernels can and should be used for the inputs.
+    """Return True if these kernels can compute the inputs and are faster.
 
     The sources of every destination must be consecutive, the edges dense enough for matrix
     products, and the dtype and the number of channels supported.
@@ -186,7 +189,8 @@ def _constants(query: Tensor, value: Tensor) -> dict[str, object]:
 
 @triton.jit
 def load_runs(offsets, index, row, num_rows):
-    """Return for each row [M] the position of its first edge, its first source and its end source.
+    """Return for each of M rows the position of its first edge, its first source and its end
+    source: [M] each.
 
     The sources of a row are consecutive; the end source is the one after the last.
     """
@@ -199,7 +203,9 @@ def load_runs(offsets, index, row, num_rows):
 
 @triton.jit
 def node_range(first, last):
-    """Return the smallest first source and the largest end source of all rows with edges."""
+    """Return the smallest first source and the largest end source among the rows that have
+    edges.
+    """
     low = tl.min(tl.where(last > first, first, 2147483647))
     return low, tl.max(tl.where(last > first, last, 0))
 
@@ -208,7 +214,7 @@ def node_range(first, last):
 def load_tile(
     table, row, is_row, head, HEADS: tl.constexpr, CHANNELS: tl.constexpr, C: tl.constexpr
 ):
-    """Load rows of a table for one head, in the dtype of the table: [M, C]."""
+    """Load rows of a table for one head, [M, C], in the dtype of the table."""
     channel = tl.arange(0, C)
     offset = (row.to(tl.int64) * HEADS + head) * CHANNELS
     mask = is_row[:, None] & (channel < CHANNELS)[None, :]
@@ -228,7 +234,7 @@ def store_tile(
 
 @triton.jit
 def masked_matmul(weight, table, mask, ACC: tl.constexpr):
-    """Multiply weight [I, J] by table [J, C], where only pairs in the mask [I, J] propagate NaN.
+    """Multiply weight [I, J] by table [J, C]. NaN is propagated only for pairs in the mask [I, J].
 
     If row j of the table has a value that is NaN or infinite, row i of the result is NaN where
     mask[i, j] is True.
@@ -260,7 +266,7 @@ def score_tile(
     HEADS: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """Compute the scores of a tile of pairs [I, J]; -inf for pairs that are not edges.
+    """Compute the scores of a tile of pairs, [I, J]. Pairs that are not edges have the score -inf.
 
     Also return the mask of the pairs that are edges, and their CSR positions, both [I, J].
     """
@@ -275,8 +281,8 @@ def score_tile(
 
 @triton.jit
 def dropout_keep_tile(seed, position, head, threshold, HEADS: tl.constexpr):
-    """Return the dropout mask [I, J] of the attention weights at CSR positions [I, J] for
-    one head.
+    """Return the dropout mask of the attention weights of one head, [I, J], at CSR positions [I,
+    J].
     """
     keep = dropout_keep(seed, position, head + tl.arange(0, 1), threshold, HEADS)
     return tl.reshape(keep, position.shape)
@@ -284,7 +290,7 @@ def dropout_keep_tile(seed, position, head, threshold, HEADS: tl.constexpr):
 
 @triton.jit
 def load_per_row(table, row, is_row, head, other, HEADS: tl.constexpr):
-    """Load the numbers of one head for the given rows of a table [n, h]: [M]."""
+    """Load the numbers of one head from the given rows of a table [n, h]: [M]."""
     return tl.load(table + row.to(tl.int64) * HEADS + head, mask=is_row, other=other)
 
 
@@ -335,7 +341,7 @@ def gradient_tile(
     q, k, g, v, start, first, last, j, perm, attn_bias, m_row, inv_sum, delta, head, scale,
     seed, threshold, keep_scale, HEADS: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Compute the attention weights and the gradients of the scores for a tile of pairs [I, J]."""
+    """Compute the attention weights and the score gradients for a tile of pairs, [I, J]."""
     score, is_edge, position = score_tile(
         q, k, start, first, last, j, perm, attn_bias, head, scale, HEADS, ACC
     )

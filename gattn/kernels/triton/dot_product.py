@@ -237,7 +237,7 @@ def dot_product_backward(
 
 
 def _to_features(x: Tensor, edge_proj: Tensor) -> Tensor:
-    """Return W^T x, [n, h, d], for rows x [n, h, c], in the accumulation dtype."""
+    """Compute W^T x, [n, h, d], for rows x [n, h, c], in the accumulation dtype."""
     dtype = acc_dtype(x.dtype)
     return torch.einsum("nhc,hcd->nhd", x.to(dtype), edge_proj.to(dtype)).contiguous()
 
@@ -248,7 +248,7 @@ def _from_features(x: Tensor, edge_proj: Tensor) -> Tensor:
 
 
 def _outer(x: Tensor, features: Tensor) -> Tensor:
-    """Sum over all rows the outer products of x [n, h, c] and features [n, h, d]: [h, c, d]."""
+    """Sum the outer products of x [n, h, c] and features [n, h, d] over all rows: [h, c, d]."""
     return torch.einsum("nhc,nhd->hcd", x.to(features.dtype), features)
 
 
@@ -263,8 +263,8 @@ def dot_product_forward_kernel(
     H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, D: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the output of each destination and, with edge features, the weighted sum of
-    features.
+    """Compute the output of each destination. If there are edge features, also compute their
+    weighted sum.
     """
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
@@ -356,7 +356,7 @@ def dot_product_backward_query_kernel(
     H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, D: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of queries, and two numbers for every edge that the other kernels read.
+    """Compute the gradients of the queries, and two numbers per edge that other kernels read.
 
     Rows are destinations. The terms are alpha_ij after dropout times w_ij, and the gradient of the
     dot product, scale ds_ij. They are stored as [e, h, 2] in CSR order. With graph_ptr, the program

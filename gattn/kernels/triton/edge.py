@@ -99,7 +99,7 @@ def weighted_sum(
     transposed: bool = False,
     csr_order: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute weighted sums of the rows of one or two tables [., h_v, c] over the edges of each
+    """Compute weighted sums of the rows of one or two tables, [., h_v, c], over the edges of each
     row.
 
     The weights [e, h] are in the caller's edge order. With ``csr_order``, which is only supported
@@ -153,7 +153,9 @@ def edge_softmax_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the softmax of rows without splits, and the maximum and sum of each split."""
+    """Compute the softmax of rows without splits. For each split of other rows, compute its
+    maximum and sum.
+    """
     _row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -187,7 +189,7 @@ def edge_softmax_splits_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the softmax of rows with splits, from the maximum and the sum of each row."""
+    """Compute the softmax of rows with splits, given the maximum and the sum of each row."""
     row, first, last, _split, _is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -222,8 +224,8 @@ def edge_softmax_backward_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of rows without splits, and the sums of alpha and alpha grad of each
-    split.
+    """Compute the gradient of rows without splits. For each split of other rows, compute the
+    sums of alpha and alpha grad.
     """
     _row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
@@ -255,8 +257,8 @@ def edge_softmax_backward_splits_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of rows with splits, from the sums of alpha and alpha grad of
-    each row.
+    """Compute the gradient of rows with splits, given the sums of alpha and alpha grad of each
+    row.
     """
     row, first, last, _split, _is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
@@ -296,7 +298,7 @@ def weighted_sum_kernel(
     OTHER_CHANNELS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, C: tl.constexpr, D: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Sum the weighted rows of a table, and of an optional second table, over the edges of each
+    """Sum the weighted rows of a table (and of an optional second table) over the edges of each
     row.
 
     The weight of the edge at a position has the index order[position], or reorder[order[position]]
@@ -369,7 +371,7 @@ def edge_dot_kernel(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute q_i . k_j for every edge, reading each query once; rows are destinations."""
+    """Compute q_i . k_j for every edge. Rows are destinations, so each query is read only once."""
     row, first, last, _split, _is_whole, _is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )

@@ -1,4 +1,4 @@
-"""Additive attention: out_i = sum_j w_ij softmax_j(LeakyReLU(a_i + b_j + c_ij) + bias_ij) v_j.
+"""GAT's attention: out_i = sum_j w_ij softmax_j(LeakyReLU(a_i + b_j + c_ij) + bias_ij) v_j.
 
 These are the forward and backward kernels of GATConv, HANConv, GATEConv and readouts with learned
 queries.
@@ -86,7 +86,7 @@ def gat_forward(
     save_positive_part: bool,
     needs_backward: bool,
 ) -> tuple[Tensor, ...]:
-    """Compute additive attention, and the statistics that the backward pass reads.
+    """Compute GAT's attention, and the statistics that the backward pass reads.
 
     The results are out [n, h, c], row_max and row_sum [n, h], and out_pos_centered and out_acc [n,
     h, c]. The last two are empty if backward does not need them; out_pos_centered is O+ - p+ O.
@@ -207,9 +207,7 @@ def gat_forward_kernel(
     SLOTS: tl.constexpr, ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the attention output of each destination, and a second sum that the backward pass
-    reads.
-    """
+    """Compute the attention output of each destination, and a second sum for the backward pass."""
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -293,8 +291,8 @@ def gat_backward_query_kernel(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr,
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of the query scores, and the terms of each row that
-    ``gat_backward_key_kernel`` reads.
+    """Compute the gradients of the query scores, and the terms of each row for
+    ``gat_backward_key_kernel``.
     """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     write_row_terms(
@@ -311,7 +309,8 @@ def write_row_terms(
     negative_slope, HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of one row's query score, and the numbers of the row that its edges need.
+    """Write the gradient of the query score of one row, and the numbers of the row that its edges
+    need.
 
     Without out_pos_centered (O+ - p+ O), da_i is zero: the negative slope is 1, or the gradient is
     not needed.

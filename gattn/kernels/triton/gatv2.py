@@ -51,7 +51,7 @@ from gattn.kernels.triton.tiles import graph_ptr_of, pad
 from gattn.kernels.triton.work import edge_positions, head_block, longest_run, program_rows
 
 FEATURE_SLOTS = 4
-"""Minimum number of edges in a tile that share one read of W; half as many in fp64."""
+"""Minimum number of edges in a tile that share one read of W. In fp64 it is half of this number."""
 
 
 def gatv2_forward(
@@ -132,8 +132,8 @@ def gatv2_plan(
     graph_ptr: Tensor | None = None,
     allow_splits: bool = True,
 ) -> LaunchPlan:
-    """Return the launch plan of a pass over the edges: the tile of the kernel and the rows of each
-    program.
+    """Return the tile of a kernel that passes over the edges, and the assignment of rows to
+    programs.
 
     With edge features, a tile contains several edges of a row, which share one read of W.
     """
@@ -152,7 +152,7 @@ def gatv2_plan(
 def gatv2_constants(
     channels: int, value_channels: int | None, edge_attr: Tensor | None, activation: str
 ) -> dict[str, Any]:
-    """Return the compile-time constants of a kernel that computes the GATv2 score."""
+    """Return the compile-time constants for a kernel that computes the GATv2 score."""
     features = 0 if edge_attr is None else edge_attr.shape[1]
     constants = {"CHANNELS": channels, "FEATURES": features, "C": pad(channels)}
     if value_channels is not None:
@@ -178,8 +178,8 @@ def activation_and_grad(z, negative_slope, ACTIVATION: tl.constexpr):
 @triton.jit
 def add_edge_term(z, edge_attr, edge_proj_t, edge, valid, offset, mask, FEATURES: tl.constexpr,
                   STRIDE: tl.constexpr, ACC: tl.constexpr):  # fmt: skip
-    """Add the edge term W a_ij to z, [..., H, C]; `edge` [...] are the caller's indices of the
-    edges.
+    """Add the edge term W a_ij to z, [..., H, C]. `edge` [...] contains the indices of the edges
+    in the caller's order.
     """
     for d in range(FEATURES):
         a = tl.load(edge_attr + edge.to(tl.int64) * FEATURES + d, mask=valid, other=0.0).to(ACC)

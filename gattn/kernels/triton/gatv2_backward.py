@@ -85,7 +85,9 @@ WEIGHT_PROGRAMS = 16384
 PROJ_PROGRAMS = 512
 """Maximum number of programs that compute the gradient of the edge projection."""
 EDGES = 32
-"""Number of edges in a tile of the passes by edge; half as many in fp64 or above 128 channels."""
+"""Number of edges in a tile of the passes over edges. In fp64, or above 128 channels, it is half
+of this number.
+"""
 
 
 def gatv2_backward(
@@ -236,7 +238,7 @@ def gatv2_backward_query_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of queries and of the weight, and two numbers for every edge.
+    """Compute the gradients of the queries and of the weight, and two numbers for each edge.
 
     Rows are destinations. The terms are alpha_ij after dropout times w_ij, and ds_ij, which the
     other passes read. They are stored as [e, h, 2] in CSR order. A program processes every
@@ -350,7 +352,7 @@ def gatv2_backward_key_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of keys and values; rows are sources with their outgoing edges."""
+    """Compute the gradients of keys and values. Rows are sources with their outgoing edges."""
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -433,7 +435,7 @@ def pre_activation_grad(
     HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of the pre-activation, [E, H, C], for the edges at CSR positions [E]."""
+    """Compute the gradient of the pre-activation, [E, H, C], of the edges at CSR positions [E]."""
     valid = position < num_edges
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
     i = tl.load(destination + position, mask=valid, other=0)
@@ -492,7 +494,7 @@ def gatv2_backward_edge_proj_kernel(
     ACTIVATION: tl.constexpr, ACC: tl.constexpr, E: tl.constexpr, H: tl.constexpr,
     C: tl.constexpr, D: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of the edge projection over the edges of this program."""
+    """Compute the gradient of the edge projection, summed over the edges of this program."""
     head, head_mask = head_block(HEADS, H)
     feature = tl.arange(0, D)
     negative_slope = acc_scalar(negative_slope, ACC)

@@ -25,12 +25,13 @@ REGISTERS = 255
 
 With this limit, ptxas does not aim at full occupancy, for which it would spill registers."""
 MERGE_SPAN = 32
-"""Number of splits in which one program of the merge kernel searches for the first splits of rows.
-"""
+"""Number of splits in which a program of the merge kernel searches for the first splits of rows."""
 MERGE_BYTES = 128
-"""Number of bytes of one split that a program of the merge kernel reads, which limits its heads."""
+"""Number of bytes that a program of the merge kernel reads from one split. It limits the number
+of heads.
+"""
 MERGE_TILE, MERGE_SPLITS = 8192, 128
-"""Maximum number of bytes, and of splits, in a tile of the merge kernel.
+"""Limits of a tile of the merge kernel: its number of bytes, and its number of splits.
 
 A node of high degree may have thousands of splits, which are processed tile by tile."""
 ACCUMULATOR = {torch.float32: tl.float32, torch.float64: tl.float64}
@@ -42,7 +43,7 @@ class Sums(NamedTuple):
     """
 
     row_max: Tensor | None = None
-    """Maximum of the scores, [n, h]. If present, a, b and c are weighted by the softmax."""
+    """Maximum of the scores, [n, h]. If it is present, a, b and c are weighted by the softmax."""
     row_sum: Tensor | None = None
     """Sum of exp(score - row_max), [n, h]."""
     a: Tensor | None = None
@@ -54,7 +55,7 @@ class Sums(NamedTuple):
 
 
 class LaunchPlan:
-    """Assignment of the rows of a layout to the programs of a Triton kernel.
+    """Assignment of the rows of a layout to programs of a Triton kernel.
 
     Args:
         layout: the tensors of a Layout.
@@ -105,12 +106,14 @@ class LaunchPlan:
         self.head_blocks = 1 if all_heads else -(-heads // tile.heads)
 
     def workspace(self, *shape: int) -> Tensor:
-        """Allocate partial results of this shape for every split; empty if no row is split."""
+        """Allocate partial results of this shape for every split. The tensor is empty if no row
+        is split.
+        """
         size = (self.num_splits, *shape) if self.has_splits else (0,)
         return self.offsets.new_empty(size, dtype=self.acc_dtype)
 
     def workspaces(self, sums: Sums) -> Sums:
-        """Allocate the partial results for these sums; the result is None where a sum is None."""
+        """Allocate partial results for these sums. The result is None where a sum is None."""
         if not self.has_splits:
             empty = self.workspace()
             return Sums(*[None if x is None else empty for x in sums])
@@ -147,7 +150,7 @@ class LaunchPlan:
         keep_scale: float = 1.0,
         centered: bool = False,
     ) -> None:
-        """Add the partial sums of rows with splits; with ``centered``, b becomes b - c a."""
+        """Add the partial sums of rows with splits. If ``centered`` is true, b becomes b - c a."""
         if not self.has_splits:
             return
         a, b = (0 if x is None else x.shape[2] for x in (sums.a, sums.b))
@@ -164,7 +167,7 @@ class LaunchPlan:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], warps: int, *args: Any, **constants: Any) -> None:
-    """Run a kernel on the device of its first tensor; if the grid is empty, do nothing."""
+    """Run a kernel on the device of its first tensor. If the grid is empty, nothing is done."""
     if 0 in grid:
         return
     if grid[0] >= 2**31:
@@ -178,7 +181,7 @@ def launch(kernel: Any, grid: tuple[int, ...], warps: int, *args: Any, **constan
 
 
 def dropout_args(seed: Tensor | None, dropout: float) -> dict[str, Any]:
-    """Return the keyword arguments of a kernel for dropout; ``seed`` is None without dropout."""
+    """Return the dropout arguments of a kernel, by name. ``seed`` is None without dropout."""
     if seed is None:
         return {"seed": None, "threshold": 0, "keep_scale": 1.0}
     scale = 1.0 / (1.0 - dropout) if dropout < 1.0 else 0.0
@@ -186,12 +189,12 @@ def dropout_args(seed: Tensor | None, dropout: float) -> dict[str, Any]:
 
 
 def contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
-    """Replace tensors that are not contiguous by contiguous copies; None is returned unchanged."""
+    """Replace tensors that are not contiguous by contiguous copies. None is returned unchanged."""
     return [None if t is None else t.contiguous() for t in tensors]
 
 
 def per_head(attn_bias: Tensor | None, heads: int) -> Tensor | None:
-    """Expand a bias [e, h] or [e, 1] to all heads, [e, h], without a copy."""
+    """Expand a bias [e, h] or [e, 1] to all heads without a copy: [e, h]."""
     return None if attn_bias is None else attn_bias.expand(-1, heads)
 
 
@@ -201,8 +204,8 @@ def head_gradients(term: Tensor | None, needs_grad: bool, like: Tensor) -> Tenso
 
 
 def sum_heads(grad: Tensor | None, term: Tensor | None) -> Tensor | None:
-    """Sum the gradient over heads to the shape of the bias, [e, h] or [e, 1], or of the weights,
-    [e].
+    """Sum a gradient over the heads to the shape of the bias, [e, h] or [e, 1], or of the
+    weights, [e].
     """
     if grad is None or term is None:
         return None
@@ -211,12 +214,12 @@ def sum_heads(grad: Tensor | None, term: Tensor | None) -> Tensor | None:
 
 
 def empty_sum(like: Tensor, in_acc_dtype: bool, *shape: int) -> Tensor:
-    """Allocate memory for a sum in the accumulation dtype or in the dtype of ``like``."""
+    """Allocate memory for a sum, in the accumulation dtype or in the dtype of ``like``."""
     return like.new_empty(shape, dtype=acc_dtype(like.dtype) if in_acc_dtype else like.dtype)
 
 
 def round_out(out_acc: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return the sum converted to ``dtype``, and the original sum if the conversion rounds it.
+    """Return the sum converted to ``dtype``. If this rounds the sum, also return the original.
 
     The second result is empty if the conversion does not round. Launchers allocate the sum by
     ``empty_sum(value, needs_backward, ...)``, so that out_acc exists for 16-bit values if backward

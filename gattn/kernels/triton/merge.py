@@ -33,7 +33,7 @@ def merge_splits_kernel(
     ACC: tl.constexpr, SPAN: tl.constexpr, SPLITS: tl.constexpr, H: tl.constexpr, A: tl.constexpr,
     B: tl.constexpr, SPLIT: tl.constexpr, CENTERED: tl.constexpr,
 ):  # fmt: skip
-    """Add the partial results of each row with several splits, in the order of the splits.
+    """Add the partial results of each row that has several splits, in the order of the splits.
 
     The sums are a [n, h, A_CHANNELS], b [n, h, B_CHANNELS] and c [n, h], each optional. If c is
     None but split_c is not, c is used for b and not written. With split_max, the partial sums are

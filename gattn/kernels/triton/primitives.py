@@ -1,4 +1,5 @@
-"""Device functions that kernels share: addresses, gather and scatter, online softmax and dropout.
+"""Device functions that several kernels use: addresses, gather and scatter, online softmax,
+dropout.
 
 Tables are contiguous tensors [rows, h, c] or [rows, h]. A gather reads the rows `index`, [K, R], of
 a table at the offsets, [H] or [H, C], of this program's heads. The result is a tile [K, R, H] or
@@ -11,7 +12,7 @@ import triton.language as tl
 
 @triton.jit
 def head_channel_offsets(head, head_mask, CHANNELS: tl.constexpr, C: tl.constexpr):
-    """Return the offsets [H, C] of the heads and channels in a row [h, CHANNELS], and their
+    """Return the offsets of the heads and channels in a row [h, CHANNELS], as [H, C], and their
     mask.
     """
     channel = tl.arange(0, C)
@@ -27,12 +28,12 @@ def expand_last(x):
 
 @triton.jit
 def element_ptrs(table, index, offset, STRIDE: tl.constexpr):
-    """Return pointers to the elements at offsets, [H] or [H, C], in the rows `index` of a table."""
+    """Return pointers to the elements at the offsets, [H] or [H, C], in rows `index` of a table."""
     base = expand_last(index)
     if len(offset.shape) == 2:
         base = expand_last(base)
-    # The index is converted to 64 bits only after it was broadcast to the lanes, because exchanging
-    # 32-bit numbers between lanes is cheaper.
+    # The index is converted to 64 bits only after it was broadcast, because it is cheaper to
+    # exchange 32-bit numbers between lanes.
     return table + (base.to(tl.int64) * STRIDE + offset)
 
 
@@ -47,7 +48,7 @@ def element_mask(valid, mask):
 
 @triton.jit
 def gather(table, index, valid, offset, mask, STRIDE: tl.constexpr, ACC: tl.constexpr, other=0.0):
-    """Load rows of a table and convert them to the accumulation dtype.
+    """Load rows of a table, and convert them to the accumulation dtype.
 
     Rows that are not valid get the value `other`.
     """
@@ -57,13 +58,13 @@ def gather(table, index, valid, offset, mask, STRIDE: tl.constexpr, ACC: tl.cons
 
 @triton.jit
 def gather_edge_scalar(table, edge, valid, ACC: tl.constexpr):
-    """Load one number for each edge, which is the same for all heads: [K, R, 1]."""
+    """Load one number for each edge, [K, R, 1]. It is the same for all heads."""
     return expand_last(tl.load(table + edge.to(tl.int64), mask=valid, other=0.0).to(ACC))
 
 
 @triton.jit
 def scatter(table, index, valid, offset, mask, x, STRIDE: tl.constexpr):
-    """Store a tile into rows of a table, after conversion to the dtype of the table."""
+    """Convert a tile to the dtype of a table, and store it in rows of the table."""
     tl.store(element_ptrs(table, index, offset, STRIDE), x, mask=element_mask(valid, mask))
 
 
@@ -75,19 +76,21 @@ def acc_scalar(x, ACC: tl.constexpr):
 
 @triton.jit
 def reciprocal(row_sum):
-    """Return 1 / row_sum, or 1 if the sum is zero because a row has no edges."""
+    """Return 1 / row_sum; return 1 if the sum is zero because a row has no edges."""
     return 1.0 / tl.where(row_sum == 0, 1.0, row_sum)
 
 
 @triton.jit
 def safe_max(row_max):
-    """Return the number to subtract before exp: the maximum of the scores, or 0 if it is -inf."""
+    """Return the number that is subtracted before exp: the maximum of the scores, or 0 if the
+    maximum is -inf.
+    """
     return tl.where(row_max == float("-inf"), 0.0, row_max)
 
 
 @triton.jit
 def exp(x):
-    """Return exp(x); in fp32, results below 1.2e-38 become 0."""
+    """Return exp(x). In fp32, results below 1.2e-38 become 0."""
     if x.dtype == tl.float64:
         return tl.exp(x)
     else:
@@ -96,7 +99,7 @@ def exp(x):
 
 @triton.jit
 def online_softmax_step(scores, m_i):
-    """Add a tuple of scores [K, R, H] to the online softmax of every slot.
+    """Add scores [K, R, H] to the online softmax of every slot.
 
     `m_i` is the previous maximum m. The function returns the unnormalised weights exp(s - m'), the
     factor exp(m - m') for the previous sums, and the new maximum m'.
@@ -112,8 +115,8 @@ def online_softmax_step(scores, m_i):
 
 @triton.jit
 def softmax_merge(m_i, l_i):
-    """Merge the online softmaxes of the slots of each row, from their maxima m_i and sums l_i [K,
-    R, H].
+    """Merge the online softmaxes of the slots of each row, given their maxima m_i and their sums
+    l_i [K, R, H].
 
     Returns the factors [K, R, H] for the sums of the slots, and the maximum and the sum of each
     row, [R, H].
@@ -139,8 +142,8 @@ def dropout_keep(seed, position, head, threshold, HEADS: tl.constexpr):
 
 @triton.jit
 def dropout_factor(seed, position, head, threshold, keep_scale, HEADS: tl.constexpr):
-    """Return the dropout factor of each attention weight: keep_scale = 1 / (1 - p), or 0 if
-    dropped.
+    """Return the dropout factor of each attention weight: 0 if it is dropped, otherwise
+    keep_scale = 1 / (1 - p).
     """
     return tl.where(dropout_keep(seed, position, head, threshold, HEADS), keep_scale, 0.0)
 
@@ -150,7 +153,7 @@ def weigh_edge(
     edge_weight, grad_edge_weight, edge, valid, head, head_mask, alpha, alpha_drop, grad_alpha,
     HEADS: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Multiply weights and gradients by the edge weight, and write the gradient of the edge weight.
+    """Multiply weights and gradients by the edge weight; write the gradient of the edge weight.
 
     dw_ij is written for each head as alpha_ij <dO_i, v_j>, unless `grad_edge_weight` is None.
     """
@@ -162,13 +165,13 @@ def weigh_edge(
 
 @triton.jit
 def leaky_relu(x, negative_slope):
-    """Return LeakyReLU(x), which is x if x is positive, and otherwise negative_slope x."""
+    """Return LeakyReLU(x), which is x if x is positive, otherwise negative_slope x."""
     return tl.where(x > 0, x, x * negative_slope)
 
 
 @triton.jit
 def tanh(x):
-    """Return tanh(x), computed by a rational function for |x| < 0.5 and otherwise by exp."""
+    """Return tanh(x). For |x| < 0.5 it is computed by a rational function, otherwise by exp."""
     square = x * x
     numerator = x * (135135.0 + square * (17325.0 + square * (378.0 + square)))
     denominator = 135135.0 + square * (62370.0 + square * (3150.0 + square * 28.0))

@@ -1,4 +1,4 @@
-"""Choice of the tile shape of a kernel, and access to a layout's statistics.
+"""Choice of the tile of a kernel, and access to the statistics of a layout.
 
 A tile depends on the shape class of a call: heads, channels, size of the dtype, and the mean degree
 rounded to a power of two. It does not depend on n or e, so that a new graph needs no compilation.
@@ -24,9 +24,9 @@ from gattn.layout import stats
 from gattn.layout.layout import Layout
 
 SPLIT = 256
-"""Number of edges in a split; a row with at least this many edges is divided into splits."""
+"""Number of edges in a split. A row with at least this number of edges is divided into splits."""
 NO_SPLIT = 2**30
-"""Split size above every degree, with which no row is divided."""
+"""Split size that is larger than every degree, so that no row is divided."""
 LANES = 32
 """Number of lanes (threads) in a warp."""
 LOAD_BYTES = 16
@@ -42,11 +42,11 @@ class Tile:
     heads: int
     """Number of heads per program, H."""
     slots: int
-    """Number of edges of one row in a tile, K (slots)."""
+    """Number of edges of a row that a tile contains, K (slots)."""
     rows: int
     """Number of rows per program, R."""
     unroll: int
-    """Number of tiles that are loaded before the first one is used."""
+    """Number of tiles that are loaded before the first of them is used."""
     warps: int
     """Number of warps per program."""
     split: int = SPLIT
@@ -54,16 +54,18 @@ class Tile:
 
 
 tuned: dict[str, dict[str, int]] = {}
-"""Fields of tiles, by shape class, for which a search measured shorter times than for the default
-rule.
+"""Tile fields for which a search measured shorter times than for the default rule, by shape
+class.
 """
 seen: set[str] = set()
-"""Shape classes for which a tile was chosen in this process."""
+"""Shape classes for which this process has chosen a tile."""
 _override: dict[str, int] = {}
 
 
 def load(path: str | Path) -> None:
-    """Read tuned tiles from a JSONL file, in which each line has a shape class and tile fields."""
+    """Read tuned tiles from a JSONL file. Each of its lines contains a shape class and tile
+    fields.
+    """
     for line in Path(path).read_text().splitlines():
         entry = json.loads(line)
         tuned[entry["shape_class"]] = entry["fields"]
@@ -75,8 +77,8 @@ if "GATTN_TRITON_TILES" in os.environ:
 
 @contextlib.contextmanager
 def override(**fields: int) -> Iterator[None]:
-    """Use the given fields for every tile that is chosen inside the context, in tests and
-    tuning.
+    """Use the given fields for every tile that is chosen inside the ``with`` block; for tests
+    and tuning.
     """
     before = dict(_override)
     _override.update(fields)
@@ -88,8 +90,8 @@ def override(**fields: int) -> Iterator[None]:
 
 
 def has_full_vectors(width: int, size: int) -> bool:
-    """Return True if ``width`` channels of ``size`` bytes are a multiple of 16 bytes, one full
-    load.
+    """Return True if ``width`` channels of ``size`` bytes are a multiple of 16 bytes, which are
+    one full load.
     """
     return width * size % LOAD_BYTES == 0
 
@@ -104,7 +106,7 @@ def choose(
     all_heads: bool = False,
     more_rows: bool = True,
 ) -> Tile:
-    """Choose the tile of a kernel that gathers rows of heads x width numbers.
+    """Choose the tile of a kernel that gathers rows with heads x width numbers.
 
     Each lane of a warp reads about 16 bytes of a gathered row, or up to four numbers if the
     channels are not a whole number of 16-byte loads. If a gathered row is too short for all lanes,
@@ -139,7 +141,7 @@ def _rule(
     all_heads: bool,
     more_rows: bool,
 ) -> tuple[Tile, str]:
-    """Return the tile that the default rule chooses for a shape class, and the name of the class.
+    """Return the tile that the default rule chooses for a shape class, and the name of this class.
 
     `full` is the number of elements that a warp loads with one instruction.
     """
@@ -155,13 +157,16 @@ def _rule(
 
 @functools.cache
 def without_splits(tile: Tile) -> Tile:
-    """Return the tile with a split size above every degree, so that no row is divided."""
+    """Return the tile with a split size that is larger than every degree, so that no row is
+    divided.
+    """
     return dataclasses.replace(tile, split=NO_SPLIT)
 
 
 @functools.cache
 def whole_graphs(tile: Tile, width: int, dtype: torch.dtype) -> Tile:
-    """Return the tile for a program that processes all rows of one graph, several rows at a time.
+    """Return the tile for a program that processes one graph; several of its rows are processed at
+    once.
 
     The rows of a tile give each lane one load of 16 bytes, so that no two warps share a row. If the
     channels are not a whole number of 16-byte loads, each lane gets two channels.
@@ -177,29 +182,30 @@ def whole_graphs(tile: Tile, width: int, dtype: torch.dtype) -> Tile:
 
 
 def pad(length: int) -> int:
-    """Round a length up to a power of two, as Triton requires for the axes of a tile."""
+    """Round a length up to a power of two. Triton requires this for the axes of a tile."""
     return 1 << (max(length, 1) - 1).bit_length()
 
 
-# The following functions are the only access of Triton kernels to the statistics that are stored
-# with a graph's layout, for example its maximum degree.
+# Triton kernels read the statistics of a layout, such as its maximum degree, only by the following
+# functions.
 
 
 def graph_ptr_of(layout: list[Tensor]) -> Tensor | None:
-    """Return the node offsets of the small graphs of a batch, [g + 1], or None if there are
-    none.
-    """
+    """Return the node offsets of the small graphs in a batch, [g + 1]; None if there are none."""
     graph_ptr = Layout(*layout).graph_ptr
     return graph_ptr if graph_ptr.numel() else None
 
 
 def max_degree_of(layout: list[Tensor], transposed: bool) -> int | None:
-    """Return an upper bound of the in-degrees (if transposed, the out-degrees); None if unknown."""
+    """Return an upper bound of the in-degrees, or of the out-degrees if transposed; None if it
+    is unknown.
+    """
     return stats.max_degree(Layout(*layout), transposed)
 
 
 def band_density_of(layout: list[Tensor]) -> float | None:
-    """Return the density of a band graph: the fraction of edges in the rectangles of `banded`.
+    """Return the density of a band graph: the fraction of the pairs in the rectangles of `banded`
+    that are edges.
 
     It is None if a destination has sources that are not consecutive. It is also None for graphs
     with a low mean degree, because the first measurement of a graph waits for the device.

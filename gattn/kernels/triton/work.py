@@ -32,14 +32,16 @@ FANOUT: tl.constexpr = tl.constexpr(32)
 
 @triton.jit
 def find_row(offsets, position, num_rows):
-    """Return the row that contains each position, [R]: the last i with offsets[i] <= position."""
+    """Return the row that contains each position, [R]. It is the last i with offsets[i] <=
+    position.
+    """
     low = tl.zeros_like(position)
     span = num_rows
     while span > 1:
         step = tl.cdiv(span, FANOUT)
         jump = tl.arange(0, FANOUT)[:, None].to(position.dtype) * step
         probe = low[None, :] + jump
-        # The code compares jump with num_rows - low, because the sum low + jump may overflow.
+        # The code compares jump with num_rows - low, because the sum low + jump could overflow.
         exists = (jump < span) & (jump < num_rows - low[None, :])
         below = exists & (tl.load(offsets + probe, mask=exists, other=0) <= position[None, :])
         low += step * (tl.sum(below.to(position.dtype), 0) - 1)
@@ -49,7 +51,7 @@ def find_row(offsets, position, num_rows):
 
 @triton.jit
 def program_rows(program, offsets, num_rows, num_splits, ROWS: tl.constexpr, SPLIT: tl.constexpr):
-    """Return the ROWS rows or splits that a program processes.
+    """Return the ROWS rows (or splits) that a program processes.
 
     Returns (row, first, last, split, is_whole, is_split), all [R]. The program processes the edges
     at the positions first to last - 1, which belong to row. If `is_whole`, these are all edges of
@@ -112,7 +114,7 @@ def item_rows(
 
 @triton.jit
 def longest_run(first, last):
-    """Return the largest number of edges, last - first, among a program's rows [R].
+    """Return the largest number of edges, last - first, of the rows [R] of a program.
 
     It is the bound of the loop over tiles. All lanes of a warp compute the maximum, so that the
     bound is in a uniform register. For a bound from a shuffle, the compiler would assume that lanes
@@ -139,7 +141,8 @@ def scatter_pairs(
     table, xs, ys, first, last, step, head, head_mask, HEADS: tl.constexpr, SLOTS: tl.constexpr,
     LANES: tl.constexpr,
 ):  # fmt: skip
-    """Store two numbers for each edge and head into a table [e, h, 2] at the edge's CSR position.
+    """Store two numbers for each edge and head in a table [e, h, 2], at the CSR position of the
+    edge.
 
     xs and ys contain a tile [K, R, H] for each of the tiles from `step` on. Two tiles are written
     by one store. LANES lanes have the same sum over channels; each of them selects one number to
@@ -166,7 +169,7 @@ def scatter_pairs(
 
 @triton.constexpr_function
 def writing_lanes(channels, bits):
-    """Return the number of lanes that `scatter_pairs` uses to store the numbers of one head.
+    """Return the number of lanes with which `scatter_pairs` stores the numbers of one head.
 
     These are the lanes that hold the channels of the head, 16 bytes each. If the channels are not a
     whole number of 16-byte loads, each lane holds one channel, and the number is doubled, since
@@ -179,13 +182,13 @@ def writing_lanes(channels, bits):
 
 @triton.jit
 def select_pair(is_first, x, y):
-    """Return the number that each lane stores, selected from the tiles x and y, [K, R, H]."""
+    """Return the number that each lane stores. It is selected from the tiles x and y, [K, R, H]."""
     x, y = x[:, :, :, None, None, None], y[:, :, :, None, None, None]
     return tl.where(is_first, x, y)
 
 
 @triton.jit
 def head_block(HEADS: tl.constexpr, H: tl.constexpr):
-    """Return the heads of this program, [H], and the mask of valid heads."""
+    """Return the heads of this program, [H], and the mask of those that exist."""
     head = tl.program_id(1) * H + tl.arange(0, H)
     return head, head < HEADS

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from gattn.links.settings import LinkSettings, Negatives
+from gattn.links.settings import NAMES, LinkSettings, Negatives
 from gattn.nodes.graph_settings import (
     Decimal,
     EdgeFeatureOptions,
@@ -19,7 +19,6 @@ from gattn.nodes.graph_settings import (
     FeatureOptions,
     GraphSource,
     MissingTexts,
-    NodeNames,
     NodeTable,
     Thousands,
     check_number_format,
@@ -59,7 +58,7 @@ less than 1; got 0.6 and 0.5
     data: GraphSource = field(kw_only=False)
     nodes: NodeTable = ""
     features: FeatureOptions = ()
-    names: NodeNames = False
+    names: Annotated[bool, Meta(description=NAMES, extra={"flag": "--names/--no-names"})] = False
     split: Annotated[
         Literal["auto", "random", "time"],
         Meta(
@@ -119,7 +118,7 @@ less than 1; got 0.6 and 0.5
     model: LinkSettings = field(default_factory=LinkSettings)
 
     def check(self) -> None:
-        """Check the fractions, the split, the decimal sign and the thousands separator."""
+        """Check the fractions, the split, the decimal separator and the thousands separator."""
         super().check()
         check_number_format(self.decimal, self.thousands)
         if self.validation_fraction + self.test_fraction >= 1:
@@ -132,7 +131,7 @@ less than 1; got 0.6 and 0.5
 
 
 def override(config: str | Path | None, changes: Mapping[str, object]) -> LinkRunSettings:
-    """Return the settings of a configuration file, with the changes from the command line.
+    """Return the settings of a configuration file after the changes from the command line.
 
     Args:
         config: the config.toml of a run; None for the defaults.

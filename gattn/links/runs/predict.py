@@ -25,7 +25,7 @@ def predict_links(
     threads: int = 0,
     log: Log = no_log,
 ) -> int:
-    """Propose links that a graph does not have, and write them to a CSV file.
+    """Propose links that are not in a graph, and write them to a CSV file.
 
     Args:
         run: the folder of a trained model.

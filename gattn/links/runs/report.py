@@ -29,15 +29,18 @@ MODELS = {
 }
 WORDS = Words("links", "a link", "links")
 EXAMPLES = 10
-"""Number of links in each table of examples."""
+"""Number of links in each table of examples on the report page."""
 
 
 def link_report(run: LinkRun) -> Report:
-    """Return the content of the report page and its plots, by file name without extension."""
+    """Return the content of the report page, and a dictionary of its plots (the keys are file
+    names without extension).
+    """
     metrics, settings = run.metrics, run.settings
     counts, predictor = metrics["links"], run.estimator.predictor_
     data = Path(settings.data).name
-    # The curves have one random pair for each link, as in the definition of the probability.
+    # The curves contain one random pair for each link, because the probability assumes that half of
+    # all pairs are links.
     scores = run.scores[:, :2]
     probability = torch.from_numpy(predictor.probability(scores).reshape(-1, 1))
     y = torch.zeros(scores.shape, dtype=torch.float64)
@@ -72,7 +75,7 @@ def link_report(run: LinkRun) -> Report:
 
 
 def _components(run: LinkRun) -> Section:
-    """Return the section on the weights and the metrics of each component."""
+    """Return the report section on the weights and the metrics of the components."""
     names = list(run.metrics["test"])
     rows = [
         (name.replace("_", " "), each["weight"], *(each["test"][metric] for metric in names))
@@ -90,7 +93,7 @@ def _components(run: LinkRun) -> Section:
 
 
 def _examples(run: LinkRun) -> Section:
-    """Return the section on the test links with the highest and the lowest ranks."""
+    """Return the report section on the test links with the best and the worst ranks."""
     rank, names = ranks(run.scores), run.encoded.graph.names
     order = np.lexsort((-run.scores[:, 0], rank))
 

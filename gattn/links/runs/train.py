@@ -1,4 +1,4 @@
-"""The command ``gattn links train``: its stages, from reading the graph to the report."""
+"""The command ``gattn links train`` and its stages, from reading the graph to the report."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gattn.training.types import EpochRecord
 __all__ = ["LinkProduct", "LinkRun", "train_run"]
 
 CHANCE = "random order"
-"""Name of the baseline whose scores are random."""
+"""Name of the baseline that scores the targets at random."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class LinkData:
 
 @dataclass(frozen=True, eq=False)
 class LinkParts(Parts):
-    """Parts of the links of a run, and the features of the training graph.
+    """Parts of a run's links, and the features of the graph of training links.
 
     Attributes:
         split: positions of the links of each part.
@@ -92,7 +92,8 @@ def train_run(
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     log: Log = no_log,
 ) -> dict[str, Any]:
-    """Train a model of links and write all results to a folder: the command ``gattn links train``.
+    """Train a model of links and write all results to a folder; this is the command ``gattn links
+    train``.
 
     The folder contains ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
     (which :meth:`gattn.links.LinkPredictor.load` reads), ``metrics.json``, ``test_links.csv`` with
@@ -151,7 +152,7 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         return LinkData(graph.with_notes(*notes), links, estimator)
 
     def split(self, data: LinkData) -> LinkParts:
-        """Divide the links, and encode the features of the training graph."""
+        """Divide the links into parts, and encode the features of the graph of training links."""
         settings, links, graph = self.settings, data.links, data.graph
         if settings.split == "random":
             data.estimator.set_params(time=None)
@@ -182,7 +183,7 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         )
 
     def evaluate(self, data: LinkData, parts: LinkParts, model: LinkPredictor) -> LinkRun:
-        """Rank the targets of the test links by the model and by each heuristic."""
+        """Rank the targets of the test links with the model and with each heuristic."""
         settings, links, split = self.settings, data.links, parts.split
         draw = np.random.default_rng(settings.model.seed + 1)
         ranking = make_ranking(links, split.test.numpy(), settings.negatives, draw, RANKED)
@@ -231,16 +232,16 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         return link_report(run)
 
     def card(self, run: LinkRun) -> Mapping[str, Any]:
-        """Return the entry of the model card that names the file or data set of the graph."""
+        """Return the entry of the model card that contains the file or data set of the graph."""
         return {"data": self.settings.data}
 
     def tables(self, run: LinkRun) -> Mapping[str, Iterator[Sequence[object]]]:
-        """Return the table of the ranked test links."""
+        """Return the table of the ranks of the test links."""
         return {"test_links.csv": _test_links(run)}
 
 
 def _test_links(run: LinkRun) -> Iterator[Sequence[object]]:
-    """Yield a header, then the rank of each test link among its candidates."""
+    """Yield a header, and then the rank of each test link's target among its candidates."""
     names, scores = run.encoded.graph.names, run.scores[:, 0]
     probability = run.estimator.predictor_.probability(scores)
     yield ["source", "target", "rank", "score", "probability"]

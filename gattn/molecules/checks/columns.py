@@ -1,4 +1,6 @@
-"""Checks of the order of the rows and of the other columns: what predicts a target by itself."""
+"""Checks for columns, and for an order of the rows, from which a target can be predicted without
+the molecules.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,27 @@ from gattn.molecules.checks.table import CheckedTable, Target
 __all__ = ["COPY", "ORDER", "check_columns", "rank_correlation"]
 
 ORDER = 0.5
-"""Least rank correlation of a target with the row number or an identifier for a finding."""
+"""A target is reported if its rank correlation with the row number or an identifier is at least
+this number.
+"""
 COPY = 0.98
-"""Least rank correlation of a target with another column of numbers for a finding."""
+"""A target is reported if its rank correlation with another numeric column is at least this
+number.
+"""
 FEWEST = 20
-"""Least number of rows for a correlation."""
+"""Minimum number of rows for which a rank correlation is computed."""
 DIGITS = re.compile(r"^\D{0,20}(\d{1,15})$")
-"""Identifier such as CMP-0012 or CHEMBL25, with its number."""
+"""Pattern of an identifier, such as CMP-0012 or CHEMBL25; its group is the number in the
+identifier.
+"""
 EVERY = 0.9
-"""Share of the cells of a column that must have a number."""
+"""A column is treated as numeric if at least this fraction of its cells contain a number."""
 
 
 def check_columns(table: CheckedTable) -> Iterator[Finding]:
-    """Yield the columns, and the order of the rows, that predict a target by themselves."""
+    """Yield a finding for each column that alone predicts a target, and for an order of the rows
+    that does.
+    """
     columns = {"the row number": (np.arange(float(len(table))), True)}
     skipped = {table.smiles_column, table.part_column}
     for name in dict.fromkeys(table.columns):
@@ -54,7 +64,7 @@ def _numbers(target: Target) -> np.ndarray:
 
 
 def _values(cells: list[str]) -> tuple[np.ndarray, bool]:
-    """Return the numbers of a column, and whether they look like identifiers.
+    """Return the numbers in a column, and True if they look like identifiers.
 
     Identifiers are whole numbers, alone or after letters, that differ in almost every row.
     """
@@ -75,7 +85,8 @@ def _values(cells: list[str]) -> tuple[np.ndarray, bool]:
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Return Spearman's rank correlation of two columns, over the rows that have both.
+    """Return Spearman's rank correlation of two columns. Rows in which one of the values is missing
+    are ignored.
 
     Args:
         a: [n] numbers, NaN for a missing one.
@@ -99,7 +110,7 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """Return the ranks of numbers, with the mean rank for equal numbers."""
+    """Return the rank of each number. Equal numbers get the mean of their ranks."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = counts.cumsum()
     return (ends - (counts - 1) / 2)[inverse.reshape(-1)]

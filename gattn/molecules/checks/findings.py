@@ -1,4 +1,4 @@
-"""Findings of a data check, and the kinds of faults that the check knows."""
+"""Findings of a data check, and the kinds of faults that the check can report."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class Finding:
-    """Fault of a table, with the rows that have it.
+    """Fault of a table, and the rows in which it occurs.
 
     Attributes:
         kind: a name of :data:`KINDS`.

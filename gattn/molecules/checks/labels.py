@@ -1,4 +1,6 @@
-"""Checks of the labels of a table: readability, limits, outliers, units, contradictions, cliffs."""
+"""Checks of the labels in a table: readability, limits, outliers, units, contradictions and
+activity cliffs.
+"""
 
 from __future__ import annotations
 
@@ -22,30 +24,39 @@ FEW = 20
 """A target with fewer labels, or with labels in less than a twentieth of the rows, is reported."""
 SHARE = 0.05
 SAME = 0.95
-"""A target is reported as constant if this share of its labels is equal."""
+"""A target is reported as constant if at least this fraction of its labels are equal."""
 PILE = 0.1
-"""The largest or smallest label is reported as a limit if this share of the labels equals it."""
+"""The largest or smallest label is reported as a limit if at least this fraction of the labels
+equal it.
+"""
 OUTLIER = 6.0
-"""Robust z score from which a label is an outlier."""
+"""A label whose robust z score is at least this number is reported as an outlier."""
 DECADES = 3.0
-"""Labels of more decades are compared as logarithms in the search for outliers."""
+"""Outliers are computed from the logarithms of the labels if the labels span more than this
+number of decades.
+"""
 TOLERANCE = 0.5
-"""Labels of one molecule contradict each other if they differ by more standard deviations."""
+"""The labels of one molecule contradict each other if they differ by more than this number of
+standard deviations.
+"""
 SIMILAR, CLIFF = 0.8, 2.0
 """Two molecules are an activity cliff if their Tanimoto similarity on Morgan bits is at least
 SIMILAR and their labels differ by at least CLIFF standard deviations.
 """
 APART = 4.5
-"""Least distance of two groups of labels in units of their spread (Ashman's D). Halves of a normal
-distribution have 2.6, of a uniform distribution 3.5, and the tail of a normal distribution 4.
+"""Two groups of labels are reported if their distance is at least this number of spreads
+(Ashman's D). The two halves of a normal distribution have D = 2.6, those of a uniform
+distribution 3.5, and a normal distribution and its tail 4.
 """
 FACTORS = {3: "a factor of 1,000, as between nM and µM", 6: "a factor of 1,000,000, as nM and mM"}
 NEAR = 0.5
-"""Largest difference of the distance of two groups from a factor, in decades."""
+"""Two groups of labels may be in different units if the decades between them differ from those
+of a factor in FACTORS by at most this number.
+"""
 LOGARITHMS = (2.0, 13.0)
-"""Range of negative logarithms of concentrations in mol/L, such as pIC50."""
+"""Usual range of negative decadic logarithms of concentrations in mol/L, such as pIC50."""
 BEYOND = 20.0
-"""Labels above this number are no such logarithms."""
+"""A label above this number cannot be a negative logarithm of a concentration."""
 
 
 def check_labels(table: CheckedTable) -> Iterator[Finding]:
@@ -75,7 +86,7 @@ def _finding(
 
 
 def _notation(table: CheckedTable, target: Target) -> Iterator[Finding]:
-    """Yield findings on cells that are no plain numbers."""
+    """Yield findings on cells that are not plain numbers."""
     if target.is_class:
         return
     censored = _rows(target.censored & np.isfinite(target.values))
@@ -104,7 +115,7 @@ def _notation(table: CheckedTable, target: Target) -> Iterator[Finding]:
 
 
 def _amount(table: CheckedTable, target: Target) -> Iterator[Finding]:
-    """Yield findings on a target with few labels, or whose labels are mostly equal."""
+    """Yield a finding if a target has few labels, and one if most of its labels are equal."""
     labelled, rows = target.labelled, len(table)
     if labelled < min(FEW, rows) or labelled < SHARE * rows:
         share = f"{labelled / rows:.1%} of the rows"
@@ -127,7 +138,7 @@ def _amount(table: CheckedTable, target: Target) -> Iterator[Finding]:
 
 
 def _limits(target: Target) -> Iterator[Finding]:
-    """Yield findings on many labels that equal the largest or the smallest label."""
+    """Yield a finding if many labels equal the largest or the smallest label."""
     values = target.values[target.measured]
     if len(values) < FEW or len(np.unique(values)) < FEW:
         return
@@ -141,7 +152,8 @@ def _limits(target: Target) -> Iterator[Finding]:
 
 
 def two_groups(values: np.ndarray) -> tuple[float, float]:
-    """Return the threshold between two groups of numbers, and their distance (Ashman's D).
+    """Divide numbers into two groups; return the threshold between them and their distance
+    (Ashman's D).
 
     D is the difference of the means divided by the root mean square of the standard deviations. The
     candidates for the threshold are the five widest gaps between sorted numbers.
@@ -172,7 +184,9 @@ def two_groups(values: np.ndarray) -> tuple[float, float]:
 
 
 def _mixed(target: Target) -> Iterator[Finding]:
-    """Yield findings on labels in two units, or on logarithms mixed with concentrations."""
+    """Yield a finding if the labels are in two units, or if some are concentrations and others
+    logarithms.
+    """
     positive = target.measured & (target.values > 0)
     if positive.sum() < FEW:
         return
@@ -213,7 +227,8 @@ def _mixed(target: Target) -> Iterator[Finding]:
 
 
 def _is_like(values: np.ndarray, first: np.ndarray, second: np.ndarray) -> bool:
-    """Return True if the spread of numbers is nearer to that of ``first`` than of ``second``.
+    """Return True if the spread of ``values`` is nearer to the spread of ``first`` than to that of
+    ``second``.
 
     Concentrations in two units have equal spreads as logarithms. Concentrations whose logarithms
     are the other labels have, as logarithms, the spread of these labels.
@@ -265,7 +280,9 @@ def _outliers(target: Target) -> Iterator[Finding]:
 
 
 def _contradictions(table: CheckedTable, target: Target) -> Iterator[Finding]:
-    """Yield the molecules whose labels differ, compared with the spread of the target."""
+    """Yield findings on molecules whose labels differ much, compared with the spread of the
+    target.
+    """
     groups = groups_of(table.identities)
     if target.is_class:
         groups = [[row for row in group if target.cells[row]] for group in groups]

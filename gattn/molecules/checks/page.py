@@ -1,4 +1,4 @@
-"""Page of the findings of a data check, with pictures of the molecules."""
+"""Page that shows the findings of a data check, with pictures of the molecules."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gattn.training.run_report import themed
 __all__ = ["content"]
 
 DRAWN = 6
-"""Maximum number of molecules that the page draws for one finding."""
+"""Maximum number of molecules that the page draws for each finding."""
 ATOMS = 100
-"""Maximum number of atoms of a molecule that the page draws."""
+"""Maximum number of atoms in a molecule that the page draws."""
 LISTED = 20
-"""Maximum number of rows that the page lists for one finding; findings.csv has all of them."""
+"""Maximum number of rows that the page lists for each finding; findings.csv lists all rows."""
 SIZE = 320, 240
 """Width and height of the picture of a molecule, in pixels."""
 LONGEST = 60
@@ -80,7 +80,7 @@ def _section(result: CheckResult, kind: str, findings: list[Finding]) -> Section
 
 
 def _rows(table: CheckedTable, finding: Finding) -> Table:
-    """Return the first rows of a finding as a table."""
+    """Return a table with the first rows of a finding."""
     names = ("name",) if table.name_column else ()
     columns = ["row", "line", *names, "SMILES", "detail"]
     columns = ["group", *columns] if finding.groups else columns

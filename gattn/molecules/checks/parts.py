@@ -1,4 +1,4 @@
-"""Checks of the parts of a table: molecules that are in two parts, in the same or another form."""
+"""Checks for molecules that are in two parts of a table, in the same form or in different forms."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ FORMS = {
     "another stereoisomer": "flat",
     "another tautomer": "tautomer",
 }
-"""Reasons why molecules of two parts are forms of one molecule, the strongest first."""
+"""Ways in which two molecules can be forms of one molecule, the strongest first."""
 
 
 def check_parts(
     table: CheckedTable, names: Sequence[str] = (), test: CheckedTable | None = None
 ) -> Iterator[Finding]:
-    """Yield the molecules that are in two parts of a table, or in a table and its test file.
+    """Yield findings on molecules that are in two parts of a table, or in a table and its test
+    file.
 
     Args:
         table: the table.
@@ -45,8 +46,8 @@ def check_parts(
 
 
 def _leaks(table: CheckedTable, test: CheckedTable) -> Iterator[Finding]:
-    """Yield the molecules of the test file that are in the table; the rows are those of the
-    test.
+    """Yield findings on molecules that are both in the table and in the test file. The rows of a
+    finding are rows of the test file.
     """
     keys = _keys(table, test)
     begin = len(table)
@@ -72,7 +73,7 @@ def _keys(*tables: CheckedTable) -> dict[str, list[str]]:
 def _between(
     keys: Mapping[str, Sequence[str]], first: Sequence[int], second: Sequence[int], a: str, b: str
 ) -> Iterator[Finding]:
-    """Yield a finding on the molecules of two parts, if they have common molecules."""
+    """Yield a finding if two parts have molecules in common."""
     reasons: dict[int, str] = {}
     counts: dict[str, int] = {}
     for reason, key in FORMS.items():

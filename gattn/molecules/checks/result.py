@@ -1,4 +1,4 @@
-"""Result of a data check: the tables and the findings."""
+"""Result of a data check, which contains the checked tables and the findings."""
 
 from __future__ import annotations
 

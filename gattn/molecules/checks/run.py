@@ -1,4 +1,4 @@
-"""The command ``gattn molecules check``, which looks for faults of a table before training."""
+"""The command ``gattn molecules check``, which looks for faults in a table before training."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_table(
     encoding: str | None = None,
     numbers: Mapping[str, str] | None = None,
 ) -> CheckResult:
-    """Look for faults of a table of molecules, and write a page and tables of the findings.
+    """Look for faults in a table of molecules, and write the findings as a page and as tables.
 
     Args:
         path: the CSV file.
@@ -94,7 +94,9 @@ def check_table(
 
 
 def summary(result: CheckResult) -> list[str]:
-    """Return the lines of a short summary: one for each finding, with its first rows."""
+    """Return a short summary with one line for each finding, which shows the finding's first
+    rows.
+    """
     table = result.table
     readable = sum(molecule is not None for molecule in table.molecules)
     distinct = len(set(table.identities) - {""})
@@ -114,7 +116,7 @@ def summary(result: CheckResult) -> list[str]:
 
 
 def _places(result: CheckResult, finding: Finding) -> str:
-    """Return the first lines of a finding in the file."""
+    """Return the line numbers of a finding's first rows, as text."""
     lines = [result.table_of(finding).lines[row] for row in finding.rows[:SHOWN]]
     if not lines:
         return ""
@@ -124,7 +126,8 @@ def _places(result: CheckResult, finding: Finding) -> str:
 
 
 def _parts(table: CheckedTable, split: str, column: str) -> list[str]:
-    """Return the name of the part of each row, "" for none; an empty list without parts.
+    """Return the name of the part of each row, "" for a row without a part. The list is empty if
+    the table has no parts.
 
     Raises:
         ValueError: the split is neither a column nor a file, or the file has other rows.

@@ -10,15 +10,18 @@ import numpy as np
 __all__ = ["MOST", "similar_pairs"]
 
 MOST = 20_000
-"""Maximum number of molecules that are compared with one another; more are sampled."""
+"""Maximum number of molecules that are compared with one another. If there are more, a sample is
+compared.
+"""
 BLOCK = 1024
-"""Number of molecules that are compared with all others in one step."""
+"""Number of molecules that are compared with all others at once."""
 
 
 def similar_pairs(
     molecules: Sequence[Any], threshold: float, *, seed: int = 0
 ) -> tuple[list[tuple[int, int, float]], int]:
-    """Find the pairs of molecules whose Tanimoto similarity on Morgan bits reaches a threshold.
+    """Find the pairs of molecules whose Tanimoto similarity, computed on Morgan bits, reaches a
+    threshold.
 
     Args:
         molecules: n RDKit molecules.

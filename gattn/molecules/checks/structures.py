@@ -1,4 +1,4 @@
-"""Checks of the structures of a table: readability, repeated molecules, salts, elements, sizes."""
+"""Checks of the structures in a table: readability, repeated molecules, salts, elements, sizes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["LARGE", "SMALL", "check_structures", "groups_of", "tautomers_of"]
 
 SMALL, LARGE = 3, 100
-"""Molecules with at most, or at least, this number of heavy atoms are listed."""
+"""Molecules with at most SMALL or at least LARGE heavy atoms are reported."""
 USUAL = frozenset(("H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "Se", "Br", "I"))
 IONS = frozenset(("Li", "Na", "K", "Mg", "Ca", "Zn", "Cs", "Ag"))
-"""Usual elements of organic molecules, and of their counterions."""
+"""Elements that are usual in organic molecules and in their counterions."""
 VALENCE = ("valence", "kekulize", "aromatic")
 
 
 def check_structures(table: CheckedTable) -> Iterator[Finding]:
-    """Yield the findings on the structures of a table."""
+    """Yield the findings on the structures in a table."""
     yield from _unreadable(table)
     yield from _repeated(table)
     yield from _mixtures(table)
@@ -35,7 +35,8 @@ def check_structures(table: CheckedTable) -> Iterator[Finding]:
 
 
 def groups_of(keys: Sequence[str], among: Sequence[int] | None = None) -> list[list[int]]:
-    """Return the groups of rows with equal keys, of at least two rows; empty keys have no group.
+    """Return the groups of at least two rows that have the same key. Rows with an empty key are in
+    no group.
 
     >>> groups_of(["a", "b", "a", "", ""])
     [[0, 2]]
@@ -50,7 +51,7 @@ def groups_of(keys: Sequence[str], among: Sequence[int] | None = None) -> list[l
 def _finding(
     kind: str, message: str, groups: Sequence[Sequence[int]], detail: Callable[[int], str]
 ) -> Iterator[Finding]:
-    """Yield a finding on groups of rows, if there is a group."""
+    """Yield a finding on groups of rows, if there is at least one group."""
     if groups:
         rows = [row for group in groups for row in group]
         numbers = [number for number, group in enumerate(groups) for _ in group]
@@ -112,7 +113,9 @@ def _mixtures(table: CheckedTable) -> Iterator[Finding]:
 
 
 def _twins(table: CheckedTable) -> Iterator[Finding]:
-    """Yield findings on forms of one molecule that have different canonical SMILES."""
+    """Yield findings on molecules that are forms of one molecule but have different canonical
+    SMILES.
+    """
     for kind, keys, words in (
         ("salt_twins", table.parents, "as different salts or charges"),
         ("stereo_twins", table.flats, "that differ in stereo alone"),
@@ -126,7 +129,8 @@ def _twins(table: CheckedTable) -> Iterator[Finding]:
 
 
 def tautomers_of(*tables: CheckedTable) -> list[str]:
-    """Return for each row of the tables a text that is equal for tautomers of one molecule.
+    """Return a text for each row of the tables. Rows whose molecules are tautomers of each other
+    have the same text.
 
     RDKit's canonical tautomer takes long. It is computed only for molecules that share their
     formula and the graph of their elements with another molecule, without bond orders.

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["CheckedTable", "Target", "read_table"]
 
 NUMERIC = 0.8
-"""Least share of the cells that are numbers in a column of labels."""
+"""Minimum fraction of the cells of a label column that must be numbers."""
 CLASSES = 2
-"""Largest number of different whole numbers or texts in a column of classes."""
+"""Maximum number of different whole numbers or texts in a column of classes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Target:
 
     @property
     def measured(self) -> np.ndarray:
-        """Mask of the rows with a number that is not censored."""
+        """Mask of the rows that contain an uncensored number."""
         return np.isfinite(self.values) & ~self.censored
 
     @property
@@ -103,7 +103,9 @@ class CheckedTable:
         return len(self.rows)
 
     def cells(self, column: str) -> list[str]:
-        """Return the n cells of a column; a row with a wrong number of cells has an empty cell."""
+        """Return the n cells of a column. A row with a wrong number of cells gives an empty
+        cell.
+        """
         place = self.columns.index(column)
         return [
             "" if problem else row[place].strip() for row, problem in zip(self.rows, self.problems)
@@ -111,7 +113,7 @@ class CheckedTable:
 
     @cached_property
     def identities(self) -> list[str]:
-        """Canonical SMILES of each row; "" where the SMILES cannot be read."""
+        """Canonical SMILES of each row; "" if the row's SMILES cannot be parsed."""
         return ["" if molecule is None else identity(molecule) for molecule in self.molecules]
 
     @cached_property

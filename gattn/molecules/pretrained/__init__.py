@@ -1,4 +1,4 @@
-"""Trained models that are part of gattn, such as ``bbb``, the blood-brain barrier.
+"""Trained models that are distributed with gattn, such as ``bbb`` for the blood-brain barrier.
 
 A model is a folder with the two files of a trained model (``model.json`` and
 ``weights.safetensors``) and ``card.md``, which states its data, its measured errors and its limits.
@@ -16,17 +16,18 @@ ROOT = Path(__file__).parent
 
 
 def names() -> list[str]:
-    """Return the names of the models that are part of gattn, sorted."""
+    """Return the sorted names of the models that are distributed with gattn."""
     return sorted(path.parent.name for path in ROOT.glob(f"*/{FILES[0]}"))
 
 
 def folder_of(name: str) -> Path:
-    """Return the folder of a model by its name; it may not exist."""
+    """Return the folder of the model with this name; the folder may not exist."""
     return ROOT / name
 
 
 def resolve(run: Path) -> Path:
-    """Return the folder of a trained model: ``run``, or the model of gattn with this name.
+    """Return the folder of a trained model. The argument is the path of a run, or the name of a
+    model that is distributed with gattn.
 
     A folder of this name in the current directory takes precedence.
 

@@ -1,4 +1,4 @@
-"""Columns of a table of predictions: their names, cells and rows."""
+"""Prediction columns of a table: their names, cells and rows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ if TYPE_CHECKING:
     from gattn.molecules.rows import LabelledMolecules
     from gattn.molecules.runs.source import Source
 
-__all__ = ["prediction_cells", "prediction_columns", "prediction_table", "target_columns"]
+__all__ = [
+    "SIMILARITY", "prediction_cells", "prediction_columns", "prediction_table", "target_columns",
+]  # fmt: skip
 
 SIMILARITY = "similarity"
+"""Name of the column with the similarity to the most similar molecule of the training and
+validation parts.
+"""
 
 
 def prediction_columns(estimator: MoleculeModel) -> list[str]:
-    """Return the names of the columns of predictions in a table.
+    """Return the names of the prediction columns of a table.
 
     Args:
         estimator: a fitted estimator.
@@ -45,14 +50,14 @@ def prediction_columns(estimator: MoleculeModel) -> list[str]:
 
 
 def target_columns(estimator: MoleculeModel) -> list[Sequence[str]]:
-    """Return the names of the columns of each target, without the name of the target."""
+    """Return the names of the prediction columns of one target, without the target's name."""
     return [_names(estimator, i) for i in range(len(estimator.targets_))]
 
 
 def prediction_cells(
     estimator: MoleculeModel, predicted: Prediction, coverage: float
 ) -> list[list[str]]:
-    """Return the cells of a table for k predictions, in the order of :func:`prediction_columns`.
+    """Return the table cells of k predictions, in the order of :func:`prediction_columns`.
 
     A number has at least six digits, and enough digits to show four of its standard deviation.
     """
@@ -88,7 +93,7 @@ def prediction_table(
     predictions: Mapping[str, Prediction],
     coverage: float,
 ) -> Iterator[Sequence[object]]:
-    """Yield the rows of a table of predictions: a header, then one row for each molecule.
+    """Yield the rows of a prediction table: a header, then one row for each molecule.
 
     Args:
         estimator: the estimator that predicted the molecules.
@@ -125,7 +130,7 @@ def _numbers(column: Tensor) -> list[str]:
 
 
 def _precise(column: Tensor, std: Tensor) -> list[str]:
-    """Format numbers with enough digits to show four digits of their standard deviations."""
+    """Format numbers with so many digits that four digits of their standard deviation are shown."""
     pairs = zip(column.tolist(), std.tolist())
     return [with_precision(value, error, digits=6, error_digits=4) for value, error in pairs]
 

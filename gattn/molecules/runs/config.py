@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "SEARCH", "NumberSettings", "RunSettings", "override"]
 
 RULES = ("random", "scaffold", "butina", "kennard-stone", "time")
-"""Rules of ``--split`` that divide the molecules of a table."""
+"""Values of ``--split`` that divide the molecules of one table."""
 
 SEARCH: dict[str, tuple[float, ...]] = {
     "width": (64, 128, 256),
@@ -34,7 +34,7 @@ SEARCH: dict[str, tuple[float, ...]] = {
     "dropout": (0.0, 0.3),
     "learning_rate": (3e-4, 3e-3),
 }
-"""Settings that ``tune`` searches: the widths to try, and the ranges of the other settings."""
+"""Settings that ``tune`` searches: the list of widths, and the ranges of the other settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +46,8 @@ class NumberSettings(Settings):
     decimal: Annotated[
         Literal[".", ","],
         Meta(
-            description="Decimal sign of the numbers in the label columns. Set it to a comma if "
-            "the table contains numbers such as 3,2."
+            description="Decimal separator of the numbers in the label columns. Set it to a comma "
+            "if the table contains numbers such as 3,2."
         ),
     ] = "."
     thousands: Annotated[
@@ -84,17 +84,19 @@ class NumberSettings(Settings):
 
     @property
     def style(self) -> NumberFormat:
-        """Parser of the numbers in the label columns."""
+        """Parser for the numbers in the label columns."""
         from gattn.data.tables.numbers import NumberFormat
 
         return NumberFormat(*(getattr(self, f.name) for f in fields(NumberSettings)))
 
     def check(self) -> None:
-        """Check that the decimal sign, the thousands separator and the unit are not ambiguous."""
+        """Check that the decimal separator, the thousands separator and the unit are not
+        ambiguous.
+        """
         super().check()
         if self.thousands or self.decimal == "," or self.unit:
-            # NumberFormat checks that the decimal sign and the separator differ. Its module is slow
-            # to import, so it is imported only if one of these settings was changed.
+            # NumberFormat checks that the decimal and the thousands separator differ. Its module is
+            # slow to import, so it is imported only if one of these settings was changed.
             _ = self.style
 
 
@@ -155,6 +157,29 @@ class RunSettings(NumberSettings):
             "option to predict several columns."
         ),
     ] = ()
+    atom_target: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Name of a column of lists with a label for each atom of the SMILES, in "
+            "its order, such as [0.1, -0.2]. null is a missing label. Repeat the option for "
+            "several columns. The model predicts them, and the columns --target, by networks with "
+            "attention and by means of atoms with the same environment."
+        ),
+    ] = ()
+    bond_target: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Name of a column of lists with a label for each bond, in RDKit's order, "
+            "or with a square matrix of the atoms. Repeat the option for several columns."
+        ),
+    ] = ()
+    reorder_atoms: Annotated[
+        bool,
+        Meta(
+            description="Lists of atoms are in the order of the atom map numbers of the SMILES, "
+            "instead of the order of the SMILES. Bonds keep the order of the SMILES."
+        ),
+    ] = False
     descriptors_columns: Annotated[
         tuple[str, ...],
         Meta(
@@ -218,7 +243,8 @@ class RunSettings(NumberSettings):
         bool,
         Meta(
             description="Leave out every label that cannot be read. Without this option, the "
-            "command stops with an error if there are many such labels."
+            "command stops with an error if two or more labels, and more than 5 % of the labels "
+            "of a target, are texts."
         ),
     ] = False
     coverage: Coverage = 0.9
@@ -251,7 +277,7 @@ class RunSettings(NumberSettings):
     model: MoleculeSettings = field(default_factory=MoleculeSettings)
 
     def check(self) -> None:
-        """Check the split, the targets, and the initial settings of a search."""
+        """Check the settings of the split and the targets, and the initial settings of a search."""
         super().check()
         if isinstance(self.smiles, tuple) and len(self.smiles) == 1:
             object.__setattr__(self, "smiles", self.smiles[0])
@@ -287,6 +313,8 @@ class RunSettings(NumberSettings):
             raise SettingsError(f"each target must be listed once; got {', '.join(self.target)}")
         columns = {
             "--target": self.target,
+            "--atom-target": self.atom_target,
+            "--bond-target": self.bond_target,
             "--descriptors-columns": self.descriptors_columns,
             "--weight-column": self.weight_column,
             "--time": self.time,
@@ -303,36 +331,61 @@ class RunSettings(NumberSettings):
             )
         if self.tune:
             self._check_search()
+        if self.has_lists:
+            self._check_lists()
+        elif self.reorder_atoms:
+            raise SettingsError("--reorder-atoms needs --atom-target or --bond-target")
+
+    @property
+    def has_lists(self) -> bool:
+        """True if the model predicts values of atoms or bonds."""
+        return bool(self.atom_target or self.bond_target)
+
+    def _check_lists(self) -> None:
+        """Check that the options fit targets of atoms and bonds."""
+        names = [*self.target, *self.atom_target, *self.bond_target]
+        if len(set(names)) < len(names):
+            raise SettingsError(f"each target must be listed once; got {', '.join(names)}")
+        changed = {
+            "several --smiles": len(self.smiles_columns) > 1,
+            "--descriptors-columns": bool(self.descriptors_columns),
+            "--tune": bool(self.tune),
+            "--decimal": self.decimal != ".",
+            "--thousands": bool(self.thousands),
+            "--unit": bool(self.unit),
+            "--censored": self.censored != "refuse",
+        }
+        for option, is_set in changed.items():
+            if is_set:
+                raise SettingsError(f"{option} cannot be used with --atom-target or --bond-target")
 
     @property
     def smiles_columns(self) -> tuple[str, ...]:
-        """Names of the columns of SMILES, one for each molecule of a row."""
+        """Names of the SMILES columns, one for each molecule in a row."""
         return (self.smiles,) if isinstance(self.smiles, str) else self.smiles
 
     @property
     def style(self) -> NumberFormat:
-        """Parser of the numbers in the label columns; with a bounded loss, it reads censored
+        """Parser for the numbers in the label columns. With a bounded loss, it reads censored
         labels as limits.
         """
         return replace(super().style, censored="limit") if self.model.bounded else super().style
 
     @property
     def files(self) -> list[str]:
-        """All files of the run; empty for the built-in data set."""
+        """Paths of all files of the run; empty for the built-in data set."""
         if not self.data:
             return []
         return [self.data, *self.more_data, *filter(None, (self.validation, self.test))]
 
     @property
     def file_parts(self) -> list[str]:
-        """For each file "val" or "test" if it is that part, "" for files that are divided."""
+        """Part that each file forms: "val" or "test", and "" for files that are divided."""
         fixed = {"val": self.validation, "test": self.test}
         return [""] * (1 + len(self.more_data)) + [part for part, file in fixed.items() if file]
 
     def _check_search(self) -> None:
-        """Check that the initial values of the searched settings are within the ranges of the
-        search.
-        """
+        """Check that the initial value of each searched setting is within its search range."""
         for name, values in SEARCH.items():
             value = getattr(self.model, name)
             if name == "width" and value not in values:
@@ -353,7 +406,7 @@ class RunSettings(NumberSettings):
 
 
 def override(config: str | Path | None, changes: Mapping[str, object]) -> RunSettings:
-    """Return the settings of a configuration file, with the changes from the command line.
+    """Return the settings of a configuration file after the changes from the command line.
 
     Args:
         config: a file that :func:`gattn.training.settings.write_toml` wrote; None for the

@@ -1,4 +1,4 @@
-"""The command ``gattn molecules embed``, which writes the hidden vector of every molecule of a
+"""The command ``gattn molecules embed``, which writes the hidden vector of every molecule in a
 table.
 """
 
@@ -32,7 +32,7 @@ def embed_table(
     threads: int = 0,
     on_progress: Callable[[int], None] = lambda rows: None,
 ) -> Counts:
-    """Compute the hidden vector of every molecule of a CSV file, and write all of them to one file.
+    """Compute the hidden vector of every molecule in a CSV file, and write all vectors to one file.
 
     Args:
         run: the folder of a trained model.
@@ -81,7 +81,7 @@ def embed_table(
 
 
 class _ArrayWriter:
-    """Writer of float32 arrays [n, d] in NumPy's format, row by row.
+    """Writer of an array [n, d] float32 in NumPy's format, row by row.
 
     It does not use a memory map, because writing to one on a full disk kills the process.
     """
@@ -92,16 +92,18 @@ class _ArrayWriter:
         np.lib.format.write_array_header_1_0(self.file, header)
 
     def write(self, texts: Sequence[str], errors: Sequence[str], vectors: np.ndarray) -> None:
-        """Write the embeddings [k, d] of the next k rows; SMILES and errors are not written."""
+        """Write the embeddings [k, d] of the next k rows; this format does not store SMILES and
+        errors.
+        """
         self.file.write(vectors.astype("<f4").tobytes())
 
     def close(self) -> None:
-        """Close the file of the array."""
+        """Close the array file."""
         self.file.close()
 
 
 class _ParquetWriter:
-    """Writer of a Parquet table of SMILES, errors, and one column for each feature of the
+    """Writer of a Parquet table with columns for SMILES, errors and each feature of the
     embedding.
     """
 

@@ -10,7 +10,12 @@ import torch
 
 from gattn.data.tables.numbers import NumberFormat
 from gattn.files import new_folder, write_rows
-from gattn.molecules.loading import load_estimator, smiles_columns
+from gattn.molecules.loading import (
+    load_estimator,
+    one_column,
+    predicts_atoms,
+    smiles_columns,
+)
 from gattn.molecules.rows import LabelledMolecules, smiles_hashes
 from gattn.molecules.runs.columns import prediction_table
 from gattn.molecules.runs.measure import (
@@ -47,7 +52,8 @@ def evaluate_table(
     threads: int = 0,
     log: Log = no_log,
 ) -> dict[str, Any]:
-    """Measure a model on the labelled molecules of a CSV file that were not used for training.
+    """Measure a model on the labelled molecules in a CSV file. Molecules that were used for
+    training are left out.
 
     Molecules that were in the training or the validation part are left out, even if their SMILES
     are written differently: :func:`gattn.data.molecule_identities` compares them.
@@ -83,6 +89,15 @@ def evaluate_table(
         FileExistsError: ``out`` exists.
         ValueError: the file, a column or a label cannot be used; no molecule remains.
     """
+    if predicts_atoms(run):
+        from gattn.molecules.runs.atoms.predict import evaluate_lists
+
+        if numbers:
+            raise ValueError(f"{', '.join(numbers)} cannot be used with a model of atoms and bonds")
+        return evaluate_lists(
+            run, path, out, smiles=one_column(smiles), targets=targets, encoding=encoding,
+            skip_bad=skip_bad, coverage=coverage, workers=workers, threads=threads, log=log,
+        )  # fmt: skip
     estimator, card = load_estimator(run)
     estimator = estimator.replace(on_error="skip", workers=workers, threads=threads)
     estimator.predictor_.threads = threads
@@ -146,7 +161,7 @@ def evaluate_table(
 
 
 def _summary(source: Source, molecules: LabelledMolecules, repeats: Mapping[str, Any]) -> str:
-    """Return a line with the number of labelled molecules and of the rows that were left out."""
+    """Return a line with the numbers of labelled molecules and of left-out rows."""
     clauses = [f"{source.name}: {plural(len(molecules), 'labelled molecule')}"]
     bad = sorted({row.row: row for row in (*molecules.bad, *source.bad)}.items())
     if bad:

@@ -41,7 +41,7 @@ def explain_table(
     neighbors: int = 0,
     log: Log = no_log,
 ) -> Counts:
-    """Compute the weights of the atoms of every molecule of a CSV file.
+    """Compute the atom weights of every molecule in a CSV file.
 
     Args:
         run: the folder of a trained model.
@@ -121,7 +121,7 @@ def explain_table(
 def _titles(
     table: Table, smiles: Sequence[str], rows: Sequence[TableRow], indices: Sequence[int]
 ) -> list[str]:
-    """Return the names of the molecules of some rows, "" for a molecule without a name.
+    """Return the names of the molecules in the selected rows, "" for a molecule without a name.
 
     A name is the cell of a column such as ``name`` or ``id``, or the text after the first SMILES.
     """

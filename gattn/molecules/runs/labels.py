@@ -29,11 +29,13 @@ __all__ = ["Labels", "LostLabel", "read_labels"]
 SHARE = 0.05
 """Maximum fraction of a target's labels that may be text, unless ``--skip-bad-labels`` is set."""
 FEW = 5
-"""Maximum number of different whole numbers in a column of labels for a note that they may be
-classes.
+"""A column of numbers with at most this number of different whole numbers gets a note that they
+may be classes.
 """
 MOST_GUESSED = 20
-"""Maximum number of different texts in a column that is read as classes without ``--task``."""
+"""Maximum number of different texts in a column that is read as classes if ``--task`` is not
+set.
+"""
 SKIP = "--skip-bad-labels"
 
 
@@ -57,7 +59,7 @@ class LostLabel(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Labels of k rows of a table, and the cells that are not valid labels.
+    """Labels of k table rows, and the cells that are not valid labels.
 
     Attributes:
         task: regression for numbers, classification for classes.
@@ -84,7 +86,7 @@ class Labels:
 
 
 class _Column(NamedTuple):
-    """Labels of one target (None or NaN for a missing label), and the rows of its invalid cells."""
+    """Labels of one target (None or NaN if missing), and the rows whose cells are invalid."""
 
     values: Sequence[float | str | int | None]
     unread: Sequence[int]
@@ -173,7 +175,7 @@ def read_labels(
                 [[style.limits(row[i]) for i in range(len(targets))] for row in cells]
             )
             bounds = bounds.reshape(len(cells), len(targets), 2)
-            # The label was left out, so it has no bounds.
+            # The label was left out, so it has no interval.
             bounds[np.isnan(y) & np.isfinite(bounds).all(2)] = np.nan
             empty = np.isnan(bounds).all(2)
     without = np.asarray(empty.reshape(len(cells), len(targets)).all(axis=1))
@@ -257,7 +259,7 @@ def _numbers(
     skip_bad: bool,
     guessed: bool,
 ) -> _Column:
-    """Return the numbers of a column; raise an error for cells such as ``>10`` or ``1,008``.
+    """Return the numbers in a column; raise an error for cells such as ``>10`` or ``1,008``.
 
     Leaving such cells out would select labels by their value.
     """
@@ -287,7 +289,7 @@ def _numbers(
 
 
 def _advice(patterns: Sequence[Pattern], read: NumberColumn) -> str:
-    """Return advice for labels such as ``>10`` that the chosen options do not parse."""
+    """Return advice for labels such as ``>10`` that cannot be parsed with the current options."""
     readable = all(pattern.settings for pattern in patterns)
     if np.isfinite(read.values).any():
         selected = "Leaving out labels because of their format would bias the model"
@@ -306,8 +308,8 @@ def _notes(
     style: NumberFormat,
     guessed: bool,
 ) -> Iterator[str]:
-    """Yield notes on a column of numbers that may in fact be classes, row numbers, dates or
-    bounds.
+    """Yield notes on a numeric column that may in fact contain classes, row numbers, dates or
+    limits.
     """
     for doubt in read.doubts:
         yield doubt.sentence(_at(lines), command_option, "label") + "."
@@ -375,7 +377,7 @@ def _classes(
     most: int,
     guessed: bool,
 ) -> _Column:
-    """Return the classes of a column, as whole numbers if all cells are whole numbers, else as
+    """Return the classes in a column, as whole numbers if all cells are whole numbers, otherwise as
     texts.
 
     If the column has two different whole numbers and texts besides, the texts are invalid labels.
@@ -450,7 +452,7 @@ def _check_texts(
     read: _Column,
     without: np.ndarray,
 ) -> None:
-    """Raise an error if too many of a target's labels are texts (more than 5 %).
+    """Raise an error if too many labels of a target are texts.
 
     There is no error if they are all the same text and their rows have labels of other targets.
     """
@@ -471,7 +473,7 @@ def _check_texts(
 def _column_notes(
     column: Sequence[str], target: str, lines: Sequence[int], read: _Column, expected: str
 ) -> Iterator[str]:
-    """Yield notes on a target: the number of its invalid cells, and the notes on its column."""
+    """Yield a note on a target's invalid cells, and the notes on its column."""
     if read.unread:
         first, count = read.unread[0], len(read.unread)
         yield (

@@ -1,4 +1,4 @@
-"""Metrics for targets with missing labels, and counts of the labels in each part."""
+"""Metrics for targets with missing labels, and the number of labels in each part."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 def measure_targets(
     estimator: MoleculeEstimator, y: Tensor, mean: Tensor
 ) -> dict[str, dict[str, float]]:
-    """Return the metrics of each target, by the target's name."""
+    """Return a dictionary from the name of each target to its metrics."""
     columns = estimator.probabilities(mean) if estimator.class_counts else mean.T[:, :, None]
     return {
         target: _measure_target(estimator, y[:, i], column)
@@ -45,7 +45,8 @@ def measure_targets(
 
 
 def measure_part(estimator: MoleculeEstimator, y: Tensor, mean: Tensor) -> dict[str, float]:
-    """Return the metrics of a part, as means over the targets for which they are defined.
+    """Return the metrics of a part. Each metric is the mean over the targets for which it is
+    defined.
 
     Args:
         estimator: estimator with the targets and their classes.
@@ -63,7 +64,7 @@ def measure_part(estimator: MoleculeEstimator, y: Tensor, mean: Tensor) -> dict[
 
 
 def _measure_target(estimator: MoleculeEstimator, y: Tensor, predicted: Tensor) -> dict[str, float]:
-    """Return the metrics of one target with labels [k] and predictions [k, 1] or [k, c]."""
+    """Return the metrics of one target for labels [k] and predictions [k, 1] or [k, c]."""
     if not estimator.class_counts:
         return measure(estimator.task, y, predicted[:, 0])
     labelled = y.isfinite()
@@ -78,7 +79,7 @@ def _mean(values: list[float]) -> float:
 def count_labels(
     estimator: MoleculeEstimator, parts: Mapping[str, Tensor]
 ) -> dict[str, dict[str, int | dict[str, int]]]:
-    """Count the labels of each target in each part; for classes, the labels of each class.
+    """Count the labels of each target in each part. For classes, count the labels of each class.
 
     Args:
         estimator: estimator with the targets and their classes.
@@ -94,7 +95,7 @@ def count_labels(
 
 
 def label_notes(estimator: MoleculeEstimator, parts: Mapping[str, Tensor]) -> list[str]:
-    """Return notes on parts that have no label of a target, or no label of one of its classes.
+    """Return notes on parts that have no label of a target or of one of its classes.
 
     Args:
         estimator: estimator with the targets and their classes.
@@ -127,7 +128,7 @@ def _count(estimator: MoleculeEstimator, target: int, y: Tensor) -> int | dict[s
 
 
 def _effect(part: str, by_class: Mapping[str, int] | None = None) -> str:
-    """Describe the effect of a part that has no labels of a target, or none of one class."""
+    """Describe the consequence of a part without labels of a target or of a class."""
     if part == "test":
         if by_class and len(by_class) > 2:
             return "ROC AUC and PR AUC leave out that class"
@@ -185,8 +186,8 @@ def undefined(
 def _undefined(
     estimator: MoleculeEstimator, y: Tensor, targets: list[str], classes: list[list[object]]
 ) -> dict[str, str]:
-    """Return the reasons why metrics of one part are undefined; for several classes, separately
-    for each target.
+    """Return the reasons why metrics of one part are undefined. For several classes, each target
+    has its own reasons.
     """
     if not estimator.class_counts:
         return undefined_metrics(y, estimator.task, targets, classes)
@@ -200,7 +201,8 @@ def _undefined(
 
 
 def tuning_metric(estimator: MoleculeEstimator, y: Tensor) -> tuple[str, str]:
-    """Return the metric by which a search compares settings, and why it is undefined, or "".
+    """Return the metric by which a search compares settings, and a reason if this metric is
+    undefined (otherwise "").
 
     Args:
         estimator: estimator with the targets and their classes.
@@ -215,7 +217,7 @@ def tuning_metric(estimator: MoleculeEstimator, y: Tensor) -> tuple[str, str]:
 
 
 def ridge_rows(rows: int, settings: MoleculeSettings) -> dict[str, int]:
-    """Return the number of training molecules that the baseline and the Gaussian process use.
+    """Return the number of training molecules for the baseline and the Gaussian process.
 
     >>> ridge_rows(3500, MoleculeSettings())
     {'baseline': 3500, 'model': 3000}
@@ -227,7 +229,7 @@ def ridge_rows(rows: int, settings: MoleculeSettings) -> dict[str, int]:
 
 
 def label_sets(estimator: ClassificationModel, predicted: Prediction, coverage: float) -> Tensor:
-    """Return the set of possible classes of each molecule and target, [k, t, c] bool."""
+    """Return a mask [k, t, c] bool of the possible classes of each molecule and target."""
     return estimator.sets_of(predicted.mean, coverage)
 
 

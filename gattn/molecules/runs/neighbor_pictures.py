@@ -1,4 +1,4 @@
-"""Pictures and a table of the nearest measured molecules of explained molecules."""
+"""Pictures and a table of the measured molecules that are nearest to the explained molecules."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gattn.molecules.runs.neighbors import MeasuredMolecules, Neighbor, similari
 __all__ = ["write_neighbors"]
 
 COLUMNS = 4
-"""Maximum number of molecules in a row of a picture."""
+"""Maximum number of molecules in one row of a picture."""
 SIZE = 300, 240
-"""Width and height of the panel of a molecule, in pixels."""
+"""Write a table and pictures of the measured molecules that are nearest to k molecules."""
 
 
 def write_neighbors(
@@ -31,7 +31,7 @@ def write_neighbors(
     titles: Sequence[str],
     pictures: int,
 ) -> None:
-    """Write the nearest measured molecules of k molecules, as a table and as pictures.
+    """Draw one molecule with its similarity map, and its nearest neighbours.
 
     ``neighbors.csv`` has a line for each molecule and neighbour. ``row<row>-neighbors.svg`` and
     ``.png`` show the molecule, with the contribution of each atom to the similarity with the

@@ -1,4 +1,4 @@
-"""Nearest measured molecules of a prediction, and the applicability domain of a model."""
+"""Measured molecules nearest to a predicted molecule, and the applicability domain of a model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Neighbor(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MeasuredMolecules:
-    """Measured molecules of a run, with the applicability domain of its model.
+    """Measured molecules of a run, and the applicability domain of the run's model.
 
     A prediction is inside the domain if the molecule is at least as similar to a measured molecule
     as 95 % of the molecules of the test part are. Errors were measured for such molecules; outside,
@@ -62,8 +62,8 @@ class MeasuredMolecules:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns of a table: for each neighbour its SMILES, similarity and values;
-        then ``in_domain``.
+        """Names of the output columns: the SMILES, similarity and values of each neighbour, then
+        ``in_domain``.
         """
         targets = list(map(str, self.model.targets_))
         values = ["measured"] if len(targets) == 1 else [f"{target}_measured" for target in targets]
@@ -72,7 +72,7 @@ class MeasuredMolecules:
         return [*numbered, "in_domain"]
 
     def cells(self, index: Tensor, similarity: Tensor, nearest: Tensor) -> list[list[str]]:
-        """Return the cells of k predictions, in the order of :attr:`columns`.
+        """Return the output cells of k predictions, in the order of :attr:`columns`.
 
         Args:
             index: [k, c], columns of the fingerprints; see :meth:`MoleculePredictor.nearest`.
@@ -90,7 +90,7 @@ class MeasuredMolecules:
         return rows
 
     def of(self, columns: Sequence[int], similarities: Sequence[float]) -> list[Neighbor]:
-        """Return the measured molecules of some columns, without those of similarity 0."""
+        """Return the measured molecules in some columns; molecules of similarity 0 are left out."""
         neighbors = []
         for column, similarity in zip(columns, similarities):
             if not similarity > 0:

@@ -20,7 +20,7 @@ from gattn.pipeline.text import plural
 __all__ = ["conflict_notes", "conflicts", "duplicate_facts", "duplicate_notes", "training_overlap"]
 
 PARTS = {"train": "training", "val": "validation", "test": "test"}
-"""Names of the three parts in messages."""
+"""Names of the three parts, as used in messages."""
 TOLERANCE = 0.5
 """Labels of one molecule contradict each other if they differ by more than this number of standard
 deviations of the target.
@@ -70,7 +70,7 @@ def _overlap(
     molecules: LabelledMolecules, source: Source, parts: Mapping[str, Sequence[int]],
     key: Callable[[str], str], *, forms: bool,
 ) -> dict[str, Any]:  # fmt: skip
-    """Count the molecules of two parts for which ``key`` has the same value.
+    """Count the molecules that are in both parts, where ``key`` identifies a molecule.
 
     With ``forms``, only molecules with different canonical SMILES are counted.
     """
@@ -105,7 +105,9 @@ def _several(molecules: LabelledMolecules, positions: Sequence[int]) -> bool:
 def _two(
     molecules: LabelledMolecules, some: Sequence[int], others: Sequence[int]
 ) -> tuple[int, int]:
-    """Return the indices of two different molecules, one from each list."""
+    """Return the indices of two different molecules, the first from ``some`` and the second from
+    ``others``.
+    """
     return next(
         (i, j) for i in some for j in others if molecules.canonical[i] != molecules.canonical[j]
     )
@@ -117,7 +119,7 @@ def _row(molecules: LabelledMolecules, source: Source, position: int) -> dict[st
 
 
 def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[str, Any]:
-    """Find the molecules whose labels of one target contradict each other.
+    """Find the molecules that have contradicting labels of one target.
 
     Classes contradict each other if they differ, and numbers if they differ by more than
     :data:`TOLERANCE` standard deviations of the target's labels. Labels at different values of a
@@ -212,7 +214,7 @@ def _form_notes(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _both(example: Mapping[str, Any]) -> str:
-    """Return a text with the SMILES and line of both molecules of an example.
+    """Return a text with the SMILES and line number of both molecules in an example.
 
     The molecule of the later part comes first: test, validation, training.
     """
@@ -222,7 +224,7 @@ def _both(example: Mapping[str, Any]) -> str:
 
 
 def conflict_notes(facts_by_target: Mapping[str, Any]) -> list[str]:
-    """Return sentences on contradicting labels, for a limited number of targets."""
+    """Return sentences on contradicting labels, for at most TARGETS targets."""
     notes = []
     for target, facts in list(facts_by_target.items())[:TARGETS]:
         n, example = facts["molecules"], facts["example"]
@@ -255,7 +257,7 @@ def _label_text(label: object) -> str:
 
 
 def training_overlap(molecules: LabelledMolecules, new: Tensor, source: Source) -> dict[str, Any]:
-    """Count the rows of a new table whose molecules were used for training or validation.
+    """Count the rows of a new table that contain a molecule from training or validation.
 
     Args:
         molecules: the labelled molecules of the table.

@@ -15,7 +15,7 @@ from gattn.files import new_file
 from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import Piece
-from gattn.molecules.loading import open_run
+from gattn.molecules.loading import one_column, open_run, predicts_atoms
 from gattn.molecules.predictor import Prediction
 from gattn.molecules.row_format import row_text
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
@@ -35,13 +35,13 @@ __all__ = [
 
 ERROR = "error"
 OUTSIDE = "outside"
-"""Column of the names of the descriptors that are far outside of their training range."""
+"""Name of the column that lists the descriptors that are far outside their training range."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Number of rows of a table, and number of its rows that could not be read."""
+    """Number of table rows, and number of rows that could not be read."""
 
     rows: int
     bad: int
@@ -60,7 +60,7 @@ def predict_table(
     neighbors: int = 0,
     on_progress: Callable[[int], None] = lambda rows: None,
 ) -> Counts:
-    """Predict every row of a CSV file of molecules, and write a table of the predictions.
+    """Predict every row of a CSV file of molecules, and write a prediction table.
 
     The output has a row for each input row, in order. Its columns are the input's columns, the
     columns of :func:`gattn.molecules.runs.columns.prediction_columns`, and ``error``, the reason
@@ -98,6 +98,17 @@ def predict_table(
             the name of an output column.
     """
     check_fraction("coverage", coverage)
+    if predicts_atoms(run):
+        from gattn.molecules.runs.atoms.predict import predict_lists
+
+        column = one_column(smiles)
+        if neighbors:
+            raise ValueError("neighbors are not available for a model of atoms and bonds")
+        counts = predict_lists(
+            run, path, out, smiles=column, encoding=encoding, coverage=coverage, workers=workers,
+            threads=threads, on_progress=on_progress,
+        )  # fmt: skip
+        return Counts(*counts)
     model, table, names, descriptors = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
         on_bad_bytes="surrogateescape",
@@ -129,7 +140,7 @@ def _predicted_cells(
     descriptors: DescriptorColumns,
     measured: MeasuredMolecules | None,
 ) -> dict[int, list[str]]:
-    """Return the cells of the output columns for each predicted row, by its index in the piece."""
+    """Return a dictionary from the index of each predicted row in the chunk to its output cells."""
     index = piece.row_index.tolist()
     values = [descriptors.values(piece.items[i]) for i in index] if descriptors.names else []
     cells = output_cells(model, piece.result, coverage, values)
@@ -140,7 +151,9 @@ def _predicted_cells(
 
 
 def output_columns(model: MoleculeModel) -> list[str]:
-    """Return the names of the columns of a prediction; a model of descriptors has ``outside``."""
+    """Return the names of the output columns. A model with descriptors has the column
+    ``outside``.
+    """
     return [*prediction_columns(model), *([OUTSIDE] if model.descriptors_columns_ else [])]
 
 
@@ -150,7 +163,7 @@ def output_cells(
     coverage: float,
     values: Sequence[Sequence[float]],
 ) -> list[list[str]]:
-    """Return the cells of k predictions, in the order of :func:`output_columns`.
+    """Return the output cells of k predictions, in the order of :func:`output_columns`.
 
     Args:
         model: a trained model that reads f descriptor columns.
@@ -174,7 +187,7 @@ def _neighbor_cells(measured: MeasuredMolecules, predicted: Prediction) -> list[
 
 
 def row_smiles(table: Table, columns: Sequence[str]) -> Callable[[TableRow], str]:
-    """Return a function that reads the SMILES of a table row, from one column or several.
+    """Return a function that reads the SMILES of a table row, from one or several columns.
 
     The function returns "" for a row with a problem, such as a number of cells that differs from
     the header's, because its cells may be in wrong columns.
@@ -184,5 +197,5 @@ def row_smiles(table: Table, columns: Sequence[str]) -> Callable[[TableRow], str
 
 
 def row_errors(piece: Piece[TableRow, T]) -> Iterator[tuple[TableRow, str]]:
-    """Yield each row of a piece with the reason why it could not be read, or "" if it could."""
+    """Yield each row of a chunk with the reason why it could not be read; "" if it could."""
     return ((row, row.problem or error) for row, error in zip(piece.items, piece.errors))

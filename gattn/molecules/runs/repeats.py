@@ -1,4 +1,4 @@
-"""Several runs of one training: cross-validation in folds, and replicates with other seeds."""
+"""Repeated training runs: cross-validation in folds, and replicates with other seeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,19 +16,30 @@ from torch import Tensor
 from gattn.data.splits import Split, number_groups
 from gattn.files import write_rows
 from gattn.molecules.runs.config import RunSettings
+from gattn.molecules.runs.repeats_report import repeats_report, scores_of
 from gattn.molecules.runs.splits import splits_record, validation_groups
-from gattn.molecules.runs.train import CACHE, MoleculeData, MoleculeProduct, train_run
+from gattn.molecules.runs.train import (
+    CACHE,
+    MoleculeData,
+    MoleculeProduct,
+    atom_product,
+    train_run,
+)
 from gattn.pipeline.product import Log, no_log
 from gattn.training.model_io import RunError, write_json
 from gattn.training.processes import in_order, processor_count
+from gattn.training.report import write_report
 from gattn.training.settings import SettingsError, updated
+
+if TYPE_CHECKING:
+    from gattn.molecules.runs.atoms.train import AtomData
 
 __all__ = ["GROUPED", "fold_splits", "train_repeats"]
 
 GROUPED = ("random", "scaffold", "butina")
-"""Rules of ``--split`` that can divide the molecules into folds."""
+"""Values of ``--split`` that can divide the molecules into folds."""
 VALIDATION = 0.1
-"""Share of all molecules in the validation part of a fold."""
+"""Fraction of all molecules that forms the validation part of a fold."""
 
 
 def train_repeats(
@@ -48,8 +59,9 @@ def train_repeats(
     Every run has a folder of its own in ``out``, which :func:`gattn.molecules.runs.train.train_run`
     describes: ``fold-1``, ``replicate-1`` or ``replicate-1-fold-1``. Several runs are trained at
     the same time, one in each processor. If the command is interrupted, finished runs are not
-    repeated. ``out`` also contains ``summary.csv``, with the metrics of each run,
-    ``metrics.json``, and ``predictions.csv`` with the predictions of all test parts.
+    repeated. ``out`` also contains ``report.html`` with the means, their standard errors and the
+    metrics of each run, ``summary.csv``, ``metrics.json``, and ``predictions.csv`` with the
+    predictions of all test parts.
 
     Args:
         settings: settings of the runs.
@@ -89,12 +101,15 @@ def train_repeats(
     summary = _summary(results, folds, replicates)
     write_rows(folder / "summary.csv", _summary_rows(results, summary["summary"]))
     write_rows(folder / "predictions.csv", _predictions(folder, results))
+    names = [*settings.target, *settings.atom_target, *settings.bond_target]
+    title = f"{', '.join(names[:3]) or 'pIC50'} of {Path(settings.data).name or 'CHEMBL2321810'}"
+    write_report(folder, repeats_report(results, summary, title))
     write_json(folder / "metrics.json", summary)
     return summary
 
 
 def fold_splits(groups: Sequence[str], folds: int, seed: int, rule: str) -> list[Split]:
-    """Divide items into folds, and return a split for each fold as the test part.
+    """Divide items into folds; return one split for each fold, whose test part is this fold.
 
     Groups are drawn in random order and then assigned in descending order of size, each to the
     smallest fold. The validation part of a split consists of the first groups of that order outside
@@ -144,7 +159,8 @@ def _fold_split(
     part[fold_of == fold] = 2
     others = [group for group in order.tolist() if fold_of[group] != fold]
     room = VALIDATION * len(numbers)
-    for group in others[:-1]:  # one group remains for the training part
+    # At least one group remains for the training part.
+    for group in others[:-1]:
         if room >= 1 and (sizes[group] <= room or not (part == 1).any()):
             part[group] = 1
             room -= int(sizes[group])
@@ -172,8 +188,11 @@ def _fold_runs(
     settings: RunSettings, folder: Path, runs: Mapping[str, RunSettings], folds: int, log: Log
 ) -> dict[str, RunSettings]:
     """Write the split of each fold to ``splits``, and return the settings of its run."""
-    product = MoleculeProduct(settings, folder, log)
-    data = product.load()
+    data: AtomData | MoleculeData
+    if settings.has_lists:
+        data = atom_product(settings, folder, log).load()
+    else:
+        data = MoleculeProduct(settings, folder, log).load()
     molecules, rule = data.molecules, settings.split
     groups = _groups(rule, data)
     (folder / "splits").mkdir(parents=True, exist_ok=True)
@@ -188,9 +207,9 @@ def _fold_runs(
     return settings_of_folds
 
 
-def _groups(rule: str, data: MoleculeData) -> list[str]:
-    """Return the group of each row: its molecules, or the scaffold, the cluster or the molecule of
-    a split by these.
+def _groups(rule: str, data: AtomData | MoleculeData) -> list[str]:
+    """Return the group of each row: its molecules, or its scaffold, cluster or component if the
+    split uses these.
     """
     row_format = data.estimator.row_format
     groups = validation_groups(rule, data.molecules, data.source, row_format)
@@ -198,7 +217,7 @@ def _groups(rule: str, data: MoleculeData) -> list[str]:
 
 
 def _train(task: tuple[RunSettings, str]) -> dict[str, Any]:
-    """Train one run in a process; a finished run is not repeated."""
+    """Train one run in a process. A run that is already finished is skipped."""
     return train_run(*task)
 
 
@@ -211,29 +230,29 @@ def _results(
     yield from in_order(_train, tasks, processes, ahead=1)
 
 
-def _scores(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the metrics of the model and of each baseline on the test part of one run."""
-    return {"model": metrics["test"], **metrics["baselines"]}
-
-
 def _summary(
     results: Mapping[str, Mapping[str, Any]], folds: int, replicates: int
 ) -> dict[str, Any]:
     first = next(iter(results.values()))
     spread = {
         name: {
-            metric: _moments([_scores(metrics)[name][metric] for metrics in results.values()])
+            metric: _moments([scores_of(metrics)[name][metric] for metrics in results.values()])
             for metric in scores
         }
-        for name, scores in _scores(first).items()
+        for name, scores in scores_of(first).items()
     }
-    coverage = _moments([metrics["intervals"]["held"] for metrics in results.values()])
+    intervals = [metrics["intervals"] for metrics in results.values() if "intervals" in metrics]
+    coverage = _moments([each["held"] for each in intervals])
     return {
         "task": first["task"],
         "folds": folds,
         "replicates": replicates,
         "summary": spread,
-        "intervals": {"coverage": first["intervals"]["coverage"], "held": coverage},
+        **(
+            {"intervals": {"coverage": intervals[0]["coverage"], "held": coverage}}
+            if intervals
+            else {}
+        ),
         "runs": {
             name: {"split": m["split"], "test": m["test"], "molecules": m["molecules"]}
             for name, m in results.items()
@@ -242,7 +261,7 @@ def _summary(
 
 
 def _moments(values: Sequence[float]) -> dict[str, float]:
-    """Return the mean and the standard deviation of the values that are defined."""
+    """Return the mean and the standard deviation of the defined values."""
     defined = [value for value in values if not math.isnan(value)]
     mean = statistics.fmean(defined) if defined else math.nan
     return {"mean": mean, "std": statistics.stdev(defined) if len(defined) > 1 else math.nan}
@@ -251,13 +270,13 @@ def _moments(values: Sequence[float]) -> dict[str, float]:
 def _summary_rows(
     results: Mapping[str, Mapping[str, Any]], summary: Mapping[str, Any]
 ) -> Iterator[Sequence[object]]:
-    """Yield a row for each run, and the mean and standard deviation, of the model and the
-    baselines.
+    """Yield the summary rows of the model and the baselines: each run, the mean, and the
+    standard deviation.
     """
     metrics = list(summary["model"])
     yield ["run", "model", *metrics]
     for run, each in results.items():
-        for name, scores in _scores(each).items():
+        for name, scores in scores_of(each).items():
             yield [run, name, *(scores[metric] for metric in metrics)]
     for moment in ("mean", "std"):
         for name, scores in summary.items():
@@ -265,7 +284,7 @@ def _summary_rows(
 
 
 def _predictions(folder: Path, results: Iterable[str]) -> Iterator[Sequence[object]]:
-    """Yield the predictions of the test parts of all runs, with the name of the run."""
+    """Yield the test predictions of all runs, with the name of each run."""
     header: list[str] = []
     for run in results:
         with (folder / run / "predictions.csv").open(newline="", encoding="utf-8") as file:

@@ -34,6 +34,7 @@ from gattn.training.run_report import (
     RunFacts,
     Words,
     part_figures,
+    plot_figure,
     run_report,
     themed,
 )
@@ -48,16 +49,18 @@ if TYPE_CHECKING:
 __all__ = ["evaluation_figures", "molecule_report", "run_facts"]
 
 WORST = 12
-"""Number of molecules with the largest errors that the report page shows."""
+"""Number of molecules that the report page shows, those with the largest errors."""
 DRAWN = 100
-"""Maximum number of atoms of a molecule that the report draws; larger pictures are unreadable."""
+"""Maximum number of atoms in a molecule that the report draws; larger pictures are unreadable."""
 SIZE = 320, 240
-"""Width and height of the picture of a molecule, in pixels."""
+"""Width and height of a molecule's picture, in pixels."""
 METHOD = DEFAULT_METHOD.replace("_", " ")
 
 
 def molecule_report(run: MoleculeRun) -> Report:
-    """Return the content of the report page and its plots, by file name without extension."""
+    """Return the content of the report page, and a dictionary of its plots (the keys are file
+    names without extension).
+    """
     test, predicted = run.part("test"), run.predictions["test"]
     # The atoms of a reaction have no weights to draw.
     drawn = not run.estimator.reaction
@@ -71,7 +74,7 @@ def molecule_report(run: MoleculeRun) -> Report:
 
 
 def run_facts(run: MoleculeRun) -> RunFacts:
-    """Return the results of a run that the report page shows: metrics, settings and predictions."""
+    """Return the results that the report page shows: metrics, settings and predictions."""
     test, predicted, metrics = run.part("test"), run.predictions["test"], run.metrics
     estimator, source = run.estimator, run.source
     names = ", ".join(estimator.targets_)
@@ -98,7 +101,7 @@ def run_facts(run: MoleculeRun) -> RunFacts:
         errors={row.line or row.row: f"{row.text!r}: {row.reason}" for row in run.molecules.bad},
         by_target=metrics["targets"],
         notes=(
-            *_shares(metrics["weights"]),
+            *_shares(metrics["weights"], metrics["without_forest"]),
             *run.notes,
             *_class_names(estimator),
             *_transforms(estimator),
@@ -108,20 +111,28 @@ def run_facts(run: MoleculeRun) -> RunFacts:
     )
 
 
-def _shares(weights: Mapping[str, float]) -> list[str]:
-    """Return a sentence on the weights of the model's components, if there are several."""
+def _shares(weights: Mapping[str, float], without_forest: str) -> list[str]:
+    """Return sentences on the weights of the components if the model has several."""
     if len(weights) < 2:
         return []
-    named = {"attention": "attention", "gp": "a Gaussian process on fingerprints and descriptors"}
+    named = {
+        "attention": "attention",
+        "gp": "a Gaussian process on fingerprints and descriptors",
+        "forest": "a forest of trees on fingerprints and descriptors",
+    }
     clauses = [f"{100 * share:.0f}\u00a0% {named[part]}" for part, share in weights.items()]
-    return [
-        f"A prediction is {' and '.join(clauses)}; these weights were fitted on the "
-        "validation part."
+    shares = f"{', '.join(clauses[:-1])} and {clauses[-1]}"
+    sentences = [
+        f"A prediction is {shares}; these weights were fitted to errors for molecules that the "
+        "components were not trained on."
     ]
+    if without_forest:
+        sentences.append(f"The model has no forest of trees: {without_forest}.")
+    return sentences
 
 
 def _class_names(estimator: MoleculeEstimator) -> list[str]:
-    """Return a sentence with the name of class 1 of each target, if there are several targets."""
+    """Return a sentence that names class 1 of each target, if there are several targets."""
     named = _named_classes(estimator)
     clauses = [f"class 1 of {t} is “{name}”" for t, name in named.items()]
     return [f"Here {'; '.join(clauses)}."] if clauses and len(estimator.targets_) > 1 else []
@@ -140,7 +151,7 @@ def _transforms(estimator: MoleculeEstimator) -> list[str]:
 
 
 def _words(estimator: MoleculeEstimator) -> Words:
-    """Return the words for the labels of the plots, for example the name of class 1."""
+    """Return the words for the plots' labels, for example the name of class 1."""
     if estimator.class_counts:
         return CLASSES
     named = _named_classes(estimator)
@@ -151,7 +162,7 @@ def _words(estimator: MoleculeEstimator) -> Words:
 
 
 def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
-    """Return the name of class 1 for each target in which it has another name than 1."""
+    """Return the name of class 1 for each target whose class 1 is not named 1."""
     if not isinstance(estimator, ClassificationModel) or estimator.class_counts:
         return {}
     names = {t: str(kinds[1]) for t, kinds in zip(estimator.targets_, estimator.classes_by_target)}
@@ -161,7 +172,7 @@ def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
 def evaluation_figures(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> dict[str, Figure]:
-    """Return the plots for one part: predictions against labels, and calibration, by file name."""
+    """Return the plots of one part by file name: predictions against labels, and calibration."""
     figures = part_figures(
         estimator.task, estimator.outputs_of(molecules.y), predicted.mean, predicted.std,
         _columns(estimator), reliability(estimator, molecules, predicted), words=_words(estimator),
@@ -170,7 +181,7 @@ def evaluation_figures(
 
 
 def _columns(estimator: MoleculeEstimator) -> list[str]:
-    """Return the names of the targets; for several classes the names of the outputs."""
+    """Return the names of the targets; if the task is multiclass, the names of the outputs."""
     if not isinstance(estimator, ClassificationModel) or not estimator.class_counts:
         return list(estimator.targets_)
     several = len(estimator.targets_) > 1
@@ -184,7 +195,7 @@ def _columns(estimator: MoleculeEstimator) -> list[str]:
 def _confusions(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> dict[str, Figure]:
-    """Return the confusion matrix of each target of several classes, by file name."""
+    """Return the confusion matrix of each multiclass target, by file name."""
     if not isinstance(estimator, ClassificationModel) or not estimator.class_counts:
         return {}
     figures: dict[str, Figure] = {}
@@ -199,8 +210,8 @@ def _confusions(
             counts.view(len(kinds), -1).numpy(), list(map(str, kinds.tolist()))
         )
         end = f"-{i + 1}" if len(estimator.targets_) > 1 else ""
-        figures[f"confusion{end}"] = themed(
-            plot.png,
+        figures[f"confusion{end}"] = plot_figure(
+            plot,
             f"Classes of {target} by predicted class",
             f"{target}: percentages of the molecules of each true class",
         )
@@ -210,7 +221,7 @@ def _confusions(
 def reliability(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> Reliability:
-    """Measure the calibration of intervals, or of probabilities, on labelled molecules."""
+    """Measure the calibration of prediction intervals or probabilities on labelled molecules."""
     if isinstance(estimator, RegressionModel):
         mean, std = predicted.mean, predicted.std
         return interval_reliability(molecules.y, mean, std, estimator.calibrator_)
@@ -269,7 +280,9 @@ def _drawn(text: str, several: bool) -> str:
 def _weights(
     predictor: MoleculePredictor, inputs: MoleculeInputs, rows: list[int], targets: list[int]
 ) -> list[Tensor]:
-    """Return the atoms' contributions to the prediction of one target for each of some rows."""
+    """Return the contribution of each atom to the prediction of one target, for each of the
+    selected rows.
+    """
     weights: dict[int, Tensor] = {}
     with limited_threads(batch_elements(len(rows), predictor.settings), predictor.threads):
         for target in sorted(set(targets)):
@@ -282,7 +295,7 @@ def _weights(
 def _output(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, row: int, target: int
 ) -> int:
-    """Return the output to explain for a molecule: the target, or its measured class."""
+    """Return the output that is explained for a molecule: its target, or its measured class."""
     if not estimator.class_counts:
         return target
     return sum(estimator.class_counts[:target]) + int(molecules.y[row, target])
@@ -291,8 +304,8 @@ def _output(
 def _errors(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> Tensor:
-    """Return the error of each molecule and target, [k, t]; for several classes, the error is 1
-    minus the probability of the measured class.
+    """Return the error of each molecule and target, [k, t]. For several classes, it is 1 minus
+    the probability of the measured class.
     """
     y = molecules.y
     if estimator.class_counts:
@@ -307,8 +320,8 @@ def _errors(
 def _worst_rows(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> tuple[list[int], list[int]]:
-    """Return the molecules with the largest errors that can be drawn, and the target of
-    each error.
+    """Return the molecules with the largest errors that can be drawn, and the target on which
+    each error occurs.
     """
     error = _errors(estimator, molecules, predicted)
     largest, target = error.nan_to_num(nan=-1.0).max(1)
@@ -326,7 +339,7 @@ def _caption(
     row: int,
     target: int,
 ) -> str:
-    """Return the caption of a molecule: its label, its prediction and its similarity to training
+    """Return the caption of a molecule's picture: label, prediction and similarity to training
     molecules.
     """
     output, y = _output(estimator, molecules, row, target), float(molecules.y[row, target])

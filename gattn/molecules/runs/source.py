@@ -1,4 +1,4 @@
-"""Reader of the table for training or evaluation: SMILES, labels and parts."""
+"""Reader of the labelled table for training or evaluation: SMILES, labels and parts."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 __all__ = ["Source", "built_in", "read_source"]
 
 SPLIT = ("comma", "thousands", "decimal")
-"""Kinds of numbers that contain a comma."""
+"""Kinds of numbers that contain a comma, which may also separate the cells."""
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Rows of a table of molecules, or of the data set that is part of RDKit.
+    """Rows of a table of molecules, or of the data set that is distributed with RDKit.
 
     Attributes:
         name: name of the file or data set.
@@ -72,7 +72,8 @@ class Source:
     times: np.ndarray | None = None
 
     def descriptor_notes(self, train: np.ndarray) -> list[str]:
-        """Return a note for each descriptor column that has no effect on the model.
+        """Return a note for each descriptor column that is empty or constant, and therefore has no
+        effect.
 
         Args:
             train: rows of the training part.
@@ -168,15 +169,15 @@ def read_source(
     lines: Any = array("q") if len(paths) == 1 else []
     moments: list[str] = []
     first: TableRow | None = None
-    # Only the cells of the columns that the run needs are stored, to save memory.
+    # To save memory, only the cells of the columns that the run needs are stored.
     for row in table.rows():
         # If a row has more or fewer cells than the header, its cells may be in wrong columns.
         fits = not row.problem
         texts.append(row_text(row.cells, text_places))
         cells.append(tuple(row.cells[p] if fits else "" for p in places))
         if parts is not None:
-            # A row with a wrong number of cells has no label. It may be in any part, because it is
-            # never used.
+            # A row with a wrong number of cells has no label, so it is never used. It can be in any
+            # part.
             parts.append(intern(row.cells[part_place]) if fits else "train")
         if not fits and not skip_bad:
             _check_split_number(table, row, places)
@@ -247,7 +248,7 @@ def read_source(
 
 
 def _check_split_number(table: Table | JoinedTables, row: TableRow, places: Sequence[int]) -> None:
-    """Raise an error if a row has an extra cell because a number contains the table's separator.
+    """Raise an error if a number contains the table's separator, so that its row has an extra cell.
 
     An example is the number 1,008, without quotes, in a table separated by commas.
     """
@@ -267,7 +268,7 @@ def _check_split_number(table: Table | JoinedTables, row: TableRow, places: Sequ
 
 
 def built_in() -> Source:
-    """Read the 1,017 measured compounds of CHEMBL2321810, which come with RDKit.
+    """Read the 1,017 measured compounds of CHEMBL2321810, which are distributed with RDKit.
 
     Raises:
         ImportError: RDKit is not installed.

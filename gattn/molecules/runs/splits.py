@@ -1,4 +1,4 @@
-"""Splits of the molecules of a run into training, validation and test part."""
+"""Splits of a run's molecules into a training, a validation and a test part."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from gattn.training.model_io import Json
 __all__ = ["check_train", "choose_parts", "splits_record", "validation_groups"]
 
 LEAST = 10
-"""Minimum number of molecules for which each part of an 8:1:1 split has a molecule."""
+"""Minimum number of molecules for which an 8:1:1 split puts a molecule into each part."""
 
 
 def choose_parts(
@@ -102,7 +102,7 @@ def choose_parts(
 def _ruled_split(
     spec: str, molecules: LabelledMolecules, source: Source, seed: int, row_format: RowFormat
 ) -> Split:
-    """Split molecules by a rule; the rows of files that are a part of their own stay in it."""
+    """Split molecules by a rule. Files that are a part of their own are not divided."""
     rows, everything = molecules.rows.tolist(), torch.arange(len(molecules))
     fixed = ["" if source.fixed is None else source.fixed[row] for row in rows]
     free, val, test = (everything[[part == name for part in fixed]] for name in ("", "val", "test"))
@@ -118,6 +118,9 @@ def _ruled_split(
     canonical = [molecules.canonical[i] for i in free.tolist()]
     if spec == "random":
         split = random_split(len(free), seed=seed, fractions=fractions, groups=canonical)
+        if source.fixed is None and not (len(split.val) and len(split.test)):
+            # A cut within the rows of one molecule can leave a part of a small table empty.
+            split = split_groups(canonical, seed, spec)
     elif spec == "scaffold":
         first = [first_part(text, row_format) for text in canonical]
         split = scaffold_split(first, fractions=fractions)
@@ -144,7 +147,9 @@ def _ruled_split(
 def _similarity_split(
     spec: str, canonical: Sequence[str], fractions: tuple[float, float, float]
 ) -> Split:
-    """Split by Butina cluster or by Kennard and Stone, with all rows of a molecule in one part."""
+    """Split by Butina clusters or by the method of Kennard and Stone; all rows of a molecule are
+    in one part.
+    """
     if spec == "butina":
         groups = _clusters(canonical)
         return split_by_groups(groups, fractions, f"Butina {ratio(fractions)}", largest_trains=True)
@@ -156,7 +161,7 @@ def _similarity_split(
 
 
 def _clusters(canonical: Sequence[str]) -> list[int]:
-    """Return the Butina cluster of each row; equal molecules count once."""
+    """Return the Butina cluster of each row; rows with the same molecule count once."""
     different = list(dict.fromkeys(canonical))
     cluster = dict(zip(different, butina_clusters(different)))
     return [cluster[text] for text in canonical]
@@ -165,7 +170,8 @@ def _clusters(canonical: Sequence[str]) -> list[int]:
 def validation_groups(
     spec: str, val: LabelledMolecules, source: Source, row_format: RowFormat = ONE_MOLECULE
 ) -> list[str] | None:
-    """Return the group of each validation molecule if whole groups were held out, otherwise None.
+    """Return the group of each validation molecule if the split holds out whole groups, otherwise
+    None.
 
     The test part of a split by scaffold or cluster has scaffolds or clusters that the model was not
     trained on. To imitate this, the Gaussian process predicts a validation molecule without all
@@ -191,8 +197,8 @@ def validation_groups(
 
 
 def first_part(text: str, row_format: RowFormat) -> str:
-    """Return the SMILES that decides the scaffold or cluster of a row: the first molecule, or the
-    reactants.
+    """Return the SMILES from which a row's scaffold or cluster is computed: the first molecule, or
+    the reactants.
 
     Args:
         text: the canonical text of a row.
@@ -202,8 +208,8 @@ def first_part(text: str, row_format: RowFormat) -> str:
 
 
 def split_groups(groups: Sequence[str], seed: int, spec: str) -> Split:
-    """Split rows so that whole groups are held out: a tenth of the groups, at least one, is the
-    validation part, and as many are the test part.
+    """Split rows into parts that have no group in common. A tenth of the groups (at least one) form
+    the validation part, and the same number form the test part.
 
     Groups are counted, not rows, because a few groups, such as common solvents, may have most rows.
 
@@ -229,7 +235,7 @@ def split_groups(groups: Sequence[str], seed: int, spec: str) -> Split:
 def component_groups(
     spec: str, molecules: LabelledMolecules, source: Source, row_format: RowFormat
 ) -> list[str]:
-    """Return the molecule of each row in the column that a split ``molecule:NAME`` names.
+    """Return the molecule in the column NAME of each row, for a split ``molecule:NAME``.
 
     Returns:
         k canonical SMILES.
@@ -254,7 +260,7 @@ def splits_record(split: Split, molecules: LabelledMolecules, source: Source) ->
 
 
 def check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
-    """Raise an error if the training part has fewer than two different labels of a target.
+    """Raise an error if the training part has fewer than two different labels for a target.
 
     Raises:
         ValueError: a target has no label or only one value; the message names the missing class.

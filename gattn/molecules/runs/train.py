@@ -1,11 +1,11 @@
-"""The command ``gattn molecules train``: its stages, from reading the table to the report."""
+"""The command ``gattn molecules train`` and its stages, from reading the table to the report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -41,10 +41,13 @@ from gattn.pipeline.product import Log, Parts, Product, Report, TrainedRun, no_l
 from gattn.pipeline.run_folder import CHECKPOINTS
 from gattn.pipeline.text import plural
 
-__all__ = ["MoleculeProduct", "MoleculeRun", "read_run_source", "train_run"]
+if TYPE_CHECKING:
+    from gattn.molecules.runs.atoms.train import AtomProduct
+
+__all__ = ["MoleculeProduct", "MoleculeRun", "atom_product", "read_run_source", "train_run"]
 
 CACHE = ".gattn"
-"""Name of the folder that caches parsed SMILES, with one file for each list of SMILES."""
+"""Name of the folder in which parsed SMILES are cached, with one file for each list of SMILES."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +67,7 @@ class MoleculeData:
 
 @dataclass(frozen=True, eq=False)
 class MoleculeParts(Parts):
-    """Training, validation and test part of a run.
+    """Training, validation and test parts of a run.
 
     Attributes:
         split: positions of the molecules in the three parts.
@@ -105,13 +108,14 @@ class MoleculeRun(TrainedRun):
 def train_run(
     settings: RunSettings, out: str | Path, *, progress: bool = False, log: Log = no_log
 ) -> dict[str, Any]:
-    """Train a model and write all results to a folder: the command ``gattn molecules train``.
+    """Train a model and write all results to a folder; this is the command ``gattn molecules
+    train``.
 
     The folder contains ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
     (which :meth:`gattn.molecules.MoleculeRegressor.load` reads), ``metrics.json``,
     ``predictions.csv`` of the validation and test parts, ``left_out.csv``, ``plots`` and
     ``report.html``. If it contains an unfinished run with the same settings, training continues
-    from the last complete epoch; if it contains the finished run, nothing is done. Parsed SMILES
+    from the last checkpoint; if it contains the finished run, nothing is done. Parsed SMILES
     are cached in
     ``settings.cache``, by their content and the versions of the parsers, for the next run.
 
@@ -129,7 +133,19 @@ def train_run(
         ValueError: a model cannot be trained with these settings or on these data.
         OSError: a file cannot be read or written; the last checkpoint is not deleted.
     """
+    if settings.has_lists:
+        return pipeline.train_run(atom_product(settings, out, log, progress=progress))
     return pipeline.train_run(MoleculeProduct(settings, out, log, progress=progress))
+
+
+def atom_product(
+    settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
+) -> AtomProduct:
+    """Return the stages of a run with targets of atoms and bonds."""
+    from gattn.molecules.runs.atoms.train import AtomProduct
+
+    cache = Path(settings.cache) if settings.cache else Path(out).parent / CACHE
+    return AtomProduct(settings, out, cache, log, progress=progress)
 
 
 class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, MoleculeRun]):
@@ -163,7 +179,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         return MoleculeData(source, molecules, estimator)
 
     def split(self, data: MoleculeData) -> MoleculeParts:
-        """Split the molecules into parts, and count the molecules that are in two parts."""
+        """Split the molecules into parts, and count the molecules that occur in two parts."""
         source, molecules, estimator = data.source, data.molecules, data.estimator
         model = self.settings.model
         split, notes = choose_parts(
@@ -200,28 +216,32 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         return MoleculeParts(record, _left_out(source, molecules), split, duplicates, notes)
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
-        """Search for the best settings if ``tune`` is above 0, and train the model."""
+        """Train the model; if ``tune`` is above 0, search for the best settings first."""
         estimator, settings = data.estimator, self.settings
         train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
-        groups = validation_groups(settings.split, val, data.source, estimator.row_format)
+        groups, train_groups = (
+            validation_groups(settings.split, part, data.source, estimator.row_format)
+            for part in (val, train)
+        )
         if settings.tune:
             from gattn.molecules.runs.tuning import tune
 
             best = tune(estimator, train, val, settings.tune, self.out, self.log, groups=groups)
             estimator = estimator.replace(**best)
         return estimator.fit_labelled(
-            train, val, groups=groups, folder=self.out / CHECKPOINTS, progress=self.progress
-        )
+            train, val, groups=groups, train_groups=train_groups, folder=self.out / CHECKPOINTS,
+            progress=self.progress,
+        )  # fmt: skip
 
     def evaluate(
         self, data: MoleculeData, parts: MoleculeParts, model: MoleculeEstimator
     ) -> MoleculeRun:
-        """Measure the model and the baselines on the test part."""
+        """Compute the metrics of the model and the baselines on the test part."""
         self.log("evaluating the model and its baselines on the test part, and writing the report")
         settings, source, molecules, split = self.settings, data.source, data.molecules, parts.split
         task, test, y_val = model.task, molecules[split.test], molecules.y[split.val]
         predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
-        # The baselines are fitted on the training and validation parts, as the Gaussian process is.
+        # Like the Gaussian process, the baselines are fitted to the training and validation parts.
         train = molecules[torch.cat([split.train, split.val])]
         intervals = measure_intervals(model, test.y, predicted, settings.coverage)
         intervals |= constant_width(model, y_val, validation.mean, settings.coverage)
@@ -236,6 +256,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
             "intervals": intervals,
             "undefined": undefined(model, {"test": test.y, "val": y_val}, intervals),
             "weights": model.predictor_.weights,
+            "without_forest": model.predictor_.without_forest,
             "labels": {
                 target: source.labels.counts.get(target, {}) | counts
                 for target, counts in label_counts.items()
@@ -259,9 +280,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         return molecule_report(run)
 
     def card(self, run: MoleculeRun) -> Mapping[str, Any]:
-        """Return the entries of the model card that describe the data: SMILES column, units and so
-        on.
-        """
+        """Return the data description in the model card: SMILES column, units and so on."""
         unit, columns = self.settings.unit, self.settings.smiles_columns
         return {
             "smiles": self.settings.smiles if isinstance(self.settings.smiles, str) else [*columns],
@@ -274,8 +293,8 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         }
 
     def tables(self, run: MoleculeRun) -> Mapping[str, Iterator[Sequence[object]]]:
-        """Return the tables to write: predictions for the validation and test parts, and left-out
-        rows.
+        """Return the tables to write: predictions for the validation and test parts, and the
+        left-out rows.
         """
         parts = {part: run.part(part) for part in run.predictions}
         rows = prediction_table(
@@ -285,7 +304,8 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
 
 
 def read_run_source(settings: RunSettings) -> Source:
-    """Read the table of a run, or the data set that comes with RDKit if the run names no table.
+    """Read the table of a run. If the run names no table, read the data set that is distributed
+    with RDKit.
 
     Raises:
         FileNotFoundError: the table does not exist.
@@ -310,12 +330,13 @@ def read_run_source(settings: RunSettings) -> Source:
 
 
 def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> LabelledMolecules:
-    """Return the labelled molecules, with all invalid rows of the table in the attribute
-    ``bad``.
+    """Return the labelled molecules; their attribute ``bad`` contains all invalid rows of the
+    table.
     """
     texts, row_format = source.smiles, estimator.row_format
     if row_format != ONE_MOLECULE:
-        texts = [repr(row_format), *texts]  # other formats store other molecules
+        # Models of other formats store other molecules.
+        texts = [repr(row_format), *texts]
     path = cache / f"{cache_key(texts, estimator.max_atoms)[:32]}.safetensors"
     y = source.labels.y[:, 0] if len(source.targets) == 1 else source.labels.y
     molecules = estimator.read(
@@ -332,7 +353,9 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
 
 
 def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEstimator) -> str:
-    """Return a line with the number of molecules and of rows without a SMILES or a label."""
+    """Return a line with the number of molecules, and the number of rows without a SMILES or a
+    label.
+    """
     unlabelled = len(source.smiles) - len(molecules.bad) - len(molecules)
     noun = estimator.row_format.rows_noun
     clauses = [f"{source.name}: {len(molecules):,} {noun} for {estimator.task}"]
@@ -346,7 +369,9 @@ def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEs
 
 
 def check_labels_domain(transform: str, source: Source) -> None:
-    """Raise an error that names the line of the first label that a target transform cannot read."""
+    """Raise an error if a label is outside the domain of its target transform; the error names
+    the line of the first such label.
+    """
     labels = source.labels
     for i, target in enumerate(source.targets):
         bounds = None if labels.bounds is None else labels.bounds[:, i]
@@ -362,7 +387,9 @@ def check_labels_domain(transform: str, source: Source) -> None:
 def standardisation_notes(
     estimator: MoleculeEstimator, source: Source, molecules: LabelledMolecules
 ) -> list[str]:
-    """Return a sentence on the standardisation of the molecules, if there is one."""
+    """Return a list with a sentence on the standardisation of the molecules; the list is empty
+    if they are not standardised.
+    """
     if not estimator.standardize:
         return []
     steps = ", ".join(step for step in STEPS if step in estimator.standardize)
@@ -375,8 +402,8 @@ def standardisation_notes(
 
 
 def _left_out(source: Source, molecules: LabelledMolecules) -> Iterator[Sequence[object]]:
-    """Yield the rows of ``left_out.csv``: the rows that were not used, and single invalid
-    labels.
+    """Yield the rows of ``left_out.csv``: rows that were not used, and rows with an invalid
+    label.
     """
     bad = {row.row for row in molecules.bad}
     cells = [

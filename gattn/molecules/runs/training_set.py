@@ -1,4 +1,4 @@
-"""The molecules that a model was trained on, with their measured values."""
+"""The molecules on which a model was trained, with their measured values."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gattn.files import reason
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.train import read_run_source
 from gattn.training.model_io import RunError, read_json
@@ -17,7 +18,9 @@ from gattn.training.settings import SettingsError, read_toml
 __all__ = ["Applicability", "TrainingSet", "read_applicability", "read_training_set"]
 
 INSIDE = 0.95
-"""Fraction of the test molecules that are inside the applicability domain."""
+"""Fraction of the test molecules that are inside the applicability domain, by definition of the
+domain.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +73,9 @@ def read_training_set(folder: Path) -> TrainingSet:
         settings = read_toml(RunSettings, folder / "config.toml")
         splits = read_json(folder / "splits.json", "train", "val", "sha256", remedy="train again")
         source = read_run_source(settings)
-    except (OSError, RunError, SettingsError) as error:
+    except OSError as error:
+        raise ValueError(reason(error)) from error
+    except (RunError, SettingsError) as error:
         raise ValueError(str(error)) from error
     if source.sha256 != splits["sha256"]:
         raise ValueError(f"{source.name} has changed since the model was trained")
@@ -90,8 +95,8 @@ def read_training_set(folder: Path) -> TrainingSet:
 
 @dataclass(frozen=True)
 class Applicability:
-    """Applicability domain: the lowest similarity to the training molecules for which errors were
-    measured.
+    """Applicability domain of a model, defined by the lowest similarity to training molecules for
+    which errors were measured.
 
     Attributes:
         threshold: Tanimoto similarity that 95 % of the test molecules reach.
@@ -107,7 +112,7 @@ class Applicability:
 
 
 def read_applicability(folder: Path) -> Applicability:
-    """Read the applicability domain of a model from the predictions of its test part.
+    """Compute the applicability domain of a model from the predictions for its test part.
 
     Args:
         folder: the folder of the run.
@@ -120,8 +125,10 @@ def read_applicability(folder: Path) -> Applicability:
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.DictReader(file)
             similarities = [float(row["similarity"]) for row in rows if row["part"] == "test"]
-    except (OSError, KeyError) as error:
-        raise ValueError(f"{path} is missing or has no column {error}") from error
+    except OSError as error:
+        raise ValueError(reason(error)) from error
+    except KeyError as error:
+        raise ValueError(f"{path} has no column {error}") from error
     if not similarities:
         raise ValueError(f"{path} has no molecule of the test part")
     return Applicability(float(np.quantile(similarities, 1 - INSIDE, method="lower")))

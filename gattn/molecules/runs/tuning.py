@@ -1,4 +1,4 @@
-"""Search for good settings with Optuna, which uses only the training and validation parts."""
+"""Search for good settings with Optuna. It uses only the training and validation parts."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def tune(
         model.fit_labelled(train, val, groups=groups)
         return measure_part(model, val.y, model.predictor_.validation.mean)[metric]
 
-    # If a search was interrupted, its unfinished trial is run again.
+    # If a search was interrupted, its unfinished trial is repeated.
     completed = sum(trial.state.name == "COMPLETE" for trial in study.trials)
     for number in range(completed, trials):
         if not number:
@@ -86,7 +86,7 @@ def tune(
 
 
 def _study(estimator: MoleculeEstimator, out: Path) -> Study:
-    """Return the Optuna study that is stored in a folder, or a new study if there is none."""
+    """Return the Optuna study in a folder; create a study if there is none."""
     try:
         import optuna
         from optuna.storages import JournalStorage
@@ -108,7 +108,7 @@ def _study(estimator: MoleculeEstimator, out: Path) -> Study:
 
 
 def _draw(trial: Trial) -> dict[str, Any]:
-    """Draw the settings of a trial from the ranges in SEARCH."""
+    """Draw the settings of a trial from the search ranges in SEARCH."""
     return {
         "width": trial.suggest_categorical("width", SEARCH["width"]),
         "layers": trial.suggest_int("layers", *map(int, SEARCH["layers"])),

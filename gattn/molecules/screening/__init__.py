@@ -1,1 +1,3 @@
-"""Prediction of tables of any size in shards, which can be interrupted and shared among jobs."""
+"""Prediction of tables of any size in shards. A screening can be interrupted, and divided among
+jobs.
+"""

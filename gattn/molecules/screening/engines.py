@@ -1,4 +1,4 @@
-"""Engines of a screening: execution of the same tasks by local processes or by a Ray cluster.
+"""Engines that execute the tasks of a screening, in local processes or on a Ray cluster.
 
 Ray was chosen rather than Dask or Spark because a task with a trained model is a plain function
 for it: the model is sent once to each process, tasks of lost machines are repeated, and nothing
@@ -25,7 +25,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 WINDOW = 4
-"""Number of tasks per processor of a Ray cluster that are submitted before the next result."""
+"""Number of tasks per processor that are submitted to a Ray cluster before a result is awaited."""
 
 
 def run_locally(
@@ -79,11 +79,11 @@ def run_on_ray(
 
 
 _WORK: dict[str, Callable[[Any], Any]] = {}
-"""Function that a process of the cluster applies to its tasks, by its name in the cluster."""
+"""Name of the work function in a process of the cluster; the process applies it to its tasks."""
 
 
 def _execute(key: str, references: list[Any], task: Any) -> Any:
-    """Apply the function of a screening to a task, in a process of the cluster."""
+    """Apply the work function of a screening to a task, in a process of the cluster."""
     if key not in _WORK:
         import ray
 
@@ -96,9 +96,9 @@ def _execute(key: str, references: list[Any], task: Any) -> Any:
 @contextmanager
 def _cluster(workers: int) -> Iterator[Any]:
     """Connect to a Ray cluster, or start one on this machine, and yield the module ``ray``."""
-    # Ray would otherwise send statistics of its use to its authors.
+    # By default, Ray sends usage statistics to its authors.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray will keep this behaviour as its default, and warns until it is chosen.
+    # Ray warns until this behaviour is chosen, because it will become the default.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
 

@@ -57,7 +57,7 @@ Value: TypeAlias = "Callable[[Cells], float]"
 
 
 class Token(NamedTuple):
-    """Part of an expression: its kind, its text, and its position, counted from 1."""
+    """Token of an expression: its kind, its text, and its position, counted from 1."""
 
     kind: str
     text: str
@@ -65,7 +65,7 @@ class Token(NamedTuple):
 
 
 class Term(NamedTuple):
-    """Part of an expression with a value.
+    """Part of an expression that has a value.
 
     Attributes:
         kind: the type of the value; a ``column`` is a number or a text, as its use requires.
@@ -105,7 +105,7 @@ def parse_condition(name: str, expression: str, columns: Sequence[str]) -> Condi
 
 
 def parse_value(name: str, expression: str, columns: Sequence[str]) -> Value:
-    """Parse a number computed from the columns of a table; see :func:`parse_condition`.
+    """Parse an expression whose value is a number; see :func:`parse_condition`.
 
     Returns:
         A function of the cells of a row; NaN if a cell is not a number.
@@ -138,7 +138,7 @@ def _number(term: Term) -> Value:
 
 @dataclass
 class _Parser:
-    """Recursive-descent parser: each method parses one level of precedence.
+    """Recursive-descent parser; each method parses one level of precedence.
 
     Attributes:
         name: the name of the setting, for error messages.
@@ -185,7 +185,9 @@ class _Parser:
         return self.tokens[self.place]
 
     def _take(self, *texts: str) -> str:
-        """Return the text of the next token and move on if it is one of these words or signs."""
+        """If the next token is one of these words or signs, return its text and move to the
+        following token.
+        """
         token = self._next
         if token.kind in ("sign", "name") and token.text in texts:
             self.place += 1
@@ -233,16 +235,19 @@ class _Parser:
         return Term("condition", lambda cells: all(check(cells) for check in checks))
 
     def _compared(self, first: Term, sign: str, second: Term) -> Callable[[Cells], object]:
-        """Return the comparison of two terms, as texts if one of them is a text."""
+        """Return the comparison of two terms. They are compared as texts if one of them is a
+        text.
+        """
         kinds, compare = {first.kind, second.kind}, COMPARISONS[sign]
         if "condition" in kinds or {"text", "number"} <= kinds:
             self._fail(f"{sign!r} needs two numbers or two texts", self._next.position - 1)
         if "text" in kinds:
             a, b = first.evaluate, second.evaluate
-            # An empty cell is a missing value, which is neither before nor after a text.
+            # An empty cell is a missing value, which is neither less nor greater than a text.
             return lambda cells: bool(a(cells)) and bool(b(cells)) and compare(a(cells), b(cells))
         one, other = _number(first), _number(second)
-        if sign == "!=":  # NaN, which stands for an empty cell, differs from every number
+        # NaN, which stands for an empty cell, differs from every number
+        if sign == "!=":
             return lambda cells: one(cells) < other(cells) or one(cells) > other(cells)
         return lambda cells: compare(one(cells), other(cells))
 

@@ -1,4 +1,4 @@
-"""Division of the inputs of a screening into shards, and the record of the finished ones.
+"""Division of the inputs of a screening into shards, and the records of finished shards.
 
 The folder of a screening contains
 
@@ -37,18 +37,18 @@ __all__ = ["Input", "Plan", "Shard", "ShardFiles", "table_bytes", "write_durably
 FORMAT = 1
 MANIFEST, SUMMARY, TOP, SHARDS = "manifest.json", "summary.json", "top.csv", "shards"
 UTF8 = ("utf-8", "surrogateescape")
-"""Encoding of the tables; bytes of an input that are not UTF-8 are copied unchanged."""
+"""Encoding of the tables; input bytes that are not UTF-8 are copied unchanged."""
 ATTEMPTS = 5
-"""Number of times that a file is written if other jobs write the same file."""
+"""Maximum number of attempts to write a file that other jobs write at the same time."""
 RECORD = ("rows", "errors", "written", "bytes", "sha256")
-"""Numbers of a shard in its record: rows, rows with an error, rows in its table; the size of the
-table and its checksum.
+"""Keys of a shard's record: rows, rows with an error, rows in its table, and the size and
+checksum of the table.
 """
 
 
 @dataclass(frozen=True)
 class Input:
-    """File of a screening, with its number of rows and the SHA-256 of its content."""
+    """Input file of a screening, with its number of rows and the SHA-256 of its content."""
 
     path: Path
     rows: int
@@ -57,7 +57,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Shard:
-    """Range of rows of an input that is written to one table.
+    """Range of input rows whose predictions are written to one table.
 
     Attributes:
         number: number of the shard, counted from 0 over all inputs.
@@ -73,13 +73,13 @@ class Shard:
 
     @property
     def rows(self) -> int:
-        """Number of rows of the range."""
+        """Number of rows in the range."""
         return self.stop - self.start
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Inputs of a screening, and everything else on which its output depends.
+    """Plan of a screening: its inputs, and everything else that its output depends on.
 
     Attributes:
         inputs: the files.
@@ -105,7 +105,7 @@ class Plan:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Content of the file ``manifest.json``."""
+        """Content of ``manifest.json``."""
         return {
             "format": FORMAT,
             "model": dict(self.model),
@@ -119,7 +119,7 @@ class Plan:
         }
 
     def check(self, out: Path) -> None:
-        """Write the manifest, or compare it with the one that is in the folder.
+        """Write the manifest. If the folder already has one, compare it with this plan.
 
         Args:
             out: the folder, which is created if it is missing.
@@ -139,14 +139,14 @@ class Plan:
         elif out.is_dir() and any(not path.name.endswith(".partial") for path in out.iterdir()):
             raise RunError(f"{out} is not empty and has no {MANIFEST}: choose another folder")
         if before is None:
-            # A killed process leaves no folder of shards without a manifest.
+            # If the process is killed here, the folder has no shards without a manifest.
             out.mkdir(parents=True, exist_ok=True)
             write_json_durably(out / MANIFEST, self.manifest)
         (out / SHARDS).mkdir(exist_ok=True)
 
 
 def read_manifest(out: Path) -> dict[str, Any] | None:
-    """Return the content of the manifest in a folder; None if there is none.
+    """Return the content of the manifest in a folder; None if there is no manifest.
 
     Raises:
         RunError: the file is damaged, or ``out`` is not a folder.
@@ -166,7 +166,7 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
 
 
 class ShardFiles:
-    """Files of one shard in the folder of a screening."""
+    """Table and record of one shard in the output folder of a screening."""
 
     def __init__(self, out: Path, shard: Shard) -> None:
         self.table = out / SHARDS / f"{shard.number:06}.csv"
@@ -186,7 +186,7 @@ class ShardFiles:
         return record if complete and record["sha256"] == _sha256(content) else None
 
     def write(self, content: bytes, record: Mapping[str, Any]) -> None:
-        """Write the table and then the record."""
+        """Write the table, and then the record."""
         write_durably(self.table, content)
         write_json_durably(
             self.record, {**record, "bytes": len(content), "sha256": _sha256(content)}
@@ -194,7 +194,8 @@ class ShardFiles:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a file under another name, flush it to the disk, and rename it.
+    """Write a file so that it is complete or absent: write it under another name, flush it to the
+    disk, and rename it.
 
     Temporary files of this file that killed processes left are removed. If another job writes the
     same file at the same time, its temporary file may be removed, too; it then writes it again.
@@ -231,7 +232,7 @@ def write_durably(path: Path, content: bytes) -> None:
 
 
 def write_json_durably(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file by :func:`write_durably`."""
+    """Write a JSON file with :func:`write_durably`."""
     write_durably(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
@@ -252,7 +253,7 @@ def read_table(content: bytes) -> tuple[list[str], list[list[str]]]:
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Describe the first difference of two manifests; return "" if there is none."""
+    """Describe the first difference between two manifests; return "" if they are equal."""
     if before["model"] != now["model"]:
         return "the model is another one"
     for group in ("settings", "versions"):

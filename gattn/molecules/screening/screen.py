@@ -1,4 +1,4 @@
-"""Prediction of many tables into a folder of shards, which can be interrupted at any time."""
+"""Prediction of many tables into a folder of shards; the work can be interrupted at any time."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import PIECE
 from gattn.molecules.loading import load_model, smiles_columns
+from gattn.molecules.row_format import row_text
 from gattn.molecules.runs.columns import prediction_columns
 from gattn.molecules.runs.predict import ERROR, output_cells, output_columns
 from gattn.molecules.screening.engines import run_locally, run_on_ray
@@ -46,16 +47,22 @@ from gattn.training.threads import one_thread
 __all__ = ["Progress", "Screened", "screen"]
 
 PLACE = ("input", "row")
-"""Columns that identify a row: the path of its file, and its number, counted from 0."""
+"""Columns that identify a row: the path of its file, and its row number, counted from 0."""
 SMILES = "smiles"
+"""Name of the output column of SMILES if a row contains one molecule. For rows of several
+molecules, the columns have the same names as in the inputs.
+"""
 Progress = Callable[[int, int], AbstractContextManager[Callable[[int], None]]]
-"""Function of the number of rows of a job and of those that are finished. It returns a context that
-yields a function, which is called with each number of further rows.
+"""Type of a function that reports progress. Its arguments are the number of rows of a job and
+the number of finished rows. It returns a context manager whose value is a function that is
+called with the number of newly finished rows.
 """
 Question = tuple[str, Sequence[float]]
-"""SMILES of a row, and the values of its descriptor columns."""
+"""Type of a row to predict: the SMILES of its molecule or molecules, and the values of its
+descriptor columns.
+"""
 Answer = tuple[list[str], str]
-"""Cells of a row's prediction, and the reason why it has none."""
+"""Type of a predicted row: the cells of the prediction, and an error message if there is none."""
 
 
 class Screened(NamedTuple):
@@ -77,13 +84,13 @@ class Screened(NamedTuple):
 
 @dataclass(frozen=True)
 class PieceModel:
-    """Function that predicts the rows of a piece; it is sent to each process once."""
+    """Callable that predicts a block of consecutive rows; each worker process receives it once."""
 
     model: MoleculeModel
     coverage: float
 
     def __call__(self, rows: Sequence[Question]) -> list[Answer]:
-        """Return the cells and the error of each row."""
+        """Return the output cells and the error of each row."""
         descriptors = (lambda row: row[1]) if self.model.descriptors_columns_ else None
         pieces = self.model.predictions(rows, smiles=lambda row: row[0], descriptors=descriptors)
         answers: list[Answer] = []
@@ -97,7 +104,7 @@ class PieceModel:
 
 
 class _Piece(NamedTuple):
-    """Consecutive rows of a shard.
+    """Block of consecutive rows of a shard.
 
     Attributes:
         shard: the shard.
@@ -126,10 +133,10 @@ def screen(
     progress: Progress = lambda total, done: nullcontext(lambda rows: None),
     log: Log = no_log,
 ) -> Screened:
-    """Predict the molecules of many files, and write them to a folder in shards.
+    """Predict the molecules in many files, and write the predictions to a folder in shards.
 
     A shard is a range of rows of one file. Its table has the columns ``input``, ``row``,
-    ``smiles``, the columns to keep, those of
+    ``smiles`` (or the columns of the SMILES of several molecules), the columns to keep, those of
     :func:`gattn.molecules.runs.predict.output_columns`, and ``error``. With ``settings.where``
     or ``settings.top``, it contains only the rows that meet the condition, and the best of them.
     Finished shards are skipped, so the same call after an interruption continues, and the final
@@ -140,7 +147,8 @@ def screen(
         inputs: files, folders and patterns; see :func:`.sources.find_inputs`.
         out: the folder, which is created if it is missing.
         settings: the rows to write, and the division of the work.
-        smiles: the column of SMILES; by default the one that the model was trained on.
+        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
+            default those that the model was trained on.
         encoding: encoding of the CSV files; by default, the encoding of the byte order mark of
             each, or UTF-8 if there is none.
         coverage: coverage of the intervals, above 0 and below 1.
@@ -168,16 +176,12 @@ def screen(
         )
     model, card = load_model(run)
     model.workers, model.predictor_.threads = 1, 1
-    if model.row_format.molecules > 1:
-        raise SettingsError(
-            f"a screening needs a model of one SMILES in a row; {run} reads "
-            f"{model.row_format.rows_noun}"
-        )
-    out, (column,) = Path(out), smiles_columns(card, smiles, 1)
-    sources = _open(find_inputs(inputs, out), column, model, encoding, log)
+    out, columns = Path(out), smiles_columns(card, smiles, model.molecules_per_row)
+    sources = _open(find_inputs(inputs, out), columns, model, encoding, log)
     copied, sources = _keep(sources, settings, model, log)
-    header = [*PLACE, SMILES, *copied, *output_columns(model), ERROR]
-    if repeated := [name for name in copied if header.count(name) > 1]:
+    texts = [SMILES] if len(columns) == 1 else list(columns)
+    header = [*PLACE, *texts, *copied, *output_columns(model), ERROR]
+    if repeated := [name for name in (*texts, *copied) if header.count(name) > 1]:
         raise ValueError(
             f"the output would have two columns {repeated[0]!r}: choose the columns to copy with "
             "--keep, or rename it"
@@ -190,8 +194,9 @@ def screen(
         rows_per_shard=settings.rows_per_shard,
         model=cast("dict[str, Any]", card["sha256"]),
         settings={
-            "smiles": column, "encoding": encoding, "coverage": coverage, "keep": copied,
-            "where": settings.where, "top": settings.top, "by": settings.by,
+            "smiles": columns[0] if len(columns) == 1 else list(columns), "encoding": encoding,
+            "coverage": coverage, "keep": copied, "where": settings.where,
+            "top": settings.top, "by": settings.by,
         },
         versions=_versions(),
     )  # fmt: skip
@@ -210,12 +215,12 @@ def screen(
         errors = 0
         if pending:
             # The first prediction solves the kernel equation, which takes much memory. The solution
-            # is sent to the other processes with the model.
+            # is sent to the other processes together with the model.
             with one_thread():
-                work([("C", [0.0] * len(model.descriptors_columns_))])
+                work([(model.row_format.example, [0.0] * len(model.descriptors_columns_))])
         answered = engine(work, tasks, workers) if pending else ()
         for piece, answers in answered:
-            blank = [""] * (len(header) - len(PLACE) - 2 - len(copied))
+            blank = [""] * (len(header) - len(PLACE) - len(texts) - len(copied) - 1)
             path = str(plan.inputs[piece.shard.input].path)
             for number, ((cells, problem), (predicted, error)) in enumerate(
                 zip(piece.rows, answers, strict=True), piece.start
@@ -237,16 +242,20 @@ def screen(
 
 
 def _open(
-    paths: Sequence[Path], column: str, model: MoleculeModel, encoding: str | None, log: Log
+    paths: Sequence[Path],
+    columns: Sequence[str],
+    model: MoleculeModel,
+    encoding: str | None,
+    log: Log,
 ) -> list[tuple[Path, Source | None]]:
-    """Open the files; an empty one has no source and no rows."""
+    """Open the input files; an empty file has no source and no rows."""
     sources: list[tuple[Path, Source | None]] = []
     for path in paths:
         if path.stat().st_size == 0:
             log(f"{path} is empty, so it has no rows")
             sources.append((path, None))
         else:
-            source = open_source(path, column, model.descriptors_columns_, encoding)
+            source = open_source(path, columns, model.descriptors_columns_, encoding)
             sources.append((path, source))
     return sources
 
@@ -255,10 +264,12 @@ def _keep(
     sources: list[tuple[Path, Source | None]], settings: ScreenSettings, model: MoleculeModel,
     log: Log,
 ) -> tuple[list[str], list[tuple[Path, Source | None]]]:  # fmt: skip
-    """Choose the columns to copy, and return the sources with the columns that are needed."""
+    """Choose the columns that are copied to the output; return their names, and sources that
+    read only the needed columns.
+    """
     opened = [source for _, source in sources if source is not None]
     headers = [
-        [name for name in source.table.columns if name != source.smiles] for source in opened
+        [name for name in source.table.columns if name not in source.smiles] for source in opened
     ]
     if settings.keep:
         copied = [name for name in settings.keep if name]
@@ -285,13 +296,13 @@ def _keep(
             )
     needed = [*copied, *model.descriptors_columns_]
     return copied, [
-        (path, None if source is None else source.narrowed([source.smiles, *needed]))
+        (path, None if source is None else source.narrowed([*source.smiles, *needed]))
         for path, source in sources
     ]
 
 
 def _input(path: Path, source: Source | None, counted: Mapping[tuple[str, str], int]) -> Input:
-    """Return the number of rows and the checksum of a file.
+    """Return an input file with its number of rows and its checksum.
 
     Args:
         path: the file.
@@ -320,20 +331,22 @@ def _tasks(
     sources: Sequence[tuple[Path, Source | None]], pending: Iterable[Shard], copied: Sequence[str],
     descriptors: Sequence[str], style: NumberFormat,
 ) -> Iterator[tuple[_Piece, list[Question]]]:  # fmt: skip
-    """Read the rows of the unfinished shards, in pieces that begin at the start of a shard.
+    """Read the rows of the unfinished shards in blocks; the first block of a shard begins at its
+    first row.
 
     The pieces of a shard are therefore the same in each call, and so are the last digits of its
     predictions.
     """
     rows: Iterator[TableRow] = iter(())
     columns = DescriptorColumns((), (), style)
-    open_input, position, places = -1, 0, [0]
+    open_input, position, places, molecules = -1, 0, [0], range(1)
     for shard in pending:
         path, source = sources[shard.input]
         if shard.input != open_input:
             assert source is not None
             open_input, position, rows = shard.input, shard.start, source.rows(shard.start)
-            places = [source.table.place(name) for name in (source.smiles, *copied)]
+            places = [source.table.place(name) for name in (*source.smiles, *copied)]
+            molecules = range(len(source.smiles))
             columns = DescriptorColumns.of(source.table, descriptors, style)
         for _ in islice(rows, shard.start - position):
             pass
@@ -345,7 +358,7 @@ def _tasks(
                 values, problem = columns.read(row) if descriptors else ([], row.problem)
                 cells = [row.cells[place] for place in places]
                 piece.append((cells, problem))
-                questions.append(("" if problem else cells[0], values))
+                questions.append(("" if problem else row_text(cells, molecules), values))
             if len(piece) < size:
                 raise ValueError(f"{path} was changed while it was read")
             yield _Piece(shard, start, piece, start + size == shard.stop), questions
@@ -353,7 +366,7 @@ def _tasks(
 
 @dataclass(frozen=True)
 class _Selection:
-    """Rows that a shard's table contains.
+    """Rows that are written to the table of a shard.
 
     Attributes:
         condition: the condition of a row; None for all rows.
@@ -394,14 +407,16 @@ class _Selection:
         return lines if self.value is None else [lines[i] for i in sorted(self._best(lines))]
 
     def ranked(self, lines: Iterable[list[str]]) -> list[list[str]]:
-        """Return the best rows, highest value first; of equal values the first in the inputs."""
+        """Return the best rows, highest value first. Rows with equal values stay in the order of
+        the inputs.
+        """
         assert self.value is not None
         pairs = ((self.value(line), line) for line in lines)
         finite = (pair for pair in pairs if not math.isnan(pair[0]))
         return [line for _, line in heapq.nlargest(self.top, finite, key=lambda pair: pair[0])]
 
     def _best(self, lines: Sequence[list[str]]) -> list[int]:
-        """Return the indices of the best rows."""
+        """Return the indices of the rows with the highest values."""
         assert self.value is not None
         values = [self.value(line) for line in lines]
         places = [i for i, value in enumerate(values) if not math.isnan(value)]
@@ -409,7 +424,7 @@ class _Selection:
 
 
 def _ranked_column(model: MoleculeModel) -> str:
-    """Return the column by which rows are ranked by default.
+    """Return the column by which rows are ranked if ``--by`` is not set.
 
     Raises:
         SettingsError: the model predicts several numbers.
@@ -430,7 +445,9 @@ def _finish(
     plan: Plan, out: Path, header: Sequence[str], selection: _Selection,
     records: dict[int, dict[str, Any] | None],
 ) -> Screened:  # fmt: skip
-    """Write the best rows and the summary if all shards are finished, and count the rows."""
+    """Return the numbers of rows and shards. If all shards are finished, also write the best
+    rows and the summary.
+    """
     shards = list(plan.shards())
     others = [shard for shard in shards if shard.number not in records]
     unfinished = sum(not ShardFiles(out, shard).record.exists() for shard in others)

@@ -1,4 +1,4 @@
-"""Settings of a screening: the options of ``gattn molecules predict`` for many tables."""
+"""Settings of a screening, which are the options of ``gattn molecules predict`` for many tables."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["ScreenSettings", "is_screening"]
 
 JOB = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 OTHER_SUFFIXES = (".parquet", ".smi", ".smiles", ".gz")
-"""Suffixes of the files that only a screening reads."""
+"""Suffixes of the files that can be read only by a screening."""
 
 
 @document
 @dataclass(frozen=True, kw_only=True)
 class ScreenSettings(Settings):
-    """Settings of a screening: the rows to write, and the division of the work.
+    """Settings of a screening: which rows to write, and how to divide the work.
 
     Attributes:
         {settings}
@@ -52,8 +52,8 @@ class ScreenSettings(Settings):
     by: Annotated[
         str,
         Meta(
-            description="Number by which --top ranks the rows, highest first, for example "
-            "'-prediction' for the lowest predictions or 'prediction - std'.",
+            description="Expression that is computed from the columns of a row. --top keeps the "
+            "rows with the largest values, for example '-prediction' keeps the lowest predictions.",
             extra={"default": "prediction; the probability for classes"},
         ),
     ] = ""
@@ -90,7 +90,7 @@ class ScreenSettings(Settings):
     ] = "local"
 
     def check(self) -> None:
-        """Check the job and the settings of the ranking."""
+        """Check the job number and the settings of the ranking."""
         index, count = self.job
         if not 0 <= index < count:
             raise SettingsError(
@@ -104,13 +104,13 @@ class ScreenSettings(Settings):
 
     @property
     def job(self) -> tuple[int, int]:
-        """Index of this job and number of jobs; (0, 0) if the setting is not of this form."""
+        """Index of this job, and number of jobs; (0, 0) if the setting does not have this form."""
         match = JOB.fullmatch(self.shard or "0/1")
         return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def is_screening(inputs: Sequence[str], out: str, settings: Mapping[str, Any]) -> bool:
-    """Return True if predictions are to be written to a folder of shards, not to one file.
+    """Return True if predictions are written to a folder of shards instead of one file.
 
     This is so if there are several inputs, or an input that only a screening reads (a folder, a
     pattern, a Parquet, SMILES or compressed file), if ``out`` is a folder or ends with a slash,

@@ -1,4 +1,4 @@
-"""Inputs of a screening: files of CSV, Parquet and SMILES, and their rows as texts."""
+"""Inputs of a screening: CSV, Parquet and SMILES files, whose cells are read as texts."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ __all__ = ["Source", "find_inputs", "open_source"]
 
 PARQUET, SMILES = (".parquet",), (".smi", ".smiles")
 IN_FOLDERS = (".csv", ".tsv", *PARQUET, *SMILES)
-"""Suffixes of the files that are read if an input is a folder; ``.gz`` may follow, except after
-``.parquet``.
+"""Suffixes of the files that are read from an input folder. All except ``.parquet`` may be
+followed by ``.gz``.
 """
 NAME = "name"
-"""Column of the text after the SMILES in a SMILES file."""
+"""Name of the column for the text that follows the SMILES in a SMILES file."""
 BATCH = 8192
 """Number of rows of a Parquet file that are decoded at once."""
 
 
 def find_inputs(inputs: Sequence[str], out: Path) -> list[Path]:
-    """Return the files to which the inputs refer, in order and without repetitions.
+    """Return the files that the inputs name, in order and without repetitions.
 
     Args:
         inputs: files; folders, whose files of the known formats are read, also in subfolders,
@@ -80,7 +80,9 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _format(path: Path) -> str:
-    """Return the suffix that determines the format, without ``.gz``; "" if it is another file."""
+    """Return the suffix that determines the file format, without ``.gz``; "" if the format is
+    unknown.
+    """
     suffix = path.suffix.lower()
     if suffix == ".gz":
         suffix = Path(path.stem).suffix.lower()
@@ -90,20 +92,20 @@ def _format(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """File of molecules with its columns. This class reads a CSV file.
+    """File of molecules and its columns. This class reads CSV files.
 
     Attributes:
         path: the file.
         table: the header; the cells of :meth:`rows` have the order of its columns.
-        smiles: the name of the column of SMILES.
+        smiles: the names of the columns of SMILES, one for each molecule of a row.
     """
 
     path: Path
     table: Table
-    smiles: str
+    smiles: tuple[str, ...]
 
     def rows(self, start: int = 0) -> Iterator[TableRow]:
-        """Read the rows from a row on, which is counted from 0.
+        """Yield the rows, beginning with row number ``start``.
 
         Raises:
             ValueError: the content of the file is damaged.
@@ -116,19 +118,19 @@ class Source:
         return sum(1 for _ in self.rows())
 
     def narrowed(self, columns: Sequence[str]) -> Source:
-        """Return a source with at least some of the columns."""
+        """Return a source that reads at least these columns."""
         return self
 
 
 @dataclass(frozen=True)
 class SmilesSource(Source):
-    """File with a SMILES in each line, which a space or tab and a name may follow.
+    """SMILES file: each line contains a SMILES, which may be followed by a space or tab and a name.
 
     A first line whose first word is ``smiles`` is a header. Empty lines are not rows.
     """
 
     def rows(self, start: int = 0) -> Iterator[TableRow]:
-        """Read the rows from a row on, which is counted from 0."""
+        """Yield the rows, beginning with row number ``start``."""
         with _readable(self.path):
             yield from islice(self._rows(), start, None)
 
@@ -148,7 +150,7 @@ class ParquetSource(Source):
     """Parquet file; a missing value is an empty text."""
 
     def rows(self, start: int = 0) -> Iterator[TableRow]:
-        """Read the rows from a row on, which is counted from 0."""
+        """Yield the rows, beginning with row number ``start``."""
         names = list(self.table.columns)
         with _parquet(self.path) as file:
             position = 0
@@ -162,42 +164,52 @@ class ParquetSource(Source):
                 position += len(batch)
 
     def count(self) -> int:
-        """Return the number of rows, which the end of the file contains."""
+        """Return the number of rows, which is stored at the end of the file."""
         with _parquet(self.path) as file:
             return file.metadata.num_rows
 
     def narrowed(self, columns: Sequence[str]) -> Source:
-        """Return the same file with some of its columns, so that the others are not decoded."""
+        """Return a source that decodes only these columns of the file."""
         return replace(self, table=replace(self.table, columns=tuple(dict.fromkeys(columns))))
 
 
-def open_source(path: Path, smiles: str, required: Sequence[str], encoding: str | None) -> Source:
-    """Open a file of molecules.
+def open_source(
+    path: Path, smiles: Sequence[str], required: Sequence[str], encoding: str | None
+) -> Source:
+    """Open a file of molecules in one of the supported formats.
 
     Args:
         path: the file. Its suffix determines the format: ``.parquet``; ``.smi`` or ``.smiles``;
             otherwise CSV. A CSV or SMILES file may be compressed (``.gz``).
-        smiles: the column of SMILES; a SMILES file has the columns ``smiles`` and ``name``.
+        smiles: the columns of SMILES, one for each molecule of a row; a SMILES file has the
+            columns ``smiles`` and ``name``.
         required: further columns that the file must have.
         encoding: encoding of a CSV file; by default, the encoding of its byte order mark, or UTF-8
             if there is none.
 
     Raises:
-        ValueError: the file cannot be read, or a column is missing or appears twice.
+        ValueError: the file cannot be read, a column is missing or appears twice, or a SMILES file
+            is read for a model of several molecules in a row.
     """
-    suffix = _format(path)
+    suffix, smiles = _format(path), tuple(smiles)
     if suffix in SMILES:
-        source: Source = SmilesSource(path, Table(path, ("smiles", NAME), "\t", "utf-8"), "smiles")
+        if len(smiles) > 1:
+            raise ValueError(
+                f"{path} has one SMILES in a line, and this model reads {len(smiles)} in a row: "
+                f"write a CSV file with the columns {', '.join(smiles)}"
+            )
+        table = Table(path, ("smiles", NAME), "\t", "utf-8")
+        source: Source = SmilesSource(path, table, ("smiles",))
     elif suffix in PARQUET:
         source = ParquetSource(path, Table(path, _parquet_columns(path), ",", "utf-8"), smiles)
     else:
         with _readable(path):
             table = open_table(
-                path, [smiles, *required], encoding=encoding, on_bad_bytes="surrogateescape",
+                path, [*smiles, *required], encoding=encoding, on_bad_bytes="surrogateescape",
                 compressed=path.suffix.lower() == ".gz",
             )  # fmt: skip
         return Source(path, table, smiles)
-    for name in (source.smiles, *required):
+    for name in (*source.smiles, *required):
         if (times := source.table.columns.count(name)) != 1:
             names = ", ".join(map(repr, source.table.columns))
             fault = f"{times} columns {name!r}" if times else f"no column {name!r}"
@@ -207,7 +219,9 @@ def open_source(path: Path, smiles: str, required: Sequence[str], encoding: str 
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Convert the errors of a damaged compressed file to one that names the file."""
+    """Context manager that converts the errors of a damaged compressed file to an error that
+    names the file.
+    """
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -227,7 +241,7 @@ def _opened(path: Path) -> Iterator[Iterable[str]]:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
-    """Open a Parquet file; an error of pyarrow becomes one that names the file."""
+    """Open a Parquet file; convert pyarrow's errors to an error that names the file."""
     import pyarrow.parquet
 
     try:
@@ -243,5 +257,5 @@ def _parquet_columns(path: Path) -> tuple[str, ...]:
 
 
 def _texts(column: pyarrow.Array) -> list[str]:
-    """Return a column as texts; a missing value is empty."""
+    """Return a column as texts, with an empty text for a missing value."""
     return ["" if value is None else str(value) for value in column.to_pylist()]

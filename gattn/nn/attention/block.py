@@ -199,13 +199,15 @@ class TransformerBlock(Module):
 
 
 def graph_among(edges: Any, x: Tensor) -> Graph:
-    """Return the graph of the given edges among n nodes with features x, [n, d] or [b, n, d]."""
+    """Return the graph of the given edges between n nodes, whose features x are [n, d] or [b, n,
+    d].
+    """
     check_rows(edges, x.shape[-2], x.shape[-2], batch=x.shape[0] if x.dim() == 3 else 0)
     return as_graph(edges, x.shape[-2])
 
 
 def feed_forward(channels: int, hidden: int | None, act: str, dropout: float) -> Sequential:
-    """Create a feed-forward network, W_2 act(W_1 x), with dropout of the hidden features.
+    """Create a feed-forward network W_2 act(W_1 x) with dropout of its hidden features.
 
     The hidden width is ``hidden``, or 4 * channels if that is None.
     """
@@ -217,6 +219,6 @@ def feed_forward(channels: int, hidden: int | None, act: str, dropout: float) ->
 
 
 def norms(channels: int, layer_norm: bool, batch_norm: bool) -> Sequential:
-    """Create the requested normalisations: layer normalisation, then batch normalisation."""
+    """Create the requested normalisation layers: layer normalisation, then batch normalisation."""
     options = (LayerNorm, layer_norm), (BatchNorm1d, batch_norm)
     return Sequential(*(cls(channels) for cls, is_enabled in options if is_enabled))

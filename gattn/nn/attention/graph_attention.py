@@ -157,7 +157,9 @@ class GraphAttention(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reset the learnable parameters: projections by Glorot initialisation, beta to 1."""
+        """Initialise the learnable parameters again: projections by Glorot's method, and beta as
+        1.
+        """
         for linear in (self.lin_query, self.lin_key, self.lin_value, self.lin_out, self.lin_edge):
             if linear is not None:
                 redraw(linear, torch.nn.init.xavier_uniform_)
@@ -170,8 +172,8 @@ class GraphAttention(Module):
 
     @property
     def slow_path_reason(self) -> str:
-        """Reason why part of a forward pass does not run in a fused operator; "" if all
-        parts do.
+        """Reason why a part of the forward pass does not use a fused operator; "" if all parts
+        do.
         """
         if callable(self.score):
             return ("its score is a callable, which runs in plain PyTorch on some thousand edges "
@@ -259,7 +261,9 @@ class GraphAttention(Module):
         edge_attr: Tensor | None,
         attn_bias: Tensor | None,
     ) -> Score:
-        """Return the score s + b as the arguments of the operator that computes it."""
+        """Return the score s + b. It is stored as the arguments of the operator that computes
+        it.
+        """
         bias = None if attn_bias is None else self._per_head(attn_bias, key, graph)
         if callable(self.score):
             return self._call_score(query, key, graph, edge_attr, bias)
@@ -275,8 +279,8 @@ class GraphAttention(Module):
     def _edge_term(
         self, edge_attr: Tensor | None, key: Tensor
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the edge features [e, d] and their projection [h, c, d], or None if there are
-        none.
+        """Return the edge features [e, d] and their projection [h, c, d]; None if there are no
+        edge features.
         """
         if (edge_attr is None) != (self.lin_edge is None):
             raise ValueError(
@@ -298,7 +302,7 @@ class GraphAttention(Module):
         return features.to(key.dtype), projection.to(key.dtype)
 
     def _per_head(self, attn_bias: Tensor, like: Tensor, graph: Graph) -> Tensor:
-        """Check the bias [e, h] or [e, 1], and expand it to all heads in the dtype of ``like``."""
+        """Check the bias [e, h] or [e, 1]; return it for all heads in the dtype of ``like``."""
         check_tensor("attn_bias", attn_bias)
         edges = graph.num_edges
         if tuple(attn_bias.shape) not in ((edges, self.heads), (edges, 1)):
@@ -334,7 +338,9 @@ class GraphAttention(Module):
 
 
 def _graph_between(edges: Any, key: Tensor, query: Tensor) -> Graph:
-    """Return the graph of the given edges from the rows of key to the rows of query."""
+    """Return the graph of the given edges; sources are rows of key, and destinations are rows of
+    query.
+    """
     check_rows(edges, key.shape[0], query.shape[0], "query and key")
     if isinstance(edges, Graph):
         return edges

@@ -11,11 +11,13 @@ from gattn.graph import Graph
 from gattn.nn.common.recording import is_recording, record
 
 MIN_CHANNELS_PER_SCORE = 12
-"""Minimum number of channels per score for which rows are summed before they are projected."""
+"""Rows are summed before they are projected if there are at least this number of channels per
+score.
+"""
 
 
 def learned_query_score(query: Tensor, key_weight: Tensor, x: Tensor) -> Tensor:
-    r"""Compute the score of every row of x for every learned query and head.
+    r"""Compute the score of every row of x, for each learned query and head.
 
     .. math:: s_{jqh} = \frac{q_{qh} \cdot W_k^{(h)} x_j}{\sqrt{c}}
         = \Bigl(\frac{W_k^{(h)\top} q_{qh}}{\sqrt{c}}\Bigr) \cdot x_j
@@ -38,8 +40,8 @@ def learned_query_score(query: Tensor, key_weight: Tensor, x: Tensor) -> Tensor:
 def learned_query_pool(
     score: Tensor, x: Tensor, value_weight: Tensor, segments: Graph, dropout: float
 ) -> Tensor:
-    r"""Compute weighted sums of the values in each segment, with the softmax of the scores as
-    weights.
+    r"""Compute weighted sums of the values in each segment; the weights are the softmax of the
+    scores.
 
     .. math:: o_{gqh} = \sum_{j \in g} \alpha_{jqh} W_v^{(h)} x_j
         = W_v^{(h)} \sum_{j \in g} \alpha_{jqh} x_j

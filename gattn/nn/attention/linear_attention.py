@@ -1,4 +1,4 @@
-"""The layer LinearAttention: attention within each graph at a cost linear in its number of
+"""The layer LinearAttention: attention within each graph. Its cost is linear in the number of
 nodes.
 """
 

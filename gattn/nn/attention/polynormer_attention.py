@@ -1,4 +1,4 @@
-"""Polynormer's attention within each graph, at a cost linear in its number of nodes."""
+"""Polynormer's attention within each graph. Its cost is linear in the number of nodes."""
 
 from __future__ import annotations
 
@@ -136,12 +136,14 @@ class PolynormerAttention(Module):
         return sets.restore(self.dropout(F.relu(self.lin_out(out))))
 
     def _features(self, linear: Linear, x: Tensor) -> Tensor:
-        """Project x, and return the sigmoid of the result in the accumulation dtype: [n, h, c]."""
+        """Project x, and return the sigmoid of the result in the accumulation dtype, [n, h, c]."""
         projected = self._split(linear, x)
         return projected.to(acc_dtype(projected.dtype)).sigmoid()
 
     def _split(self, linear: Linear, x: Tensor) -> Tensor:
-        """Return a projection of x as [n, h, c]; PyG's parameters have rows in the order (c, h)."""
+        """Return a projection of x as [n, h, c]. The rows of PyG's parameters have the order (c,
+        h).
+        """
         projected = project(linear, x)
         return projected.unflatten(-1, (self.head_channels, self.heads)).transpose(1, 2)
 

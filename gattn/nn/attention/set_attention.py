@@ -15,7 +15,7 @@ from gattn.nn.common.segments import from_points
 
 
 class MultiheadAttentionBlock(Module):
-    r"""Multihead attention block (MAB): attention along the edges of a graph and a feed-forward
+    r"""Multihead attention block (MAB): attention along the edges of a graph, then a feed-forward
     layer.
 
     .. math::
@@ -182,7 +182,7 @@ class SetAttentionBlock(Module):
         self.mab.reset_parameters()
 
     def forward(self, x: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
-        """Apply the self-attention along the edges of the graph.
+        """Compute self-attention along the edges of the graph.
 
         Args:
             x: node features, [n, channels].
@@ -196,7 +196,7 @@ class SetAttentionBlock(Module):
 
 
 class InducedSetAttentionBlock(Module):
-    r"""Induced set attention block (ISAB): self-attention within sets at a cost linear in their
+    r"""Induced set attention block (ISAB): self-attention within sets. Its cost is linear in their
     sizes.
 
     .. math:: \mathrm{ISAB}(x) = \mathrm{MAB}(x, h), \qquad h = \mathrm{MAB}(I, x)
@@ -346,7 +346,7 @@ class PoolingByMultiheadAttention(Module):
 
 
 class _Projections(Module):
-    """Query, key, value and output projections, with names and initialisation as in
+    """Projections of queries, keys, values and outputs. Names and initialisation are those of
     torch.nn.MultiheadAttention.
     """
 
@@ -364,7 +364,7 @@ class _Projections(Module):
         torch.nn.init.zeros_(self.out_proj.bias)
 
     def split(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Return the weights and the biases of the projections of q, k and v."""
+        """Return the weights and the biases of the three projections: of q, k and v."""
         return (
             self.in_proj_weight.unflatten(0, (3, -1)).unbind(0),
             self.in_proj_bias.unflatten(0, (3, -1)).unbind(0),

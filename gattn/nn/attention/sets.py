@@ -1,4 +1,4 @@
-"""Sets of nodes in two formats: one row per node, or padded to equal sizes as in PyG."""
+"""Sets of nodes in two formats: with one row per node, or padded to equal sizes as in PyG."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from gattn.nn.common.segments import segment_graph, segment_index
 
 
 class Sets(NamedTuple):
-    """Rows of several sets, with the set of each row and an optional mask of the padding."""
+    """Rows that belong to several sets. It stores the set of each row, and a mask if there is
+    padding.
+    """
 
     rows: Tensor
-    """Features of the rows, [n, d]; zeros in rows of padding."""
+    """Features of the rows, [n, d]. Rows of padding are zero."""
     segments: Graph
     """Graph with one edge from each row to the set that contains it."""
     mask: Tensor | None
@@ -31,7 +33,9 @@ class Sets(NamedTuple):
         return x.masked_fill(~self.mask.view(-1, *(1,) * (x.dim() - 1)), 0.0)
 
     def sizes(self, like: Tensor) -> Tensor:
-        """Return the number of nodes of each row's set, [n], in the dtype of ``like``."""
+        """Return for each of n rows the number of nodes in its set, [n], in the dtype of
+        ``like``.
+        """
         if self.mask is None:
             sizes = self.segments.layout.rowptr.diff()
         else:

@@ -1,4 +1,4 @@
-"""SGFormer's attention within each graph, at a cost linear in its number of nodes."""
+"""SGFormer's attention within each graph. Its cost is linear in the number of nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _EPSILON = 1e-6
 
 
 class SGFormerAttention(Module):
-    r"""SGFormer's linear attention of every node to all nodes of its graph, by cosine similarity.
+    r"""SGFormer's linear attention: every node attends to all nodes of its graph, by cosine
+    similarity.
 
     .. math::
         \mathrm{out}_i = \frac{1}{h} \sum_{\mathrm{heads}}
@@ -123,13 +124,13 @@ class SGFormerAttention(Module):
 
 
 def _unit(x: Tensor) -> Tensor:
-    """Divide each vector of [n, h, c] by its norm, after replacing zeros by epsilon."""
+    """Replace zeros by epsilon, and divide each vector in [n, h, c] by its norm."""
     x = x.masked_fill(x == 0, _EPSILON)
     return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)
 
 
 def _record_weights(query: Tensor, key: Tensor, sets: Sets) -> None:
-    """Compute and record the attention weights of all pairs of nodes in a set, [e, h]."""
+    """Compute and record the attention weights of all pairs of nodes within a set, [e, h]."""
     pairs, _ = within(sets.segments)
     source, destination = pairs.edge_index
     sizes = sets.sizes(query).view(-1, 1)

@@ -1,4 +1,4 @@
-"""Checks of the settings and inputs of layers, each with one clear error."""
+"""Checks of the settings and inputs of layers. Each check raises one clear error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_settings(
 
 
 def check_at_least(minimum: int, **settings: Any) -> None:
-    """Check that every setting is None or an integer of at least ``minimum``."""
+    """Check that every setting is None or an integer that is at least ``minimum``."""
     for name, value in settings.items():
         if value is not None and not (hasattr(value, "__index__") and int(value) >= minimum):
             raise ValueError(f"{name} must be an int >= {minimum}; got {value!r}")
@@ -89,7 +89,9 @@ def check_input(name: str, x: Any, channels: int, linear: Any) -> None:
 
 
 def check_input_of(name: str, x: Any, linear: Any) -> None:
-    """Check that x has the width and dtype of a linear layer, if the layer's weight can be read."""
+    """Check that x has the width and the dtype of a linear layer, if the weight of the layer can
+    be read.
+    """
     weight = readable_weight(linear)
     if weight is None:
         check_tensor(name, x)
@@ -98,7 +100,7 @@ def check_input_of(name: str, x: Any, linear: Any) -> None:
 
 
 def shape_of_rows(channels: Any) -> str:
-    """Return the expected shape of node features for error messages, such as "(n, 16)"."""
+    """Return the expected shape of node features as text, such as "(n, 16)", for error messages."""
     return f"(n, {channels})" if isinstance(channels, int) and channels >= 0 else "(n, d)"
 
 
@@ -117,12 +119,14 @@ def refuse_scripts(*kinds: Any) -> None:
 
 
 def is_autocast(x: Tensor) -> bool:
-    """Return True if autocast is enabled on the device of x; False for meta tensors."""
+    """Return True if autocast is enabled for the device of x. It is never enabled for meta
+    tensors.
+    """
     return not x.is_meta and torch.is_autocast_enabled(x.device.type)
 
 
 def check_features(name: str, x: Any, channels: int, parameter: Any) -> None:
-    """Check that x has ``channels`` features and the dtype of a parameter of the layer.
+    """Check that x has ``channels`` features and the same dtype as a parameter of the layer.
 
     The dtype is not checked if ``parameter`` is not a tensor: the weight of a quantized layer is a
     method, and such a layer converts x itself.

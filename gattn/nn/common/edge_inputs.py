@@ -1,5 +1,5 @@
-"""Conversion of the edges that are passed to a layer, self-loops, and returned attention
-weights.
+"""Conversion of a layer's edges, with self-loops, and of attention weights to the format that is
+returned.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def read_edges(
     *,
     self_loops: bool = False,
 ) -> tuple[Graph, Tensor | None]:
-    """Return the graph of a layer's edges, and their features, [e, d] or [e].
+    """Return a graph of the layer's edges, and the edge features, [e, d] or [e].
 
     The values of a sparse adjacency are its edge features if they are vectors. With
     ``self_loops`` the graph contains the self-loops of :meth:`Graph.with_self_loops`; the returned
@@ -62,8 +62,8 @@ def read_edges(
 def edge_rows(
     edge_index: Any, rows: Tensor, name: str = "edge_attr", width: int | None = None
 ) -> Tensor:
-    """Check that there is one row or number for each of the caller's edges, and return the rows of
-    the graph's edges.
+    """Check that there is one row (or number) for each edge of the caller; return those of the
+    graph's edges.
 
     Args:
         edge_index: the edges, as the caller passed them.
@@ -135,7 +135,7 @@ def _name(edge_index: Any) -> str:
 
 
 def _size(edge_index: Any) -> tuple[int | None, int | None] | None:
-    """Return (num_src, num_dst) if the format of the edges contains these numbers, and otherwise
+    """Return (num_src, num_dst) if the format of the edges contains these numbers, otherwise
     None.
     """
     if isinstance(edge_index, Graph):
@@ -146,8 +146,8 @@ def _size(edge_index: Any) -> tuple[int | None, int | None] | None:
 
 
 def _coalesced(edge_index: Any) -> Any:
-    """Return the edges; duplicates in a sparse COO matrix are summed, which is cached per
-    matrix.
+    """Return the edges. The duplicate entries of a sparse COO matrix are summed first; the
+    summed matrix is cached.
     """
     if not isinstance(edge_index, Tensor) or edge_index.layout != torch.sparse_coo:
         return edge_index
@@ -169,8 +169,8 @@ def _split(adj_t: Any, edge_attr: Tensor | None) -> tuple[Tensor, Tensor | None]
 
 
 def _entries(adj_t: Any) -> tuple[Tensor, Tensor]:
-    """Return the rows and columns, [2, e], and the values of a sparse matrix after summing
-    duplicates.
+    """Return the rows and columns, [2, e], and the values of a sparse matrix; duplicates are summed
+    first.
 
     A COO matrix is coalesced first, because PyG's function would mark the caller's matrix as
     coalesced.
@@ -212,8 +212,8 @@ def _count_destinations(
 def with_loop_features(
     edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | str | None
 ) -> Tensor:
-    """Return the edge features of a graph with self-loops, including those of the self-loops, [e,
-    d] or [e].
+    """Return the edge features of a graph with self-loops, [e, d] or [e]. They include those of the
+    self-loops.
 
     The features of the caller's edges other than self-loops come first, then the features of the
     added self-loops.
@@ -243,7 +243,8 @@ def with_loop_features(
 
 
 def caches_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
-    """Return True if the features of self-loops are cached with the graph until edge_attr changes.
+    """Return True if the features of the self-loops are cached in the graph until edge_attr
+    changes.
 
     They are cached under four conditions. The graph is small, such as a batch of molecules, where
     the overhead of calls dominates. The features are on the CPU, where a checksum detects changes.
@@ -268,15 +269,15 @@ def _with_loops(edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | st
 
 
 def _constant(like: Tensor, loops: int, fill_value: float | Tensor | None) -> Tensor:
-    """Return features of self-loops, [loops, d], that do not depend on other edges."""
+    """Return the features of the self-loops, [loops, d], if they do not depend on other edges."""
     if isinstance(fill_value, Tensor):
         return fill_value.to(like).reshape(1, -1).expand(loops, like.shape[1])
     return like.new_full((loops, like.shape[1]), 1.0 if fill_value is None else fill_value)
 
 
 def _reduced(rows: Tensor, graph: Graph, fill_value: str) -> Tensor:
-    """Return features of self-loops, [loops, d], as a reduction over the other edges into each
-    node.
+    """Return the features of the self-loops, [loops, d]. They are a reduction over the other
+    edges into the same node.
     """
     loops = min(graph.size)
     if not is_linear(fill_value):
@@ -290,16 +291,14 @@ def _reduced(rows: Tensor, graph: Graph, fill_value: str) -> Tensor:
 
 
 def is_linear(fill_value: float | Tensor | str | None) -> bool:
-    """Return True if the features of self-loops are a linear function of the other edges'
-    features.
-    """
+    """Return True if the features of self-loops depend linearly on the features of other edges."""
     return isinstance(fill_value, str) and fill_value in ("add", "sum", "mean")
 
 
 def with_weights(
     edge_index: Any, graph: Graph, alpha: Tensor, x: Tensor, *, self_loops: bool = False
 ) -> Any:
-    """Return the edges with their attention weights in the format of PyG's layers.
+    """Return the edges and their attention weights in the format of PyG's layers.
 
     Args:
         edge_index: the edges, as the caller passed them.
@@ -325,7 +324,9 @@ def with_weights(
 
 
 def batch_first(alpha: Tensor, x: Tensor) -> Tensor:
-    """Return weights [e, b * h] as [b, e, h] if x has a batch dimension, otherwise unchanged."""
+    """Convert weights [e, b * h] to [b, e, h] if x has a batch dimension; otherwise return them
+    unchanged.
+    """
     return alpha if x.dim() == 2 else alpha.unflatten(1, (x.shape[1], -1)).transpose(0, 1)
 
 
@@ -337,7 +338,7 @@ def sparse_values(edge_index: Any, dtype: torch.dtype) -> Tensor | None:
 
 
 def input_edges_with_weights(edge_index: Any, graph: Graph, alpha: Tensor, x: Tensor) -> Any:
-    """Return the edges in the caller's format together with their attention weights.
+    """Return the edges in the caller's format, together with their attention weights.
 
     For a SparseTensor, return a SparseTensor whose values are the weights, as PyG's layers do.
     """
@@ -347,8 +348,8 @@ def input_edges_with_weights(edge_index: Any, graph: Graph, alpha: Tensor, x: Te
 
 
 def input_edges(edge_index: Any, graph: Graph) -> Any:
-    """Return the edges in the caller's format; a COO matrix is coalesced, and a Graph is converted
-    to pairs.
+    """Return the edges in the caller's format. A COO matrix is coalesced, and a Graph is
+    converted to pairs of nodes.
     """
     return graph.edge_index if isinstance(edge_index, Graph) else _coalesced(edge_index)
 
@@ -379,7 +380,7 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor, self_loops: bool) -
 
 
 def edge_sum(query_score: Tensor, key_score: Tensor, graph: Graph) -> Tensor:
-    """Return the sum a_i + b_j for every edge from j to i, [e, h], from a [n, h] and b [m, h]."""
+    """Return the sum a_i + b_j for every edge j -> i, [e, h], given a [n, h] and b [m, h]."""
     graph, (key_score,) = graph.fetch_source_rows(key_score)
     transposed = cached(graph, "transposed", graph.transpose)
     return to_edges(query_score, graph) + to_edges(key_score, transposed)

@@ -1,5 +1,5 @@
-"""The layers' arguments edge_weight and attn_bias, for fused kernels and edge-by-edge
-computation.
+"""The arguments edge_weight and attn_bias of layers, for fused kernels and for computation edge
+by edge.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gattn.ops.registration.checks import as_bias
 
 
 class EdgeTerms(NamedTuple):
-    r"""Optional weight and score bias of each edge, in the caller's order of edges.
+    r"""Weight and score bias of each edge, both optional, in the caller's order of edges.
 
     .. math::
         \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} v_j, \qquad
@@ -47,7 +47,7 @@ class EdgeTerms(NamedTuple):
     """Biases b, [e, 1] or [e, h]; None if there is no bias."""
 
     def biased(self, score: Tensor) -> Tensor:
-        """Return scores [e, h] or [e] with the bias added."""
+        """Return scores [e, h] or [e], with the bias of each edge added."""
         if self.bias is None:
             return score
         bias = self.bias.to(score.dtype)
@@ -56,19 +56,17 @@ class EdgeTerms(NamedTuple):
         )
 
     def bias_like(self, score: Tensor) -> Tensor | None:
-        """Return the bias, [e, h] or [e, 1], in the dtype and for the heads of a tensor [*, h,
-        ...].
-        """
+        """Return the bias in the dtype of a tensor [*, h, ...], as [e, h] or [e, 1]."""
         if self.bias is None or self.bias.shape[1] == 1:
             return None if self.bias is None else self.bias.to(score.dtype)
         return tile_heads(self.bias.to(score.dtype), 1, score.shape[1])
 
     def joined_bias(self, bias: Tensor | None, score: Tensor) -> Tensor | None:
-        """Return the sum of ``bias`` (which may be None) and the bias of these edges."""
+        """Return the sum of ``bias`` (which may be None) and the bias in this object."""
         return self.bias_like(score) if bias is None else self.biased(bias)
 
     def weight_like(self, value: Tensor) -> Tensor | None:
-        """Return the weights, [e], in the dtype of a tensor, or None if there are no weights."""
+        """Return the weights, [e], in the dtype of a tensor; None if there are no weights."""
         return None if self.weight is None else self.weight.to(value.dtype)
 
     def weighted(self, messages: Tensor) -> Tensor:
@@ -91,7 +89,7 @@ def read_terms(
     heads: int = 1,
     self_loops: bool = False,
 ) -> EdgeTerms:
-    """Check edge_weight and attn_bias, and extend them to the self-loops that the layer added.
+    """Check edge_weight and attn_bias, and add entries for the self-loops that the layer added.
 
     Args:
         edge_index: the edges, as the caller passed them.
@@ -145,7 +143,7 @@ def read_typed_terms(
     attn_bias: Mapping[EdgeType, Tensor] | None,
     heads: int,
 ) -> dict[EdgeType, EdgeTerms]:
-    """Return the weights and biases of the edges of each type; see :func:`read_terms`.
+    """Return the weights and biases of the edges of each type. See :func:`read_terms`.
 
     Raises:
         TypeError: if edge_weight or attn_bias is not a dictionary.
@@ -169,7 +167,7 @@ def read_typed_terms(
 
 
 def join_terms(parts: list[EdgeTerms], graphs: list[Graph], heads: int, like: Tensor) -> EdgeTerms:
-    """Concatenate the weights and biases of several graphs, in the order of the graphs."""
+    """Concatenate the weights and biases of several graphs."""
     if all(terms is NO_TERMS for terms in parts):
         return NO_TERMS
     weights, biases = [], []
@@ -184,7 +182,7 @@ def join_terms(parts: list[EdgeTerms], graphs: list[Graph], heads: int, like: Te
 
 
 class _ActiveTerms(threading.local):
-    """Weights and biases of the edges in the forward pass that runs in this thread.
+    """Weights and biases that apply to the edges in the forward pass of this thread.
 
     The state is local to a thread, because one layer may run in several threads at once.
     """
@@ -192,16 +190,17 @@ class _ActiveTerms(threading.local):
     layer: MessagePassing | None = None
     terms: EdgeTerms = NO_TERMS
     unused: tuple[str, ...] = ()
-    """Names of the arguments that no method of the layer has read yet."""
+    """Names of the arguments that no method of the layer has used yet."""
     weights: Tensor | None = None
-    """Attention weights before dropout; None until a method of the layer has computed them."""
+    """Attention weights before dropout; None until a method has computed them."""
 
 
 _active = _ActiveTerms()
 
 
 class TermsEdgeByEdge(MessagePassing):
-    """Base class of layers that apply edge weights and score biases edge by edge, without kernels.
+    """Base class of layers that can apply edge weights and score biases without kernels, edge by
+    edge.
 
     Methods such as ``message`` have the same arguments as in PyG, so the terms cannot be passed to
     them. :meth:`bind_terms` stores the terms during a forward, :meth:`softmax` adds the bias to the
@@ -212,7 +211,8 @@ class TermsEdgeByEdge(MessagePassing):
 
     @contextmanager
     def bind_terms(self, terms: EdgeTerms) -> Iterator[None]:
-        """Store edge_weight and attn_bias during a forward pass, for the methods that PyG calls.
+        """Store edge_weight and attn_bias during a forward pass, for the methods that PyG calls in
+        it.
 
         Raises:
             ValueError: if a term was not read, because a subclass overrides the method that
@@ -236,8 +236,8 @@ class TermsEdgeByEdge(MessagePassing):
     def softmax(
         self, score: Tensor, index: Tensor, ptr: Tensor | None = None, size: int | None = None
     ) -> Tensor:
-        """Compute PyG's softmax of the scores plus bias, [e, h] or [e], over the edges into each
-        node.
+        """Compute PyG's softmax over the edges into each node, of the scores plus their bias, [e,
+        h] or [e].
 
         If the bias removes all edges of a node, their weights are 0, where PyG returns NaN.
         """
@@ -249,12 +249,12 @@ class TermsEdgeByEdge(MessagePassing):
         return softmax(score, index, ptr, size).masked_fill(dropped, 0.0)
 
     def biased(self, score: Tensor) -> Tensor:
-        """Return the scores, [e, h] or [e], plus the bias of this forward pass, if there is one."""
+        """Add the bias of this forward pass, if there is one, to the scores, [e, h] or [e]."""
         self._read("attn_bias")
         return self._terms.biased(score)
 
     def drop_weights(self, alpha: Tensor) -> Tensor:
-        """Apply dropout to the attention weights, and store the weights from before dropout.
+        """Apply dropout to the attention weights, and store the weights before dropout.
 
         The stored weights are those that the layer returns or records for this forward.
         """
@@ -263,7 +263,7 @@ class TermsEdgeByEdge(MessagePassing):
         return F.dropout(alpha, self.dropout, self.training)
 
     def before_dropout(self, alpha: Tensor | None) -> Tensor | None:
-        """Return the stored attention weights from before dropout, or alpha if none are stored.
+        """Return the stored attention weights before dropout; if none are stored, return alpha.
 
         Alpha is the result of ``edge_updater``. It is also returned if a subclass or a hook
         replaces ``edge_update``, because PyG's layers return the result of the replacement, too.
@@ -276,13 +276,13 @@ class TermsEdgeByEdge(MessagePassing):
     def aggregate(
         self, inputs: Tensor, index: Tensor, ptr: Tensor | None = None, dim_size: int | None = None
     ) -> Tensor:
-        """Sum the messages like PyG, after multiplying each message by the weight of its edge."""
+        """Multiply each message by the weight of its edge, and sum the messages as PyG does."""
         self._read("edge_weight")
         return super().aggregate(self._terms.weighted(inputs), index, ptr, dim_size)
 
     @property
     def _terms(self) -> EdgeTerms:
-        """Weights and biases of the forward pass of this layer that runs in this thread."""
+        """Weights and biases for the forward pass of this layer in this thread."""
         return _active.terms if _active.layer is self else NO_TERMS
 
     def _read(self, term: str) -> None:

@@ -48,8 +48,8 @@ def node_pair(x: Tensor | tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def channel_pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the numbers of source and destination features; -1 means that the first input sets the
-    number.
+    """Return the numbers of source and destination features. A value of -1 means that the first
+    input sets it.
     """
     pair = in_channels if isinstance(in_channels, (tuple, list)) else (in_channels, in_channels)
     if len(pair) != 2 or not all(hasattr(width, "__index__") and width >= -1 for width in pair):
@@ -58,7 +58,7 @@ def channel_pair(in_channels: int | tuple[int, int]) -> tuple[int, int]:
 
 
 def nodes_first(x: Tensor, name: str = "x") -> Tensor:
-    """Transpose features [b, n, d] to [n, b, d]; features [n, d] are returned unchanged."""
+    """Transpose features [b, n, d] to [n, b, d]. Features [n, d] are returned unchanged."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a tensor; got {type(x).__name__}")
     if x.dim() == 3:
@@ -77,12 +77,12 @@ def split_heads(x: Tensor, channels: int) -> Tensor:
 
 
 def as_heads(x: Tensor) -> Tensor:
-    """Reshape [n, d] to one head, [n, 1, d]; [n, b, d] has b heads already."""
+    """Reshape [n, d] to [n, 1, d], which has one head. [n, b, d] already has b heads."""
     return x.unsqueeze(1) if x.dim() == 2 else x
 
 
 def merge_heads(out: Tensor, heads: int, x: Tensor, concat: bool) -> Tensor:
-    """Concatenate heads [n, h, c] to [n, h * c], or average them to [n, c].
+    """Concatenate the heads [n, h, c] to [n, h * c], or average them to [n, c].
 
     If x has a batch dimension, [n, b * h, c] becomes [b, n, h * c] or [b, n, c].
     """
@@ -92,7 +92,7 @@ def merge_heads(out: Tensor, heads: int, x: Tensor, concat: bool) -> Tensor:
 
 
 def tile_heads(per_head: Tensor, dim: int, heads: int) -> Tensor:
-    """Repeat the h heads in one dimension of a tensor b times, so that there are ``heads`` = b * h
+    """Repeat the h heads in one dimension of a tensor b times, so that it has ``heads`` = b * h
     heads.
     """
     if per_head.shape[dim] == heads:
@@ -129,15 +129,15 @@ def redraw(linear: Any, draw: Callable[[Tensor], Any]) -> None:
 
 
 def dtype_of(linear: torch.nn.Module) -> torch.dtype:
-    """Return the dtype of a module's first floating-point parameter, in which the module
-    computes.
+    """Return the dtype of a module's first floating-point parameter. The module computes in this
+    dtype.
     """
     floats = (p.dtype for p in linear.parameters() if p.is_floating_point())
     return next(floats, torch.get_default_dtype())
 
 
 def project(lin: Any, x: Tensor, name: str = "x") -> Tensor:
-    """Apply a linear layer to dense or sparse features, in the dtype that autocast requires.
+    """Apply a linear layer to dense or sparse features, in the dtype that autocast selects.
 
     torch multiplies sparse matrices in fp32 and fp64 only, so under autocast the product of a
     sparse x is computed in the dtype of x and then cast. The fused backends compute it as a sum
@@ -157,13 +157,15 @@ def project(lin: Any, x: Tensor, name: str = "x") -> Tensor:
 
 
 def skip(lin: torch.nn.Module, x: Tensor) -> Tensor:
-    """Project node features [n, d] or [n, b, d] for a residual connection: [n, c] or [b, n, c]."""
+    """Project node features for a residual connection: [n, d] to [n, c], or [b, n, d] to [b, n,
+    c].
+    """
     out = project(lin, x)
     return out.transpose(0, 1) if out.dim() == 3 else out
 
 
 def add_bias(out: Tensor, bias: Tensor | None, residual: Tensor | None = None) -> Tensor:
-    """Return ``out + residual + bias``, where the bias is converted to the dtype of ``out``."""
+    """Return ``out + residual + bias``. The bias is converted to the dtype of ``out`` first."""
     out = out if residual is None else out + residual
     return out if bias is None else projection.add(out, bias.to(out.dtype))
 
@@ -208,7 +210,7 @@ def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:
     unless the module does more than multiply by its weight.
     """
     if is_lazy(lin):
-        # Calling a lazy module initialises its weight with the width of x.
+        # Calling a lazy module creates its weight, with the width of x.
         lin(x[:0])
     if not is_product(lin):
         return head_scores(split_heads(project(lin, x, name), att.shape[-1]), att)[0]
@@ -232,7 +234,8 @@ def is_product(linear: Any) -> bool:
 
 
 def features_and_weight(linear: Any, edge_attr: Tensor) -> tuple[Tensor, Tensor]:
-    """Return edge features [e, d] and a weight [h * c, d] whose product is a linear layer's output.
+    """Return edge features [e, d] and a weight [h * c, d]. Their product is the output of a linear
+    layer.
 
     A bias becomes one more column of the weight, for an added feature of ones.
     """
@@ -243,5 +246,5 @@ def features_and_weight(linear: Any, edge_attr: Tensor) -> tuple[Tensor, Tensor]
 
 
 def is_untouched(module: torch.nn.Module) -> bool:
-    """Return True if calling a module runs only the forward method of its class."""
+    """Return True if calling a module only runs the forward method of its class."""
     return "forward" not in module.__dict__ and not torch_internals.has_hooks(module)

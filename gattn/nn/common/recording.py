@@ -69,7 +69,9 @@ class AttentionRecord:
 
 @dataclass(eq=False)
 class _Recorder:
-    """Records of one ``record_attention`` context, and the names of the layers that are running."""
+    """Records of one ``record_attention`` context, and the names of the layers that are now
+    running.
+    """
 
     records: list[AttentionRecord] = field(default_factory=list)
     running: list[str] = field(default_factory=list)
@@ -80,8 +82,8 @@ class _Recorder:
         return len(self.running) > 0 and self.thread == threading.get_ident()
 
     def watch(self, module: Module, name: str) -> Callable[[], None]:
-        """Add hooks to a module that record its name while it runs; return a function to remove
-        them.
+        """Add hooks to a module that store its name while it runs; return a function that
+        removes them.
         """
         begin = module.register_forward_pre_hook(lambda *_: self.running.append(name))
         end = module.register_forward_hook(lambda *_: self._pop(), always_call=True)
@@ -157,14 +159,14 @@ AttentionRecord('convs.1', weights=(6, 2), size=(3, 3))]
 
 
 def is_recording() -> bool:
-    """Return True if attention weights that are computed now in this thread have to be recorded."""
+    """Return True if the attention weights that this thread computes must be recorded."""
     if not _RECORDERS or torch.compiler.is_compiling():
         return False
     return any(recorder.is_active for recorder in _RECORDERS)
 
 
 def is_recording_anywhere() -> bool:
-    """Return True if any thread records attention weights.
+    """Return True if any thread is recording attention weights.
 
     Layers then skip their checkpoint, because a forward that runs again would be recorded twice.
     """
@@ -187,5 +189,5 @@ def record(weights: Tensor, graph: Graph, edge_type: EdgeType | None = None) -> 
 
 
 def _is_ours(module: Module) -> bool:
-    """Return True if a module's class is defined in gattn.nn or is a subclass of such a class."""
+    """Return True if the class of a module, or one of its base classes, is defined in gattn.nn."""
     return any(kind.__module__.startswith("gattn.nn.") for kind in type(module).__mro__)

@@ -1,4 +1,4 @@
-"""Attention scores, stored as named tuples, and functions that compute attention with a score."""
+"""Attention scores as named tuples, and functions that compute attention with such a score."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gattn.ops.custom_score.api import attend_sorted
 
 
 class Score(Protocol):
-    """Attention score, stored as the arguments of the operator that computes it."""
+    """Attention score. It stores the arguments of the operator that computes it."""
 
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
@@ -153,7 +153,7 @@ class DotScore(NamedTuple):
 
 
 class EdgeScore(NamedTuple):
-    """Precomputed scores [e, h], in the caller's edge order.
+    """Scores [e, h] that are computed beforehand, in the caller's order of edges.
 
     See :func:`gattn.functional.edge_softmax`.
     """
@@ -176,13 +176,13 @@ class EdgeScore(NamedTuple):
 
 
 class SortedScore(NamedTuple):
-    """Precomputed scores, [e, h], in the order of :meth:`gattn.Graph.by_destination`, and a
-    bias.
+    """Scores [e, h] that are computed beforehand, in the order of
+    :meth:`gattn.Graph.by_destination`, and a bias.
     """
 
     score: Tensor
     attn_bias: Tensor | None = None
-    """Bias [e, h] or [e, 1] in the caller's edge order."""
+    """Bias, [e, h] or [e, 1], in the caller's order of edges."""
 
     def plus(self, terms: EdgeTerms) -> SortedScore:
         """Return this score with the bias of each edge added."""
@@ -205,9 +205,7 @@ class SortedScore(NamedTuple):
         return torch.empty_like(alpha).index_copy(0, order, alpha)
 
     def _order(self, graph: Graph) -> Tensor:
-        """Return for each edge, sorted by destination, its index in the caller's order, [e]
-        int64.
-        """
+        """Return the caller's index of each edge, in the order of destinations: [e] int64."""
         return graph.fetch_source_rows()[0].layout.perm.long()
 
     def _biased(self, order: Tensor) -> Tensor:
@@ -215,11 +213,11 @@ class SortedScore(NamedTuple):
 
 
 class WithEdgeValues(NamedTuple):
-    """Score for attention in which edge features are added to the values: v_j + W a_ij."""
+    """Score for attention whose values include edge features: v_j + W a_ij."""
 
     score: Score
     edge_attr: Tensor
-    """Edge features a: [e, d], or [e, h, d] with different features for each head."""
+    """Edge features a: [e, d], or [e, h, d] if each head has its own features."""
     edge_proj: Tensor
     """Projection W of the edge features, [h, c, d]."""
 
@@ -275,7 +273,7 @@ def attend_with_score(
     want_weights: bool = False,
     edge_type: EdgeType | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute attention with a score, and record the attention weights if a recording is active.
+    """Compute attention with a score. If a recording is active, record the attention weights.
 
     Args:
         score: the attention score.
@@ -299,7 +297,7 @@ def attend_with_score(
 def attend_unrecorded(
     score: Score, value: Tensor, graph: Graph, terms: EdgeTerms, dropout: float, want_weights: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute attention like :func:`attend_with_score`, but without recording the weights.
+    """Compute attention like :func:`attend_with_score`, without recording the weights.
 
     Returns the weighted sums [n, h, c], and the softmax weights [e, h] or None. The softmax weights
     are returned before dropout and without edge_weight.

@@ -1,4 +1,6 @@
-"""Graphs that connect rows, such as the nodes of a batch, to the set (segment) they belong to."""
+"""Graphs that connect rows, such as the nodes of a batch, to the set (segment) to which they
+belong.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from gattn.nn.common.checks import check_tensor
 
 
 class Readout(Aggregation):
-    """Base class of the readouts, which reduce each set of rows to one row."""
+    """Base class of readouts, which reduce each set of rows to one row."""
 
     def __call__(
         self,
@@ -30,7 +32,7 @@ class Readout(Aggregation):
         dim: int = -2,
         **options: Any,
     ) -> Tensor:
-        """Check the inputs and reduce each set of rows; see :func:`segment_graph` for the
+        """Check the inputs, and reduce each set of rows. See :func:`segment_graph` for the
         arguments.
 
         PyG's own ``__call__`` is skipped: it would create a missing index, and read its size from
@@ -57,7 +59,7 @@ def segment_graph(
     dim_size: int | None = None,
     dim: int = -2,
 ) -> Graph:
-    """Return the graph with one edge from every row of x to the segment it belongs to.
+    """Return the graph with one edge from every row of x to its segment.
 
     Edge j belongs to row j, so that per-edge tensors are per-row tensors. The graph is cached for
     the tensor index or ptr, as :func:`gattn.graph.as_graph` caches the graphs of edge tensors.
@@ -118,14 +120,14 @@ def segment_index(segments: Graph) -> Tensor:
 
 
 def zero_empty(out: Tensor, segments: Graph) -> Tensor:
-    """Set the results, [num_segments, ...], of segments without rows to zero."""
+    """Set the results, [num_segments, ...], of segments that have no rows to zero."""
     empty = segments.layout.rowptr.diff() == 0
     return out.masked_fill(empty.view(-1, *(1,) * (out.dim() - 1)), 0.0)
 
 
 def within(segments: Graph, width: int | None = None) -> tuple[Graph, Tensor | None]:
-    """Return the graph in which every row attends to all rows of its segment, and a score bias
-    (which may be None).
+    """Return the graph in which every row attends to all rows of its segment, and a score bias or
+    None.
 
     Under torch.compile the number of these edges is not known. Each row then gets ``width`` edges,
     and the second result is a bias [e, 1] of 0 or -inf, which masks the unused edges. Otherwise the
@@ -137,7 +139,8 @@ def within(segments: Graph, width: int | None = None) -> tuple[Graph, Tensor | N
 
 
 def from_points(segments: Graph, points: int) -> Graph:
-    """Return the graph with edges from ``points`` sources per segment to every row of the segment.
+    """Return the graph that connects ``points`` sources of each segment to every row of the
+    segment.
 
     Point p of segment g is source ``g * points + p``; edges are ordered by row, then point.
     """
@@ -153,7 +156,7 @@ def from_points(segments: Graph, points: int) -> Graph:
 
 
 def among_points(segments: Graph, points: int) -> Graph:
-    """Return the graph in which the ``points`` nodes of each segment attend to each other."""
+    """Return the graph in which all ``points`` nodes of a segment attend to each other."""
 
     def build() -> Graph:
         total = segments.num_dst * points
@@ -167,7 +170,7 @@ def among_points(segments: Graph, points: int) -> Graph:
 
 
 def points_to_segments(segments: Graph, points: int) -> Graph:
-    """Return the graph with edges from the ``points`` nodes of each segment to the segment.
+    """Return the graph that connects the ``points`` nodes of each segment to the segment.
 
     Node p of segment g is source ``g * points + p``.
     """
@@ -181,7 +184,9 @@ def points_to_segments(segments: Graph, points: int) -> Graph:
 
 
 def lay_out(source: Tensor, destination: Tensor, size: tuple[int, int]) -> Graph:
-    """Return the graph of these edges; under torch.compile only traceable operations are used."""
+    """Return the graph of these edges. Under torch.compile, only operations that it can trace
+    are used.
+    """
     if torch.compiler.is_compiling():
         return Graph.from_layout(reference.build(source, destination, *size))
     return Graph(torch.stack([source, destination]), size)
@@ -222,7 +227,7 @@ def _traced_within(segments: Graph, width: int | None) -> tuple[Graph, Tensor]:
 
 @outside_transforms
 def _segments(index_or_ptr: Tensor, ptr: Tensor | None, rows: int, segments: int | None) -> Graph:
-    """Check index or ptr, and return the graph with an edge from each row to its segment."""
+    """Check index or ptr, and return the graph that connects each row to its segment."""
     _check_type(index_or_ptr)
     segments = _count(index_or_ptr) if segments is None else segments
     _check(index_or_ptr, ptr, rows, segments)
@@ -232,8 +237,8 @@ def _segments(index_or_ptr: Tensor, ptr: Tensor | None, rows: int, segments: int
 
 
 def _one_segment(rows: int, device: torch.device) -> Graph:
-    """Return the graph with edges from all rows to one segment; it is cached by the number
-    of rows.
+    """Return the graph that connects all rows to one segment. It is cached by the number of
+    rows.
     """
     if torch.compiler.is_compiling():
         index = torch.zeros(rows, dtype=torch.int64, device=device)
@@ -252,7 +257,9 @@ def _count(index: Tensor) -> int:
 
 
 def _row_segments(index: Tensor, ptr: Tensor | None, rows: int) -> Tensor:
-    """Return the segment of each row, [n], from ptr or, if ptr is None, from index."""
+    """Return the segment of each row, [n]. It is computed from ptr or, if ptr is None, from
+    index.
+    """
     if ptr is None:
         # Only PyG's class Index has this method.
         as_tensor = getattr(index, "as_tensor", None)

@@ -52,8 +52,8 @@ class SparseDropout(Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply dropout to the entries of x in training mode; return x unchanged in evaluation
-        mode.
+        """In training mode, apply dropout to the entries of x. In evaluation mode, return x
+        unchanged.
 
         Args:
             x: see Shapes.

@@ -116,7 +116,7 @@ class AGNNConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted features [e, d] of the edges.
+        """Return the features that the edges pass on, [e, d], multiplied by the attention weights.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """

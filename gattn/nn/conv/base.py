@@ -29,7 +29,7 @@ _LIBRARIES = ("gattn", "torch", "torch_geometric")
 
 
 def _stacklevel_outside_libraries() -> int:
-    """Return the ``stacklevel`` of a warning that points at the first line of user code."""
+    """Return the ``stacklevel`` with which a warning names the first line of user code."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and (frame := frame.f_back) is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] not in _LIBRARIES:
@@ -39,15 +39,15 @@ def _stacklevel_outside_libraries() -> int:
 
 
 class Nodes(NamedTuple):
-    """Projected node features that an attention layer gathers for its edges, [*, h] or [*,
-    h, c].
+    """Projected node features that a layer gathers for its edges, [*, h] or [*, h, c] for h
+    heads of c channels.
     """
 
     query: Tensor | None
     key: Tensor
     value: Tensor
     value_dst: Tensor | None = None
-    """Values of the destination nodes; only used when messages are computed edge by edge."""
+    """Values of the destination nodes. They are only used if messages are computed edge by edge."""
 
 
 class AttentionConv(TermsEdgeByEdge):
@@ -81,12 +81,12 @@ class AttentionConv(TermsEdgeByEdge):
     fill_value: float | Tensor | str
     lin_edge: Linear | None
     checkpoint: bool = False
-    """True if the layer stores only its inputs for the backward pass, which computes everything
-    else again (``torch.utils.checkpoint``).
+    """True if the layer stores only its inputs, and backward computes everything else again
+    (``torch.utils.checkpoint``).
     """
     _class_equations: tuple[str, dict[str, Any]] = "", {}
-    """Description of the equations that the class overrides, with the equations for which it was
-    made.
+    """Description of the equations that the class overrides, and the equations to which it
+    refers.
     """
     _warned = False
 
@@ -100,8 +100,8 @@ class AttentionConv(TermsEdgeByEdge):
             )
         super().__init__(node_dim=0, **{"aggr": "add", **options})
         if is_checkpointed:
-            # The attribute is set only if it is True, so that all other layers have the same
-            # attributes as PyG's.
+            # The attribute is set only if it is True, so that other layers have the same attributes
+            # as PyG's layers.
             self.checkpoint = True
         check_settings(**settings)
         for name, value in settings.items():
@@ -118,7 +118,9 @@ class AttentionConv(TermsEdgeByEdge):
         self._store_equations()
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """Run the forward pass and the hooks of the layer, under a checkpoint if that is set."""
+        """Run the forward pass and the hooks of the layer. If ``checkpoint`` is set, use a
+        checkpoint.
+        """
         if self.checkpoint and torch.is_grad_enabled() and not is_recording_anywhere():
             return checkpoint(super().__call__, *inputs, use_reentrant=False, **options)
         return super().__call__(*inputs, **options)
@@ -172,8 +174,8 @@ class AttentionConv(TermsEdgeByEdge):
         return pyg_internals.edge_hooks(self)
 
     def _slow_setting(self) -> str:
-        """Return the setting of this layer that prevents the fused operator; "" if there is
-        none.
+        """Return the setting of this layer that prevents the use of the fused operator; "" if
+        there is none.
         """
         return ""
 
@@ -186,8 +188,8 @@ class AttentionConv(TermsEdgeByEdge):
         return ("lin_edge",)
 
     def _is_readable(self, name: str) -> bool:
-        """Return True if the operator may read the weight of a linear layer instead of
-        calling it.
+        """Return True if the operator may read the weight of a linear layer without calling the
+        layer.
         """
         linear = getattr(self, name, None)
         return linear is None or is_lazy(linear) or is_plain(linear)
@@ -201,7 +203,9 @@ class AttentionConv(TermsEdgeByEdge):
         edge_type: EdgeType | None = None,
         terms: EdgeTerms = NO_TERMS,
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute the attention along the edges by the fused operator or edge by edge.
+        """Compute the attention along the edges, with the fused operator or edge by edge.
+
+        The page docs/paths.md lists the functions from this method to the kernel.
 
         Args:
             nodes: queries, keys and values of the nodes.
@@ -229,7 +233,7 @@ class AttentionConv(TermsEdgeByEdge):
         )  # fmt: skip
 
     def record_edge_by_edge(self, alpha: Tensor | None, graph: Graph) -> None:
-        """Pass the attention weights that were computed edge by edge to the active recordings.
+        """Pass attention weights that were computed edge by edge to the active recordings.
 
         Raises:
             RuntimeError: if a recorder is active but the path provides no weights (alpha is None).
@@ -258,7 +262,7 @@ class AttentionConv(TermsEdgeByEdge):
         raise NotImplementedError
 
     def dropout_now(self) -> float:
-        """Return the layer's dropout probability in training, and 0 in evaluation."""
+        """Return the dropout probability of the layer in training mode; 0 in evaluation mode."""
         return self.dropout if self.training else 0.0
 
     @overload
@@ -309,7 +313,7 @@ class AttentionConv(TermsEdgeByEdge):
         return columns.to(like.dtype), weight.to(like.dtype)
 
     def edge_values(self, edge_attr: Tensor, heads: int) -> Tensor:
-        """Return the projected edge features W_e a_ij, [e, h, c].
+        """Return the projected features of each edge, W_e a_ij: [e, h, c].
 
         The layer calls this method if it computes edge by edge instead of with the kernels.
         """
@@ -317,9 +321,7 @@ class AttentionConv(TermsEdgeByEdge):
         return tile_heads(values.unflatten(1, (self.heads, -1)), 1, heads)
 
     def warn_of_ignored(self, edge_attr: Tensor) -> None:
-        """Issue one warning that a layer without edge_dim ignores edge_attr, as PyG's layer
-        does.
-        """
+        """Issue one warning that a layer without edge_dim ignores edge_attr, like PyG's layer."""
         if self._warned or torch.compiler.is_compiling():
             return
         width = 1 if edge_attr.dim() == 1 else edge_attr.shape[-1]

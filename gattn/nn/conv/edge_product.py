@@ -1,4 +1,4 @@
-"""Score of graph transformers in which edge features are multiplied by queries and keys."""
+"""Score of graph transformers that multiplies edge features by queries and keys."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class EdgeProduct(Module):
         self.lin = Linear(edge_dim, heads * channels, bias=bias)
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
-        """Return the scaled products of b edges, [b, h, c], from query and key rows [b, h, c]."""
+        """Return the scaled products of b edges, [b, h, c], for their query and key rows [b, h,
+        c].
+        """
         return self.unscaled(query, key, edge_attr) / math.sqrt(query.shape[-1])
 
     def unscaled(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
@@ -47,12 +49,12 @@ class EdgeProduct(Module):
 
 
 class EdgeProductScore(EdgeProduct):
-    """Sum over the channels of each head of the product of query, key and edge, clamped to
-    [-5, 5].
+    """Score of an edge and head: the sum over the channels of query x key x edge features,
+    clamped to [-5, 5].
     """
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
-        """Return the scores [b, h] of b edges, from query and key rows [b, h, c]."""
+        """Return the scores of b edges, [b, h], for their query and key rows [b, h, c]."""
         total = self.unscaled(query, key, edge_attr).sum(-1)
         return clamp_score(total / math.sqrt(query.shape[-1]))
 
@@ -65,8 +67,8 @@ def clamp_score(score: Tensor) -> Tensor:
 def read_required(
     edge_index: Adj | Graph, edge_attr: Tensor | None, x: Tensor
 ) -> tuple[Graph, Tensor]:
-    """Return the graph among the rows of x, and the features of its edges, [e, d], which are
-    required.
+    """Return the graph between the rows of x and the features of its edges, [e, d]; an error is
+    raised without features.
 
     Raises:
         TypeError: if there are no edge features.

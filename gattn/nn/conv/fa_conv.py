@@ -26,8 +26,7 @@ from gattn.ops.edges import sum_incoming
 
 
 class FAConv(AttentionConv):
-    r"""Frequency adaptive graph convolution, whose weights are computed by tanh instead of a
-    softmax.
+    r"""Frequency adaptive graph convolution. Its weights are computed by tanh instead of a softmax.
 
     .. math::
         x'_i = \epsilon x^{(0)}_i + \sum_{j \in N(i) \cup \{i\}} w_{ij} \alpha_{ij} x_j, \qquad
@@ -160,7 +159,7 @@ class FAConv(AttentionConv):
     def message(
         self, x_j: Tensor, alpha_j: Tensor, alpha_i: Tensor, edge_weight: OptTensor
     ) -> Tensor:
-        """Return the weighted features [e, d] of the edges.
+        """Return the features of the source nodes, [e, d], multiplied by the weights of the edges.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """
@@ -173,7 +172,7 @@ class FAConv(AttentionConv):
     def _biases(
         self, edge_index: Any, graph: Graph, x: Tensor, attn_bias: OptTensor, loops: bool
     ) -> EdgeTerms:
-        """Return the edge terms with attn_bias, after checking that it fits the cached edges.
+        """Check that attn_bias fits the cached edges, and return the edge terms with it.
 
         Raises:
             TypeError: for a boolean mask, because tanh gives masked edges the weight -1, not 0.
@@ -197,8 +196,8 @@ class FAConv(AttentionConv):
     def _weighted_edges(
         self, edge_index: Any, edge_weight: OptTensor, x: Tensor
     ) -> tuple[Graph, Tensor]:
-        """Return the edges and their weights w_ij, [e], which are computed, cached or from the
-        caller.
+        """Return the edges and their weights w_ij, [e]. The weights are computed, read from the
+        cache, or passed by the caller.
         """
         if self._cached_edge_index is not None:
             return self._cached_edge_index
@@ -222,7 +221,9 @@ class FAConv(AttentionConv):
     def _normalized(
         self, edge_index: Any, edge_weight: OptTensor, x: Tensor
     ) -> tuple[Graph, Tensor]:
-        """Return the edges and w_ij in at least fp32, because a degree of 2^16 overflows fp16."""
+        """Return the edges and their weights w_ij in fp32 or fp64, because a degree of 2^16
+        overflows fp16.
+        """
         graph, weight = read_edges(edge_index, edge_weight, x, x, self_loops=self.add_self_loops)
         wide = acc_dtype(x.dtype)
         if weight is None:
@@ -241,7 +242,7 @@ class FAConv(AttentionConv):
 
 
 def _add_identity(adj_t: Any, weight: Tensor, x: Tensor) -> Tensor:
-    """Add the identity matrix to the values of a sparse adjacency, for a graph with self-loops.
+    """Add the identity matrix to a sparse adjacency matrix, for a graph with self-loops.
 
     Returns the values [e, 1] of the edges other than self-loops, then the values of the self-loops.
     As

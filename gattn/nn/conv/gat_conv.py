@@ -1,4 +1,4 @@
-"""The layer GATConv: graph attention with an additive score."""
+"""The layer GATConv: graph attention with GAT's score."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from gattn.nn.conv.base import AttentionConv, Nodes
 
 
 class GATConv(AttentionConv):
-    r"""Graph attention with an additive score.
+    r"""Graph attention with GAT's score, a sum of a query score and a key score.
 
     .. math::
         x'_i = \Big\Vert_h \sum_{j \in N(i) \cup \{i\}} \alpha_{ij} W_s x_j + b, \qquad
@@ -243,14 +243,14 @@ class GATConv(AttentionConv):
         return self.drop_weights(alpha)
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges.
+        """Return the values of the source nodes, [e, h, c], multiplied by the attention weights.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """
         return alpha.unsqueeze(-1) * x_j
 
     def _edge_score(self, edge_attr: OptTensor, graph: Graph, heads: int) -> OptTensor:
-        """Return the edge term of the score, [e, h], with self-loops, or None without edge
+        """Return the edge term of the score, [e, h], including self-loops; None without edge
         features.
 
         If a self-loop's features are a linear function of the other edges' features, so is its
@@ -270,6 +270,6 @@ class GATConv(AttentionConv):
         return tile_heads(score, 1, heads)
 
     def _edge_term(self, edge_attr: Tensor) -> Tensor:
-        """Return the edge term of the score, a_e . W_e e_ij, for each edge and head: [e, h]."""
+        """Return the edge term a_e . W_e e_ij of the score for each edge and head: [e, h]."""
         assert self.att_edge is not None
         return folded_score(self.lin_edge, as_columns(edge_attr), self.att_edge, "edge_attr")

@@ -19,7 +19,8 @@ from gattn.nn.conv.base import AttentionConv
 
 
 class GATEConv(AttentionConv):
-    r"""Graph attention whose score is a perceptron of the features of the neighbour and the edge.
+    r"""Graph attention with a perceptron as score. It reads the features of the neighbour and of
+    the edge.
 
     .. math::
         x'_i = \sum_{j \in N(i)} \alpha_{ij} W_2 x_j + b, \qquad
@@ -154,14 +155,14 @@ class GATEConv(AttentionConv):
         return self.drop_weights(self.softmax(score, index, ptr, size_i))
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Return the weighted values [e, c] of the edges.
+        """Return the values of the source nodes, [e, c], multiplied by the attention weights.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """
         return self.lin2(x_j) * alpha.unsqueeze(-1)
 
     def _neighbour_score(self, x: Tensor, edge_attr: Tensor, graph: Graph) -> Tensor:
-        """Return the score term a_l . LeakyReLU(W_1 [x_j, e_ij]), [e, 1].
+        """Return the neighbour's term of the score, a_l . LeakyReLU(W_1 [x_j, e_ij]): [e, 1].
 
         Nodes and edges are multiplied by their columns of W_1 separately, so that each node is
         projected once.

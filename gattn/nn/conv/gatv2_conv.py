@@ -210,7 +210,7 @@ class GATv2Conv(AttentionConv):
         return self.drop_weights(self.softmax(score, index, ptr, dim_size))
 
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges.
+        """Return the values of the source nodes, [e, h, c], multiplied by the attention weights.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """

@@ -26,7 +26,8 @@ _TYPES = ("additive", "dot_product")
 
 
 class GeneralConv(AttentionConv):
-    r"""General graph convolution with optional attention, from the design space of GNNs.
+    r"""General graph convolution with optional attention, from the design space of graph neural
+    networks.
 
     .. math::
         x'_i = W_{\mathrm{self}} x_i + \frac{1}{h} \sum_{\mathrm{heads}} \sum_{j \in N(i)}
@@ -177,7 +178,7 @@ class GeneralConv(AttentionConv):
     def _sum(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """Return the weighted sums of the messages, [n, h, c], computed by the fused operators."""
+        """Compute the weighted sums of the messages, [n, h, c], with fused operators."""
         messages = self._messages(x_src, x_dst, edge_attr)
         score: Score | None = None
         if self.attention and self.attention_type == "additive":
@@ -189,7 +190,7 @@ class GeneralConv(AttentionConv):
         return messages.sum(score, graph, terms)
 
     def _messages(self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor) -> Messages:
-        """Return the terms of the messages from rows of x_src to rows of x_dst."""
+        """Return the terms of the messages between the rows of x_src and those of x_dst."""
         destination = None if self.directed_msg else self._project(self.lin_msg_i, x_dst)
         lin_edge = None if edge_attr is None else self.lin_edge
         return Messages(self._project(self.lin_msg, x_src), destination, edge_attr, lin_edge)
@@ -214,8 +215,8 @@ class GeneralConv(AttentionConv):
         edge_index_i: Tensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted messages [e, h, c] of the edges (only in edge-by-edge
-        computation).
+        """Return the messages of the edges, [e, h, c], multiplied by their weights (only edge by
+        edge).
         """
         message = self._message(x_i, x_j, edge_attr)
         if not self.attention:
@@ -237,7 +238,9 @@ class GeneralConv(AttentionConv):
         return split_heads(message, self.out_channels)
 
     def _checked(self, edge_attr: OptTensor) -> OptTensor:
-        """Check the edge features and return them as [e, in_edge_channels], or None."""
+        """Check the edge features; return them as [e, in_edge_channels], or None if there are
+        none.
+        """
         if edge_attr is None:
             return None
         linear = getattr(self, "lin_edge", None)

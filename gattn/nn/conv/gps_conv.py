@@ -1,4 +1,4 @@
-"""The layer GPSConv: the sum of a local layer and of attention among all nodes of each graph."""
+"""The layer GPSConv: the sum of a local layer and of attention among all nodes of a graph."""
 
 from __future__ import annotations
 
@@ -252,7 +252,8 @@ def _check_no_edges(attn_type: str, *arguments: Any) -> None:
 def _on_padded(
     attend: Callable[[Tensor, Tensor], Tensor], x: Tensor, batch: Tensor | None
 ) -> Tensor:
-    """Apply an attention module to the nodes as padded sets, and remove the padding of its result.
+    """Pad the nodes of each graph, apply an attention module, and remove the padding from its
+    result.
 
     Sets are [g, w, channels] for the largest number of nodes w, the mask is [g, w].
     """
@@ -265,6 +266,6 @@ def _on_padded(
 
 
 def _project(attn: Any, x: Tensor) -> list[Tensor]:
-    """Return query, key and value of torch's multi-head attention, each [n, channels]."""
+    """Return query, key and value of torch's multi-head attention, [n, channels] each."""
     biases = (None, None, None) if attn.in_proj_bias is None else attn.in_proj_bias.chunk(3)
     return [F.linear(x, w, b) for w, b in zip(attn.in_proj_weight.chunk(3), biases)]

@@ -158,8 +158,8 @@ class GRITConv(Module):
         return F.dropout(features, self.dropout, self.training)
 
     def _scale_by_degree(self, y: Tensor, graph: Graph, degree: Tensor | None) -> Tensor:
-        """Return theta_1 y + log(1 + d) theta_2 y for the attention output y and the node degrees
-        d.
+        """Return theta_1 y + log(1 + d) theta_2 y, where y is the attention output and d are the
+        node degrees.
         """
         degree = graph.in_degree() if degree is None else degree
         if degree.shape != y.shape[:1]:
@@ -188,7 +188,9 @@ class EdgeStream(Module):
         self.lin_weight, self.lin_bias = Linear(channels, channels), Linear(channels, channels)
 
     def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
-        """Return the hidden features of b edges, [b, h, c], from query and key rows [b, h, c]."""
+        """Return the hidden features of b edges, [b, h, c], for their query and key rows [b, h,
+        c].
+        """
         weight, bias = (
             lin(edge_attr).unflatten(-1, (self.heads, -1))
             for lin in (self.lin_weight, self.lin_bias)

@@ -140,8 +140,8 @@ class GTConv(Module):
 
 
 class _Update(Module):
-    """Part of GTConv that follows the attention, for nodes or edges: projection, residual, MLP and
-    norms.
+    """Part of GTConv after the attention, for nodes or edges: projection, residual, MLP and
+    normalisation.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class _Update(Module):
             reset(module)
 
     def forward(self, old: Tensor, new: Tensor) -> Tensor:
-        """Return the updated rows from the input rows and the output of the attention."""
+        """Return the updated rows, given the input rows and the output of the attention."""
         y = self.lin_out(F.dropout(new, self.dropout, self.training))
         y = self.norm1(old + y if self.adds_input else y)
         z = self.mlp(y)

@@ -23,7 +23,7 @@ from gattn.nn.conv.base import AttentionConv, Nodes
 
 
 class HANConv(AttentionConv):
-    r"""Layer of the heterogeneous graph attention network.
+    r"""Layer of the heterogeneous graph attention network (HAN).
 
     .. math::
         z^{(r)}_i = \mathrm{ReLU} \Big( \Big\Vert_h \sum_{j \in N_r(i)} \alpha^{(r)}_{ij} h_j
@@ -153,7 +153,9 @@ class HANConv(AttentionConv):
         return out_dict
 
     def _ends(self, name: str, y_src: Tensor, y_dst: Tensor) -> Nodes:
-        """Return the scores a_d . h_i and a_s . h_j and the values h_j, for one edge type."""
+        """Return the scores a_d . h_i, the scores a_s . h_j and the values h_j for one edge
+        type.
+        """
         value, value_dst = (y.unflatten(-1, (self.heads, -1)) for y in (y_src, y_dst))
         (key,) = head_scores(value, self.lin_src[name])
         (query,) = head_scores(value_dst, self.lin_dst[name])
@@ -179,7 +181,7 @@ class HANConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, h * c] of the edges.
+        """Return the values of the source nodes, [e, h * c], multiplied by the attention weights.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """
@@ -188,7 +190,7 @@ class HANConv(AttentionConv):
         return (x_j * alpha.unsqueeze(-1)).flatten(1)
 
     def _mix(self, outs: list[Tensor]) -> tuple[OptTensor, OptTensor]:
-        """Return the weighted sum of the results for r edge types, and the weights of the types,
+        """Return the weighted sum of the results for r edge types, and the weight of each type,
         [r].
         """
         if len(outs) == 0:

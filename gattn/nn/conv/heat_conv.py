@@ -202,7 +202,7 @@ class HEATConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges.
+        """Return the values of the source nodes, [e, h, c], multiplied by the attention weights.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """

@@ -25,11 +25,11 @@ from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.typed import join_graphs
 
 _Projected = dict[NodeType, tuple[Tensor, ...]]
-"""Keys, queries and values [n, h, c] by node type."""
+"""Type of the keys, queries and values, [n, h, c], as dictionaries by node type."""
 
 
 class HGTConv(AttentionConv):
-    r"""Layer of the heterogeneous graph transformer.
+    r"""Layer of the heterogeneous graph transformer (HGT).
 
     .. math::
         x'_i = W_{\tau(i)} \mathrm{GELU} \Big( \Big\Vert_h \sum_{r} \sum_{j \in N_r(i)}
@@ -215,7 +215,7 @@ class HGTConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, h * c] of the edges.
+        """Return the values of the source nodes, [e, h * c], multiplied by the attention weights.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """
@@ -230,7 +230,7 @@ class HGTConv(AttentionConv):
         rows: dict[EdgeType, Tensor],
         scale: dict[EdgeType, Tensor] | None = None,
     ) -> Tensor:
-        """Multiply the source rows of each edge type by the matrices of that type, one per head.
+        """Multiply the source rows of each edge type by the type's matrices, one for each head.
 
         Args:
             linear: the matrices of all heads and edge types.
@@ -258,7 +258,7 @@ class HGTConv(AttentionConv):
         rows: dict[EdgeType, Tensor],
         scale: dict[EdgeType, Tensor] | None,
     ) -> Tensor:
-        """Return the result of :meth:`_relate` by calling the module, which may do more than
+        """Return the result of :meth:`_relate`. The module is called, because it may do more than
         multiply.
 
         The module gets its rows sorted by head and edge type, as PyG's layer passes them.
@@ -279,7 +279,7 @@ class HGTConv(AttentionConv):
 
     def _skip(self, key: NodeType, out: Tensor, x: Tensor) -> Tensor:
         """Return the gated mixture of ``out`` and ``x`` if their widths are equal, otherwise
-        ``out``.
+        return ``out``.
         """
         if out.shape[-1] != x.shape[-1]:
             return out

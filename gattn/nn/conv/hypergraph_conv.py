@@ -157,8 +157,8 @@ class HypergraphConv(AttentionConv):
     def _attention_weights(
         self, value: Tensor, hyperedge_attr: OptTensor, to_hyperedges: Graph, to_nodes: Graph
     ) -> OptTensor:
-        """Return the attention weights of all pairs of node and hyperedge, [e, h]; None without
-        attention.
+        """Return the attention weight of each pair of a node and its hyperedge, [e, h]; None
+        without attention.
         """
         if self.att is None:
             return None
@@ -176,7 +176,7 @@ class HypergraphConv(AttentionConv):
         return F.dropout(alpha, self.dropout, self.training)
 
     def _sum(self, alpha: OptTensor, value: Tensor, norm: Tensor, graph: Graph) -> Tensor:
-        """Return the normalised, weighted sums of the values, [n, h, c].
+        """Return the normalised sums of the weighted values, [n, h, c].
 
         The weights are normalised and not the sums, because sums could overflow 16-bit floats.
         """
@@ -198,7 +198,7 @@ class HypergraphConv(AttentionConv):
         )
 
     def message(self, x_j: Tensor, norm_i: Tensor, alpha: OptTensor) -> Tensor:
-        """Return the weighted values [e, h, c] of the pairs.
+        """Return the weighted features [e, h, c] of each pair of a node and its hyperedge.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """
@@ -245,7 +245,9 @@ def _pairs(
 
 
 def _pad_rows(rows: Tensor, count: int) -> Tensor:
-    """Append rows of zeros up to ``count`` rows, for hyperedges without nodes at the end."""
+    """Append rows of zeros until there are ``count`` rows, because the last hyperedges may have
+    no nodes.
+    """
     missing = count - rows.shape[0]
     return torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])]) if missing else rows
 

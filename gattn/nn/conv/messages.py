@@ -41,7 +41,9 @@ class Messages(NamedTuple):
     """Linear layer of the edge features, W, with or without a bias."""
 
     def score(self, vector: Tensor, nodes: int) -> GATScore:
-        """Return the score LeakyReLU(w . m_ij) for a vector w [1, h, c] and n destinations."""
+        """Return the score LeakyReLU(w . m_ij), given a vector w [1, h, c] and the number n of
+        destinations.
+        """
         (key,) = head_scores(self.source, vector)
         query = key.new_zeros(nodes, key.shape[1])
         if self.destination is not None:
@@ -54,7 +56,8 @@ class Messages(NamedTuple):
         return GATScore(query, key, edge=edge)
 
     def sum(self, score: Score | None, graph: Graph, terms: EdgeTerms) -> Tensor:
-        """Return the sums of the messages into each node, [n, h, c], weighted by a softmax.
+        """Return the sums of the messages into each node, [n, h, c]; the messages are weighted by a
+        softmax.
 
         The weights are the softmax of ``score``, or 1 if it is None.
         """
@@ -80,7 +83,7 @@ class Messages(NamedTuple):
 
 
 def opposite_products(forward: Messages, reverse: Messages, graph: Graph) -> Tensor:
-    """Return the dot product of the two messages of each edge, m_ij . m_ji, one per head: [e, h].
+    """Return the dot product m_ij . m_ji of the two messages of each edge, for each head: [e, h].
 
     Both messages use the features of the same edge.
 
@@ -108,7 +111,7 @@ def _without_none(*tensors: Tensor | None) -> list[Tensor]:
 
 
 class _Products(Module):
-    """Module form of :func:`_products`, which contains the learned linear layer for edge
+    """Module that computes :func:`_products`. It contains the learned linear layer for edge
     features.
     """
 

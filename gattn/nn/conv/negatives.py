@@ -8,13 +8,15 @@ from torch import Tensor
 from gattn.graph import Graph
 
 DENSE_PAIRS = 1 << 16
-"""Maximum number of node pairs that are listed completely; above it, pairs are drawn at random."""
+"""Maximum number of node pairs for which all pairs are listed. For more, pairs are drawn at
+random.
+"""
 MAX_DRAWS = 3
-"""Maximum number of random draws. After these, fewer pairs than requested may be returned."""
+"""Maximum number of rounds of random draws. After them, there may be fewer pairs than requested."""
 
 
 def sample_non_edges(graph: Graph, count: int, *, symmetric: bool = False) -> Tensor:
-    """Draw pairs of different nodes that are not connected by an edge in either direction.
+    """Draw pairs of different nodes without an edge in either direction.
 
     Args:
         graph: a square graph of n nodes.
@@ -41,7 +43,7 @@ def sample_non_edges(graph: Graph, count: int, *, symmetric: bool = False) -> Te
 def sample_within_graphs(
     graph: Graph, batch: Tensor, count: int, *, symmetric: bool = False
 ) -> Tensor:
-    """Draw unconnected node pairs inside each graph of a batch; see :func:`sample_non_edges`.
+    """Draw unconnected node pairs inside each graph of a batch. See :func:`sample_non_edges`.
 
     The random numbers come from torch's generator, so that a checkpoint that recomputes a forward
     draws the same pairs again.
@@ -73,7 +75,8 @@ def sample_within_graphs(
 
 
 def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
-    """Draw distinct unconnected pairs until there are ``count``, at most MAX_DRAWS times.
+    """Draw distinct unconnected pairs until there are ``count`` pairs, but in at most MAX_DRAWS
+    rounds.
 
     Pairs are returned as indices in [0, population), in ascending order.
     """
@@ -94,7 +97,7 @@ def _draw(graph: Graph, count: int, population: int, symmetric: bool) -> Tensor:
 
 
 def _unrank(pairs: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Return the two nodes of each pair from its index among all ordered pairs of n nodes."""
+    """Return the two nodes of each pair, given its index among all ordered pairs of n nodes."""
     row = pairs // max(n - 1, 1)
     col = pairs - row * max(n - 1, 1)
     return row, col + (col >= row)
@@ -110,7 +113,7 @@ def _without_edge(pairs: Tensor, graph: Graph, symmetric: bool) -> Tensor:
 
 
 def _contains(sorted_keys: Tensor, keys: Tensor) -> Tensor:
-    """Return for each key True if it is in ``sorted_keys``."""
+    """Return True for each key that occurs in ``sorted_keys``."""
     if sorted_keys.numel() == 0:
         return torch.zeros_like(keys, dtype=torch.bool)
     position = torch.searchsorted(sorted_keys, keys).clamp_(max=sorted_keys.numel() - 1)

@@ -109,8 +109,8 @@ class PointTransformerConv(AttentionConv):
         return ()
 
     def _slow_setting(self) -> str:
-        """Return the network that may combine several edges, with the reason; "" if there
-        is none.
+        """Return the network that may combine several edges, and the reason; "" if there is
+        none.
         """
         if torch.compiler.is_compiling():
             # Compiled code always applies the networks to all edges at once.
@@ -166,7 +166,7 @@ class PointTransformerConv(AttentionConv):
         self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
         terms: EdgeTerms,
     ) -> Tensor:  # fmt: skip
-        """Return the weighted sums for a linear pos_nn, where delta_ij = d_i - d_j.
+        """Return the weighted sums for a linear pos_nn, for which delta_ij = d_i - d_j.
 
         Each channel is a head, whose score is a sum of a source and a destination term.
         """
@@ -179,8 +179,8 @@ class PointTransformerConv(AttentionConv):
         return (values + weight_sum * d_dst).to(value.dtype)
 
     def _position_terms(self, pos_src: Tensor, pos_dst: Tensor, like: Tensor) -> PairTensor:
-        """Return the position terms d_i of destinations and d_j of sources, where delta_ij = d_i -
-        d_j.
+        """Return the position terms d_i of the destinations and d_j of the sources; delta_ij = d_i
+        - d_j.
 
         Positions are taken relative to their mean, so that the difference loses fewer digits.
         """
@@ -201,8 +201,8 @@ class PointTransformerConv(AttentionConv):
         self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
         terms: EdgeTerms,
     ) -> Tensor:  # fmt: skip
-        """Return the weighted sums for arbitrary networks, which are applied to chunks of the
-        edges.
+        """Return the weighted sums for arbitrary networks. The networks are applied to chunks of
+        the edges.
         """
         difference = edge_sum(pos[1], -pos[0], graph)
         ends = ("destination", query), ("source", key), ("edge", difference)
@@ -244,7 +244,7 @@ class PointTransformerConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, c] of the edges.
+        """Return the values of the source nodes, [e, c], multiplied by the attention weights.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """
@@ -254,20 +254,22 @@ class PointTransformerConv(AttentionConv):
 
 
 class _Networks(Module):
-    """Scores and messages of a batch of edges, computed by the networks attn_nn and pos_nn."""
+    """Computation of the scores and the messages of a batch of edges by the networks attn_nn and
+    pos_nn.
+    """
 
     def __init__(self, pos_nn: Network, attn_nn: Network | None) -> None:
         super().__init__()
         self.pos_nn, self.attn_nn = pos_nn, attn_nn
 
     def scores(self, query: Tensor, key: Tensor, difference: Tensor) -> Tensor:
-        """Return the scores gamma(q_i - k_j + delta_ij), [b, c], from differences of positions [b,
-        3].
+        """Return the scores gamma(q_i - k_j + delta_ij), [b, c], given the differences of
+        positions, [b, 3].
         """
         return _scores(query, key, self.pos_nn(difference), self.attn_nn)
 
     def messages(self, value: Tensor, difference: Tensor) -> Tensor:
-        """Return the messages v_j + delta_ij with each channel as a head, [b, c, 1]."""
+        """Return the messages v_j + delta_ij; each channel is a head, [b, c, 1]."""
         return (value + self.pos_nn(difference)).unsqueeze(-1)
 
 

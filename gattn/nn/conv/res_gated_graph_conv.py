@@ -155,7 +155,9 @@ class ResGatedGraphConv(AttentionConv):
         return add_bias(out, self.bias, residual)
 
     def _initialise_lazy_maps(self, x_src: Tensor, x_dst: Tensor) -> None:
-        """Create the weights of lazy linear layers for the widths of the node and edge features."""
+        """Create the weights of lazy linear layers, with the widths of the node and edge
+        features.
+        """
         for linear, x in (
             (self.lin_key, x_dst),
             (self.lin_query, x_src),
@@ -167,7 +169,7 @@ class ResGatedGraphConv(AttentionConv):
     def _sum(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """Return the sums of the gated values, [n, 1, c], or [n, b, c] for b sets of features."""
+        """Return the sums of the gated values: [n, 1, c], or [n, b, c] for b sets of features."""
         key, query, value = (
             as_heads(self._project_nodes(linear, x))
             for linear, x in (
@@ -194,7 +196,9 @@ class ResGatedGraphConv(AttentionConv):
         return edgewise(_WithParameters(message, message), graph, *ends, weight=("edge", weight))
 
     def _project_nodes(self, linear: Linear, x: Tensor) -> Tensor:
-        """Multiply node features by the columns of a weight for node features, and add the bias."""
+        """Multiply node features by those columns of a weight that belong to them, and add the
+        bias.
+        """
         if self.edge_dim is None:
             return project(linear, x)
         check_features("x", x, linear.weight.shape[1] - self.edge_dim, linear.weight)
@@ -215,7 +219,7 @@ class ResGatedGraphConv(AttentionConv):
             )
 
     def message(self, k_i: Tensor, q_j: Tensor, v_j: Tensor, edge_attr: OptTensor) -> Tensor:
-        """Return the gated values [e, c] of the edges.
+        """Return the values of the source nodes, [e, c], multiplied by their gates.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """
@@ -228,7 +232,7 @@ class ResGatedGraphConv(AttentionConv):
         return self.act(k_i + q_j) * v_j
 
     def _checked(self, edge_attr: OptTensor) -> OptTensor:
-        """Check the edge features and return them as [e, edge_dim]; None without edge_dim."""
+        """Check the edge features; return them as [e, edge_dim], or None without edge_dim."""
         if (edge_attr is None) != (self.edge_dim is None):
             expected = "takes no" if self.edge_dim is None else "needs"
             raise ValueError(
@@ -242,12 +246,14 @@ class ResGatedGraphConv(AttentionConv):
 
 
 class _Message(NamedTuple):
-    """Gated messages of a batch of b edges, computed from the projected end nodes, [b, 1, c]."""
+    """Gated messages for a batch of b edges, [b, 1, c], computed from the projected nodes at
+    their ends.
+    """
 
     act: Callable[[Tensor], Tensor]
     maps: tuple[Linear, Linear, Linear] | None
-    """Linear layers W_k, W_q and W_v, whose last columns multiply edge features; None without edge
-    features.
+    """Linear layers W_k, W_q and W_v, whose last columns multiply the edge features; None
+    without edge features.
     """
     edge_dim: int
 
@@ -270,13 +276,13 @@ class _Message(NamedTuple):
         return gates * value
 
     def _edge_columns(self, linear: Linear) -> Tensor:
-        """Return the columns of a weight that multiply the edge features, [c, edge_dim]."""
+        """Return the columns of a weight that multiply edge features, [c, edge_dim]."""
         return linear.weight[:, linear.weight.shape[1] - self.edge_dim :]
 
 
 class _WithParameters(Module):
-    """Module form of a function of edges, which contains the linear layers that the
-    function uses.
+    """Module that calls a function of edges, and contains the linear layers that the function
+    uses.
     """
 
     def __init__(self, message: _Message, function: Callable[..., Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""The layer RGATConv: attention for edges of several relations, with a projection per relation."""
+"""The layer RGATConv: attention along edges of several relations, each with its own projection."""
 
 from __future__ import annotations
 
@@ -283,8 +283,8 @@ class RGATConv(AttentionConv):
         return infinite_as_nan(F.linear(columns, self.e.t() @ weight))
 
     def _keep_cardinality(self, alpha: Tensor) -> Tensor:
-        """Apply the cardinality preservation ``mod`` to attention weights, or dropout if ``mod`` is
-        None.
+        """Apply the cardinality preservation ``mod`` to attention weights; if ``mod`` is None,
+        apply dropout.
 
         The factors of "scaled" and "f-scaled" and the sum of "additive" are applied in another
         method.
@@ -296,8 +296,8 @@ class RGATConv(AttentionConv):
     def _sum(
         self, weight: Tensor, value: Tensor, typed: TypedGraph, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
-        """Return the weighted sums of the values, [n, h, c]; [n, h, dim, c] in the multiplicative
-        mode.
+        """Return the weighted sums of the values: [n, h, c], or [n, h, dim, c] in the
+        multiplicative mode.
         """
         if self.dim > 1:
             # The operator aggregate repeats the h heads of the value, so the weights must have the
@@ -337,7 +337,7 @@ class RGATConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values of the edges.
+        """Return the values of the source nodes, multiplied by the weights of the edges.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """
@@ -367,8 +367,8 @@ class RGATConv(AttentionConv):
     def _weighted_values(
         self, alpha: Tensor, value: Tensor, index: Tensor, nodes: int | None
     ) -> Tensor:
-        """Return the weighted values of the edges, after the step for cardinality preservation that
-        ``mod`` selects.
+        """Return the values multiplied by the attention weights, after the cardinality
+        preservation ``mod``.
         """
         shape = (self.heads,) if self.attention_mode == MODES[0] else (self.heads, self.dim)
         value = value.unflatten(-1, (self.heads, *(1,) * (len(shape) - 1), -1))

@@ -1,4 +1,4 @@
-"""Tests whether a function processes each row, or each element, independently of the others.
+"""Tests for whether a function processes each row, or each element, independently of the others.
 
 Only such a function may be applied to the edges in chunks.
 """
@@ -34,7 +34,7 @@ _FUNCTIONS = (
 _CONTAINERS = nn.Sequential, nn.ModuleList, MLP, BatchNorm
 _PLAIN = Linear, nn.Linear, nn.LayerNorm, nn.RMSNorm, nn.PReLU, *_MODULES
 _ROW_WISE_IN_EVALUATION = nn.BatchNorm1d, nn.Dropout
-"""Modules that process rows independently in evaluation mode only.
+"""Modules that process rows independently only in evaluation mode.
 
 In training they compute statistics over all rows, or draw random numbers.
 """
@@ -48,7 +48,7 @@ def is_elementwise(act: Callable[[Tensor], Tensor]) -> bool:
 
 
 def why_not_row_wise(network: object) -> str:
-    """Return the reason why a network may combine several rows; "" if it processes rows
+    """Return the reason why a network may combine several rows; "" if it processes each row
     independently.
     """
     if not isinstance(network, Module):

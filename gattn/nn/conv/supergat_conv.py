@@ -89,7 +89,8 @@ class SuperGATConv(AttentionConv):
     """
 
     att_x: OptTensor
-    """Logits of the last forward pass in training, [number of edges and negative pairs, h]."""
+    """Logits of the last forward pass in training, [number of edges and negative pairs, h].
+    """
     att_y: OptTensor
     """Labels of the logits in ``att_x``: 1 for edges, 0 for negative pairs."""
 
@@ -192,7 +193,7 @@ class SuperGATConv(AttentionConv):
         return attend_with_score(score, value, graph, terms=terms, dropout=self.dropout_now())[0]
 
     def message(self, edge_index_i: Tensor, x_i: Tensor, x_j: Tensor, size_i: int | None) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges.
+        """Return the values of the source nodes, [e, h, c], multiplied by the attention weights.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """
@@ -208,7 +209,8 @@ class SuperGATConv(AttentionConv):
         num_nodes: int | None,
         return_logits: bool = False,
     ) -> Tensor:
-        """Return the attention weights [e, h], or the logits, from gathered values x_i and x_j.
+        """Return the attention weights [e, h], or the logits, given the gathered values x_i and
+        x_j.
 
         Args:
             edge_index_i: destination of each edge, [e].
@@ -228,7 +230,8 @@ class SuperGATConv(AttentionConv):
         return self.softmax(score, edge_index_i, size=num_nodes)
 
     def get_attention_loss(self) -> Tensor:
-        r"""Return the binary cross entropy of edges and negative pairs in the last forward pass.
+        r"""Return the binary cross entropy of the edges and negative pairs in the last forward
+        pass.
 
         .. math::
             -\frac{1}{|E| + |E^-|} \Big(\sum_{E} \log \sigma(\bar s_{ij})
@@ -246,13 +249,15 @@ class SuperGATConv(AttentionConv):
         return F.binary_cross_entropy_with_logits(self.att_x.mean(-1), self.att_y)
 
     def positive_sampling(self, edge_index: Tensor) -> Tensor:
-        """Draw the edges for the attention loss, each with probability ``edge_sample_ratio``."""
+        """Draw edges for the attention loss; each edge is drawn with probability
+        ``edge_sample_ratio``.
+        """
         return dropout_edge(edge_index, 1.0 - self.edge_sample_ratio, training=self.training)[0]
 
     def negative_sampling(
         self, edge_index: Tensor, num_nodes: int, batch: OptTensor = None
     ) -> Tensor:
-        """Draw node pairs without an edge in either direction, for the attention loss."""
+        """Draw node pairs without an edge in either direction for the attention loss."""
         return self._draw_negatives(as_graph(edge_index, num_nodes), batch)
 
     def _draw_negatives(self, graph: Graph, batch: OptTensor) -> Tensor:
@@ -262,14 +267,14 @@ class SuperGATConv(AttentionConv):
         return sample_within_graphs(graph, batch, count, symmetric=self.is_undirected)
 
     def _logits(self, value: Tensor, graph: Graph) -> Tensor:
-        """Return the logits of the attention loss, v_i . v_j, divided by sqrt(c) for "SD":
-        [e, h].
+        """Return the logits of the attention loss, v_i . v_j; for "SD", they are divided by
+        sqrt(c): [e, h].
         """
         logits = edge_dot(value, value, graph)
         return logits if self.attention_type == "MX" else logits / math.sqrt(self.out_channels)
 
     def _scores(self, value: Tensor, logits: Tensor, graph: Graph) -> Tensor:
-        """Return the scores s_ij before the LeakyReLU, [e, h], from the logits."""
+        """Return the scores s_ij before the LeakyReLU, [e, h], computed from the logits."""
         if self.att_l is None or self.att_r is None:
             return logits
         att_r, att_l = head_scores(value, self.att_r, self.att_l)
@@ -278,9 +283,7 @@ class SuperGATConv(AttentionConv):
     def _supervise(
         self, logits: Tensor, value: Tensor, graph: Graph, neg_edge_index: Tensor
     ) -> None:
-        """Store the logits and labels of edges and negative pairs, which the attention loss
-        reads.
-        """
+        """Store the logits and labels of edges and negative pairs for the attention loss."""
         if self.edge_sample_ratio < 1:
             dropped = 1.0 - self.edge_sample_ratio
             logits = logits[dropout_edge(graph.edge_index, dropped)[1]]

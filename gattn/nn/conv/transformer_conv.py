@@ -188,7 +188,7 @@ class TransformerConv(AttentionConv):
         ptr: OptTensor,
         size_i: int | None,
     ) -> Tensor:
-        """Return the weighted values [e, h, c] of the edges.
+        """Return the values of the source nodes, [e, h, c], multiplied by the attention weights.
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """
@@ -200,7 +200,7 @@ class TransformerConv(AttentionConv):
         return value_j * F.dropout(alpha, self.dropout, self.training).unsqueeze(-1)
 
     def _add_skip(self, out: Tensor, skip: Tensor) -> Tensor:
-        """Add the skip connection to the attention's output, or mix both with a gate.
+        """Add the skip connection to the output of the attention, or mix both with a gate.
 
         The gate's logit w . [o, s, o - s] is computed as (w1 + w3) . o + (w2 - w3) . s.
         """

@@ -16,8 +16,8 @@ from gattn.nn.common.segments import lay_out
 
 
 class TypedGraph(NamedTuple):
-    """Two graphs in which a node is a pair (i, t) of a node i and an edge type t, numbered i *
-    types + t.
+    """Two graphs whose nodes are pairs (i, t) of a node i and an edge type t. A pair has the
+    number i * types + t.
     """
 
     from_pairs: Graph
@@ -27,7 +27,8 @@ class TypedGraph(NamedTuple):
 
 
 def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
-    """Return the graphs with one copy of each node for each edge type, in the caller's edge order.
+    """Return graphs that contain one copy of each node for every edge type. Edges are in the
+    caller's order.
 
     The result for the last tensor of edge types is cached with the graph.
     """
@@ -46,7 +47,8 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
 
 
 def join_graphs(graphs: list[Graph], offsets: list[int], num_dst: int, like: Tensor) -> Graph:
-    """Combine several graphs into one graph with all their edges, one graph after the other.
+    """Combine several graphs into one graph that contains the edges of all, one graph after the
+    other.
 
     The sources of the graphs are numbered consecutively. Destination i of graph k becomes
     ``offsets[k] + i``, so that graphs may share destinations. The result is cached with the first
@@ -69,7 +71,7 @@ def join_graphs(graphs: list[Graph], offsets: list[int], num_dst: int, like: Ten
 
 
 def map_by_type(linear: HeteroLinear, x: Tensor, row_type: Tensor) -> Tensor:
-    """Apply to each row the linear layer for the row's type: [n, c].
+    """Apply to each row the linear layer of the row's type: [n, c].
 
     Under torch.compile the number of rows of each type cannot be read back, so all linear layers
     are applied to every row, and the result for the row's type is selected.
@@ -83,7 +85,7 @@ def map_by_type(linear: HeteroLinear, x: Tensor, row_type: Tensor) -> Tensor:
 
 
 def checked_types(name: str, type_index: Any, rows: int, types: int | None) -> Tensor:
-    """Check the type of each row and return the types as int64 [rows].
+    """Check the type of each row; return the types as [rows] int64.
 
     Types must be in [0, types), or just non-negative if ``types`` is None. The range is read from
     the device once per tensor; compiled code asserts it.

@@ -138,7 +138,7 @@ class LearnedEncoding(Module):
 
 
 class LaplacianEncoding(Module):
-    r"""Encoding of nodes by a projection of the eigenvectors of the graph Laplacian.
+    r"""Encoding of nodes by a linear projection of the eigenvectors of the graph Laplacian.
 
     .. math:: p_i = W (s \odot u_i), \qquad s \in \{-1, 1\}^k
 
@@ -199,7 +199,7 @@ class LaplacianEncoding(Module):
         return self.encode(vectors.to(dtype_of(self.lin)))
 
     def encode(self, eigenvectors: Tensor) -> Tensor:
-        """Encode eigenvectors that were computed before, for example by a transform.
+        """Encode eigenvectors that are already computed, for example by a transform.
 
         Args:
             eigenvectors: eigenvectors of the Laplacian, [n, k].
@@ -217,7 +217,7 @@ class LaplacianEncoding(Module):
 
 
 class RandomWalkEncoding(Module):
-    r"""Encoding of nodes by a projection of the return probabilities of random walks.
+    r"""Encoding of nodes by a linear projection of the return probabilities of random walks.
 
     .. math:: p_i = W \bigl[(D^{-1} A)^t_{ii}\bigr]_{t = 1 \dots K}
 
@@ -274,7 +274,7 @@ class RandomWalkEncoding(Module):
         return self.encode(probabilities.to(dtype_of(self.lin)))
 
     def encode(self, probabilities: Tensor) -> Tensor:
-        """Encode return probabilities that were computed before, for example by a transform.
+        """Encode return probabilities that are already computed, for example by a transform.
 
         Args:
             probabilities: return probabilities of each node, [n, steps].
@@ -349,7 +349,7 @@ class DegreeEncoding(Module):
         return out
 
     def encode(self, degree: Tensor) -> Tensor:
-        """Encode in-degrees that were computed before, for example by a transform.
+        """Encode in-degrees that are already computed, for example by a transform.
 
         Args:
             degree: [n] integers >= 0.

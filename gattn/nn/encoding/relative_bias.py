@@ -1,4 +1,4 @@
-"""Learned score biases for edge types, distances and paths."""
+"""Learned score biases for edge types, distances between nodes, and paths between nodes."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class ShortestPathBias(Module):
         self.bias.reset_parameters()
 
     def forward(self, edges: Any, over: Graph) -> Tensor:
-        """Return the bias of every edge of the graph that attention runs on.
+        """Return the bias of every edge of the graph along which attention is computed.
 
         For path lengths that :class:`gattn.transforms.AddShortestPaths` has stored, call
         ``self.bias`` instead.
@@ -141,8 +141,8 @@ class ShortestPathBias(Module):
 
 
 class PathFeatureBias(Module):
-    r"""Learned score bias computed from the edge features along the shortest path between two
-    nodes.
+    r"""Learned score bias that is computed from the edge features along the shortest path between
+    two nodes.
 
     .. math:: c_{ij} = \frac{1}{d_{ij}} \sum_{t=1}^{d_{ij}} w_t \cdot f_{ijt}
 
@@ -188,7 +188,7 @@ class PathFeatureBias(Module):
         torch.nn.init.zeros_(self.weight)
 
     def forward(self, edges: Any, over: Graph, edge_attr: Tensor) -> Tensor:
-        """Return the bias of every edge of the graph that attention runs on.
+        """Return the bias of every edge of the graph along which attention is computed.
 
         Args:
             edges: the graph that contains the paths, in any format that :class:`gattn.Graph`
@@ -203,7 +203,7 @@ class PathFeatureBias(Module):
         return self.weigh(*path_features(edges, over, edge_attr, self.max_length))
 
     def weigh(self, length: Tensor, features: Tensor) -> Tensor:
-        """Return the biases for path lengths and features that were computed before by a transform.
+        """Return the biases, given path lengths and path features that a transform has computed.
 
         Args:
             length: path lengths, [e] integers, as :class:`gattn.transforms.AddShortestPaths`
@@ -228,7 +228,7 @@ class PathFeatureBias(Module):
 
 
 def token_offsets(graph: Graph, max_offset: int) -> Tensor:
-    r"""Return the clipped offset between the two tokens of each edge, for use in
+    r"""Return the clipped offset between the two tokens of each edge, as an input of
     :class:`RelativeBias`.
 
     .. math:: r(i, j) = \mathrm{clip}(j - i, -w, w) + w
@@ -261,7 +261,9 @@ def token_offsets(graph: Graph, max_offset: int) -> Tensor:
 
 
 def look_up(table: Tensor, index: Tensor, name: str) -> Tensor:
-    """Return rows of a table [n, c] by index; raise a clear error for an invalid index."""
+    """Return rows of a table [n, c], given their indices; raise a clear error for an invalid
+    index.
+    """
     if index.numel() > 0 and not torch.compiler.is_compiling():
         low, high = (int(bound) for bound in index.aminmax())
         if low < 0 or high >= table.shape[0]:

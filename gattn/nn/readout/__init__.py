@@ -1,3 +1,3 @@
-"""Readouts, which compute one output for each graph of a batch, independent of the order of the
-nodes.
+"""Readouts. A readout computes one output for each graph of a batch, independently of the order
+of the nodes.
 """

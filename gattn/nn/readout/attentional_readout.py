@@ -1,4 +1,4 @@
-"""Readout by a sum of node features with weights from a gate network."""
+"""Readout that sums node features with weights from a gate network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class AttentionalReadout(SegmentReadout):
-    r"""Readout by a sum of node features, weighted by the softmax of a gate network.
+    r"""Readout that sums node features. Their weights are the softmax of a gate network.
 
     .. math:: r_g = \sum_{j \in g} \mathrm{softmax}_{j \in g}(\mathrm{gate}(x_j))
         \odot \mathrm{nn}(x_j)
@@ -73,7 +73,8 @@ class AttentionalReadout(SegmentReadout):
                 f"the width of the gate must divide {value.shape[1]}, the number of features; got "
                 f"{heads}"
             )
-        # Under autocast, the gate network may return another dtype than the values.
+        # Under autocast, the dtype of the gate network's output may differ from the dtype of the
+        # values.
         gate = gate.to(value.dtype)
         return segment_attention(gate, value.unflatten(-1, (heads, -1)), segments, 0.0).flatten(1)
 
@@ -88,7 +89,7 @@ class AttentionalReadout(SegmentReadout):
 
 
 def _split_mlp(module: Module | None) -> tuple[MLP | None, Module | None]:
-    """Return (module, None) if the module is PyG's MLP, and otherwise (None, module).
+    """Return (module, None) if the module is PyG's MLP, otherwise (None, module).
 
     PyG's layer stores MLPs and other modules under different names, and these names are in its
     checkpoints.

@@ -24,7 +24,7 @@ class SegmentReadout(Readout):
         dim: int = -2,
         max_num_elements: int | None = None,
     ) -> Tensor:
-        """Compute one row for each graph from the graph's nodes.
+        """Compute one row for each graph from the nodes of the graph.
 
         Args:
             x: node features, [n, d].
@@ -68,13 +68,11 @@ class SegmentReadout(Readout):
         return self._weights(x, segments, max_num_elements)
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
-        """Return one row for each set; ``width`` is the maximum number of rows of a set, or
+        """Return one row for each set. ``width`` is the maximum number of rows in a set, or
         None.
         """
         raise NotImplementedError
 
     def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
-        """Return the attention weights of the rows; the arguments are the same as for
-        ``_reduce``.
-        """
+        """Return the attention weights of the rows. The arguments are those of ``_reduce``."""
         raise NotImplementedError

@@ -13,8 +13,8 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class GraphMultisetTransformer(SegmentReadout):
-    r"""Readout of the Graph Multiset Transformer: pooling to k vectors, attention, and pooling to
-    one.
+    r"""Readout of the Graph Multiset Transformer: pooling to k vectors, attention between them, and
+    pooling to one vector.
 
     .. math:: y_g = \mathrm{PMA}_1(\mathrm{SAB}(\mathrm{PMA}_k(X_g)))
 

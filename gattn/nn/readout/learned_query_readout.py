@@ -138,7 +138,7 @@ class LearnedQueryReadout(SegmentReadout):
         return edge_softmax(self._score(x), segments).view(-1, self.num_queries, self.heads)
 
     def _pool(self, x: Tensor, segments: Graph) -> Tensor:
-        """Return the weighted sums of the values for each graph and query, [g, k, h * c]."""
+        """Return the weighted sum of the values for each graph and query, [g, k, h * c]."""
         dropout = self.dropout if self.training else 0.0
         if is_product(self.lin_value):
             weight = self.lin_value.weight.unflatten(0, (self.heads, -1))
@@ -148,7 +148,7 @@ class LearnedQueryReadout(SegmentReadout):
         return out.view(segments.num_dst, self.num_queries, -1)
 
     def _score(self, x: Tensor) -> Tensor:
-        """Return the scores q . W_k x / sqrt(c), [n, k * h], one query after the other."""
+        """Return the scores q . W_k x / sqrt(c), [n, k * h]; the heads of a query are adjacent."""
         if not is_plain(self.lin_key):
             query = self.query.unflatten(1, (self.heads, -1))
             key = self.lin_key(x).unflatten(1, (self.heads, -1)) * query.shape[-1] ** -0.5
@@ -166,8 +166,8 @@ class LearnedQueryReadout(SegmentReadout):
 
 
 class _FeedForward(torch.nn.Module):
-    """Feed-forward layer with a residual connection, o + W_2 ReLU(W_1 o), and optional layer
-    normalisation.
+    """Feed-forward layer with a residual connection, o + W_2 ReLU(W_1 o), and with optional
+    layer normalisation.
     """
 
     def __init__(self, channels: int, hidden: int, layer_norm: bool) -> None:

@@ -88,7 +88,7 @@ class MultiReadout(Readout):
             The concatenated results, [g, out_1 + out_2 + ...].
         """
         if index is None and ptr is None and dim_size is None:
-            # If dim_size is None, PyG's aggregations read it from the device, which is slow.
+            # If dim_size is None, PyG's aggregations read it from the device, which takes long.
             dim_size = 1
         if max_num_elements is None:
             outs = [readout(x, index, ptr, dim_size, dim) for readout in self.readouts]
@@ -136,7 +136,7 @@ class MultiReadout(Readout):
 
 
 class _LinearReadout(SegmentReadout):
-    """Readout by the sum or the mean of each graph's nodes, which are added in a fixed order."""
+    """Readout that sums or averages the nodes of each graph in a fixed order."""
 
     def __init__(self, mean: bool) -> None:
         super().__init__()

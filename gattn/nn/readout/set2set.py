@@ -1,4 +1,4 @@
-"""Readout by repeated attention, with a query that an LSTM updates (Set2Set)."""
+"""Readout by repeated attention (Set2Set). Its query is updated by an LSTM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class Set2Set(SegmentReadout):
-    r"""Readout by repeated attention to the nodes of each graph, with a query that an LSTM updates.
+    r"""Readout by repeated attention to the nodes of each graph. Its query is updated by an LSTM.
 
     .. math::
         q_t = \mathrm{LSTM}([q_{t-1}, r_{t-1}]), \qquad
@@ -83,8 +83,8 @@ class Set2Set(SegmentReadout):
     def _steps(
         self, x: Tensor, segments: Graph, want_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the result [q_T, r_T] of each graph, [g, 2 d], and the last step's attention
-        weights.
+        """Return the result [q_T, r_T] of each graph, [g, 2 d], and the attention weights of the
+        last step.
         """
         check_features("x", x, self.in_channels, self.lstm.weight_ih_l0)
         value = x.unsqueeze(1)

@@ -1,4 +1,4 @@
-"""Readout by a sum of rows, weighted by a softmax of each feature."""
+"""Readout that sums rows. Their weights are a softmax over the set, computed for each feature."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gattn.nn.readout.base import SegmentReadout
 
 
 class SoftmaxAggregation(SegmentReadout):
-    r"""Readout by a sum of the rows of each set, weighted by a softmax of each feature over the
-    set.
+    r"""Readout that sums the rows of each set. The weights are a softmax over the set, computed for
+    each feature.
 
     .. math:: y_g = \sum_{j \in g} \mathrm{softmax}_{j \in g} (t\, x_j) \odot x_j
 
@@ -68,7 +68,7 @@ class SoftmaxAggregation(SegmentReadout):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Reset a learned inverse temperature t to its initial value."""
+        """Reset the learned inverse temperature t to its initial value."""
         if isinstance(self.t, Parameter):
             self.t.data.fill_(self._init_t)
 
@@ -98,7 +98,7 @@ class SoftmaxAggregation(SegmentReadout):
         dim: int = -2,
         max_num_elements: int | None = None,
     ) -> Tensor:
-        """Return the weight of each element of x, as a tensor with the shape of x.
+        """Return the weight of each element of x; the tensor has the shape of x.
 
         The arguments are the same as for :class:`SegmentReadout`.
         """
@@ -107,7 +107,7 @@ class SoftmaxAggregation(SegmentReadout):
         return weights.reshape(rows.shape).movedim(0, dim)
 
     def _rows(self, x: Tensor, dim: int) -> Tensor:
-        """Return x with the dimension of the rows first; integers are converted to floats as in
+        """Return x with its rows in the first dimension. Integers are converted to floats, as in
         PyG.
         """
         check_tensor("x", x)

@@ -1,6 +1,4 @@
-"""Predictions of nodes by models that are fitted in closed form, in seconds and without
-training.
-"""
+"""Predictions for nodes by models that are fitted in closed form, which takes seconds."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ from gattn.training.scaling import moments
 __all__ = ["predict_at_once"]
 
 LEAST = 2
-"""Minimum number of labelled nodes for predicting the other nodes."""
+"""Minimum number of labelled nodes from which the other nodes are predicted."""
 
 
 def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_log) -> int:
@@ -128,7 +126,7 @@ def _calibrate(estimator: NodeEstimator, y: Tensor, predicted: Tensor) -> None:
 def _log_metrics(
     log: Log, estimator: NodeEstimator, title: str, y: Tensor, predicted: Tensor
 ) -> dict[str, float]:
-    """Compute the metrics of predictions [k, outputs] for labels [k], and log them."""
+    """Log the metrics of predictions [k, outputs] for k labelled nodes."""
     values = measure(estimator.task, y, predicted)
     texts = (f"{name} {'-' if isnan(value) else f'{value:.4g}'}" for name, value in values.items())
     log(f"{title}: {', '.join(texts)}")

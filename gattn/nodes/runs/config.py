@@ -119,8 +119,9 @@ class NodeRunSettings(Settings):
         Meta(
             ge=1,
             description="Number of trainings with different initial weights. If the split is "
-            "random, a new split is drawn after every few trainings. Raise the number to "
-            "report the mean and the variation of the results.",
+            "random, the trainings are divided into groups of √runs (rounded down), and each "
+            "group gets a new split. Raise the number to report the mean and the variation of "
+            "the results.",
         ),
     ] = 1
     coverage: Coverage = 0.9
@@ -143,7 +144,7 @@ class NodeRunSettings(Settings):
         return GraphReading.of(self)
 
     def check(self) -> None:
-        """Check the name of the split, the decimal sign and the thousands separator."""
+        """Check the name of the split, the decimal separator and the thousands separator."""
         super().check()
         check_number_format(self.decimal, self.thousands)
         if self.memory:
@@ -158,7 +159,7 @@ class NodeRunSettings(Settings):
 def override(
     config: str | Path | None, preset: str | None, changes: Mapping[str, object]
 ) -> NodeRunSettings:
-    """Return the settings of a configuration file, with the changes from the command line.
+    """Return the settings of a configuration file after the changes from the command line.
 
     Args:
         config: the config.toml of a run; None for the defaults.

@@ -1,4 +1,4 @@
-"""Measurement of how much the predictions of a model depend on each column of the edges."""
+"""Measurement of how much a model's predictions depend on each edge column."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from gattn.nodes.runs.measure import measure
 __all__ = ["MAX_VALUES", "edge_column_metrics"]
 
 MAX_VALUES = 2_000_000
-"""Maximum number of edges times columns for which the columns are permuted."""
+"""Edge columns are only permuted if (number of edges) x (number of columns) is at most this
+number.
+"""
 
 
 def edge_column_metrics(
     predictor: AnyPredictor, graph: AttributedGraph, y: Tensor, part: Tensor, seed: int
 ) -> dict[str, dict[str, float]]:
-    """Return, for each column, the metrics of a part of the nodes after the values of the column
-    were permuted.
+    """Return a dictionary from each edge column to the metrics of a part after the values of this
+    column were permuted.
 
     The values of one column of the edges are exchanged among the edges at random, and the trained
     model predicts again. A column that the model does not use leaves the metrics unchanged.

@@ -67,7 +67,7 @@ def explain_graph_node(
 
 
 def _rows(name: str, influences: Iterable[Influence]) -> Iterable[Sequence[object]]:
-    """Yield the rows of a table of influences; a weight that does not exist is an empty cell."""
+    """Yield the rows of the influence table. A weight that does not exist gives an empty cell."""
     yield name, "attention", "prediction_without", "change"
     for one in influences:
         attention = "" if math.isnan(one.attention) else f"{one.attention:.6g}"
@@ -77,7 +77,7 @@ def _rows(name: str, influences: Iterable[Influence]) -> Iterable[Sequence[objec
 def _sentences(
     estimator: NodeEstimator, graph: AttributedGraph, explanation: NodeExplanation
 ) -> Iterable[str]:
-    """Yield a sentence on the prediction, and one for each of the largest influences."""
+    """Yield a sentence on the prediction, and a sentence for each of the largest influences."""
     name, value = graph.names[explanation.place], f"{explanation.prediction:.4g}"
     if isinstance(estimator, NodeClassifier):
         kind = estimator.classes_.tolist()[explanation.output]
@@ -99,7 +99,7 @@ def _sentences(
 def _picture(
     estimator: NodeEstimator, graph: AttributedGraph, explanation: NodeExplanation
 ) -> bytes:
-    """Draw the node, its explained neighbours and the edges between them."""
+    """Draw the explained node, its most influential neighbours, and the edges between them."""
     positions = {name: i for i, name in enumerate(graph.names)}
     shown = [explanation.place, *(positions[one.name] for one in explanation.neighbours)]
     predicted = explanation.predicted[shown]

@@ -1,4 +1,6 @@
-"""Metrics of predictions for nodes, in total and for each class, with reasons if undefined."""
+"""Metrics of the predictions for nodes, in total and for each class, with a reason if a metric
+is undefined.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ __all__ = [
 
 
 def measure(task: NodeTask, y: Tensor, predicted: Tensor) -> dict[str, float]:
-    """Return the metrics of predictions, by name.
+    """Return a dictionary from the name of each metric to its value.
 
     Args:
         task: classification for classes, regression for numbers.
@@ -38,8 +40,8 @@ def measure(task: NodeTask, y: Tensor, predicted: Tensor) -> dict[str, float]:
 
 
 def undefined(estimator: NodeEstimator, y: Tensor) -> dict[str, str]:
-    """Return the reasons why some metrics of a part are undefined, or are averaged over fewer
-    classes.
+    """Return the reasons why some metrics of a part are undefined, or are means over a subset of
+    the classes.
 
     Args:
         estimator: a fitted estimator.
@@ -54,8 +56,8 @@ def undefined(estimator: NodeEstimator, y: Tensor) -> dict[str, str]:
 
 
 def confusion(y: Tensor, predicted: Tensor) -> Tensor:
-    """Return the confusion matrix [c, c] int64, with true classes as rows and predicted as
-    columns.
+    """Return the confusion matrix [c, c] int64. Rows are true classes, and columns are predicted
+    classes.
     """
     classes = predicted.shape[1]
     return torch.bincount(
@@ -64,7 +66,8 @@ def confusion(y: Tensor, predicted: Tensor) -> Tensor:
 
 
 def class_scores(counts: Tensor) -> list[dict[str, float]]:
-    """Return precision, recall, F1 and number of nodes for each class, from a confusion matrix.
+    """Return precision, recall, F1 and the number of nodes for each class, computed from a
+    confusion matrix.
 
     A score is NaN if it is undefined.
 
@@ -85,7 +88,8 @@ def class_scores(counts: Tensor) -> list[dict[str, float]]:
 
 
 def undefined_scores(counts: Tensor, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the reasons why results of :func:`class_scores` are undefined, by class and score.
+    """Return the reasons why results of :func:`class_scores` are undefined, for each class and
+    score.
 
     >>> undefined_scores(torch.tensor([[3, 0], [1, 0]]), ["a", "b"])
     {'b': {'precision': 'undefined: no node is predicted to have this class'}}
@@ -122,7 +126,7 @@ def is_noise(metrics: Mapping[str, float], constant: Mapping[str, float], nodes:
 def measure_intervals(
     estimator: NodeEstimator, y: Tensor, predicted: Tensor, coverage: float
 ) -> dict[str, float]:
-    """Measure how often intervals, or sets of classes, contain the true value.
+    """Measure how often prediction intervals, or sets of classes, contain the true value.
 
     Args:
         estimator: a fitted estimator.

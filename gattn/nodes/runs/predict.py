@@ -100,7 +100,7 @@ def embed_graph(
     threads: int = 0,
     log: Log = no_log,
 ) -> int:
-    """Compute the hidden vector of every node of a graph, and write all of them to one file.
+    """Compute the hidden vector of every node of a graph, and write all vectors to one file.
 
     Args:
         run: the folder of a trained model.
@@ -157,7 +157,7 @@ def read_graph(
 
 
 def prediction_columns(estimator: NodeEstimator) -> list[str]:
-    """Return the names of the columns of a table of predictions."""
+    """Return the names of the prediction columns of a table."""
     if isinstance(estimator, NodeClassifier):
         kinds = [f"probability_{kind}" for kind in estimator.classes_.tolist()]
         return ["predicted", "set", *kinds]
@@ -167,7 +167,7 @@ def prediction_columns(estimator: NodeEstimator) -> list[str]:
 def prediction_cells(
     estimator: NodeEstimator, predicted: Tensor, coverage: float
 ) -> Iterator[Sequence[object]]:
-    """Yield the cells of one table row for each node, in the order of :func:`prediction_columns`.
+    """Yield the cells of one table row per node, in the order of :func:`prediction_columns`.
 
     For classes these are the predicted class, the label set and the probabilities; for numbers the
     predicted number and the ends of its interval.

@@ -23,7 +23,7 @@ from gattn.training.calibration import (
 )
 from gattn.training.plots.style import METRICS, number
 from gattn.training.report import Figure, Section, Table
-from gattn.training.run_report import CLASSES, RunFacts, run_report, themed
+from gattn.training.run_report import CLASSES, RunFacts, plot_figure, run_report, themed
 
 if TYPE_CHECKING:
     from gattn.nodes.runs.train import NodeRun
@@ -40,11 +40,13 @@ MODELS = {
     "gps": "GPS",
 }
 TOP_LABELS = 10
-"""Number of nodes in the picture of the network that have their names beside them."""
+"""Number of nodes whose names are written beside them in the picture of the network."""
 
 
 def node_report(run: NodeRun) -> Report:
-    """Return the content of the report page and its plots, by file name without extension."""
+    """Return the content of the report page, and a dictionary of its plots (the keys are file
+    names without extension).
+    """
     weights = run.estimator.predictor_.attention(run.encoded.graph)
     figures = {"network": _picture(run, weights)}
     sections = [_trials(run)]
@@ -104,7 +106,7 @@ def _facts(run: NodeRun) -> RunFacts:
 
 
 def _reliability(run: NodeRun, y: Tensor, predicted: Tensor) -> Reliability:
-    """Measure how often predicted classes, or intervals, are correct for each predicted
+    """Compute how often predicted classes, or intervals, are correct for each predicted
     probability.
     """
     if isinstance(run.estimator, NodeRegressor):
@@ -116,7 +118,9 @@ def _reliability(run: NodeRun, y: Tensor, predicted: Tensor) -> Reliability:
 
 
 def _trials(run: NodeRun) -> Section:
-    """Return the report's section on the mean and the variation of the metrics over trials."""
+    """Return the section of the report on the mean and the variation of the metrics over the
+    trials.
+    """
     if len(run.trials) < 2:
         text = (
             "One training run: use --runs 10 to estimate how much the numbers depend on the "
@@ -128,7 +132,7 @@ def _trials(run: NodeRun) -> Section:
         (METRICS[name], *(value if value == value else None for value in each.values()))
         for name, each in components.items()
     )
-    columns = "metric", "mean", "standard deviation", "of first weights", "of splits"
+    columns = "metric", "mean", "standard deviation", "over initial weights", "over splits"
     main, first = next(iter(components.items()))
     text = (
         f"{len(run.trials)} trainings: {METRICS[main]} {number(first['mean'])} ± "
@@ -167,7 +171,7 @@ def _size(run: NodeRun) -> Section:
 
 
 def _components(run: NodeRun) -> Section:
-    """Return the report's section on the weights and metrics of the models in a stack."""
+    """Return the section of the report on the weights and metrics of the models in a stack."""
     components = run.metrics["components"]
     metrics = list(run.metrics["test"])
     rows = [
@@ -182,12 +186,19 @@ def _components(run: NodeRun) -> Section:
     )
     if run.metrics["noise"]:
         text += ("It is no better than a constant: the data do not predict the labels.",)
+    factors = run.metrics.get("class_factors", {})
+    if len(set(factors.values())) > 1:
+        listed = ", ".join(f"{name} {number(factor)}" for name, factor in factors.items())
+        text += (
+            "The probabilities of the combination were multiplied by factors, because the classes "
+            f"have other frequencies than in the training part: {listed}.",
+        )
     columns = "component", "weight", *(METRICS[metric] for metric in metrics)
     return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
 
 
 def _edge_columns(run: NodeRun) -> Section:
-    """Return the section of the report on the columns of edges."""
+    """Return the section of the report on the edge columns."""
     columns, base = run.metrics["edge_columns"], run.metrics["test"]
     main = next(iter(base))
     notes = tuple(note for note in run.encoded.notes if " of the edges" in note)
@@ -230,14 +241,14 @@ def _classes(run: NodeRun, figure: Figure) -> Section:
 
 def _confusion(run: NodeRun, estimator: NodeClassifier) -> Figure:
     names = [str(kind) for kind in estimator.classes_.tolist()]
-    draw = plots.confusion_matrix(run.metrics["confusion"], names).png
+    plot = plots.confusion_matrix(run.metrics["confusion"], names)
     alt = "Fraction of the nodes of each true class for each predicted class"
-    return themed(draw, alt, "Rows are true classes, and columns are predicted classes.")
+    return plot_figure(plot, alt, "Rows are true classes, and columns are predicted classes.")
 
 
 def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
-    """Draw a connected part of the network with predictions and the last layer's attention
-    weights.
+    """Draw a connected part of the network, with predictions and attention weights of the last
+    layer.
     """
     edges, alpha = weights[-1]
     names, wrong, uncertain = [], None, None

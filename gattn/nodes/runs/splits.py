@@ -1,4 +1,4 @@
-"""Splits of the labelled nodes of a run into training, validation and test part."""
+"""Splits of the labelled nodes into training, validation and test parts for a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHARES = (0.6, 0.2, 0.2)
 
 
 def split_column(settings: NodeRunSettings) -> str:
-    """Return the name of the attribute that contains the part of each node; "" if there is none."""
+    """Return the name of the attribute that assigns each node to a part; "" if there is none."""
     name = settings.split.removeprefix("column:")
     return name if name != settings.split else ""
 
@@ -88,7 +88,9 @@ def make_split(
 def splits_record(
     settings: NodeRunSettings, graph: AttributedGraph, splits: Sequence[Split]
 ) -> dict[str, Any]:
-    """Return the content of ``splits.json``: the data, and the node indices of each part."""
+    """Return the content of ``splits.json``: a description of the data, and the node indices of
+    each part.
+    """
     parts = [
         {
             "protocol": split.protocol,
@@ -105,7 +107,7 @@ def splits_record(
 
 
 def data_hash(data: str, nodes: str) -> str:
-    """Return the SHA-256 of the data of a run: of its files, or of those of the data set.
+    """Return the SHA-256 of the data of a run, which are its files or a data set.
 
     Args:
         data: the graph, a file or the name of a data set.

@@ -1,4 +1,4 @@
-"""The command ``gattn nodes train``: its stages, from reading the graph to the report."""
+"""The command ``gattn nodes train`` and its stages, from reading the graph to the report."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from gattn.training.types import EpochRecord
 __all__ = ["NodeProduct", "NodeRun", "train_run"]
 
 MAX_CLASSES = 20
-"""Maximum number of different numbers for which numeric labels are read as classes."""
+"""Numeric labels are read as classes if they have at most this number of different values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ def train_run(
     on_run_end: Callable[[Trial], None] = lambda trial: None,
     log: Log = no_log,
 ) -> dict[str, Any]:
-    """Train models and write all results to a folder: the command ``gattn nodes train``.
+    """Train models and write all results to a folder; this is the command ``gattn nodes train``.
 
     The folder contains ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
     (which :meth:`gattn.nodes.NodeClassifier.load` reads), ``metrics.json``, ``predictions.csv`` of
@@ -277,6 +277,8 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             metrics["classes"] = dict(zip(names, class_scores(counts)))
             metrics["confusion"] = counts.tolist()
             reasons["classes"] = undefined_scores(counts, names)
+            if isinstance(estimator.predictor_, StackedPredictor):
+                metrics["class_factors"] = dict(zip(names, estimator.predictor_.factors))
         metrics["undefined"] = {part: reason for part, reason in reasons.items() if reason}
         return NodeRun(estimator, split, metrics, settings, encoded, y, predicted, trials)
 
@@ -311,7 +313,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
 def _components(
     stack: StackedPredictor | SampledPredictor, encoded: EncodedGraph, split: Split, y: Tensor
 ) -> dict[str, Any]:
-    """Return the weight and the metrics of each model in a stack."""
+    """Return the weight and the metrics of each model in a stack, by name."""
     predictions = stack.component_predictions(encoded.graph)
     return {
         name: {
@@ -346,7 +348,7 @@ def _summary(
 
 
 def _predictions(run: NodeRun) -> Iterator[Sequence[object]]:
-    """Yield the rows of the table of predictions: a header, then one row for each node."""
+    """Yield the rows of the prediction table: a header, then one row per node."""
     estimator = run.estimator
     parts, labels = _parts(run)
     yield ["node", "part", "label", *prediction_columns(estimator)]
@@ -371,7 +373,7 @@ def _parts(run: NodeRun) -> tuple[list[str], list[Any]]:
 
 
 def _trials(run: NodeRun) -> Iterator[Sequence[object]]:
-    """Yield the rows of the table of trials: a header, then one row for each trial."""
+    """Yield the rows of the trials table: a header, then one row per trial."""
     metrics = list(run.metrics["test"])
     yield [*TrialPlan._fields, "epochs", *metrics]
     for trial in run.trials:

@@ -38,13 +38,13 @@ __all__ = [
 ]
 
 MIN_PARALLEL = 4
-"""Minimum number of trials for which several processes are started, if each process trains several
-networks in one step. Otherwise, two trials are enough.
+"""Minimum number of trials for which several processes are started, if each process trains
+several networks together. If networks are trained one by one, two trials are enough.
 """
 
 
 class TrialPlan(NamedTuple):
-    """Split and seed of a trial.
+    """Split and seed with which a trial is trained.
 
     Attributes:
         split: index of the trial's split among the splits of the run.
@@ -103,7 +103,7 @@ class VarianceComponents(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trainer:
-    """Inputs that all trials share and that are sent to each process once.
+    """Inputs that are common to all trials; each process receives them once.
 
     Attributes:
         estimator: the estimator before training; it has the classes of the labels.
@@ -122,8 +122,8 @@ class Trainer:
         plans: Sequence[TrialPlan],
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     ) -> list[Trial]:
-        """Train the models of several plans with the same split together; return them with
-        metrics.
+        """Train the models of several plans with the same split together; return the trials with
+        their metrics.
         """
         estimators = [copy.copy(self.estimator).set_params(seed=plan.seed) for plan in plans]
         fit_together(
@@ -134,7 +134,7 @@ class Trainer:
     def _measure(self, plan: TrialPlan, estimator: NodeEstimator) -> Trial:
         predictor, split = estimator.predictor_, estimator.split_
         predicted = predictor.predict(self.encoded.graph)
-        # The final models of a stack may be fitted to the validation part, too.
+        # The final models of a stack may also be fitted to the validation part.
         is_combined = isinstance(predictor, COMBINED)
         validation = predictor.validation if is_combined else predicted[split.val]
         val = measure(estimator.task, self.y[split.val], validation)
@@ -162,7 +162,8 @@ def plan_trials(runs: int, seed: int, *, drawn: bool) -> list[TrialPlan]:
 
 
 def group_trials(plans: Sequence[TrialPlan], size: int) -> list[list[TrialPlan]]:
-    """Return groups of at most ``size`` consecutive trials with the same split, to train together.
+    """Divide consecutive trials with the same split into groups of at most ``size``, which are
+    trained together.
 
     >>> [len(group) for group in group_trials(plan_trials(16, 0, drawn=True), 3)]
     [3, 1, 3, 1, 3, 1, 3, 1]
@@ -179,7 +180,7 @@ def run_trials(
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     on_run_end: Callable[[Trial], None],
 ) -> list[Trial]:
-    """Run the trials in several processes with one thread each.
+    """Run the trials in several processes that have one thread each.
 
     On a small graph a training step is too short to be shared among threads, and starting its
     operators takes most of the time. Therefore a process trains several networks in one step if the
@@ -218,7 +219,7 @@ def run_trials(
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
-    """Return the trial with the lowest validation loss; the test part is not considered."""
+    """Return the trial with the lowest validation loss; the test part has no influence."""
     return min(trials, key=lambda one: one.validation_loss)
 
 
@@ -245,7 +246,8 @@ def undefined_in_trials(trials: Sequence[Trial]) -> dict[str, str]:
 
 
 def variance_components(trials: Sequence[Trial], metric: str) -> VarianceComponents:
-    """Separate the variation of a metric due to initial weights from the variation due to splits.
+    """Separate the variation of a metric that is due to initial weights from the variation that is
+    due to splits.
 
     This is a one-way analysis of variance of groups of k trials with the same split. The variance
     within groups, v, is due to the weights. The variance of the groups' means, minus v / k, is due

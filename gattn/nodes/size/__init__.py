@@ -1,1 +1,3 @@
-"""Networks above a memory budget: compact edges, sampled neighbourhoods, and parts on disk."""
+"""Networks that exceed a memory budget: compact edges, sampled neighbourhoods, and parts on
+disk.
+"""

@@ -1,4 +1,4 @@
-"""Reader of edges from Parquet that stores every name of a node once."""
+"""Reader of edges in Parquet files. Every node name is stored only once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["column_names", "open_parquet", "read_ends"]
 
 
 def open_parquet(path: str | Path) -> pyarrow.parquet.ParquetFile:
-    """Open a Parquet file, whose pages are mapped into memory.
+    """Open a Parquet file; its pages are mapped into memory.
 
     Raises:
         GraphError: the file is not a Parquet file.
@@ -35,14 +35,14 @@ def open_parquet(path: str | Path) -> pyarrow.parquet.ParquetFile:
 
 
 def column_names(file: pyarrow.parquet.ParquetFile) -> list[str]:
-    """Return the columns of a table, without the columns of a data frame's index."""
+    """Return the names of the columns of a table, except those of a data frame's index."""
     schema = file.schema_arrow
     index = list((schema.pandas_metadata or {}).get("index_columns", []))
     return [name for name in schema.names if name not in index]
 
 
 def read_ends(path: Path) -> NamedEnds:
-    """Read the two columns of a Parquet table of edges that hold the names of nodes.
+    """Read the two columns with node names from a Parquet table of edges.
 
     The columns are chosen like those of :func:`gattn.nodes.tables.from_tables`. Each column is
     encoded as int32 indices of its different values while it is read, so that a table of many edges
@@ -78,7 +78,9 @@ def _names(columns: Sequence[str], places: Sequence[int]) -> list[str]:
 def _read_column(
     file: pyarrow.parquet.ParquetFile, name: str
 ) -> tuple[pd.Series, NDArray[np.int32]]:
-    """Return the different values of a column, and the index of each row's value; -1 for none."""
+    """Return the distinct values of a column, and for each row the index of its value; -1 if it
+    is missing.
+    """
     import pyarrow
 
     column: Any = file.read([name], use_pandas_metadata=False).column(0)

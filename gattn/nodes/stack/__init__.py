@@ -1,1 +1,1 @@
-"""Stacked model of nodes: several models whose predictions are combined by weights."""
+"""Stacked model of nodes: several models whose predictions are combined with weights."""

@@ -1,4 +1,6 @@
-"""Features for the models of a stack: the features of each node, and means over its neighbours."""
+"""Features that the models of a stack read: the features of each node, and their means over its
+neighbours.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +18,20 @@ from gattn.nodes.stack.propagation import Neighbours
 __all__ = ["Blocks", "Reduction", "as_matrix"]
 
 STORED = 20_000_000
-"""Maximum number of nonzero entries in the means over two steps along edges; otherwise, the
-dimension of the features is reduced first.
+"""If the means over two steps along edges have more nonzero entries than this, the features are
+reduced to a lower dimension first.
 """
 FIRST_STORED = 10_000_000
-"""Maximum number of nonzero entries in the means over one step along edges, as sparse features of a
-perceptron, before equal columns are summed.
+"""Maximum number of nonzero entries in the means over one step along edges for which a
+perceptron reads them as sparse features. Entries are counted before equal columns are summed.
 """
 REDUCED = 128
-"""Number of features after the reduction of their dimension."""
+"""Number of features to which the dimension of the features is reduced."""
 WIDE = 512
-"""Maximum number of features that are not reduced."""
+"""Maximum number of features for which the dimension is not reduced."""
 
 TYPED = 2048
-"""Maximum number of means over the neighbours of each type, for all types together."""
+"""Maximum total number of features that are means over neighbours of one edge type."""
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
@@ -70,14 +72,14 @@ class Reduction:
         return cls(randomized_svd(x, size, **options)[2].T.astype(np.float32))
 
     def apply(self, x: Matrix) -> NDArray[np.float32]:
-        """Project features [n, d] to [n, k], or return them as a dense array if they are not
-        reduced.
+        """Project features [n, d] to [n, k]. If there is no projection, return them as a dense
+        array.
         """
         return np.asarray(x @ self.axes if self.axes.size else x.toarray(), np.float32)
 
 
 class Blocks:
-    """Features of the nodes of one graph for the models of a stack.
+    """Features of the nodes of one graph, from which the models of a stack read.
 
     Args:
         x: [n, d] encoded features.
@@ -109,7 +111,8 @@ class Blocks:
         return [x, *first, second, self.neighbours.degrees, *self.edge_blocks()]
 
     def split_hops(self) -> tuple[list[Matrix], list[NDArray[np.float32]]]:
-        """Return the blocks of :meth:`hops` for a perceptron: sparse ones and dense ones.
+        """Return the blocks of :meth:`hops` as a list of sparse and a list of dense blocks, for a
+        perceptron.
 
         The means over two steps are those of the reduced features. The features and their means
         over one step are sparse if the reduction is not the identity and the means have few
@@ -128,7 +131,9 @@ class Blocks:
         return [self.x, *(one @ self.x for one in self.neighbours.one_hop())], dense
 
     def tree_features(self) -> NDArray[np.float32]:
-        """Return features [n, d] for trees: reduced ones, means over up to three steps, degrees."""
+        """Return features [n, d] for trees: reduced features, means over up to three steps, and
+        degrees.
+        """
         means, z = self.neighbours.means, self.reduced
         first = [one @ z for one in self.neighbours.one_hop()]
         near = means @ z if self.neighbours.along else first[0]
@@ -138,12 +143,12 @@ class Blocks:
 
     @property
     def tree_width(self) -> int:
-        """Number of the features for trees, or slightly fewer."""
+        """Number of features for trees; it may be slightly too low."""
         neighbours = self.neighbours
         return self.reduced.shape[1] * (3 + len(neighbours.one_hop()) + len(neighbours.typed))
 
     def edge_blocks(self) -> list[NDArray[np.float32]]:
-        """Return means over the neighbours of each type, and means of the edges' features.
+        """Return means over the neighbours of each edge type, and means of the edges' features.
 
         The list is empty if no columns of edges are read. With many types and features, the means
         are those of a random projection of the features.

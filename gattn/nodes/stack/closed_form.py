@@ -1,4 +1,6 @@
-"""Model of nodes without training: a combination of ridge regressions on filtered features."""
+"""Model of nodes that is fitted in closed form: a combination of ridge regressions on filtered
+features.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,15 @@ from gattn.nodes.stack.weights import fit_weights, pool, temperature
 __all__ = ["ClosedForm"]
 
 SIDE = 1500
-"""Maximum number of training nodes, or of features, for regressions on all features. Their time
-grows with the cube of the smaller number. Otherwise they read the reduced features."""
+"""Maximum of min(training nodes, features) for which a regression reads all features, because
+its time grows with the cube of this number. Above it, a regression reads the reduced features.
+"""
 DENSE = 0.05
-"""Maximum fraction of nonzero entries for which features are multiplied as a sparse matrix."""
+"""Features are multiplied as a sparse matrix if at most this fraction of their entries is
+nonzero.
+"""
 FILTERS = ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, -1, 0), (1, -2, 1))
-"""Coefficients of X, A X and A A X in each graph filter, where A computes the mean over
+"""Coefficients of X, A X and A² X in each graph filter, where A computes the mean over
 neighbours.
 """
 
@@ -33,7 +38,7 @@ Matrix = Any
 
 @dataclass(frozen=True, eq=False)
 class ClosedForm:
-    r"""Combination of label propagation and of ridge regressions on filtered features.
+    r"""Combination of label propagation and several ridge regressions on filtered features.
 
     .. math:: X, \quad A X, \quad A^2 X, \quad (I - A) X, \quad (I - A)^2 X
 
@@ -96,7 +101,7 @@ class ClosedForm:
         return model, outputs
 
     def predict(self, blocks: Blocks, labels: NDArray, train: NDArray) -> NDArray[np.float64]:
-        """Predict all nodes: probabilities or standardised numbers, [n, c].
+        """Predict probabilities or standardised numbers for all nodes, [n, c].
 
         Args:
             blocks: features of all nodes.
@@ -121,12 +126,14 @@ class ClosedForm:
 
 
 def _features(blocks: Blocks, rows: int) -> Matrix:
-    """Return all features, or the reduced ones if the regressions of all would take long."""
+    """Return all features, or the reduced features if a regression on all features would take
+    long.
+    """
     return blocks.x if min(rows, blocks.x.shape[1]) <= SIDE else blocks.reduced
 
 
 def _filtered_rows(x: Matrix, means: Matrix, rows: NDArray) -> Iterator[Matrix]:
-    """Yield some rows of the features after each of the :data:`FILTERS`."""
+    """Yield the selected rows of the features, filtered by each of the :data:`FILTERS`."""
     near = means @ x
     steps = [x[rows], near[rows], means[rows] @ near]
     for factors in FILTERS:
@@ -134,7 +141,7 @@ def _filtered_rows(x: Matrix, means: Matrix, rows: NDArray) -> Iterator[Matrix]:
 
 
 def _filter(factors: Sequence[int], values: NDArray, means: Matrix) -> NDArray[np.float64]:
-    """Apply one of the :data:`FILTERS` to values [n, c] of all nodes."""
+    """Apply one of the :data:`FILTERS` to values [n, c] of the nodes."""
     total = np.zeros(values.shape)
     for factor in factors:
         total += factor * values
@@ -143,7 +150,9 @@ def _filter(factors: Sequence[int], values: NDArray, means: Matrix) -> NDArray[n
 
 
 def _edge_features(blocks: Blocks, x: Matrix) -> list[Matrix]:
-    """Return the features of nodes, neighbours and edges in one matrix; none without columns."""
+    """Return one matrix with the features of nodes, of their neighbours and of their edges. It
+    has no columns if the edges have no features.
+    """
     edge_blocks = blocks.edge_blocks()
     if not edge_blocks:
         return []
@@ -152,7 +161,9 @@ def _edge_features(blocks: Blocks, x: Matrix) -> list[Matrix]:
 
 
 def _regress(x: Matrix, labels: NDArray) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Return coefficients [d + 1, c], the constant last, and leave-one-out predictions."""
+    """Return the coefficients [d + 1, c], of which the last is the constant, and leave-one-out
+    predictions.
+    """
     squares = x.multiply(x).sum() if sp.issparse(x) else np.square(x, dtype=np.float64).sum()
     size = float(np.sqrt(squares / max(x.shape[0], 1))) or 1.0
     constant = np.full((x.shape[0], 1), size, np.float32)

@@ -1,4 +1,4 @@
-"""Models of a stack other than the attention network, for example linear models."""
+"""Models of a stack other than the attention network, such as linear models."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gattn.nodes.stack.blocks import Blocks, Reduction, as_matrix
 from gattn.nodes.stack.closed_form import ClosedForm
+from gattn.nodes.stack.consistency import ConsistentNetworks, affordable_epochs
 from gattn.nodes.stack.linear import Linear, Scaler, fit_linear
 from gattn.nodes.stack.perceptron import Perceptron
 from gattn.nodes.stack.propagation import Neighbours, label_features, propagate
@@ -20,17 +21,16 @@ from gattn.training.threads import Background
 
 __all__ = ["LABEL_FREE", "Components"]
 
-LABEL_FREE = ("constant", "columns", "neighbours", "trees")
+LABEL_FREE = ("constant", "columns", "neighbours", "trees", "consistent")
 """Names of the models that read no labels, so that they can also predict other graphs."""
 MANY = 2000
 """Minimum number of training nodes for which perceptrons replace the linear models `neighbours` and
-`labels`, which take longer and predict worse.
+`labels`, which take longer and predict worse, and for which `consistent` is not fitted.
 """
 
 
 class Components:
-    """Models of a stack that are fitted once for each split of a graph, and do not depend on the
-    seed.
+    """Models of a stack that do not depend on the seed; they are fitted once for each split.
 
     =================  ========================================================================
     ``constant``       share of each class, or the mean
@@ -40,6 +40,8 @@ class Components:
     ``labels``         the same, also on the labels around a node
     ``trees``          boosted trees on the features of ``neighbours`` and on means over three
                        steps; only if the features are few
+    ``consistent``     :class:`gattn.nodes.stack.consistency.ConsistentNetworks`; for classes,
+                       with fewer than 2,000 training nodes and without times
     ``propagation``    labels spread along the edges
     ``closed_form``    :class:`gattn.nodes.stack.closed_form.ClosedForm`
     =================  ========================================================================
@@ -50,6 +52,8 @@ class Components:
         closed_form: the model without training.
         perceptrons: perceptrons by name; empty with few training nodes.
         trees: boosted trees; None if they were not fitted.
+        consistent: networks that also learn from nodes without a label; None if they were not
+            fitted.
         reduction: projection of wide features.
         train: [k] nodes with labels.
         labels: [k, c] one-hot classes or standardised numbers.
@@ -61,6 +65,7 @@ class Components:
         closed_form: ClosedForm,
         perceptrons: Mapping[str, Perceptron],
         trees: Trees | None,
+        consistent: ConsistentNetworks | None,
         reduction: Reduction,
         train: NDArray,
         labels: NDArray,
@@ -69,7 +74,7 @@ class Components:
         is_class: bool,
     ) -> None:
         self.linear, self.closed_form, self.perceptrons = linear, closed_form, perceptrons
-        self.trees, self.reduction = trees, reduction
+        self.trees, self.consistent, self.reduction = trees, consistent, reduction
         self.train, self.labels = train, labels
         self.seed, self.is_class = seed, is_class
 
@@ -88,6 +93,7 @@ class Components:
         check: Callable[[], None] = lambda: None,
         parallel: bool = False,
         like: Components | None = None,
+        epochs: int = 1000,
     ) -> tuple[Components, dict[str, NDArray[np.float64]]]:
         """Fit the models to the training nodes, and predict all nodes.
 
@@ -105,6 +111,7 @@ class Components:
             parallel: True to fit models that are independent of each other in two Python threads.
             like: fitted models, whose types, penalties and projection are used again; None to
                 choose them.
+            epochs: maximum number of epochs of the component ``consistent``.
 
         Returns:
             The models, and their predictions [n, outputs] for all nodes, by name.
@@ -120,6 +127,10 @@ class Components:
         is_large = len(train) >= MANY if like is None else bool(like.perceptrons)
         use_trees = can_fit_trees(len(train), blocks.tree_width, outputs)
         use_trees = use_trees if like is None else like.trees is not None
+        # With times, no model is trained on newer nodes than those of the training part.
+        use_consistent = is_class and not is_large and not neighbours.timed
+        use_consistent = use_consistent and affordable_epochs(matrix, neighbours.means) > 0
+        use_consistent = use_consistent if like is None else like.consistent is not None
 
         def fit_linear_model(name: str, some: Sequence[Any]) -> None:
             check()
@@ -148,50 +159,72 @@ class Components:
             around = label_features(neighbours, labels, train, predictions["neighbours"], seed)
             fit_one("labels", around)
 
-        def fit_others(check: Callable[[], None]) -> tuple[ClosedForm, Trees | None]:
-            fit_linear_model("columns", [matrix])
-            check()
-            form, _ = ClosedForm.fit(blocks, labels, train, seed, is_class=is_class)
+        def fit_trees(check: Callable[[], None]) -> Trees | None:
             if not use_trees:
-                return form, None
+                return None
             check()
             features = blocks.tree_features()
             trees = Trees.fit(features, y, train, outputs, seed, is_class=is_class)
             predictions["trees"] = trees.predict(features)
-            return form, trees
+            return trees
+
+        def fit_consistent(check: Callable[[], None]) -> ConsistentNetworks | None:
+            if not use_consistent:
+                return None
+            check()
+            known = None
+            if like is not None and like.consistent is not None:
+                known = int(like.consistent.epochs)
+            graph = matrix, neighbours.means
+            networks = ConsistentNetworks.fit(
+                *graph, y, train, val, outputs, seed, epochs=known, most=epochs, check=check
+            )
+            predictions["consistent"] = networks.predict(*graph)
+            return networks
+
+        def fit_others(
+            check: Callable[[], None],
+        ) -> tuple[ClosedForm, Trees | None, ConsistentNetworks | None]:
+            fit_linear_model("columns", [matrix])
+            check()
+            form, _ = ClosedForm.fit(blocks, labels, train, seed, is_class=is_class)
+            return form, fit_trees(check), fit_consistent(check)
 
         if parallel:
             with Background(fit_others) as background:
                 fit_around()
-                form, trees = background.result()
+                form, trees, consistent = background.result()
         else:
-            form, trees = fit_others(check)
+            form, trees, consistent = fit_others(check)
             fit_around()
         components = cls(
-            linear, form, perceptrons, trees, reduction, train, labels, seed, is_class=is_class
-        )
+            linear, form, perceptrons, trees, consistent, reduction, train, labels, seed,
+            is_class=is_class,
+        )  # fmt: skip
         predictions |= components._rest(blocks)
         return components, {name: predictions[name] for name in components.names}
 
     @property
     def names(self) -> list[str]:
         """Names of the models."""
-        trees = ["trees"] if self.trees is not None else []
-        return ["columns", "neighbours", "labels", *trees, "constant", "propagation", "closed_form"]
+        optional = {"trees": self.trees, "consistent": self.consistent}
+        some = [name for name, model in optional.items() if model is not None]
+        return ["columns", "neighbours", "labels", *some, "constant", "propagation", "closed_form"]
 
     def with_train(self, train: NDArray) -> Components:
-        """Return the models for a graph in which the nodes with labels have the positions [k]
-        ``train``.
+        """Return the models for another order of the nodes. ``train`` [k] contains the new
+        positions of the training nodes.
         """
         return Components(
-            self.linear, self.closed_form, self.perceptrons, self.trees, self.reduction, train,
-            self.labels, self.seed, is_class=self.is_class,
+            self.linear, self.closed_form, self.perceptrons, self.trees, self.consistent,
+            self.reduction, train, self.labels, self.seed, is_class=self.is_class,
         )  # fmt: skip
 
     def predict(
         self, x: Tensor, neighbours: Neighbours, *, with_labels: bool
     ) -> dict[str, NDArray[np.float64]]:
-        """Predict all nodes of a graph with each model: [n, outputs] by name.
+        """Predict all nodes of a graph with each model; return a dictionary of arrays [n, outputs]
+        by model name.
 
         Args:
             x: [n, d] encoded features.
@@ -214,6 +247,8 @@ class Components:
         }  # fmt: skip
         if self.trees is not None:
             predictions["trees"] = self.trees.predict(blocks.tree_features())
+        if self.consistent is not None:
+            predictions["consistent"] = self.consistent.predict(blocks.x, neighbours.means)
         if not with_labels:
             return predictions | {"constant": self._constant(x.shape[0])}
         guess = predictions["neighbours"]
@@ -221,7 +256,7 @@ class Components:
         return predictions | {"labels": ask("labels", around)} | self._rest(blocks)
 
     def _rest(self, blocks: Blocks) -> dict[str, NDArray[np.float64]]:
-        """Predict all nodes with the models that are neither linear nor perceptrons."""
+        """Predict all nodes with those models that are neither linear models nor perceptrons."""
         spread = propagate(blocks.neighbours.means, self.labels, self.train)
         return {
             "constant": self._constant(blocks.x.shape[0]),
@@ -243,6 +278,9 @@ class Components:
         if self.trees is not None:
             arrays |= {f"trees.{name}": array for name, array in self.trees.arrays().items()}
         tensors = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
+        if self.consistent is not None:
+            state = self.consistent.state_dict()
+            tensors |= {f"consistent.{key}": tensor for key, tensor in state.items()}
         for name, model in self.perceptrons.items():
             state = model.state_dict()
             tensors |= {f"{name}.perceptron.{key}": tensor for key, tensor in state.items()}
@@ -283,14 +321,18 @@ class Components:
         of_trees = {name: tensor.numpy() for name, tensor in _below(tensors, "trees.").items()}
         outputs = labels.shape[1] if is_class else 1
         trees = Trees.from_arrays(of_trees, outputs) if of_trees else None
+        own = _below(tensors, "consistent.")
+        consistent = ConsistentNetworks.from_state(own) if own else None
         return cls(
-            linear, form, perceptrons, trees, Reduction(arrays["axes"]), arrays["train"], labels,
-            state["seed"], is_class=is_class,
+            linear, form, perceptrons, trees, consistent, Reduction(arrays["axes"]),
+            arrays["train"], labels, state["seed"], is_class=is_class,
         )  # fmt: skip
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with a prefix, without the prefix."""
+    """Return the tensors whose names begin with a prefix; the prefix is removed from their
+    names.
+    """
     return {
         name.removeprefix(prefix): tensor
         for name, tensor in tensors.items()

@@ -25,7 +25,8 @@ Matrix = Any
 
 @dataclass(frozen=True, eq=False)
 class Scaler:
-    """Scaling of blocks of features: one factor per block gives rows with mean squared norm 1.
+    """Scaling of blocks of features by one factor per block, so that the mean squared norm of a row
+    is 1.
 
     Attributes:
         factors: the factor of each block; 0 for a block of zeros.
@@ -35,7 +36,9 @@ class Scaler:
 
     @classmethod
     def fit(cls, blocks: Sequence[Matrix]) -> Scaler:
-        """Compute the factor of each block of features [n, d]; a block is sparse or dense."""
+        """Compute the factor for each of some blocks of features [n, d], which are sparse or
+        dense.
+        """
         squares = [_squares(block) / max(block.shape[0], 1) for block in blocks]
         return cls(tuple(float(s**-0.5) if s > 0 else 0.0 for s in squares))
 
@@ -85,7 +88,7 @@ def fit_linear(
     is_class: bool,
     penalty: float | None = None,
 ) -> Linear:
-    """Fit a linear model with the penalty that gives the lowest loss on the validation part.
+    """Fit a linear model for each penalty, and return the one with the lowest validation loss.
 
     Args:
         x: [n, d] sparse features of all nodes.
@@ -140,7 +143,7 @@ def _logistic(
         model.set_params(C=strength).fit(rows, labels)
         weight = np.zeros((x.shape[1], classes), np.float32)
         intercept: Any = model.intercept_
-        # For two classes, scikit-learn stores only the coefficients of the second.
+        # For two classes, scikit-learn stores only the coefficients of the second class.
         one_sided = len(kinds) == 2
         coefficients = np.vstack([0 * model.coef_, model.coef_]) if one_sided else model.coef_
         weight[:, kinds] = coefficients.T
@@ -205,8 +208,8 @@ def leave_one_out(
     best: tuple[float, float, NDArray, NDArray] | None = None
     for relative in penalties:
         penalty = relative * unit
-        # Ridge regression computes the fit K (K + λ I)⁻¹ y. In this basis it multiplies each
-        # component of y by a factor, and the part of y outside of the basis is lost.
+        # Ridge regression computes the fit K (K + λ I)⁻¹ y. In this basis, each component of y is
+        # multiplied by a factor, and the component of y outside the basis becomes zero.
         shrunk = values / (values + penalty)
         fitted = basis @ (shrunk[:, None] * inside)
         leverage = (squares @ shrunk).clip(max=1 - 1e-9)[:, None]

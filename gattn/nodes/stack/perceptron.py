@@ -1,4 +1,6 @@
-"""Perceptron with two layers, which reads the features of a node and means over its neighbours."""
+"""Perceptron with two layers that reads the features of a node and their means over its
+neighbours.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,12 @@ __all__ = ["Perceptron"]
 
 WIDTH, BATCH, LEARNING_RATE, WEIGHT_DECAY = 192, 512, 4e-3, 1e-2
 EPOCHS, SPARSE_EPOCHS = 12, 8
-"""Number of epochs without and with sparse features, which overfit sooner."""
+"""Number of training epochs without sparse features, and with sparse features, which overfit
+sooner.
+"""
 DROPOUT, INPUT_DROPOUT, SPARSE_DROPOUT = 0.4, 0.1, 0.2
 PIECE = 8192
-"""Number of nodes that are predicted in one step, which limits the memory."""
+"""Number of nodes that are predicted at once, to limit the memory."""
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
@@ -100,7 +104,7 @@ class Perceptron(nn.Module):
         return self.out(self._drop(self.norm(x).relu(), DROPOUT))
 
     def _drop(self, x: Tensor, p: float) -> Tensor:
-        """Apply dropout in training, drawn by the generator of this model."""
+        """Apply dropout in training, with masks from the generator of this model."""
         if not self.training:
             return x
         return x * torch.empty_like(x).bernoulli_(1 - p, generator=self.generator) / (1 - p)
@@ -160,7 +164,7 @@ class Perceptron(nn.Module):
                 loss.backward()
                 optimizer.step()
                 schedule.step()
-        # Only training needs the generator of the dropout masks.
+        # The generator of the dropout masks is only needed for training.
         model.generator = None
         return model.eval()
 
@@ -194,7 +198,7 @@ class Perceptron(nn.Module):
 
 
 def _join(scaler: Scaler, blocks: Sequence[Matrix], rows: int) -> Matrix:
-    """Return the scaled blocks as one sparse matrix [rows, d]; without blocks, it has no
+    """Concatenate the scaled blocks to one sparse matrix [rows, d]; without blocks, it has no
     columns.
     """
     return scaler.join(blocks) if blocks else sp.csr_matrix((rows, 0), dtype=np.float32)

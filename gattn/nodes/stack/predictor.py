@@ -22,8 +22,9 @@ from gattn.nodes.fields import read_features, receptive_field
 from gattn.nodes.predictor import NodePredictor, NodeProblem, label_moments
 from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.nodes.stack.components import LABEL_FREE, Components
+from gattn.nodes.stack.priors import class_factors, scale_classes
 from gattn.nodes.stack.propagation import Neighbours, smooth
-from gattn.nodes.stack.weights import choose_weights, fit_weights, pool
+from gattn.nodes.stack.weights import CLEARLY, choose_weights, fit_weights, pool
 from gattn.training.settings import from_table, to_table
 from gattn.training.threads import Background, available_threads, limited_threads
 from gattn.training.types import EpochRecord, History
@@ -31,14 +32,20 @@ from gattn.training.types import EpochRecord, History
 __all__ = ["StackedPredictor"]
 
 NETWORK, SMOOTHED = "gat", "smoothed"
-"""Names of the attention network, and of the combination that is smoothed along the edges."""
+"""Names of two components: the attention network, and the combination that is smoothed along the
+edges.
+"""
 PILOT, PILOT_EPOCHS = 0.4, 6
-"""Share of the epochs on a large graph, and number of epochs, before a network may be stopped."""
+"""A network may be stopped early after this fraction of its epochs on a large graph, but not
+before this number of epochs.
+"""
 HOPELESS = 1.5
-"""Ratio of a network's loss to the lowest loss of the other models above which it is stopped."""
+"""A network is stopped early if its loss is more than this multiple of the lowest loss of the
+other models.
+"""
 MAX_PRODUCTS = 5e9
-"""Maximum number of multiplications for training the attention network. It limits the number of
-epochs on a large graph to at least ``FEWEST_EPOCHS``.
+"""Maximum number of multiplications in the training of the attention network. On a large graph,
+it limits the number of epochs, but not to less than ``FEWEST_EPOCHS``.
 """
 FEWEST_EPOCHS = 20
 PREFIX = "components."
@@ -51,7 +58,8 @@ class StackedPredictor:
     network, and the component ``smoothed``, in which the combination of all others is
     smoothed along the edges together with the labels. Components that read labels can predict only
     the graph that they were fitted to. For another graph, the remaining components are combined by
-    a second set of weights.
+    a second set of weights. For the graph of :meth:`fit`, the probabilities are multiplied by a
+    factor for each class; see :func:`gattn.nodes.stack.priors.class_factors`.
 
     If the validation part was drawn from the nodes for training, the components other than the
     network are fitted to both parts after the weights are chosen.
@@ -64,6 +72,7 @@ class StackedPredictor:
         weights: weight of each component by name, for the graph of :meth:`fit`.
         smoothed: weights of the components in the combination that ``smoothed`` spreads along the
             edges.
+        factors: factor [c] of the probabilities of each class; empty for numbers.
         other_weights: weight by name of each component that does not read labels, for other graphs.
         validation: [m, outputs] cross-fitted predictions of the validation part: each node is
             predicted with weights that were chosen without it. Empty after :meth:`from_state`.
@@ -82,6 +91,7 @@ class StackedPredictor:
         components: Components,
         weights: Mapping[str, float],
         smoothed: Mapping[str, float],
+        factors: Sequence[float],
         other_weights: Mapping[str, float],
         fingerprint: str,
         train_ranks: NDArray[np.int64],
@@ -90,7 +100,7 @@ class StackedPredictor:
         self.task: NodeTask = network.task
         self.encoder, self.outputs = network.encoder, network.outputs
         self.weights, self.other_weights = dict(weights), dict(other_weights)
-        self.smoothed = dict(smoothed)
+        self.smoothed, self.factors = dict(smoothed), list(factors)
         self.validation_parts: dict[str, Tensor] = {}
         self.validation = torch.zeros(0, self.outputs, dtype=torch.float64)
         self.validation_loss = float("nan")
@@ -109,7 +119,8 @@ class StackedPredictor:
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
     ) -> list[StackedPredictor]:
-        """Train a stack for each of the settings; see :meth:`NodePredictor.fit` for the arguments.
+        """Train one stack for each settings object; see :meth:`NodePredictor.fit` for the
+        arguments.
 
         The stacks have different attention networks, and share the other models. On a small graph
         and with two or more threads, the other models are fitted in a second Python thread beside
@@ -125,18 +136,20 @@ class StackedPredictor:
         is_large = network_settings[0].epochs < first.epochs
         fit_components = partial(
             Components.fit, problem.x, neighbours, y, outputs=problem.outputs, seed=first.seed,
-            is_class=is_class,
+            is_class=is_class, epochs=first.epochs,
         )  # fmt: skip
         fit_networks = partial(
             NodePredictor.fit, problem, encoder, task, network_settings, on_epoch
         )
 
-        # BLAS libraries also use one thread. Their threads spin between the small products. The
-        # filter of warnings is set here because it is shared by all threads of a process.
+        # BLAS libraries are also limited to one thread, because their threads would wait actively
+        # between small products. The warnings filter is set here because all threads of a process
+        # share it.
         with threadpool_limits(1, "blas"), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             parallel = available_threads() > 1
-            is_hopeless = partial(_is_hopeless, best=np.inf, epochs=0)  # never
+            # Do not stop any network.
+            is_hopeless = partial(_is_hopeless, best=np.inf, epochs=0)
             if is_large:
                 with limited_threads(0, threads):
                     components, predictions = fit_components(train, val, parallel=parallel)
@@ -173,7 +186,7 @@ class StackedPredictor:
             by_network = network.predict(graph).numpy()
             outputs = predictions | {NETWORK: by_network}
             weights = Weights.fit(
-                outputs, neighbours.means, train_labels, train, val, truth, stack_settings.seed,
+                outputs, neighbours, train_labels, train, val, truth, stack_settings.seed,
                 is_class=is_class,
             )  # fmt: skip
             parts = {name: p[val] for name, p in outputs.items()}
@@ -185,6 +198,7 @@ class StackedPredictor:
                 final,
                 weights.parts,
                 weights.smoothed,
+                weights.factors,
                 dict(zip(label_free, other.tolist())),
                 _fingerprint(graph),
                 ranks,
@@ -204,13 +218,15 @@ class StackedPredictor:
 
     @property
     def history(self) -> list[History]:
-        """Training history of the attention network; empty after :meth:`from_state`."""
+        """Training history of the attention network. It is empty in a model that
+        :meth:`from_state` restored.
+        """
         return self.network.history
 
     @property
     def threads(self) -> int:
-        """Number of threads inside an operator of the network; 0 to choose it from the size of the
-        graph.
+        """Number of threads of each operator of the network; with 0, it is chosen by the size of
+        the graph.
         """
         return self.network.threads
 
@@ -225,7 +241,7 @@ class StackedPredictor:
         return self._combine(self.component_predictions(graph))
 
     def predict_edited(self, graph: AttributedGraph, original: AttributedGraph) -> Tensor:
-        """Predict a graph from which edges or attribute values of ``original`` were removed.
+        """Predict a graph that was created from ``original`` by removing edges or attribute values.
 
         The models that read labels are used if ``original`` is the graph of :meth:`fit`.
         """
@@ -233,20 +249,26 @@ class StackedPredictor:
 
     def _combine(self, parts: Mapping[str, Tensor]) -> Tensor:
         """Return the weighted combination of the components' predictions."""
-        weights = self.weights if SMOOTHED in parts else self.other_weights
+        known, is_class = SMOOTHED in parts, self.task == "classification"
         arrays = {name: part.numpy() for name, part in parts.items()}
-        return torch.from_numpy(_pool(arrays, weights, is_class=self.task == "classification"))
+        combined = _pool(arrays, self.weights if known else self.other_weights, is_class=is_class)
+        if known and is_class:
+            combined = scale_classes(combined, np.array(self.factors))
+        return torch.from_numpy(combined)
 
     def _with_smoothed(
         self, parts: Mapping[str, NDArray], neighbours: Neighbours, components: Components
     ) -> dict[str, NDArray[np.float64]]:
-        """Return predictions of components, and those of the component ``smoothed``."""
+        """Add the predictions of the component ``smoothed`` to the predictions of the other
+        components.
+        """
         combined = _pool(parts, self.smoothed, is_class=self.task == "classification")
         labels = components.labels * self.network.std + self.network.mean
         return {**parts, SMOOTHED: smooth(neighbours.means, combined, labels, components.train)}
 
     def component_predictions(self, graph: AttributedGraph) -> dict[str, Tensor]:
-        """Return the predictions of each model in the stack, [n, outputs] float64, by its name.
+        """Return a dictionary from the name of each model in the stack to its predictions, [n,
+        outputs] float64.
 
         Models that read labels are left out if the nodes or edges of the graph differ from the
         graph of :meth:`fit`.
@@ -261,7 +283,7 @@ class StackedPredictor:
     ) -> dict[str, Tensor]:
         neighbours = Neighbours.of(graph)
         components = self._components
-        # The training nodes may have other positions in this graph.
+        # In this graph, the training nodes may have other positions than in the graph of ``fit``.
         if with_labels:
             components = components.with_train(_name_order(graph)[self._train_ranks])
         predicted = components.predict(
@@ -275,10 +297,10 @@ class StackedPredictor:
         return {name: torch.from_numpy(p) for name, p in outputs.items()}
 
     def knows(self, graph: AttributedGraph) -> bool:
-        """Return True if a graph has the same nodes and edges as the graph of :meth:`fit`, in any
-        order.
+        """Return True if a graph has the same nodes and edges as the graph of :meth:`fit`. Their
+        order has no influence.
         """
-        # The result for the last graph is stored, because the fingerprint sorts all edges.
+        # The result for the last graph is cached, because the fingerprint sorts all edges.
         if self._compared is None or self._compared[0] is not graph:
             self._compared = graph, _fingerprint(graph) == self._fingerprint
         return self._compared[1]
@@ -288,14 +310,14 @@ class StackedPredictor:
         return self.network.embed(graph)
 
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
-        """Return for each layer its edges [2, e], including added self-loops, and its weights [e,
-        h].
+        """Return the edges [2, e], including added self-loops, and the attention weights [e, h]
+        of each layer.
         """
         return self.network.attention(graph)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickling without the last graph, because the other process
-        has it.
+        """Return the state for pickling. It does not contain the last graph, because the
+        receiving process has it.
         """
         return {**self.__dict__, "_last": None, "_compared": None}
 
@@ -307,7 +329,7 @@ class StackedPredictor:
         return tensors | {PREFIX + name: tensor for name, tensor in arrays.items()}, {
             **network, "settings": to_table(self.settings), "network": network["settings"],
             "components": components, "weights": self.weights,
-            "smoothed": self.smoothed, "other_weights": self.other_weights,
+            "smoothed": self.smoothed, "factors": self.factors, "other_weights": self.other_weights,
             "fingerprint": self._fingerprint,
         }  # fmt: skip
 
@@ -326,13 +348,14 @@ class StackedPredictor:
             name.removeprefix(PREFIX): t for name, t in tensors.items() if name.startswith(PREFIX)
         }
         components = Components.from_state(arrays, state["components"])
-        weights = state["weights"], state["smoothed"], state["other_weights"]
+        weights = state["weights"], state["smoothed"], state["factors"], state["other_weights"]
         ranks = arrays["train_ranks"].numpy()
         return cls(settings, network, components, *weights, state["fingerprint"], ranks)
 
 
 def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSettings:
-    """Return the settings of the attention network; on a large graph, with fewer and larger steps.
+    """Return the settings of the attention network. On a large graph, it makes fewer and larger
+    steps.
 
     The size of the receptive field of the labelled nodes determines the time of an epoch.
     """
@@ -348,7 +371,9 @@ def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSetti
 
 
 def _fingerprint(graph: AttributedGraph) -> str:
-    """Return the SHA-256 hash of the names of a graph's nodes and of its edges, in any order."""
+    """Return a SHA-256 hash of a graph's node names and edges that does not depend on their
+    order.
+    """
     order = _name_order(graph)
     names = "\0".join(str(graph.names[i]) for i in order).encode()
     source, destination = np.argsort(order)[graph.edge_index.numpy()]
@@ -357,24 +382,26 @@ def _fingerprint(graph: AttributedGraph) -> str:
 
 
 def _name_order(graph: AttributedGraph) -> NDArray[np.int64]:
-    """Return the indices [n] of the nodes in the order of their names."""
+    """Return the indices [n] that sort the nodes by name."""
     names = list(map(str, graph.names))
     return np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Weights of a stack, and the predictions of the validation part that they give.
+    """Weights of a stack, and the predictions for the validation part that result from them.
 
     Attributes:
         parts: final weight of each component, by name.
         smoothed: weight of each component in the combination that is smoothed along the edges.
+        factors: factor of each class; empty for numbers.
         validation: [m, outputs] predictions whose weights do not depend on the node's label.
         extra: [m, outputs] predictions of the component ``smoothed``, by name.
     """
 
     parts: dict[str, float]
     smoothed: dict[str, float]
+    factors: list[float]
     validation: NDArray[np.float64]
     extra: dict[str, NDArray[np.float64]]
 
@@ -382,7 +409,7 @@ class Weights:
     def fit(
         cls,
         outputs: Mapping[str, NDArray],
-        means: Any,
+        neighbours: Neighbours,
         labels: NDArray,
         train: NDArray,
         val: NDArray,
@@ -391,11 +418,14 @@ class Weights:
         *,
         is_class: bool,
     ) -> Weights:
-        """Fit the weights of all components, and then of their combination and its smoothing.
+        """Fit the weights of all components, of their combination and its smoothing, and then the
+        factors of the classes.
+
+        The combination is smoothed only if this clearly reduces the loss of the validation part.
 
         Args:
             outputs: predictions [n, outputs] of the components, by name.
-            means: [n, n] means over neighbours.
+            neighbours: the graph.
             labels: [k, outputs], one-hot classes or numbers of the training nodes.
             train: [k] training nodes.
             val: [m] validation nodes.
@@ -406,23 +436,40 @@ class Weights:
         parts = [p[val] for p in outputs.values()]
         weights, combined = choose_weights(parts, y, seed, is_class=is_class)
         base = dict(zip(outputs, weights.tolist()))
-        whole = smooth(means, _pool(outputs, base, is_class=is_class), labels, train)[val]
-        pair, validation = choose_weights([combined, whole], y, seed, is_class=is_class)
+        together = _pool(outputs, base, is_class=is_class)
+        spread = smooth(neighbours.means, together, labels, train)
+        pair, validation = choose_weights([combined, spread[val]], y, seed, is_class=is_class)
+        if not _is_clearly_better(validation, combined, y, is_class=is_class):
+            pair, validation = np.array([1.0, 0.0]), combined
         final = {name: float(pair[0]) * weight for name, weight in base.items()}
         final[SMOOTHED] = float(pair[1])
-        return cls(final, base, validation, {SMOOTHED: whole})
+        extra = {SMOOTHED: spread[val]}
+        if not is_class:
+            return cls(final, base, [], validation, extra)
+        # With times, a prediction must not depend on newer nodes.
+        nodes = np.arange(0 if neighbours.timed else len(spread))
+        rest = np.setdiff1d(nodes, np.concatenate([train, val]))
+        others = pool([together[rest], spread[rest]], pair, is_class=True)
+        factors, validation = class_factors(validation, y, others, seed)
+        return cls(final, base, factors.tolist(), validation, extra)
+
+
+def _is_clearly_better(one: NDArray, other: NDArray, y: NDArray, *, is_class: bool) -> bool:
+    """Return True if the loss of predictions is lower by more than ``CLEARLY`` standard errors."""
+    gain = _losses(other, y, is_class=is_class) - _losses(one, y, is_class=is_class)
+    return bool(gain.mean() > CLEARLY * gain.std() / max(len(gain), 1) ** 0.5)
 
 
 def _pool(
     parts: Mapping[str, NDArray], weights: Mapping[str, float], *, is_class: bool
 ) -> NDArray[np.float64]:
-    """Combine predictions by name."""
+    """Combine the predictions of several components, given as a dictionary by name."""
     values = np.array(list(weights.values()))
     return pool([parts[name] for name in weights], values, is_class=is_class)
 
 
 def _labels(y: NDArray, train: NDArray, problem: NodeProblem, task: NodeTask) -> NDArray:
-    """Return the labels of the training nodes: one-hot classes, or [k, 1] numbers."""
+    """Return the labels of the training nodes: one-hot classes [k, c], or numbers [k, 1]."""
     if task == "classification":
         return np.eye(problem.outputs)[y[train].astype(int)]
     return y[train][:, None]
@@ -442,6 +489,11 @@ def _is_hopeless(records: Sequence[EpochRecord], best: float, epochs: int) -> bo
 
 
 def _loss(predicted: NDArray, y: NDArray, *, is_class: bool) -> float:
+    return float(_losses(predicted, y, is_class=is_class).mean())
+
+
+def _losses(predicted: NDArray, y: NDArray, *, is_class: bool) -> NDArray[np.float64]:
+    """Return the loss of each node: cross entropy or squared error."""
     if not is_class:
-        return float(np.square(predicted[:, 0] - y).mean())
-    return float(-np.log(predicted[np.arange(len(y)), y.astype(int)] + 1e-12).mean())
+        return np.square(predicted[:, 0] - y)
+    return -np.log(predicted[np.arange(len(y)), y.astype(int)] + 1e-12)

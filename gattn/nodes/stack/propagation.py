@@ -15,10 +15,12 @@ from gattn.nodes.edge_table import EdgeInputs
 __all__ = ["Neighbours", "label_features", "propagate", "propagate_folds", "smooth"]
 
 FOLDS = 5
-"""Number of folds of the training nodes. The features of a fold are computed without its labels."""
+"""Number of folds of the training nodes. The labels of a fold are not used for the features of
+its own nodes.
+"""
 STEPS = 15
 RESTART = 0.15
-"""Probability of a restart in each of the ``STEPS`` steps of label propagation."""
+"""Probability of a restart in each of the ``STEPS`` steps of label propagation with restarts."""
 SMOOTHING_STEPS, SMOOTHING_RESTART = 10, 0.2
 
 Matrix = Any
@@ -49,6 +51,7 @@ class Neighbours:
         degrees: [n, 2], logarithms of the numbers of edges into and out of a node, plus one. With
             weights, their sums are used instead of the numbers; with types, further columns count
             the edges of each.
+        timed: True if edges have times, so that a node must not depend on newer ones.
         edge_means: [n, d], means of the edges' features over the edges of each node, for each
             direction if they differ; None without features.
 
@@ -72,8 +75,9 @@ class Neighbours:
         pairs, n = edge_index.numpy(), nodes
         weights = None if inputs is None else inputs.weights
         is_open = None if inputs is None else inputs.structure.open
+        self.timed = is_open is not None
         into, out, both = _adjacency(pairs, n, weights, is_edge, is_open)
-        # The columns of a model must not depend on the graph that is predicted.
+        # The feature columns of a model must be the same for every graph that is predicted.
         symmetric = both.nnz == into.nnz if inputs is None else not inputs.has_direction
         self.means = _row_means(into if directed else both)
         self.along = [] if directed or symmetric else [_row_means(into), _row_means(out)]
@@ -100,14 +104,14 @@ class Neighbours:
 
     @classmethod
     def of(cls, graph: AttributedGraph) -> Neighbours:
-        """Return the matrices of a graph, including matrices for the edge attributes that the
-        model reads.
+        """Return the matrices of a graph, including those for the edge attributes that the model
+        reads.
         """
         inputs = graph.edge_inputs
         return cls(graph.arcs, len(graph), directed=graph.directed, inputs=inputs)
 
     def one_hop(self) -> list[Matrix]:
-        """Return the matrices for means over one step: one, or one for each direction of
+        """Return the matrices of means over one step: a single one, or one for each direction of
         the edges.
         """
         return self.along or [self.means]
@@ -120,7 +124,8 @@ def _adjacency(
     mask: NDArray[np.bool_],
     is_open: NDArray[np.bool_] | None,
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """Return the weights of edges into each node, out of each node, and in both directions.
+    """Return three matrices of edge weights: for edges into each node, out of each node, and in
+    both directions.
 
     Args:
         pairs: [2, k] edges.
@@ -138,7 +143,7 @@ def _adjacency(
         values = np.ones(int(some.sum()), np.float32) if weights is None else weights[some]
         one: Matrix = sp.csr_matrix((values, (rows[some], columns[some])), (nodes, nodes))
         if weights is None:
-            # SciPy sums repeated edges, but each edge must count once.
+            # SciPy adds the entries of repeated edges, but each edge must count once.
             one.data[:] = 1
         else:
             one.eliminate_zeros()
@@ -150,14 +155,15 @@ def _adjacency(
     out = into.T.tocsr() if is_open is None else matrix(source, destination, against)
     if weights is None:
         return into, out, into.maximum(out).tocsr()
-    # Both matrices contain the symmetric edges. The factor of two has no effect on the means.
+    # Both matrices contain the symmetric edges. Therefore, the sum has a factor of two, which has
+    # no effect on means.
     return into, out, into + out
 
 
 def _edge_means(
     end: NDArray, nodes: int, mask: NDArray[np.bool_], features: Matrix
 ) -> NDArray[np.float32]:
-    """Return means [n, d] of features [k, d] over the edges with an end at each node."""
+    """Return means [n, d] of edge features [k, d], for each node over the edges that touch it."""
     edges = np.flatnonzero(mask)
     ones = np.ones(len(edges), np.float32)
     incidence: Matrix = sp.csr_matrix((ones, (end[edges], edges)), (nodes, len(end)))
@@ -201,7 +207,7 @@ def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.floa
 def smooth(
     means: Matrix, predicted: NDArray, labels: NDArray, train: NDArray
 ) -> NDArray[np.float64]:
-    r"""Smooth predictions along the edges, with the labels of the training nodes.
+    r"""Smooth predictions along the edges, together with the known labels of the training nodes.
 
     .. math:: F \leftarrow (1 - r) A F + r \tilde Y
 
@@ -234,7 +240,7 @@ def smooth(
 def propagate_folds(
     means: Matrix, labels: NDArray, train: NDArray, seed: int
 ) -> NDArray[np.float32]:
-    """Spread labels like :func:`propagate`, but spread to a training node only the labels of other
+    """Spread labels like :func:`propagate`. Each training node receives only labels from other
     folds.
 
     Args:

@@ -12,17 +12,19 @@ from numpy.typing import NDArray
 __all__ = ["Trees", "can_fit_trees"]
 
 ROUNDS, LEARNING_RATE, LEAVES = 150, 0.08, 31
-"""Maximum number of trees for each class, factor of each tree, and maximum number of leaves."""
+"""Maximum number of trees per class, learning rate, and maximum number of leaves per tree."""
 LEAST = 300
-"""Minimum number of training nodes. Trees for fewer nodes are less accurate than linear models."""
+"""Minimum number of training nodes for which trees are fitted. For fewer nodes, linear models
+are more accurate.
+"""
 MOST = 2e7
-"""Maximum number of training nodes times features times classes, to which the time of a round is
-proportional.
+"""Maximum of (training nodes) x (features) x (classes) for which trees are fitted. The time of a
+boosting round is proportional to this product.
 """
 
 
 def can_fit_trees(rows: int, features: int, outputs: int) -> bool:
-    """Return True if trees are worth their time for a number of training nodes and features."""
+    """Return True if the number of training nodes and features is suitable for boosted trees."""
     return rows >= LEAST and rows * features * outputs <= MOST
 
 
@@ -64,7 +66,8 @@ class Trees:
     def fit(
         cls, x: NDArray, y: NDArray, train: NDArray, outputs: int, seed: int, *, is_class: bool
     ) -> Trees:
-        """Fit trees to the training nodes; the loss on a tenth of them ends the training.
+        """Fit trees to the training nodes; training stops early based on the loss on a tenth of
+        these nodes.
 
         Args:
             x: [n, d] dense features.
@@ -88,7 +91,8 @@ class Trees:
         options: dict[str, Any] = {
             "max_iter": ROUNDS, "learning_rate": LEARNING_RATE, "max_leaf_nodes": LEAVES,
             "l2_regularization": 1.0, "random_state": seed,
-            # scikit-learn holds out nodes of each class, and so needs two nodes of each.
+            # scikit-learn holds out nodes of each class, which requires at least two nodes per
+            # class.
             "early_stopping": not is_class or bool(counts.min() > 1),
         }  # fmt: skip
         kind = HistGradientBoostingClassifier if is_class else HistGradientBoostingRegressor
@@ -98,7 +102,7 @@ class Trees:
 
     @classmethod
     def _from_model(cls, model: Any, labels: NDArray[np.int64], outputs: int) -> Trees:
-        """Copy the trees of a fitted model of scikit-learn."""
+        """Copy the trees of a fitted scikit-learn model."""
         # scikit-learn has no public function that returns these trees. A test compares the
         # predictions with those of the model.
         rounds = [[one.nodes for one in each] for each in model._predictors]

@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 __all__ = ["choose_weights", "cross_fit", "fit_weights", "pool", "temperature"]
 
 PRIOR_ROWS = 4.0
-"""Strength of the penalty for differing from the prior weights, as a number of additional nodes."""
+"""Strength of the penalty on deviations from the prior weights, as a number of additional nodes."""
 CLEARLY = 2.0
-"""Number of standard errors by which a combination must be worse to be replaced by its best model.
-On few nodes, the best of several models seems better than it is.
+"""The best single model replaces a combination that is worse by more than this number of
+standard errors. On few nodes, the best of several models seems better than it is.
 """
 TINY = 1e-6
-"""Number added to probabilities before their logarithms are computed."""
+"""Number that is added to probabilities before their logarithms are computed."""
 FOLDS = 10
 MANY = 5000
-"""Maximum number of validation nodes for cross-fitting; with more nodes, the weights do not
-overfit.
+"""Maximum number of validation nodes for which weights are cross-fitted. With more nodes, the
+weights do not overfit.
 """
 SHARPNESS = 2.0 ** np.arange(-1, 9)
-"""Factors to try for scores before they are converted to probabilities."""
+"""Candidate factors by which scores are multiplied before they are converted to probabilities."""
 EXPONENTS = 2.0 ** np.arange(-2, 3.5, 0.5)
-"""Exponents to try for calibrating the probabilities of a model."""
+"""Candidate exponents with which the probabilities of a model are calibrated."""
 
 
 def pool(
@@ -100,7 +100,7 @@ def fit_weights(
     if not is_class:
         numbers = np.stack([p[:, 0] for p in predictions], 1)
         return _regression_weights(numbers, y, _prior(np.square(numbers - y[:, None])))
-    logs = np.log(np.stack(predictions, 1) + TINY)  # shape [m, K, c]: nodes, components, classes
+    logs = np.log(np.stack(predictions, 1) + TINY)  # [m, K, c]: m nodes, K components, c classes
     exponents = np.array([temperature(logs[:, k], y, EXPONENTS) for k in range(count)])
     logs *= exponents[:, None]
     logs -= logs.max(2, keepdims=True)
@@ -123,7 +123,7 @@ def fit_weights(
 
 
 def _prior(losses: NDArray) -> NDArray[np.float64]:
-    """Compute prior weights [K] from the losses [m, K] of the models for each node."""
+    """Compute prior weights [K] of the models from their losses [m, K] for m nodes."""
     apart = losses - losses[:, [losses.mean(0).argmin()]]
     mean = apart.mean(0)
     error = apart.std(0) / len(losses) ** 0.5
@@ -133,7 +133,7 @@ def _prior(losses: NDArray) -> NDArray[np.float64]:
 
 
 def _regression_weights(predicted: NDArray, y: NDArray, prior: NDArray) -> NDArray[np.float64]:
-    """Minimise a quadratic function on the simplex by trying all subsets of the models."""
+    """Minimise a quadratic function on the simplex. All subsets of the models are tried."""
     center = y.mean()
     unit = float(np.square(y - center).mean()) or 1.0
     x, target = (predicted - center) / unit**0.5, (y - center) / unit**0.5
@@ -158,7 +158,7 @@ def _regression_weights(predicted: NDArray, y: NDArray, prior: NDArray) -> NDArr
 def cross_fit(
     predictions: Sequence[NDArray], y: NDArray, seed: int, *, is_class: bool
 ) -> NDArray[np.float64]:
-    """Combine the predictions for each node by weights that were fitted to the other nodes.
+    """Combine the predictions for each node with weights that were fitted to the other nodes.
 
     Args:
         predictions: K arrays [m, c].
@@ -186,7 +186,8 @@ def cross_fit(
 def choose_weights(
     predictions: Sequence[NDArray], y: NDArray, seed: int, *, is_class: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Fit weights, or select the best model if the combination is clearly worse than this model.
+    """Fit the weights of a combination. If it is clearly worse than the best model, return weights
+    that select this model.
 
     The combination is the one of :func:`cross_fit`. It is clearly worse if its accuracy is lower,
     or its mean squared error higher, by more than two standard errors of the difference.
@@ -217,14 +218,18 @@ def choose_weights(
 
 
 def _scores(predicted: NDArray, y: NDArray, *, is_class: bool) -> NDArray[np.float64]:
-    """Return 1 for a correct class and 0 for another, or the negative squared error: [m]."""
+    """Return a score for each of m predictions, [m]: 1 or 0 for a right or wrong class, or the
+    negative squared error.
+    """
     if is_class:
         return (predicted.argmax(1) == y).astype(np.float64)
     return -np.square(predicted[:, 0] - y)
 
 
 def temperature(scores: NDArray, y: NDArray, factors: NDArray = SHARPNESS) -> float:
-    """Return the factor of scores [m, c] for which their softmax predicts the classes [m] best."""
+    """Return the factor of the scores [m, c] with which their softmax predicts the classes [m]
+    best.
+    """
     rows, labels = np.arange(len(y)), y.astype(int)
     losses = []
     for factor in factors:

@@ -49,7 +49,7 @@ def dot_product_attention(
     dropout: float = 0.0,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Compute attention over the incoming edges of each node with a dot-product score.
+    r"""Compute attention over the incoming edges of each node, with a dot product as score.
 
     .. math::
         \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} (v_j + W a_{ij}), \qquad

@@ -1,4 +1,4 @@
-"""Additive attention (GAT), whose score is a sum of scalars of the two nodes and of the edge."""
+"""Attention with GAT's score, which is a sum of scalars of the two nodes and of the edge."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def gat_attention(
     dropout: float = 0.0,
     backend: str | None = None,
 ) -> Tensor:
-    r"""Compute attention over the incoming edges of each node with an additive score.
+    r"""Compute attention over the incoming edges of each node with GAT's score.
 
     .. math::
         \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} v_j, \qquad
@@ -111,9 +111,9 @@ def attend_by_score(
     edge_weight: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Sum the values, weighted by the softmax of scores [e, h]: [n, h, c].
+    """Sum the values with weights that are the softmax of scores [e, h]: [n, h, c].
 
-    This is additive attention with zero scores of the nodes. If score and value have different
+    This is GAT's attention with zero scores of the nodes. If score and value have different
     dtypes, as under autocast, the computation runs in the wider one and returns the value's dtype.
     """
     if score.dtype != value.dtype:

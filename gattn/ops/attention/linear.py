@@ -86,7 +86,8 @@ def feature_sums(
     *,
     backend: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Compute the numerator and the denominator of linear attention from features of any sign.
+    r"""Compute the numerator and the denominator of linear attention. The features may have any
+    sign.
 
     Args:
         query: q, [n, h, c]. All tensors have the accumulation dtype, fp32 or fp64.
@@ -177,7 +178,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, segments: Graph, queries: 
 def _features(
     query: Tensor, key: Tensor, value: Tensor, feature_map: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return phi(q), phi(k) and v, [., h, c], in the accumulation dtype."""
+    """Return phi(q), phi(k) and v in the accumulation dtype, [., h, c] each."""
     wide = acc_dtype(query.dtype)
     query, key, value = query.to(wide), key.to(wide), value.to(wide)
     if feature_map == "identity":
@@ -190,7 +191,7 @@ def _features(
 
 
 def _outer(x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
-    """Sum the outer products x_j y_j^T over the nodes of each graph: [g, a, h, b]."""
+    """Sum the outer products x_j y_j^T over the nodes j of each graph: [g, a, h, b]."""
     # The weights have shape [n, a * h], because ``aggregate`` repeats the h heads of y for each of
     # the a channels of x.
     weight = x.transpose(1, 2).reshape(x.shape[0], x.shape[1] * x.shape[2])
@@ -199,7 +200,7 @@ def _outer(x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor
 
 
 def _inner(x: Tensor, memory: Tensor, segments: Graph, backend: str | None) -> Tensor:
-    """Compute y_i = x_i^T S_g, where g is the graph of node i: [n, h, b].
+    """Compute y_i = x_i^T S_g for each node i, where g is the graph of the node: [n, h, b].
 
     x is [n, h, a], and ``memory`` is S, [g, a, h, b].
     """
@@ -211,9 +212,7 @@ def _inner(x: Tensor, memory: Tensor, segments: Graph, backend: str | None) -> T
 
 
 class _Outer(torch.autograd.Function):
-    """Autograd function that computes :func:`_outer`, the sum of outer products over the nodes of
-    each graph. Its backward calls ``_Inner`` twice.
-    """
+    """Autograd function for :func:`_outer`. Its backward pass calls ``_Inner`` twice."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, segments: Graph, backend: str | None) -> Tensor:
@@ -233,9 +232,7 @@ class _Outer(torch.autograd.Function):
 
 
 class _Inner(torch.autograd.Function):
-    """Autograd function that computes :func:`_inner`, the product of each node and its graph's
-    matrix. Its backward calls ``_Inner`` and ``_Outer``.
-    """
+    """Autograd function for :func:`_inner`. Its backward pass calls ``_Inner`` and ``_Outer``."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""Use of torch's dense attention for complete and causal graphs, where it is faster.
+"""Use of torch's dense attention for complete and causal graphs, for which it is faster.
 
 A graph of blocks, each with consecutive queries and keys, needs no list of edges: its attention is
 dense within each block. torch's kernels compute it in tiles that fit into the cache. They read q,
@@ -36,32 +36,33 @@ from gattn.ops.registration.operator import WriteGuard, is_transformed, wants_gr
 # Minimum number of query-key pairs in a block: for smaller blocks, the operator on edges is faster,
 # as benchmarks/dense_rule.py measures.
 FEWEST_PAIRS = {"complete": 32 * 32, "causal": 64 * 64}
-"""Minimum number of (query, key) pairs in a block for which dense attention is used."""
+"""Dense attention is used only for blocks with at least this number of (query, key) pairs."""
 FEWEST_ROWS = 16
-"""Minimum number of queries, and of keys, in a block for which dense attention is used."""
+"""Dense attention is used only for blocks with at least this number of queries, and of keys."""
 
 OnEdges = Callable[[Tensor, Tensor, Tensor, Graph], Tensor]
 
 
 class Plan(NamedTuple):
-    """Division of the queries and keys into pieces: dense blocks, and runs of small blocks."""
+    """Division of the queries and keys into parts: dense blocks, and runs of small blocks."""
 
     query_sizes: tuple[int, ...]
-    """Number of queries in each piece."""
+    """Number of queries in each part."""
     key_sizes: tuple[int, ...]
-    """Number of keys in each piece."""
+    """Number of keys in each part."""
     groups: tuple[tuple[int, ...], ...]
-    """Indices of the pieces that are dense blocks, grouped by the size of the block."""
+    """Indices of the parts that are dense blocks, grouped by block size."""
     small: tuple[int, ...]
-    """Indices of the pieces that consist of small blocks."""
+    """Indices of the parts that are runs of small blocks."""
     small_blocks: Blocks
-    """Numbers of queries and keys of all small blocks."""
+    """Numbers of queries and keys in each small block."""
 
 
 def plan_for(
     graph: Graph, query: Tensor, value: Tensor, extras: tuple[Any, ...], backend: str | None
 ) -> Plan | None:
-    """Return the plan for dense attention, or None if the operator on edges should be used.
+    """Return the plan for dense attention; return None if the operator on edges is faster or
+    required.
 
     ``extras`` are arguments that dense attention does not support: bias, edge features, a seed. If
     one of them is not None, the operator on edges is used.
@@ -152,7 +153,7 @@ def cut(
 
 
 def _graph_of_small_blocks(graph: Graph, small_blocks: Blocks) -> Graph:
-    """Return the graph of the small blocks, which is cached with the whole graph."""
+    """Return the graph of the small blocks. It is cached with the whole graph."""
     return cached(graph, "small blocks", lambda: Graph.from_blocks(small_blocks, graph.device))
 
 
@@ -164,7 +165,7 @@ def _call(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: float)
 
 
 class _Dense(torch.autograd.Function):
-    """Autograd function of torch's dense attention, which is differentiable twice.
+    """Autograd function for torch's dense attention. It can be differentiated twice.
 
     The second derivative uses torch's "math" implementation. The tensors that backward reads are
     saved with ``save_for_backward``, so that hooks on saved tensors see them, activation

@@ -32,7 +32,7 @@ def attention(
     normalize: Normalize = "softmax",
     dropout: float = 0.0,
 ) -> Tensor:
-    r"""Compute attention with a score function and a message function written in plain PyTorch.
+    r"""Compute attention with score and message functions that the user writes in plain PyTorch.
 
     .. math::
         o_i = \frac{1}{C_i} \sum_{j \in N(i)} f(q_i, k_j, e_{ij})\, g(v_j, e_{ij})
@@ -119,7 +119,7 @@ def apply_edges(
     *,
     edge_attr: Tensors = None,
 ) -> Tensor:
-    r"""Compute new features of every edge by a function of its query, key and features.
+    r"""Compute new features of each edge with a function of its query, its key and its features.
 
     .. math:: e'_{ij} = f(q_i, k_j, e_{ij})
 
@@ -170,7 +170,7 @@ def apply_edges(
 def sorted_scores(
     score: EdgeCallable, query: Tensors, key: Tensors, graph: Graph, edge_attr: Tensors
 ) -> Tensor:
-    """Compute the score of every edge and head, [e, h], sorted by destination.
+    """Compute the score of every edge and head, [e, h], with edges sorted by destination.
 
     The rows are in the order of :meth:`gattn.Graph.by_destination`, so that no scatter is needed.
     """
@@ -204,7 +204,7 @@ def _apply_to_edges(
     edge_attr: Tensors,
     into: str,
 ) -> Tensor:
-    """Call a function on all edges, and return its results in the order that ``into`` selects.
+    """Call a function on all edges; return its results in the order that ``into`` selects.
 
     ``"edge"`` is the caller's edge order, ``"position"`` the CSR order by destination.
     """
@@ -225,7 +225,7 @@ def attend_sorted(
     edge_weight: Tensor | None = None,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Sum the values, weighted by the softmax of sorted scores: [n, h, c].
+    """Sum the values with weights that are the softmax of sorted scores: [n, h, c].
 
     Scores, [e, h], and the factors ``edge_weight``, [e], are in CSR order by destination.
     """
@@ -235,7 +235,7 @@ def attend_sorted(
 
 
 def sum_sorted(weight: Tensor, value: Tensor, graph: Graph) -> Tensor:
-    """Sum the values with weights [e, h] that are in CSR order by destination: [n, h, c]."""
+    """Sum the values with weights [e, h] that are in CSR order (by destination): [n, h, c]."""
     graph, (value,) = graph.fetch_source_rows(value)
     return aggregate(weight.to(value.dtype), value, graph.by_destination())
 
@@ -261,7 +261,7 @@ def _normalized(scores: Tensor, graph: Graph, normalize: Normalize) -> Tensor:
 
 
 def _fetch_source_rows(graph: Graph, rows: Tensors) -> tuple[Graph, Tensors]:
-    """Return a graph whose sources are all in this process, and the rows of these sources.
+    """Return a graph whose sources are all in this process, and the rows of its sources.
 
     On a distributed graph, this fetches rows from other processes.
     """

@@ -1,4 +1,5 @@
-"""Calls of a user's function on chunks of edges, without storing tensors of size edges x channels.
+"""Calls of a user's function on chunks of edges, so that no tensor of size edges x channels is
+stored.
 
 Forward visits the edges in CSR order by destination. For each chunk it gathers the rows of both
 ends and calls the function, compiled by torch. Backward gathers again, calls the function again and
@@ -59,7 +60,9 @@ RANDOM_NUMBERS = (
     "features of edges"
 )
 Argument: TypeAlias = tuple[str, Tensors]
-"""Pair of an argument and its row kind (see :mod:`gattn.ops.custom_score.chunks`)."""
+"""Type of a pair of an argument and the kind of its rows (see
+:mod:`gattn.ops.custom_score.chunks`).
+"""
 
 
 def edgewise(
@@ -69,7 +72,7 @@ def edgewise(
     into: str = "edge",
     weight: Argument | None = None,
 ) -> Tensor:
-    """Call a function on all edges, and return its results or their weighted sum for each
+    """Call a function on all edges; return its results, or the weighted sum of the results for each
     destination.
 
     Args:
@@ -120,25 +123,27 @@ def _run(
 
 
 class _Plan(NamedTuple):
-    """Plan of a call: the function, and the row kinds of its arguments and of its result."""
+    """Plan of a call: the function, and the kind of the rows of its arguments and its result."""
 
     call: EdgeFunction
     row_kinds: tuple[str, ...]
-    """Row kind of each tensor in the arguments; the parameters follow and are not listed."""
+    """Kind of the rows of each tensor in the arguments. The parameters, which follow, are not
+    listed.
+    """
     into: str
-    """Row kind of the result: "edge", "position", or "destination" for a sum."""
+    """Kind of the rows of the result: "edge", "position", or "destination" for a sum."""
     graph: Graph
     needs_grad: bool
     """True if grad mode was enabled at the time of the call."""
     is_real: bool
-    """True if no tensor is complex; torch cannot compile most complex operations."""
+    """True if no tensor is complex. torch cannot compile most operations on complex tensors."""
 
     def row_kinds_of(self, tensors: Sequence[Tensor]) -> list[str]:
-        """Return the row kind of every tensor; the row kind of parameters is "function"."""
+        """Return the kind of the rows of every tensor; parameters have the kind "function"."""
         return [*self.row_kinds, *["function"] * (len(tensors) - len(self.row_kinds))]
 
     def plain(self, *tensors: Tensor) -> Tensor:
-        """Compute the result with one call of the function on all edges, as the reference."""
+        """Compute the result with a single call of the function on all edges, as a reference."""
         layout = self.graph.layout
         edge, destination = layout.perm.long(), layout.destinations()
         rows = {"source": layout.col.long(), "destination": destination, "edge": edge}
@@ -156,8 +161,8 @@ class _Plan(NamedTuple):
         return out.to(output.dtype)
 
     def allocate_result(self, output: Tensor) -> Tensor:
-        """Allocate the result for all edges from the output for one chunk; a sum is filled with
-        zeros.
+        """Allocate the result for all edges, given the output for one chunk. A sum is filled
+        with zeros.
         """
         if self.into == "destination":
             dtype = acc_dtype(output.dtype)
@@ -191,7 +196,7 @@ class _Plan(NamedTuple):
         return compile_obstacle(self.call, self.graph.device)
 
     def step(self, function: Callable[..., Any], chunk: Chunk) -> Callable[..., Any]:
-        """Return the function to run on a chunk, compiled if that saves time.
+        """Return the function that is called on a chunk. It is compiled if this saves time.
 
         It is not compiled if there are few chunks, complex tensors, or an active dispatch mode.
         """
@@ -201,8 +206,8 @@ class _Plan(NamedTuple):
 
 
 class _ChunkedCall(torch.autograd.Function):
-    """Autograd function that calls the user's function on chunks, and again in the backward
-    pass.
+    """Autograd function that calls the user's function on chunks. Backward calls the function
+    again.
     """
 
     @staticmethod
@@ -225,7 +230,7 @@ class _ChunkedCall(torch.autograd.Function):
 
 
 class _Autocast(NamedTuple):
-    """Autocast state of the forward pass, which the backward pass restores."""
+    """Autocast state of the forward pass. The backward pass restores it."""
 
     device: str
     enabled: bool
@@ -241,7 +246,7 @@ class _Autocast(NamedTuple):
 
 
 def _gather(tensors: Sequence[Tensor], rows: Sequence[Tensor | None]) -> list[Tensor]:
-    """Gather the rows of the tensors for the edges of a chunk.
+    """Gather those rows of the tensors that the edges of a chunk read.
 
     A tensor whose index is None is already gathered. Tensors after the last index are parameters.
     Both kinds are returned unchanged.
@@ -287,8 +292,8 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     reader = Reader(plan.graph, tensors, plan.row_kinds)
     for chunk in chunks(plan.graph, "destination"):
         step, (inputs, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
-        # The arguments are detached, so they do not require gradients. If the output does, the
-        # user's function reads another tensor that requires a gradient.
+        # The arguments are detached, so they do not require gradients. If the output requires one,
+        # the user's function reads another tensor that does.
         with torch.set_grad_enabled(plan.needs_grad):
             output = _call_checked(
                 lambda: step(plan.call, inputs, rows),  # noqa: B023
@@ -307,8 +312,8 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
                 f"{tuple(writer.target.shape[1:])} (adding [b, 1] and [b] gives [b, b])"
             )
         writer.write(chunk, output)
-    # If the graph has no edges, the function has not been called yet. It is called on no rows to
-    # find the shape of its output.
+    # If the graph has no edges, the function has not been called yet. It is called with zero rows
+    # to find the shape of its output.
     if writer is None or output is None:
         inputs = [tensor[:0] for tensor in tensors[: len(plan.row_kinds)]]
         output = plan.call(*inputs, *tensors[len(plan.row_kinds) :])
@@ -318,7 +323,7 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
 
 
 def _run_all_at_once(plan: _Plan, tensors: list[Tensor]) -> Tensor:
-    """Call the function once on all edges, and let autograd record the call."""
+    """Call the function once on all edges; autograd records the call."""
     edges = EdgeIndexing.of(plan.graph)
 
     def read() -> list[Tensor]:
@@ -377,7 +382,9 @@ class _RandomDetector(TorchDispatchMode):
 
 @contextlib.contextmanager
 def _forbid_random() -> Iterator[None]:
-    """Raise ValueError at the end of the block if this thread drew random numbers in it."""
+    """Raise ValueError at the end of the ``with`` block if this thread has drawn random numbers
+    in it.
+    """
     with _RandomDetector() as detector:
         yield
     if detector.has_random:
@@ -393,7 +400,7 @@ def _random_state(device: torch.device) -> Tensor:
 def _backward(
     plan: _Plan, tensors: Sequence[Tensor], grad: Tensor, needed: Sequence[bool]
 ) -> list[Tensor | None]:
-    """Compute all gradients in one pass over the edges, sorted by destination.
+    """Compute all gradients in a single pass over the edges, which are sorted by destination.
 
     If there is no kernel that adds rows of sources in a fixed order, a second pass over the edges,
     sorted by source, follows.
@@ -415,7 +422,7 @@ def _backward(
 
 
 def _used_tensors(plan: _Plan, tensors: list[Tensor], needed: Sequence[bool]) -> list[bool]:
-    """Return True for each tensor whose gradient is needed and which the function uses.
+    """Return True for each tensor that the function uses and that needs a gradient.
 
     To find out, the function is called on two edges. As with autograd, an unused tensor has no
     gradient.

@@ -1,4 +1,4 @@
-"""Chunks of sorted edges, with gather and scatter of the rows for a chunk.
+"""Chunks of sorted edges, and functions that gather and scatter the rows for a chunk.
 
 The edges of a layout are sorted by destination or by source, and cut into chunks. The *row kind* of
 a tensor says which index selects the rows of a chunk's edges: "source" and "destination" are nodes,
@@ -25,44 +25,45 @@ from gattn.ops.edges import sum_laid_out
 from gattn.ops.registration.backend import select
 
 CHUNK = 16_384
-"""Number of edges in a chunk, whose rows of about a hundred channels fit into the shared cache."""
+"""Number of edges in a chunk. For about a hundred channels, its rows fit into the shared cache."""
 CHUNK_BYTES = 2 << 20
-"""Maximum number of bytes of a chunk in backward: rows, gradients and sums must fit into the cache.
+"""Maximum number of bytes of a chunk in the backward pass. Rows, gradients and sums must fit into
+the cache.
 
 Smaller chunks would cost more Python calls."""
 MIN_CHUNK = CHUNK // 4
-"""Minimum number of edges in a chunk in backward, for any width of the rows."""
+"""Minimum number of edges in a chunk of the backward pass, for rows of any width."""
 MAX_CHUNKS_AT_ONCE = 2
-"""Maximum number of chunks for which all edges are processed in one call (``eager.py``).
+"""If there are at most this number of chunks, one call processes all edges (``eager.py``).
 
 A batch of molecules has fewer edges than this."""
 MIN_COMPILED_CHUNKS = 4
-"""Minimum number of full chunks for which a compilation, which takes seconds, saves time in
-total.
+"""Minimum number of full chunks for which compilation saves time in total. Compilation takes
+seconds.
 """
 HUB_DEGREE = 2048
-"""Degree above which the rows of a node are summed in each chunk before they are added to the
+"""For a node of higher degree, rows are summed within each chunk before they are added to the
 total.
 
 A long fp32 sum would lose its last summands."""
 MAX_HUBS = 1024
-"""Maximum number of nodes with a separate sum. It is limited because every chunk sets all these
-sums to zero.
+"""Maximum number of nodes with a separate sum. Each chunk sets all these sums to zero, so their
+number is limited.
 """
 
 
 @dataclass(eq=False)
 class Chunk:
-    """Chunk of b consecutive edges out of all edges, which are sorted by destination or by
-    source.
-    """
+    """Chunk of b consecutive edges. The edges are sorted by destination or by source."""
 
     edges: _SortedEdges
-    """All sorted edges, of which the chunk is a part."""
+    """All sorted edges; the chunk is a part of them."""
     edge_slice: slice
-    """Range of positions of the chunk's b edges among the sorted edges."""
+    """Range of positions of the chunk's edges among the sorted edges."""
     node_slice: slice
-    """Range of the nodes by which the chunk's edges are sorted: their destinations or sources."""
+    """Range of the nodes by which the chunk's edges are sorted, which are their destinations or
+    sources.
+    """
     size: int
     """Number of edges in each chunk except the last."""
     derived: dict[Any, Any] = field(default_factory=dict)
@@ -100,7 +101,7 @@ class Chunk:
 
     @property
     def is_repeated(self) -> bool:
-        """True if there are many chunks of this size, so that a compilation saves time."""
+        """True if there are so many chunks of this size that compilation saves time."""
         is_full = self.edge_slice.stop - self.edge_slice.start == self.size
         return is_full and self.edges.node.numel() >= MIN_COMPILED_CHUNKS * CHUNK
 
@@ -110,25 +111,25 @@ class Chunk:
         return self.edges.layout.perm.index_select(0, self.position)
 
     def rows(self, row_kinds: tuple[str, ...]) -> list[Tensor]:
-        """Return the row indices, [b], of the chunk's edges in a tensor of each row kind."""
+        """Return the row indices of the chunk's edges, [b], in tensors of each kind of rows."""
         result = {row_kind: getattr(self, row_kind) for row_kind in set(row_kinds)}
         return [result[row_kind] for row_kind in row_kinds]
 
     def take(self, values: Tensor, row_kind: str) -> Tensor:
-        """Gather the rows for the chunk's edges, [b, ...], from the rows of all nodes or edges."""
+        """Gather the rows for the chunk's edges, [b, ...], from a tensor with a row for each
+        node or edge.
+        """
         if self.is_contiguous(row_kind):
             return values[self.edge_slice]
         return values.index_select(0, getattr(self, row_kind))
 
     def is_contiguous(self, row_kind: str) -> bool:
-        """Return True if the rows that a chunk of edges reads from a tensor of this row kind are
-        consecutive.
-        """
+        """Return True if the chunk reads consecutive rows from a tensor with this kind of rows."""
         return row_kind == "position" and self.edges.by == "destination"
 
 
 class Reader:
-    """Object that gathers the rows for one chunk after another.
+    """Object that gathers the rows for the chunks, one chunk after another.
 
     The kernel writes into the same buffers for every chunk, unless the user's function still refers
     to a buffer.
@@ -145,8 +146,8 @@ class Reader:
             self.tensors[: len(row_kinds)] = plain
 
     def read(self, chunk: Chunk, fuses: bool) -> tuple[list[Tensor], Sequence[Tensor | None]]:
-        """Gather the rows for a chunk, and return them followed by the tensors that have no rows,
-        such as parameters.
+        """Gather the rows for a chunk; return them, followed by tensors without rows, such as
+        parameters.
 
         A tensor may be returned whole, with the row index that the caller must still gather in the
         second list (None for a gathered tensor). This holds for all tensors if there is no kernel
@@ -181,7 +182,7 @@ class Reader:
 
 
 class Writer:
-    """Object that writes the rows of one chunk after another into a tensor.
+    """Object that writes the rows of the chunks to a tensor, one chunk after another.
 
     Rows of edges are copied. Rows of nodes are added, in the order of the edges; without a kernel,
     this works only for the end by which the chunks are sorted. Gradients of parameters, which have
@@ -225,7 +226,7 @@ def has_kernel(device: torch.device) -> bool:
 
 
 def is_small(layout: Layout) -> bool:
-    """Return True if a layout has so few edges that one call processes all of them."""
+    """Return True if a layout has so few edges that a single call can process all of them."""
     return layout.col.numel() <= MAX_CHUNKS_AT_ONCE * CHUNK
 
 
@@ -241,7 +242,7 @@ def chunks(graph: Graph, by: str, size: int | None = None) -> Iterator[Chunk]:
 
 
 def edges_at_once(tensors: Sequence[Tensor]) -> int:
-    """Return the number of edges in a chunk of the backward pass for these arguments.
+    """Return the number of edges in a chunk of the backward pass, given these arguments.
 
     The chunk's rows of the widest tensor take at most ``CHUNK_BYTES``.
     """
@@ -254,18 +255,19 @@ def edges_at_once(tensors: Sequence[Tensor]) -> int:
 
 class _EndNodes(NamedTuple):
     """Nodes at one end of all edges, in the form that :func:`gattn.kernels.gather.add_rows`
-    reads.
+    expects.
     """
 
     rows: Tensor
-    """Node of each edge, [e]. The value ~k (bitwise complement) stands for the node ``hubs[k]``.
-    """
+    """Node of each edge, [e]. The value ~k (bitwise complement) stands for the node ``hubs[k]``."""
     hubs: Tensor
     """Nodes with more than HUB_DEGREE edges, [k]; at most MAX_HUBS."""
 
     @classmethod
     def of(cls, nodes: Tensor, ptr: Tensor) -> _EndNodes:
-        """Find the nodes of high degree, from the node of each edge and the CSR offsets ``ptr``."""
+        """Find the nodes of high degree, given the node of each edge and the CSR offsets
+        ``ptr``.
+        """
         hubs = (ptr.diff() > max(HUB_DEGREE, nodes.shape[0] // MAX_HUBS)).nonzero().flatten()
         if not hubs.shape[0]:
             return cls(nodes, hubs.to(nodes.dtype))
@@ -282,7 +284,7 @@ class _SortedEdges:
     by: str
     """Name of the end by which the edges are sorted: "destination" or "source"."""
     node: Tensor
-    """Node of each edge at the end by which the edges are sorted, [e]."""
+    """For each edge, its node at the end by which the edges are sorted, [e]."""
     source: Tensor
     """Source of each edge, [e], in sorted order."""
     destination: Tensor
@@ -290,7 +292,7 @@ class _SortedEdges:
     position: Tensor
     """Position of each edge in CSR order by destination, [e], in sorted order."""
     arange: Tensor
-    """The integers 0, 1, 2, ...; more integers than a chunk has edges."""
+    """The integers 0, 1, 2, and so on. There are more of them than edges in a chunk."""
     derived: dict[Any, Any] = field(default_factory=dict)
     """Cache of tensors that are computed from the sorted edges."""
 
@@ -326,7 +328,7 @@ class _SortedEdges:
 
 
 def _offsets(layout: Layout, end: str) -> Tensor:
-    """Return the offset of each node's first edge, [n + 1] for destinations or [m + 1] for
+    """Return the offset of the first edge of each node, [n + 1] for destinations or [m + 1] for
     sources.
     """
     return layout.rowptr if end == "destination" else layout.colptr

@@ -1,4 +1,5 @@
-"""Calls of a user's function on all edges at once, recorded by autograd, for graphs with few edges.
+"""Calls of a user's function on all edges at once. They are recorded by autograd and used for
+graphs with few edges.
 
 Examples are batches of molecules. Backward does not call the
 function again: it is faster, and few edges need little memory. The edges are in CSR order, so that
@@ -24,12 +25,12 @@ from gattn.ops.edges import sum_laid_out
 
 @dataclass(frozen=True, eq=False)
 class EdgeIndexing:
-    """Indices for reordering edges between the caller's order and CSR order."""
+    """Indices that reorder edges between the caller's order and CSR order."""
 
     edge: Tensor
-    """Index in the caller's order of each edge in CSR order, [e]."""
+    """For each edge in CSR order, its index in the caller's order, [e]."""
     position: Tensor
-    """Position in CSR order of each edge in the caller's order, [e]."""
+    """For each edge in the caller's order, its position in CSR order, [e]."""
     by_source: Layout
     """Layout that connects the edges, in CSR order, to their source nodes."""
     by_destination: Layout
@@ -55,7 +56,8 @@ class EdgeIndexing:
         return cls(edge, position, by_source, by_destination)
 
     def read(self, values: Tensor, row_kind: str) -> Tensor:
-        """Gather the row for each edge in CSR order, [e, ...], from rows of nodes or edges.
+        """Gather the row of each edge in CSR order, [e, ...], from a tensor with a row for each
+        node or edge.
 
         ``row_kind`` is "source", "destination", "edge" (the caller's order) or "position" (CSR).
         """
@@ -85,7 +87,7 @@ class EdgeIndexing:
 
 
 class _Rows(torch.autograd.Function):
-    """Autograd function that gathers node rows for each edge; its derivative sums over the edges.
+    """Autograd function that gathers node rows for the edges. Its derivative sums over the edges.
 
     The layout has the edges as sources and the nodes as destinations.
     """
@@ -101,7 +103,7 @@ class _Rows(torch.autograd.Function):
 
 
 class _Permuted(torch.autograd.Function):
-    """Autograd function that permutes rows; its derivative is the inverse permutation."""
+    """Autograd function that permutes rows. Its derivative is the inverse permutation."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, index: Tensor, inverse: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Wrapper of a user's function of edges that takes all its arguments as one list of tensors.
+"""Wrapper of a user's function of edges. It passes all arguments as one list of tensors.
 
 The parameters of a module follow the arguments in that list, so that they can be differentiated.
 """
@@ -35,7 +35,7 @@ def flat_tensors(argument: Tensors) -> list[Tensor]:
 
 
 class ArgumentSpec(NamedTuple):
-    """Nested structure of an argument without its tensors; :meth:`build` inserts tensors again."""
+    """Structure of nested tensors in an argument; :meth:`build` inserts tensors into it."""
 
     names: tuple[str, ...] | None
     is_single: bool
@@ -65,11 +65,13 @@ class EdgeFunction(NamedTuple):
     function: Callable[..., Tensor]
     specs: tuple[ArgumentSpec, ...]
     has_weight: bool
-    """True if the first tensor is a weight for each edge, which multiplies the result."""
+    """True if the first tensor contains a weight for each edge, by which the result is
+    multiplied.
+    """
     module: Module | None
     """Module with the parameters; None for a function without parameters."""
     slots: tuple[tuple[str, int], ...]
-    """Pair (name, index) for each parameter of the module; a shared parameter has several names."""
+    """Pair (name, index) of each parameter of the module. A shared parameter has several names."""
 
     @classmethod
     def of(
@@ -87,13 +89,13 @@ class EdgeFunction(NamedTuple):
         return [] if self.module is None else list(self.module.parameters())
 
     def versions(self) -> list[tuple[Tensor, int]]:
-        """Return the module's buffers, each with torch's counter of in-place writes."""
+        """Return the buffers of the module, each with torch's counter of in-place writes."""
         buffers = [] if self.module is None else self.module.buffers()
         return [(buffer, buffer._version) for buffer in buffers if not buffer.is_inference()]
 
     def check_unwritten(self, versions: Sequence[tuple[Tensor, int]]) -> None:
-        """Raise an error if a buffer has changed since forward, because a second call could then
-        differ.
+        """Raise an error if a buffer has changed since the forward pass, because a second call
+        could then give another result.
         """
         if any(buffer._version != version for buffer, version in versions):
             raise RuntimeError(
@@ -102,7 +104,7 @@ class EdgeFunction(NamedTuple):
             )
 
     def __call__(self, *tensors: Tensor) -> Tensor:
-        """Call the function for b edges, and multiply the result by the weights, if there are any.
+        """Call the function on b edges, and multiply the result by the weights if there are any.
 
         The parameters in ``tensors`` replace the module's parameters during the call.
         """
@@ -148,7 +150,8 @@ class EdgeFunction(NamedTuple):
 
     @property
     def code(self) -> types.CodeType | None:
-        """Code object under which a compiled function is cached; None if it is not Python code.
+        """Code object by which a compiled function is cached; None if there is none, as for
+        functions in C.
 
         Closures with the same code and different values share one entry of the cache.
         """
@@ -160,11 +163,11 @@ class EdgeFunction(NamedTuple):
 
 
 _PARAMETER_LOCK = threading.RLock()
-"""Lock that threads acquire while they replace the parameters of a module during a call."""
+"""Lock that a thread holds while it replaces the parameters of a module during a call."""
 
 
 def parameter_lock(function: Callable[..., Tensor]) -> contextlib.AbstractContextManager[object]:
-    """Return the lock for reading or replacing a module's parameters during a call."""
+    """Return the lock for reading or replacing the parameters of a module during a call."""
     # torch.compile does not replace parameters, so its trace needs no lock.
     if _owner(function) is None or torch.compiler.is_compiling():
         return contextlib.nullcontext()
@@ -205,7 +208,7 @@ def _snapshot_cell(cell: types.CellType) -> types.CellType:
 
 
 def _slots(module: Module) -> tuple[tuple[str, int], ...]:
-    """Return the name of every parameter of a module, with its index in ``module.parameters()``.
+    """Return the name of every parameter of a module, and its index in ``module.parameters()``.
 
     A submodule that has two names is listed once. ``functional_call`` with ``tie_weights`` would
     replace its parameters twice, and then restore the replacement instead of the parameter.
@@ -233,7 +236,7 @@ class _Method(Module):
 def compiled(
     function: Callable[..., Any], call: EdgeFunction, edges: int, device: torch.device
 ) -> Callable[..., Any]:
-    """Return a compiled version of ``function`` for this number of edges.
+    """Return a version of ``function`` that is compiled for this number of edges.
 
     Without a compiler, or if torch cannot compile the function, it runs uncompiled and a warning is
     issued.
@@ -262,11 +265,13 @@ def compiled(
 
 
 _uncompilable: dict[types.CodeType | None, str] = {}
-"""Functions that torch could not compile, with the compiler's message, by code object."""
+"""Functions that torch could not compile, with the compiler's message. The keys are code
+objects.
+"""
 
 
 def compile_obstacle(call: EdgeFunction, device: torch.device) -> str:
-    """Return the reason why a function is not compiled for many edges, or "" if it is.
+    """Return the reason why a function cannot be compiled for many edges; "" if it can.
 
     This does not start a compilation: an error of the compiler is reported only after the first
     call in the process.

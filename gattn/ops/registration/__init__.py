@@ -1,1 +1,3 @@
-"""Declaration of operators: schemas, shapes, derivatives, backends and checks of arguments."""
+"""Declaration of operators: schemas, shapes, derivatives, backends and checks of their
+arguments.
+"""

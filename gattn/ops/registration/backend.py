@@ -1,4 +1,4 @@
-"""Choice of the backend that runs an operator, from the device or forced by the user."""
+"""Choice of the backend that runs an operator, by the device or by a setting of the user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = ("reference", "cpu", "triton")
 
 
 def select(backend: str | None, device: torch.device) -> str:
-    """Return the name of the backend to use for tensors on a device.
+    """Return the name of the backend for tensors on a device.
 
     ``backend``, or else the environment variable ``GATTN_BACKEND``, forces a backend. Otherwise CPU
     tensors use the C++ kernels, and CUDA tensors, which include ROCm tensors, use Triton. All
@@ -62,8 +62,8 @@ if not cpu.unavailable_reason():
 
 
 def _find_default(device_type: str) -> tuple[str, str]:
-    """Return the default backend for a type of device, and the reason if no kernels can run
-    on it.
+    """Return the default backend for a type of device. If it has no kernels, also return the
+    reason.
     """
     expected = {"cpu": "cpu", "cuda": "triton"}.get(device_type)
     if expected is None:
@@ -73,7 +73,9 @@ def _find_default(device_type: str) -> tuple[str, str]:
 
 
 def reference_reason(device_type: str) -> str:
-    """Return why the slow reference is used on a type of device, and what the user can change."""
+    """Return the reason why the slow reference is used on a type of device, and what the user
+    can change.
+    """
     if os.environ.get("GATTN_BACKEND") == "reference":
         return "GATTN_BACKEND=reference forces plain PyTorch: unset it"
     reason = _find_default(device_type)[1]
@@ -97,7 +99,7 @@ def why_not(backend: str, device_type: str) -> str:
 
 
 def interpreted() -> bool:
-    """Return True if Triton kernels run in Triton's interpreter, which supports any device."""
+    """Return True if Triton kernels run in Triton's interpreter, which works on any device."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
@@ -108,7 +110,7 @@ def launchers(backend: str) -> ModuleType:
 
 
 def backend_info() -> dict[str, Any]:
-    """Return which backends can run in this environment, and why the others cannot.
+    """Return the backends that can run in this environment, and the reasons why the others cannot.
 
     Returns:
         A dict with torch's version (``"torch"``), the backend that GATTN_BACKEND forces or None

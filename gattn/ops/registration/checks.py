@@ -1,4 +1,4 @@
-"""Checks of the arguments of operators, whose errors name the expected and the actual value."""
+"""Checks of the arguments of operators. An error names the expected and the actual value."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_tensor(name: str, value: Any, when: str = "") -> None:
 
 
 def check_shape(name: str, tensor: Tensor, *shape: int | str) -> None:
-    """Check that a value is a tensor of this shape, in which a letter stands for any length."""
+    """Check that a value is a tensor of this shape. A letter in the shape stands for any length."""
     check_tensor(name, tensor)
     fits = tensor.dim() == len(shape) and all(
         isinstance(expected, str) or expected == length
@@ -67,8 +67,8 @@ def check_graph(graph: object) -> None:
 
 
 def check_number(name: str, value: float) -> None:
-    """Raise TypeError unless ``value`` is a number; a tensor is not allowed, as it would get no
-    gradient.
+    """Raise TypeError unless ``value`` is a number. A tensor is rejected, because it would get
+    no gradient.
     """
     if isinstance(value, (Tensor, str, list, tuple)) or value is None:
         raise TypeError(f"{name} must be a number; got {type(value).__name__}")
@@ -127,7 +127,7 @@ def check_edge_terms(
 
 
 def new_seed(dropout: float, device: torch.device, edge_offset: int = 0) -> Tensor | None:
-    """Return the seed of dropout, [2] int64, or None if there is no dropout.
+    """Return the seed of dropout, [2] int64; None if there is no dropout.
 
     The seed is a key, drawn from torch's generator, and the index of the graph's first edge.
     """

@@ -1,4 +1,4 @@
-"""Derivatives of operators, by a backward kernel or by differentiation of the reference."""
+"""Derivatives of operators, computed by a backward kernel or by differentiating the reference."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def by_reference(
 def by_kernel(
     backward: Operator, gradients: Iterable[str], wants: Iterable[str] = (), **called: str
 ) -> Derivative:
-    """Return a derivative that uses a kernel for the first order and the reference for higher
-    orders.
+    """Return a derivative whose first order is computed by a kernel, and whose higher orders are
+    computed from the reference.
 
     Args:
         backward: operator whose first input is the gradient of the output, and whose other

@@ -1,4 +1,4 @@
-"""Declaration of an attention function with one forward and one backward kernel."""
+"""Declaration of an attention function that has one forward kernel and one backward kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gattn.ops.registration.shapes import Out
 
 
 class Family:
-    """Declaration of the two operators, forward and backward, of an attention function."""
+    """Declaration of the forward and the backward operator of an attention function."""
 
     def __init__(
         self,
@@ -86,8 +86,8 @@ class Family:
         backend: str | None,
         flags: tuple[bool, ...] = (),
     ) -> Tensor:
-        """Compute the attention on a backend; by default, on the backend for the first input's
-        device.
+        """Compute the attention on a backend. By default, the device of the first input
+        determines the backend.
         """
         lead = inputs[0]
         assert lead is not None
@@ -97,4 +97,6 @@ class Family:
                 path_trace.report_reference(self.forward.name, lead.device.type)
             return self.reference(*inputs, layout, seed, *settings)
         flags = *flags, wants_grad(*inputs)
+        # torch's dispatcher calls Operator._autograd first. If a gradient is needed, the call goes
+        # through _OperatorFunction. In both cases, it ends in Operator._kernel.
         return self.forward.overload(*inputs, layout, seed, *settings, *flags, backend)[0]

@@ -23,7 +23,7 @@ from gattn.ops.registration.backend import launchers, select
 from gattn.ops.registration.shapes import Out, Shapes
 
 SavedValues = dict[str, Any]
-"""Type of the values of a call that are saved for backward: arguments and outputs, by name."""
+"""Type of the values that a call saves for backward: arguments and outputs, by name."""
 Gradients = Mapping[str, Tensor | None]
 Derivative = Callable[["Operator", Tensor, SavedValues, frozenset[str]], Gradients]
 """Type of a function that computes the gradients of an operator's inputs.
@@ -40,7 +40,8 @@ DIMENSIONS: dict[str, str | None] = {
     "n": None, "m": None, "e": None, "h": "heads", "u": "value_heads", "c": "channels",
     "w": "value_channels", "d": "features", "b": "bias_heads",
 }  # fmt: skip
-"""Name of the argument of the C++ kernels that contains the length for each letter of a shape.
+"""For each letter of a shape, the name of the argument of the C++ kernels that contains this
+length.
 
 It is None for a length that a kernel reads from the layout. Shapes have no other letters."""
 
@@ -55,7 +56,7 @@ _SEED = "gattn::{name}: seed must be [2], a key and the index of the first edge,
 
 
 class Operator:
-    """Operator of torch that calls the kernel with the operator's name in one of the backends.
+    """Operator of torch. It calls the kernel with its own name in one of the backends.
 
     Its arguments are, in this order: inputs, statistics, the layout, the seed, settings, flags, and
     the name of the backend. The reference takes the same arguments without flags and backend.
@@ -104,7 +105,7 @@ class Operator:
         types |= {"seed": "Tensor?"} if seed else {}
         types |= {n: "str" if isinstance(t, tuple) else t.__name__ for n, t in settings.items()}
         self.reference_args = tuple(types)[len(inputs) :]
-        """Names of the arguments after the inputs that the reference implementation takes."""
+        """Names of the arguments of the reference implementation that follow the inputs."""
         types |= dict.fromkeys(flags, "bool") | {"backend": "str"}
 
         self.name = name
@@ -134,11 +135,14 @@ class Operator:
         self._constants = (*settings, *self.flags, "backend")
         self._constants_slice = slice(-len(self._constants), None)
         self._function = type(f"_{name}", (_OperatorFunction,), {})
+        self._at_seed = self.parameters.index("seed") if seed else None
         self.overload = self._register(types)
         OPERATORS[name] = self
 
     def __call__(self, *args: Any, backend: str | None) -> Any:
-        """Run the operator on the named backend, or on the backend for the first input's device."""
+        """Run the operator on the named backend. By default, the device of the first input
+        determines the backend.
+        """
         backend = select(backend, args[0].device)
         if backend == "reference":
             assert self.reference is not None
@@ -156,32 +160,9 @@ class Operator:
         schema = f"{name}({schema_inputs}) -> {returns}"
         _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
         overload = getattr(torch.ops.gattn, name).default
-        at_seed = self.parameters.index("seed") if "seed" in types else None
-
-        def kernel(*args: Any) -> Any:
-            if at_seed is not None and (seed := args[at_seed]) is not None and seed.numel() != 2:
-                raise ValueError(_SEED.format(name=name, shape=list(seed.shape)))
-            if args[-1] == "cpu":
-                return self._on_cpu(args)
-            return getattr(launchers(args[-1]), name)(*args[:-1])
-
-        def autograd(*args: Any) -> Any:
-            if torch_internals.forward_mode_active() and any(map(_has_tangent, args)):
-                raise RuntimeError(
-                    f"gattn::{name} has no forward-mode derivative; the reference has one: pass "
-                    "backend='reference', or set GATTN_BACKEND=reference if the function has no "
-                    "argument backend"
-                )
-            if self.derivative is not None and wants_grad(*args):
-                if torch_internals.transforms_active():
-                    refuse()
-                return self._function.apply(self, *args)
-            return below_autograd(overload, *args)
 
         def refuse(*args: Any) -> Any:
-            raise RuntimeError(
-                _TRANSFORMED.format(name=name, transform=torch_internals.innermost_transform())
-            )
+            raise self._transform_error()
 
         def one_by_one(*args: Any) -> Any:
             return torch_internals.map_one_by_one(overload, args)
@@ -191,12 +172,45 @@ class Operator:
                 self._shapes.allocate_outputs(args, self._shapes.lengths(args), _fake_empty)
             )
 
-        _library.impl(name, kernel, "CompositeExplicitAutograd")
-        _library.impl(name, autograd, "Autograd")
+        _library.impl(name, self._kernel, "CompositeExplicitAutograd")
+        _library.impl(name, self._autograd, "Autograd")
         _library.impl(name, refuse, "FuncTorchBatched")
         _library.impl(name, one_by_one, "Batched")
         torch.library.register_fake(f"gattn::{name}", fake, lib=_library)
         return overload
+
+    def _autograd(self, *args: Any) -> Any:
+        """Run the operator, and record it for autograd if a gradient is needed.
+
+        The dispatcher calls this method first. The operator is then called again below autograd,
+        by ``_OperatorFunction`` or directly, which leads to :meth:`_kernel`.
+        """
+        if torch_internals.forward_mode_active() and any(map(_has_tangent, args)):
+            raise RuntimeError(
+                f"gattn::{self.name} has no forward-mode derivative; the reference has one: pass "
+                "backend='reference', or set GATTN_BACKEND=reference if the function has no "
+                "argument backend"
+            )
+        if self.derivative is not None and wants_grad(*args):
+            if torch_internals.transforms_active():
+                raise self._transform_error()
+            return self._function.apply(self, *args)
+        return below_autograd(self.overload, *args)
+
+    def _kernel(self, *args: Any) -> Any:
+        """Run the kernel of the backend that the last argument names."""
+        seed = None if self._at_seed is None else args[self._at_seed]
+        if seed is not None and seed.numel() != 2:
+            raise ValueError(_SEED.format(name=self.name, shape=list(seed.shape)))
+        if args[-1] == "cpu":
+            return self._on_cpu(args)
+        # The launcher of this operator in the module gattn.kernels.triton has the same name, for
+        # example gatv2_forward.
+        return getattr(launchers(args[-1]), self.name)(*args[:-1])
+
+    def _transform_error(self) -> RuntimeError:
+        transform = torch_internals.innermost_transform()
+        return RuntimeError(_TRANSFORMED.format(name=self.name, transform=transform))
 
     def _on_cpu(self, args: Sequence[Any]) -> Any:
         """Allocate the outputs and run the C++ kernel."""
@@ -210,7 +224,7 @@ class Operator:
 
     @functools.cached_property
     def _launch(self) -> cpu.Launcher:
-        """Launcher of the C++ kernel, which finds each argument, output and length by its
+        """Launcher of the C++ kernel. It identifies each argument, output and length by its
         position.
         """
         names = (*self.parameters, *self.outputs, *self._lengths)
@@ -226,7 +240,7 @@ class Operator:
 
     @property
     def _fields(self) -> set[str]:
-        """Names of the values that the C++ kernel receives."""
+        """Names of the values that are passed to the C++ kernel."""
         names = {*self.parameters, *self.outputs, *filter(None, self._lengths)}
         return names.difference(self.flags, ("backend",))
 
@@ -236,7 +250,7 @@ class Operator:
     def values_to_save(
         self, args: Sequence[Any], outputs: Sequence[Tensor]
     ) -> tuple[list[Any], Any]:
-        """Return the tensors that backward needs, the layout's tensors last, and the other
+        """Return the tensors that backward needs (those of the layout are last), and the other
         arguments.
         """
         values = [*args, *outputs]
@@ -256,14 +270,14 @@ class Operator:
         return saved
 
     def recompute_output(self, saved: SavedValues) -> None:
-        """Compute the first output again from the saved values, with the same bits."""
+        """Compute the first output again from the saved values. The result has the same bits."""
         assert self.saved_out is not None
         result = below_autograd(self.overload, *map(saved.__getitem__, self.parameters))
         saved[self._saved[self.saved_out]] = result if isinstance(result, Tensor) else result[0]
 
 
 class WriteGuard(NamedTuple):
-    """Detector of in-place writes to a tensor that does not keep the tensor's memory alive."""
+    """Detector of in-place writes to a tensor. It does not keep the tensor's memory alive."""
 
     witness: Tensor
     version: int
@@ -284,7 +298,7 @@ _EMPTY = torch.empty(0, device="cpu")
 
 
 class _OperatorFunction(torch.autograd.Function):
-    """Autograd function of an operator, for the gradient of its first output.
+    """Autograd function of an operator. It differentiates the operator's first output.
 
     Backward may need the first output. If the caller has written to it, as ReLU(inplace=True) does,
     backward computes it again.

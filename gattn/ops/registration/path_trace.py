@@ -1,4 +1,4 @@
-"""Recording of the execution paths of operators, which :func:`gattn.explain_path` shows.
+"""Recording of how operators are executed, for :func:`gattn.explain_path`.
 
 torch's dispatcher sees the operators that run on compiled kernels. It does not see that the
 reference or a user's function of edges runs, because these are plain PyTorch: they report here.
@@ -15,7 +15,7 @@ from gattn.ops.registration.backend import reference_reason
 
 
 class PathEvent(NamedTuple):
-    """Record of an operator that ran: its backend, its execution path, and why the path is slow."""
+    """Record of an operator that ran: its backend, its path, and the reason if the path is slow."""
 
     operator: str
     backend: str
@@ -24,21 +24,21 @@ class PathEvent(NamedTuple):
 
 
 class PathListener(NamedTuple):
-    """List that collects the events of one dry run, with the identifier of the run's thread."""
+    """List of the events of one dry run, with the identifier of the run's thread."""
 
     events: list[PathEvent]
     thread: int
 
 
 listeners: list[PathListener] = []
-"""Lists that collect the events of the dry runs in progress.
+"""Listeners of all dry runs that are in progress.
 
 Ordinary calls check only that this list is empty, which takes almost no time."""
 
 
 @contextmanager
 def listen() -> Iterator[list[PathEvent]]:
-    """Yield a list that collects the events of this thread during the block."""
+    """Yield a list that collects this thread's events inside the ``with`` block."""
     listener = PathListener([], threading.get_ident())
     listeners.append(listener)
     try:

@@ -1,4 +1,4 @@
-"""Symbolic shapes of the inputs and outputs of operators, and allocation of the outputs.
+"""Symbolic shapes of the inputs and outputs of operators, from which outputs are allocated.
 
 A shape is a string of letters such as "e h": n destination nodes, m source nodes, e edges, h heads,
 c channels, d edge features. If the value has other heads and channels, they are u and w (h_v and
@@ -22,7 +22,7 @@ Empty = Callable[..., Tensor]
 """Type of a function that allocates a tensor: ``empty(like, *shape, dtype=dtype)``."""
 
 _FIELDS = {"n": ("rowptr", "colptr"), "m": ("colptr", "rowptr"), "e": ("col", "row")}
-"""Tensors of a layout and of its transpose from which n, m or e is read if no input has this
+"""Tensors of a layout, and of its transpose, from which n, m or e is read if no input has this
 length.
 """
 
@@ -37,20 +37,18 @@ class Out:
     only_if: tuple[str, ...] = ()
     """Flags and optional inputs that must be set; otherwise the output is empty."""
     of_sum: bool = False
-    """True if the output is the first output before rounding and before another input is added to
-    it.
-    """
+    """True if the output is the first output before rounding, and before another input is added."""
     added: str | None = None
-    """Name of an optional input that is added to the first output."""
+    """Name of the optional input that is added to the first output."""
 
 
 def acc(shape: str, *only_if: str) -> Out:
-    """Declare a statistic, in the accumulation dtype, that forward saves for backward."""
+    """Declare a statistic that forward saves for backward, in the accumulation dtype."""
     return Out(shape, acc=True, only_if=only_if)
 
 
 def out_acc(shape: str, added: str | None = None) -> Out:
-    """Declare the weighted sum of the values, which forward saves for backward.
+    """Declare the weighted sum of the values that forward saves for backward.
 
     It is empty if the first output has the same values, because it is not rounded and no input is
     added.
@@ -59,7 +57,9 @@ def out_acc(shape: str, added: str | None = None) -> Out:
 
 
 class Shapes:
-    """Shapes of the inputs and outputs of one operator, prepared before the operator is called."""
+    """Shapes of the inputs and outputs of one operator. They are analysed once, when the
+    operator is declared.
+    """
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class Shapes:
         outputs: Mapping[str, Out],
         fallback_input: Mapping[str, str],
     ) -> None:
-        """Prepare the shapes; if the input that contains a length is absent, it is read from
-        ``fallback_input``.
+        """Analyse the shapes. If the input that contains a length is absent, the length is read
+        from ``fallback_input``.
         """
         positions = {name: position for position, name in enumerate(parameters)}
         sources: dict[str, tuple[int | None, int, int | None]] = {}
@@ -93,8 +93,8 @@ class Shapes:
         )
 
     def lengths(self, args: Sequence[Any]) -> list[int]:
-        """Return the length that each letter stands for in a call; 0 for a letter of an absent
-        input.
+        """Return the length for which each letter stands in a call; it is 0 for a letter of an
+        absent input.
         """
         lengths = []
         for position, axis, fallback, fields in self._sources:
@@ -132,7 +132,7 @@ class Shapes:
 
 
 class OutputSpec:
-    """Declaration of an output in which letters and names are replaced by positions."""
+    """Declaration of an output in which positions replace letters and names."""
 
     def __init__(self, out: Out, letters: Sequence[str], positions: Mapping[str, int]) -> None:
         self.acc, self.is_conditional = out.acc, bool(out.only_if)
@@ -144,7 +144,7 @@ class OutputSpec:
     def allocated_shape(
         self, shape: list[int], args: Sequence[Any], dtype: torch.dtype
     ) -> list[int]:
-        """Return ``shape`` if the conditions of the output are met, and otherwise the shape of an
+        """Return ``shape`` if the conditions of the output are met, otherwise the shape of an
         empty tensor.
         """
         for position in self._conditions:

@@ -1,7 +1,8 @@
 // The page of gattn serve: models, one molecule, a file, and a node.
 
 import {ask, byId, digits, make} from "./dom.js";
-import {predictMolecule} from "./molecule.js";
+import {drawnField, predictMolecule, showFields} from "./molecule.js";
+import {predictLinks} from "./link.js";
 import {lookUp, suggest} from "./node.js";
 import {predictFile} from "./table.js";
 
@@ -15,13 +16,17 @@ const targetOf = (model) => {
   return field ? field.value : model.targets[0];
 };
 const predict = () => predictMolecule(chosen("molecules"), targetOf);
+const choose = () => {
+  showFields(chosen("molecules"));
+  predict();
+};
 const later = (run) => {
   clearTimeout(timer);
   timer = setTimeout(run, PAUSE);
 };
 
 function describe(model) {
-  const what = model.kind === "molecules" ? "training molecules" : "nodes";
+  const what = model.kind === "molecules" ? "training molecules" : model.kind;
   const scores = Object.entries(model.test).slice(0, 2).map(([name, value]) => `${name} ${digits(value)}`);
   const size = model.size ? `${model.size.toLocaleString("en")} ${what}. ` : "";
   return `${model.task} of ${model.targets.slice(0, 5).join(", ")}. ${size}Test part: ${scores.join(", ") || "not measured"}.`;
@@ -35,7 +40,7 @@ function modelItem(model) {
   const target = model.kind === "molecules" && model.targets.length > 1 ? make("label", {},
     "Target ", make("select", {"data-target": model.name, on: {change: predict}},
       ...model.targets.map((name) => make("option", {value: name}, name)))) : null;
-  const rerun = model.kind === "molecules" ? predict : () => lookUp(chosen("nodes"));
+  const rerun = {molecules: choose, nodes: () => lookUp(chosen("nodes")), links: () => predictLinks(chosen("links"))}[model.kind];
   return make("li", {},
     make("label", {}, make("input", {type: "checkbox", checked: true, "data-model": model.name, on: {change: rerun}}),
       make("span", {}, model.name)),
@@ -54,10 +59,11 @@ function openEditor() {
 function onEditorMessage(event) {
   if (!frame || event.source !== frame.contentWindow || event.origin !== origin) return;
   const {type, value} = event.data || {};
-  if (type === "ready" && byId("smiles").value.trim())
-    frame.contentWindow.postMessage({type: "set", value: byId("smiles").value.trim()}, origin);
-  if (type === "smiles" && typeof value === "string" && value && value !== byId("smiles").value) {
-    byId("smiles").value = value;
+  const field = drawnField();
+  if (type === "ready" && field.value.trim())
+    frame.contentWindow.postMessage({type: "set", value: field.value.trim()}, origin);
+  if (type === "smiles" && typeof value === "string" && value && value !== field.value) {
+    field.value = value;
     later(predict);
   }
 }
@@ -74,6 +80,12 @@ function connect() {
     lookUp(chosen("nodes"));
   });
   byId("node").addEventListener("input", () => later(() => suggest(chosen("nodes"))));
+  byId("link-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    predictLinks(chosen("links"));
+  });
+  for (const name of ["source", "target"])
+    byId(name).addEventListener("input", () => later(() => suggest(chosen("links"), name, "link-names")));
   const file = byId("file"), drop = byId("drop");
   file.addEventListener("change", () => file.files.length && predictFile(file.files[0], chosen("molecules")));
   byId("file-form").addEventListener("submit", (event) => event.preventDefault());
@@ -99,8 +111,12 @@ async function start() {
   byId("models").replaceChildren(...models.map(modelItem));
   const molecules = models.filter((model) => model.kind === "molecules");
   byId("molecule-section").hidden = byId("file-section").hidden = !molecules.length;
-  byId("node-section").hidden = molecules.length === models.length;
-  if (molecules.length) byId("column").placeholder = molecules[0].smiles_column;
+  byId("node-section").hidden = !models.some((model) => model.kind === "nodes");
+  byId("link-section").hidden = !models.some((model) => model.kind === "links");
+  if (molecules.length) {
+    byId("column").placeholder = molecules[0].smiles_columns.join(", ");
+    showFields(chosen("molecules"));
+  }
   document.body.dataset.ready = "true";
 }
 

@@ -2,13 +2,13 @@
 
 import {ask, byId, digits, make, post, themed} from "./dom.js";
 
-/** Show the names that contain the text in the field. */
-export async function suggest(models) {
-  const text = byId("node").value;
+/** Show the names that contain the text in a field. */
+export async function suggest(models, field = "node", place = "names") {
+  const text = byId(field).value;
   const lists = await Promise.all(models.map((model) =>
     ask(`/nodes?${new URLSearchParams({text, model: model.name})}`)));
   const names = [...new Set(lists.flat())];
-  byId("names").replaceChildren(...names.map((name) => make("option", {value: name})));
+  byId(place).replaceChildren(...names.map((name) => make("option", {value: name})));
 }
 
 /** Look up the node in the field. */
@@ -53,7 +53,7 @@ function nodeCard(model, answer) {
   return card;
 }
 
-function table(caption, columns, rows) {
+export function table(caption, columns, rows) {
   return make("div", {}, make("h4", {}, caption),
     make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": caption},
       make("table", {}, make("thead", {}, make("tr", {}, ...columns.map((name) => make("th", {scope: "col"}, name)))),

@@ -27,7 +27,9 @@ export async function predictFile(file, models) {
 
 function predictWith(file, model) {
   const query = new URLSearchParams({model: model.name});
-  if (byId("column").value.trim()) query.set("smiles", byId("column").value.trim());
+  const column = byId("column").value.trim();
+  const names = model.smiles_columns.length > 1 ? column.split(",").map((name) => name.trim()) : [column];
+  for (const name of names.filter(Boolean)) query.append("smiles", name);
   const headers = {"content-type": "text/csv", accept: "application/json"};
   return ask(`/predict?${query}`, {method: "POST", body: file, headers});
 }
@@ -42,7 +44,7 @@ function joined(answers, models) {
   columns.push("error");
   const rows = first.rows.map((row, i) => [
     ...row.slice(0, width), ...answers.flatMap((answer) => answer.rows[i].slice(width, -1)), row.at(-1)]);
-  return {columns, rows, smiles: first.smiles_column, error: columns.length - 1};
+  return {columns, rows, smiles: first.smiles_columns, error: columns.length - 1};
 }
 
 function show(table, place) {
@@ -92,7 +94,7 @@ function show(table, place) {
 }
 
 function line(table, row, numeric) {
-  const smiles = row[table.smiles];
+  const smiles = table.smiles.map((column) => row[column]).join(" + ");
   const picture = row[table.error] ? "" : moleculePicture(smiles, `Structure of ${smiles}`);
   return make("tr", {}, make("td", {}, picture),
     ...row.map((cell, c) => make("td", {class: kindOf(table, numeric, c)}, cell)));
@@ -100,7 +102,7 @@ function line(table, row, numeric) {
 
 function kindOf(table, numeric, column) {
   if (column === table.error) return "error";
-  if (column === table.smiles) return "smiles";
+  if (table.smiles.includes(column)) return "smiles";
   return numeric[column] ? "right" : null;
 }
 

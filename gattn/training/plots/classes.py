@@ -27,14 +27,20 @@ if TYPE_CHECKING:
 __all__ = ["confusion_matrix", "precision_recall", "roc"]
 
 Column = NDArray[np.float64]
-GRID = np.linspace(0, 1, 201)  # values of x at which the curves of several targets are averaged
-CLASSES = 20  # maximum number of classes in a confusion matrix, so that rows remain readable
-LONGEST = 22  # maximum number of letters of a class's name beside a row
-LARGE = 12  # class names with more letters are drawn in a smaller font
+# Values of x at which the curves of several targets are averaged.
+GRID = np.linspace(0, 1, 201)
+# Maximum number of classes in a confusion matrix with readable rows.
+CLASSES = 20
+# Maximum number of letters of a class name beside a row.
+LONGEST = 22
+# Class names with more letters get a smaller font.
+LARGE = 12
 
 
 class _Curve(NamedTuple):
-    """Curve through points (x, y), with the area under it and the target's fraction of class 1."""
+    """Curve through points (x, y), with the area below it, and the fraction of class 1 of its
+    target.
+    """
 
     x: Column
     y: Column
@@ -43,8 +49,8 @@ class _Curve(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """Kind of curve: functions to compute it and to draw the baseline of guessing, and its
-    labels.
+    """Kind of curve: functions that compute it and draw the baseline of random guessing, and the
+    labels of the axes.
     """
 
     curve: Callable[[Column, Column], _Curve]
@@ -116,7 +122,7 @@ def precision_recall(
     def curve(classes: Column, p: Column) -> _Curve:
         true, false = _positives(classes, p)
         recall = true / true[-1]
-        # No prediction is positive at first; the precision is 1 by definition.
+        # In the first row, no prediction is positive; the precision is then 1 by definition.
         precision = np.append(1.0, true[1:] / (true + false)[1:])
         area = float((np.diff(recall) * precision[1:]).sum())
         return _Curve(recall, precision, area, float(classes.mean()))
@@ -155,7 +161,8 @@ def _plot(kind: _Kind, y: ArrayLike, probability: ArrayLike, name: str, several:
 
 
 def _positives(classes: Column, p: Column) -> tuple[Column, Column]:
-    """Count true and false positives at each threshold, from none to all predictions positive.
+    """Count the true and false positives at each threshold, from no positive prediction to only
+    positive ones.
 
     Args:
         classes: [k], 0 or 1.
@@ -171,7 +178,9 @@ def _positives(classes: Column, p: Column) -> tuple[Column, Column]:
 
 
 def _columns(y: ArrayLike, probability: ArrayLike) -> list[list[Column]]:
-    """Return for each target the labels that are not NaN, and their predicted probabilities."""
+    """Return, for each target, the labels that are not NaN and the predicted probabilities for
+    them.
+    """
     classes = np.asarray(y, dtype=np.float64)
     chances = np.asarray(probability, dtype=np.float64)
     if classes.shape != chances.shape or classes.ndim not in (1, 2):
@@ -203,8 +212,8 @@ def _lines(axes: Axes, curves: Sequence[_Curve], theme: Theme, label: str, *, st
 
 
 def confusion_matrix(counts: ArrayLike, names: Sequence[str]) -> Plot:
-    """Plot a confusion matrix: the fraction of each true class (row) for each predicted class
-    (column).
+    """Plot a confusion matrix. Each row shows the fractions of a true class that are predicted as
+    each class.
 
     Args:
         counts: [c, c] numbers of rows by true class and predicted class. If there are more than 20

@@ -17,8 +17,8 @@ __all__ = ["learning_curve"]
 
 
 def learning_curve(histories: Sequence[History]) -> Plot:
-    """Plot the training and validation losses in each epoch, and mark the epoch with the selected
-    weights of each network.
+    """Plot the training and validation losses of each epoch, and mark the selected epoch of each
+    network.
 
     Args:
         histories: the training history of each member of the ensemble.
@@ -53,8 +53,8 @@ def learning_curve(histories: Sequence[History]) -> Plot:
             return note(upper, "no network was trained", theme)
         losses = [record.train_loss for history in histories for record in history.records]
         if min(losses) > 0 and max(losses) > 5 * min(losses):
-            # The axis of losses is logarithmic only if they differ by more than a factor of 5,
-            # because otherwise it would have few ticks.
+            # The losses have a logarithmic axis only if they differ by more than a factor of 5.
+            # Otherwise this axis would have few ticks.
             upper.set_yscale("log")
             upper.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             upper.yaxis.set_major_formatter("{x:g}")

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["parity", "residuals"]
 
-MANY = 1500  # with more points the density is drawn instead, because points would overlap
-BARS = 400  # with more points, error bars are omitted, because they would hide the points
+# For more points, the density is drawn, because the points would overlap.
+MANY = 1500
+# For more points, error bars are omitted, because they would hide the points.
+BARS = 400
 
 
 def parity(
@@ -70,8 +72,8 @@ def parity(
 
 
 def _range(*columns: NDArray[np.float64]) -> tuple[float, float]:
-    """Return axis limits around all values with a margin, which is positive even for equal
-    values.
+    """Return axis limits that contain all values with a margin; the margin is positive even if
+    all values are equal.
     """
     low = min(float(column.min()) for column in columns)
     high = max(float(column.max()) for column in columns)

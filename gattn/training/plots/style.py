@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gattn.draw.figure import LONGEST, Draw, line, render
+from gattn.draw.figure import LONGEST, Draw, line, render, render_both
 from gattn.draw.theme import Theme
 
 if TYPE_CHECKING:
@@ -64,6 +64,14 @@ class Plot(NamedTuple):
         """
         return render(self.draw, dark=dark, height=self.height, ratios=self.ratios)
 
+    def pngs(self) -> tuple[bytes, bytes]:
+        """Draw the plot as two PNG files, for light and for dark pages.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        return render_both(self.draw, height=self.height, ratios=self.ratios)
+
 
 def complete_rows(*columns: ArrayLike) -> list[NDArray[np.float64]]:
     """Convert columns [k] to float64, and remove the rows in which at least one value is NaN.
@@ -81,7 +89,7 @@ def complete_rows(*columns: ArrayLike) -> list[NDArray[np.float64]]:
 
 
 def number(value: float | None) -> str:
-    """Format a number with three significant digits and separated thousands; NaN becomes a dash.
+    """Format a number with three significant digits and a thousands separator; NaN becomes a dash.
 
     >>> number(0.48912), number(12345.6), number(1e-7), number(float("nan"))
     ('0.489', '12,346', '1e-07', '–')
@@ -116,7 +124,7 @@ def frame(axes: Axes, x: str, y: str, text: str) -> None:
 
 
 def unit_range(axes: Axes) -> None:
-    """Set both axes to the range 0 to 1, with a margin so that markers are not cut."""
+    """Set both axes to the range 0 to 1, with a margin so that no marker is cut off."""
     axes.set_xlim(-0.01, 1.01)
     axes.set_ylim(-0.02, 1.02)
 
@@ -127,5 +135,5 @@ def diagonal(axes: Axes, theme: Theme) -> None:
 
 
 def note(axes: Axes, text: str, theme: Theme) -> None:
-    """Write a text in the middle of an empty panel, for example why it is empty."""
+    """Write a text into the middle of an empty panel, for example the reason why it is empty."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=theme.muted)

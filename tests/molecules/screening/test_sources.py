@@ -13,7 +13,7 @@ NAMES = ["a", "b c", "d", "e", ""]
 
 
 def cells(source, start=0):
-    place = [source.table.place(name) for name in (source.smiles, "name")]
+    place = [source.table.place(name) for name in (*source.smiles, "name")]
     return [tuple(row.cells[p] for p in place) for row in source.rows(start)]
 
 
@@ -31,7 +31,7 @@ def source(request, tmp_path):
         text = table if "csv" in request.param else lines
         content = text.encode()
         path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return open_source(path, "smiles", ["name"], None)
+    return open_source(path, ["smiles"], ["name"], None)
 
 
 def test_rows_of_each_format(source):
@@ -47,7 +47,7 @@ def test_values_of_parquet_are_texts(tmp_path):
     path = tmp_path / "x.parquet"
     columns = {"smiles": ["C", "N"], "i": [1, None], "f": [0.1, 2.0], "b": [True, False]}
     pq.write_table(pa.table(columns), path)
-    source = open_source(path, "smiles", [], None)
+    source = open_source(path, ["smiles"], [], None)
     assert source.table.columns == ("smiles", "i", "f", "b")
     rows = [row.cells for row in source.rows()]
     assert rows == [["C", "1", "0.1", "True"], ["N", "", "2.0", "False"]]
@@ -55,7 +55,7 @@ def test_values_of_parquet_are_texts(tmp_path):
 
 def test_a_smiles_file_may_have_no_names_and_no_header(tmp_path):
     (tmp_path / "x.smi").write_text("CCO\nCC\tan ethane\n  C  \n")
-    source = open_source(tmp_path / "x.smi", "SMILES", [], None)
+    source = open_source(tmp_path / "x.smi", ["SMILES"], [], None)
     assert cells(source) == [("CCO", ""), ("CC", "an ethane"), ("C", "")]
 
 
@@ -100,7 +100,7 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path, name, content):
         content = content[: len(content) // 2]
     path.write_bytes(content)
     with pytest.raises(ValueError, match=str(path)):
-        open_source(path, "smiles", [], None).count()
+        open_source(path, ["smiles"], [], None).count()
 
 
 def test_a_missing_column_is_an_error(tmp_path):
@@ -108,9 +108,15 @@ def test_a_missing_column_is_an_error(tmp_path):
     with pytest.raises(
         ValueError, match=r"x\.parquet has no column 'smiles'; its columns are 'text'"
     ):
-        open_source(tmp_path / "x.parquet", "smiles", [], None)
+        open_source(tmp_path / "x.parquet", ["smiles"], [], None)
     (tmp_path / "x.smi").write_text("C\n")
     with pytest.raises(
         ValueError, match=r"x\.smi has no column 'T'; its columns are 'smiles', 'name'"
     ):
-        open_source(tmp_path / "x.smi", "smiles", ["T"], None)
+        open_source(tmp_path / "x.smi", ["smiles"], ["T"], None)
+
+
+def test_a_smiles_file_has_one_molecule_in_a_row(tmp_path):
+    (tmp_path / "x.smi").write_text("C a\n")
+    with pytest.raises(ValueError, match="has one SMILES in a line, and this model reads 2 in a"):
+        open_source(tmp_path / "x.smi", ["a", "b"], [], None)

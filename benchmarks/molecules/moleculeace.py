@@ -1,0 +1,176 @@
+"""Errors of the default model, its parts and baselines on the sets of MoleculeACE.
+
+    pip download --no-deps MoleculeACE && unzip MoleculeACE-*.whl -d ace
+    python -m benchmarks.molecules.moleculeace ace/MoleculeACE/Data/benchmark_data
+    python -m benchmarks.molecules.moleculeace FOLDER --sets CHEMBL262_Ki CHEMBL231_Ki
+    python -m benchmarks.molecules.moleculeace FOLDER --sets CHEMBL262_Ki --sizes 16 64 250 1000
+    python -m benchmarks.molecules.moleculeace --table    # what was measured before
+    python -m benchmarks.molecules.moleculeace --page     # the same, into the documentation
+
+Each set has the split that was published with it. The default settings were chosen on the sixteen
+sets of DEVELOPMENT; name other sets by --sets. With --sizes, the models are trained on random
+samples of the training part. A JSON line for each set and size is appended to
+benchmarks/results/moleculeace.jsonl.
+
+Reference: van Tilborg et al., "Exposing the limitations of molecular machine learning with activity
+cliffs" (J. Chem. Inf. Model. 2022).
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from sklearn.ensemble import RandomForestRegressor
+from torch import Tensor
+
+from benchmarks.core import record, tables
+from gattn.data.tables.csv_table import open_table
+from gattn.molecules import MoleculeRegressor
+from gattn.molecules.baselines import baseline_predictions
+from gattn.molecules.rows import LabelledMolecules
+
+DEVELOPMENT = (
+    "CHEMBL204_Ki", "CHEMBL214_Ki", "CHEMBL218_EC50", "CHEMBL219_Ki", "CHEMBL228_Ki",
+    "CHEMBL231_Ki", "CHEMBL233_Ki", "CHEMBL234_Ki", "CHEMBL235_EC50", "CHEMBL236_Ki",
+    "CHEMBL237_EC50", "CHEMBL237_Ki", "CHEMBL238_Ki", "CHEMBL239_EC50", "CHEMBL244_Ki",
+    "CHEMBL262_Ki",
+)  # fmt: skip
+SHOWN = {
+    "stacked": "default", "stacked/attention": "network", "stacked/gp": "Gaussian process",
+    "stacked/forest": "forest", "kernel_ridge": "kernel ridge",
+    "random_forest": "random forest, Morgan counts",
+}  # fmt: skip
+TREES = 100
+PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_model.md"
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Rows of a set: SMILES, labels, and the part of each row."""
+
+    smiles: list[str]
+    y: list[float]
+    parts: list[str]
+
+    @classmethod
+    def read(cls, path: Path) -> _Table:
+        names = ("smiles", "y", "split")
+        opened = open_table(str(path), list(names))
+        places = [opened.place(name) for name in names]
+        columns = zip(*([row.cells[place] for place in places] for row in opened.rows()))
+        smiles, labels, parts = map(list, columns)
+        return cls(smiles, [float(label) for label in labels], parts)
+
+    def rows(self, part: str) -> Tensor:
+        return torch.tensor([i for i, name in enumerate(self.parts) if name == part])
+
+
+def main(arguments: list[str]) -> None:
+    """Train and measure on every set, and print the table."""
+    options = _parser().parse_args(arguments)
+    if options.page:
+        return tables.write(PAGE, "moleculeace", table(record.every(options.output)))
+    if not options.table:
+        if options.folder is None:
+            raise SystemExit("FOLDER is missing: the folder with the tables of MoleculeACE")
+        torch.set_num_threads(options.threads)
+        environment = record.environment("benchmarks.molecules.moleculeace", arguments)
+        for name in options.sets:
+            data = _Table.read(options.folder / f"{name}.csv")
+            for size in options.sizes or [0]:
+                row = {"dataset": name, **_measure(data, size, options.seed)}
+                shown = ", ".join(f"{k} {v:.3f}" for k, v in row["rmse"].items())
+                print(f"{name} {row['molecules']}: {shown}", file=sys.stderr, flush=True)
+                record.append(options.output, row | {"environment": environment})
+    print(table(record.every(options.output)))
+
+
+def _measure(data: _Table, size: int, seed: int) -> record.Record:
+    """Return the errors of all models on the test part of a set.
+
+    Args:
+        data: the set.
+        size: number of training molecules; 0 for all.
+        seed: seed of the models and of the sample.
+    """
+    regressor = MoleculeRegressor(seed=seed)
+    molecules = regressor.read(data.smiles, data.y)
+    train, test = data.rows("train"), molecules[data.rows("test")]
+    if size:
+        generator = torch.Generator().manual_seed(seed)
+        train = train[torch.randperm(len(train), generator=generator)[:size]]
+    both = molecules[train]
+    begin = time.perf_counter()
+    regressor.fit_labelled(*regressor._split(both))
+    seconds = time.perf_counter() - begin
+    predicted = regressor.predictor_.predict(test.inputs)
+    parts = {f"stacked/{name}": mean for name, mean in predicted.component_means.items()}
+    baselines = baseline_predictions(both.inputs, both.y, test.inputs, "regression", seed=seed)
+    begin = time.perf_counter()
+    others = {"random_forest": _random_forest(both, test, seed)}
+    used = time.perf_counter() - begin
+    lower, upper = regressor.calibrator_.interval(predicted.mean, predicted.std, coverage=0.9)
+    named = {"stacked": predicted.mean, **parts, **baselines, **others}
+    return {
+        "size": size, "seed": seed, "molecules": len(both), "test": len(test),
+        "weights": regressor.predictor_.weights,
+        "rmse": {name: _rmse(test.y, mean) for name, mean in named.items()},
+        "coverage": float(((test.y >= lower) & (test.y <= upper)).double().mean()),
+        "seconds": {"stacked": seconds, "random_forest": used},
+    }  # fmt: skip
+
+
+def _random_forest(train: LabelledMolecules, test: LabelledMolecules, seed: int) -> Tensor:
+    """Predict [k, 1] by a random forest on Morgan counts."""
+    model = RandomForestRegressor(TREES, max_features=1 / 3, random_state=seed, n_jobs=2)
+    model.fit(train.inputs.counts.numpy(), train.y[:, 0].numpy())
+    return torch.from_numpy(model.predict(test.inputs.counts.numpy()))[:, None]
+
+
+def _rmse(y: Tensor, mean: Tensor) -> float:
+    return float((y - mean).square().mean().sqrt())
+
+
+def table(rows: Sequence[record.Record]) -> str:
+    """Return a table of the errors on every set, and their means for each size."""
+    newest = {(row["dataset"], row["size"], row["seed"]): row for row in rows}
+    lines: list[list[str]] = []
+    for size in sorted({row["size"] for row in newest.values()}):
+        some = [row for row in newest.values() if row["size"] == size]
+        some.sort(key=lambda row: row["dataset"])
+        shown = [[row["dataset"], str(row["molecules"]), *_cells(row["rmse"])] for row in some]
+        means = {
+            name: statistics.mean(row["rmse"][name] for row in some)
+            for name in SHOWN
+            if all(name in row["rmse"] for row in some)
+        }
+        lines += [*shown, [f"mean of {len(some)} sets", "", *_cells(means)]]
+    return tables.markdown(["set", "molecules", *SHOWN.values()], lines, text=1)
+
+
+def _cells(errors: dict[str, float]) -> list[str]:
+    return [f"{errors[name]:.3f}" if name in errors else "" for name in SHOWN]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Errors on the sets of MoleculeACE.")
+    parser.add_argument("folder", nargs="?", type=Path, help="folder of the tables")
+    parser.add_argument("--sets", nargs="+", default=DEVELOPMENT, help="names of the sets")
+    parser.add_argument("--sizes", nargs="+", type=int, help="numbers of training molecules")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--table", action="store_true", help="print the earlier measurements")
+    parser.add_argument("--page", action="store_true", help="write them into the documentation")
+    parser.add_argument("--output", type=Path, default=record.RESULTS / "moleculeace.jsonl")
+    return parser
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

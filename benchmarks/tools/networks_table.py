@@ -1,0 +1,77 @@
+"""Table of the accuracy of the stacked model, its components and other models on networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from benchmarks.core.record import Record
+from benchmarks.core.tables import markdown
+
+HEAD = (
+    "network", "splits", "stacked", "best component", "best baseline", "LightGBM", "GCN", "GAT",
+    "majority",
+)  # fmt: skip
+OTHERS = ("other lightgbm", "other gcn", "other gat")
+MAJORITY = "baseline majority"
+
+
+def table(records: Iterable[Record]) -> str:
+    """Return a table with one row for the newest record of each network and kind of split.
+
+    Each cell contains the mean accuracy and its standard error over the splits.
+
+    Args:
+        records: lines that ``python -m benchmarks.networks`` appended, oldest first. Records of
+            other models, without models of other libraries, or whose edges were ignored are left
+            out.
+    """
+    chosen: dict[tuple[str, str], Record] = {}
+    for entry in records:
+        others = any(name in entry["accuracy"] for name in OTHERS)
+        if entry["model"] == "stacked" and entry["edges"] == "read" and others:
+            chosen[entry["case"], entry["split"]] = entry
+    rows = [_row(entry) for entry in chosen.values()]
+    machines = dict.fromkeys(
+        f"{each['cores']} cores of {each['cpu']}, torch {each['versions']['torch']}"
+        for each in (entry["environment"] for entry in chosen.values())
+    )
+    commands = dict.fromkeys(entry["environment"]["command"] for entry in chosen.values())
+    listed = "\n".join(f"- `{command}`" for command in commands)
+    source = f"Measured on {' and '.join(machines)} by the commands"
+    return f"{markdown(HEAD, rows)}\n\n{source}\n\n{listed}"
+
+
+def _row(entry: Record) -> list[str]:
+    accuracy = entry["accuracy"]
+    components = _named(accuracy, "component ")
+    baselines = _named(accuracy, "baseline ")
+    title = entry["case"].removeprefix("networks/")
+    if entry["split"] != "random":
+        title += f", {entry['split']}"
+    return [
+        title, str(entry["splits"]), f"**{_cell(accuracy[entry['model']])}**", _best(components),
+        _best({name: each for name, each in baselines.items() if name != "majority"}),
+        *(_cell(accuracy[name]) if name in accuracy else "" for name in OTHERS),
+        _cell(accuracy[MAJORITY]) if MAJORITY in accuracy else "",
+    ]  # fmt: skip
+
+
+def _named(accuracy: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the entries whose names begin with a prefix, without the prefix."""
+    return {
+        name.removeprefix(prefix): each
+        for name, each in accuracy.items()
+        if name.startswith(prefix)
+    }
+
+
+def _best(cells: Mapping[str, Any]) -> str:
+    """Return the cell with the highest mean, and its name."""
+    name, cell = max(cells.items(), key=lambda pair: pair[1][0])
+    return f"{_cell(cell)} `{name}`"
+
+
+def _cell(cell: tuple[float, float | None]) -> str:
+    mean, error = cell
+    return f"{mean:.3f}" if error is None else f"{mean:.3f} ± {error:.3f}"

@@ -1,0 +1,166 @@
+"""Order of the entries of lists: the atoms and bonds of a SMILES, and the nodes of its graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gattn.data.molecules.arrays import MoleculeArrays
+from gattn.data.molecules.plain import written_places
+from gattn.data.molecules.smiles_text import strip_blanks
+
+__all__ = ["Entries", "find_entries", "graph_entries", "place_values"]
+
+WRITTEN = re.compile(r"\[\d*H(?![a-z])")
+"""Pattern of a hydrogen that a SMILES writes as an atom; ``[Hg]`` does not match."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Node and bond of the graph for each entry of the lists of a molecule.
+
+    Attributes:
+        atoms: [a] int64, the node of each entry of a list of atoms, -1 for a hydrogen that is no
+            node.
+        bonds: [b] int64, the bond of the graph of each entry of a list of bonds; -1 likewise.
+        ends: [b, 2] int64, the entries of the two atoms of each bond.
+        nodes: number of nodes of the graph.
+        heavy: number of nodes without hydrogens that were added.
+        edges: number of bonds of the graph.
+    """
+
+    atoms: np.ndarray
+    bonds: np.ndarray
+    ends: np.ndarray
+    nodes: int
+    heavy: int
+    edges: int
+
+
+def graph_entries(arrays: MoleculeArrays, index: int) -> tuple[np.ndarray, int]:
+    """Return the atoms of each bond of a molecule, [b, 2], and its number of atoms."""
+    begin, end = arrays.edge_ptr[index : index + 2].tolist()
+    first, last = arrays.ptr[index : index + 2].tolist()
+    # Bond k has the edges 2 k, in RDKit's direction, and 2 k + 1.
+    return arrays.edge_index[:, begin:end:2].t().numpy(), last - first
+
+
+def find_entries(
+    smiles: str, arrays: MoleculeArrays, index: int, *, add_h: bool, reorder: bool
+) -> Entries:
+    """Return the entries of the lists of a molecule.
+
+    The entries are the atoms that the SMILES writes, in its order, with the hydrogens that it
+    writes as atoms, and the bonds in RDKit's order. If the graph has hydrogens (``add_h``) and the
+    SMILES writes none, the hydrogens follow the other atoms in RDKit's order.
+
+    Args:
+        smiles: a valid SMILES.
+        arrays: graphs of molecules.
+        index: the molecule among them.
+        add_h: whether hydrogens are nodes of the graph.
+        reorder: whether the entries are in the order of the atom map numbers.
+
+    >>> from gattn.data import read_smiles
+    >>> graph = read_smiles(["[H]OC"]).arrays
+    >>> find_entries("[H]OC", graph, 0, add_h=False, reorder=False).atoms.tolist()
+    [-1, 0, 1]
+    """
+    bonds, nodes = graph_entries(arrays, index)
+    heavy = nodes
+    if add_h:
+        heavy = nodes - _added(bonds, nodes, smiles)
+    if not WRITTEN.search(smiles) and not (reorder and ":" in smiles):
+        return Entries(np.arange(nodes), np.arange(len(bonds)), bonds, nodes, heavy, len(bonds))
+    from rdkit import Chem, rdBase
+
+    text = strip_blanks(smiles).split()[0]
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromSmiles(text, sanitize=False)
+    atoms = np.full(molecule.GetNumAtoms(), -1)
+    atoms[written_places(smiles, heavy)] = np.arange(heavy)
+    ends = np.array([(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in molecule.GetBonds()])
+    ends = ends.reshape(-1, 2).astype(np.int64)
+    if add_h:
+        _pair_hydrogens(atoms, ends, bonds, heavy)
+        if not WRITTEN.search(smiles):
+            atoms = np.concatenate([atoms, np.arange(heavy, nodes)])
+            ends = np.concatenate([ends, bonds[len(ends) :]])
+    number = {frozenset(pair): i for i, pair in enumerate(bonds.tolist())}
+    bond_of = [number.get(frozenset(atoms[list(pair)].tolist()), -1) for pair in ends.tolist()]
+    if reorder:
+        maps = [atom.GetAtomMapNum() for atom in molecule.GetAtoms()]
+        maps += [max(maps, default=0) + 1] * (len(atoms) - len(maps))
+        order = np.argsort(maps, kind="stable")
+        atoms, place = atoms[order], np.argsort(order, kind="stable")
+        ends = place[ends] if len(ends) else ends
+    return Entries(atoms, np.array(bond_of, np.int64), ends, nodes, heavy, len(bonds))
+
+
+def place_values(
+    values: Sequence[object], kind: str, entries: Entries
+) -> tuple[np.ndarray, list[object]]:
+    """Return the places in the graph of the values of a list, and the values.
+
+    Args:
+        values: the list of a cell; for bonds also a matrix of all pairs of atoms.
+        kind: ``"atom"`` or ``"bond"``.
+        entries: the entries of the molecule.
+
+    Returns:
+        The node or bond of each value, and the values; entries that are no node are left out.
+
+    Raises:
+        ValueError: the list has a wrong length.
+    """
+    if kind == "bond" and values and isinstance(values[0], list):
+        if len(values) != len(entries.atoms):
+            raise ValueError(
+                f"its matrix has {len(values)} rows, and the molecule has {len(entries.atoms)} "
+                "atoms"
+            )
+        values = [values[i][j] for i, j in entries.ends.tolist()]  # type: ignore[index]
+    places, without = (
+        (entries.atoms, entries.heavy) if kind == "atom" else (entries.bonds, _plain_bonds(entries))
+    )
+    if len(values) != len(places):
+        if len(values) != without:
+            extra = f", or {without} without hydrogens" if without != len(places) else ""
+            raise ValueError(
+                f"its list has {len(values)} values, and the molecule has {len(places)} {kind}s"
+                f"{extra}"
+            )
+        # The list leaves out the hydrogens, which are the last nodes and bonds of the graph.
+        places = places[(places >= 0) & (places < without)]
+    is_node = places >= 0
+    return places[is_node], [value for value, use in zip(values, is_node) if use]
+
+
+def _plain_bonds(entries: Entries) -> int:
+    """Return the number of bonds without those of hydrogens that were added to the graph."""
+    return entries.edges - (entries.nodes - entries.heavy)
+
+
+def _added(bonds: np.ndarray, nodes: int, smiles: str) -> int:
+    """Return the number of hydrogens that were added to a graph, which are its last nodes."""
+    from gattn.data.molecules.plain import plain
+    from gattn.data.molecules.smiles import parse_any_size
+
+    return nodes - plain(parse_any_size(smiles), smiles).GetNumAtoms() if len(bonds) else 0
+
+
+def _pair_hydrogens(atoms: np.ndarray, ends: np.ndarray, bonds: np.ndarray, heavy: int) -> None:
+    """Give each hydrogen of a SMILES the node of a hydrogen at the same atom, in place."""
+    spare: dict[int, list[int]] = {}
+    for one, other in bonds.tolist():
+        parent, hydrogen = min(one, other), max(one, other)
+        if hydrogen >= heavy:
+            spare.setdefault(parent, []).append(hydrogen)
+    for one, other in ends.tolist():
+        for entry, neighbour in ((one, other), (other, one)):
+            free = spare.get(int(atoms[neighbour]), [])
+            if atoms[entry] < 0 and atoms[neighbour] >= 0 and free:
+                atoms[entry] = free.pop(0)

@@ -1,0 +1,147 @@
+"""Means of the labels of atoms and bonds with the same environment, as baseline and as part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.data.molecules.arrays import MoleculeArrays
+from gattn.data.molecules.environments import environments
+
+__all__ = ["RADII", "EnvironmentMeans", "environment_codes"]
+
+RADII = 4
+"""Number of radii: an environment contains the atoms within 0, 1, 2 or 3 bonds."""
+STRENGTH = 1.0
+"""Number of labels by which the mean of an environment is drawn to that of the smaller one."""
+
+
+def environment_codes(arrays: MoleculeArrays) -> dict[str, np.ndarray]:
+    """Return hash codes of the environments of atoms and bonds, equal for equal environments.
+
+    Args:
+        arrays: graphs of molecules, with n atoms and b bonds.
+
+    Returns:
+        ``"atom"``: [radii, n] int64; ``"bond"``: [radii, b] int64. The code of a bond combines
+        those of its two atoms, in any order, with its features.
+    """
+    edges = arrays.edge_ptr.diff()
+    first = arrays.ptr[:-1].repeat_interleave(edges)
+    ends = (arrays.edge_index + first)[:, ::2].t().numpy()
+    atoms = _hashed(arrays.x)
+    bonds = _hashed(arrays.edge_attr[::2])
+    nowhere = np.zeros(len(atoms), np.bool_)
+    of_atoms = [atoms]
+    for _ in range(RADII - 1):
+        of_atoms.append(environments(of_atoms[-1], of_atoms[-1], nowhere, bonds, ends))
+    of_bonds = [codes[ends].sum(1, dtype=np.uint64) + np.uint64(3) * bonds for codes in of_atoms]
+    return {
+        "atom": np.stack(of_atoms).view(np.int64),
+        "bond": np.stack(of_bonds).view(np.int64).reshape(RADII, len(bonds)),
+    }
+
+
+def _hashed(features: Tensor) -> np.ndarray:
+    """Return a hash code of each row of features: [r] uint64."""
+    words = features.contiguous().numpy().view(np.uint32).astype(np.uint64)
+    random = np.random.default_rng(0).integers(1, 2**62, words.shape[1], dtype=np.uint64)
+    return (words * (2 * random + np.uint64(1))).sum(1, dtype=np.uint64)
+
+
+@dataclass(frozen=True, eq=False)
+class EnvironmentMeans:
+    r"""Means of the labels by environment, drawn to the means of smaller environments.
+
+    .. math:: m_r = \frac{\sum_i y_i + \lambda\, m_{r-1}}{n_r + \lambda}
+
+    for the n_r labels of an environment of radius r; m before the smallest radius is the mean of
+    all labels. The prediction is that of the largest environment that was labelled. An atom of an
+    unknown element has the mean of all labels. This is a model of atoms without a network: the
+    values that a table of atom types would have.
+
+    Attributes:
+        overall: [t, d] float64, the mean of all labels.
+        codes: for each radius the codes of the environments, ascending, [u] int64.
+        means: for each radius [u, t, d] float64.
+        counts: for each radius [u, t] float64, the number of labels.
+    """
+
+    overall: Tensor
+    codes: tuple[Tensor, ...]
+    means: tuple[Tensor, ...]
+    counts: tuple[Tensor, ...]
+
+    @classmethod
+    def fit(cls, codes: np.ndarray, y: Tensor, weights: Tensor | None = None) -> EnvironmentMeans:
+        """Compute the means of labels.
+
+        Args:
+            codes: [radii, r] from :func:`environment_codes`.
+            y: [r, t, d] float64, NaN where a label is missing.
+            weights: [r] weights of the labels; None for ones.
+        """
+        labelled = ~y.isnan().any(2)
+        factor = labelled.double() if weights is None else labelled * weights[:, None]
+        values = y.nan_to_num(0.0) * factor[..., None]
+        overall = values.sum(0) / factor.sum(0).clamp(min=1e-12)[:, None]
+        coarse = overall.expand(len(y), *overall.shape)
+        parts: list[tuple[Tensor, Tensor, Tensor]] = []
+        for row in codes:
+            distinct, place = np.unique(row, return_inverse=True)
+            index = torch.from_numpy(place.reshape(-1))
+            shape = (len(distinct), *overall.shape)
+            total = torch.zeros(shape, dtype=torch.float64).index_add_(0, index, values)
+            count = torch.zeros(shape[:2], dtype=torch.float64).index_add_(0, index, factor)
+            before = torch.zeros(shape, dtype=torch.float64).index_copy_(0, index, coarse)
+            mean = (total + STRENGTH * before) / (count + STRENGTH)[..., None]
+            parts.append((torch.from_numpy(distinct), mean, count))
+            coarse = mean[index]
+        sorted_codes, means, counts = zip(*parts)
+        return cls(overall, sorted_codes, means, counts)
+
+    def predict(self, codes: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the means of environments.
+
+        Args:
+            codes: [radii, r].
+
+        Returns:
+            The means [r, t, d]; the numbers of their labels [r, t]; and the radius of the largest
+            known environment of each row, [r] int64, -1 if its atom is unknown.
+        """
+        count = codes.shape[1]
+        mean = self.overall.expand(count, *self.overall.shape).clone()
+        labels = torch.zeros(count, len(self.overall), dtype=torch.float64)
+        radius = torch.full((count,), -1)
+        for r in range(len(self.codes)):
+            distinct, row = self.codes[r], torch.from_numpy(codes[r])
+            if not len(distinct):
+                continue
+            place = torch.searchsorted(distinct, row).clamp(max=len(distinct) - 1)
+            is_known = distinct[place] == row
+            # A larger environment can be known only if the smaller ones are.
+            mean[is_known] = self.means[r][place[is_known]]
+            labels[is_known] = self.counts[r][place[is_known]]
+            radius[is_known] = r
+        return mean, labels, radius
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors from which :meth:`from_state` restores the means."""
+        tensors = {"overall": self.overall}
+        for r, (codes, means, counts) in enumerate(zip(self.codes, self.means, self.counts)):
+            tensors |= {f"{r}.codes": codes, f"{r}.means": means, f"{r}.counts": counts}
+        return tensors
+
+    @classmethod
+    def from_state(cls, tensors: Mapping[str, Tensor]) -> EnvironmentMeans:
+        """Restore the means from the result of :meth:`state`."""
+        columns = [
+            tuple(tensors[f"{r}.{name}"] for r in range(RADII))
+            for name in ("codes", "means", "counts")
+        ]
+        return cls(tensors["overall"], *columns)

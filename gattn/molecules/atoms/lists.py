@@ -1,0 +1,155 @@
+"""Lists of values in the cells of a table, with one value for each atom or bond of a molecule."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Iterable
+from typing import TypeAlias
+
+__all__ = ["MISSING", "Item", "format_list", "limits_of", "read_list"]
+
+Item: TypeAlias = "float | int | str | None"
+"""Value of an atom or bond: a number, a class or a limit such as ``"<1"``, or None if missing."""
+
+MISSING = {"", "none", "nan", "null", "na", "n/a", "-"}
+"""Texts of missing values, in lower case."""
+NAN = re.compile(r"\b[nN]a[nN]\b")
+LIMIT = re.compile(r"\s*([<>])=?\s*([-+]?[\d.].*)")
+BETWEEN = re.compile(r"[\s,;]+")
+
+
+def read_list(cell: object) -> list[Item] | list[list[Item]] | None:
+    """Return the values of a cell such as ``[0.1, -0.2]``, in order.
+
+    The cell may be a list of JSON, a list or tuple of Python, or numbers in brackets that spaces,
+    commas or semicolons separate, as NumPy prints them. A list of lists is a matrix.
+
+    Args:
+        cell: the text of a cell, or a sequence of numbers or texts.
+
+    Returns:
+        The values, None for a missing one; or None for an empty cell.
+
+    Raises:
+        ValueError: the cell is not a list.
+
+    >>> read_list("[0.1, None, '<2']"), read_list("[0.5 1]"), read_list("")
+    ([0.1, None, '<2'], [0.5, 1.0], None)
+    >>> read_list("[[0, 2], [2, 0]]")
+    [[0, 2], [2, 0]]
+    """
+    if cell is None:
+        return None
+    if not isinstance(cell, str):
+        return _items(_sequence(cell), cell)
+    text = cell.strip()
+    if text.lower() in MISSING:
+        return None
+    if text[0] not in "[(":
+        raise ValueError(f"expected a list such as [0.1, 0.2]; got {_shown(cell)}")
+    try:
+        values = _parsed(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        values = _separated(text, cell)
+    return _items(values, cell)
+
+
+def limits_of(text: str) -> tuple[float, float] | None:
+    """Return the lower and upper end of a limit such as ``">2"``; None for another text.
+
+    >>> limits_of("<2.5"), limits_of("active")
+    ((-inf, 2.5), None)
+    """
+    match = LIMIT.fullmatch(text)
+    if not match:
+        return None
+    try:
+        value = float(match[2])
+    except ValueError:
+        return None
+    return (-math.inf, value) if match[1] == "<" else (value, math.inf)
+
+
+def format_list(values: Iterable[float | int | str | list[float] | None]) -> str:
+    """Return a list of JSON, in which NaN becomes null and numbers have six digits.
+
+    >>> format_list([0.12345678, None, float("nan"), "C"]), format_list([[0.25, 0.75]])
+    ('[0.123457, null, null, "C"]', '[[0.25, 0.75]]')
+    """
+    return json.dumps([_rounded(value) for value in values], ensure_ascii=False)
+
+
+def _rounded(value: object) -> object:
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return ast.literal_eval(NAN.sub("None", text))
+
+
+def _separated(text: str, cell: str) -> list[str]:
+    """Split a list that is neither JSON nor Python, such as ``[0.1 0.2]``."""
+    closing = {"[": "]", "(": ")"}[text[0]]
+    inner = text[1:-1].strip()
+    if not text.endswith(closing) or any(sign in inner for sign in "[]()'\""):
+        raise ValueError(f"expected a list such as [0.1, 0.2]; got {_shown(cell)}")
+    return BETWEEN.split(inner) if inner else []
+
+
+def _sequence(cell: object) -> object:
+    """Return an array, a Series or a tuple as a list; None for a missing cell of pandas."""
+    if isinstance(cell, float) and math.isnan(cell):
+        return None
+    convert = getattr(cell, "tolist", None)
+    return convert() if convert is not None else cell
+
+
+def _items(values: object, cell: object) -> list[Item] | list[list[Item]] | None:
+    if values is None:
+        return None
+    if not isinstance(values, (list, tuple)):
+        raise ValueError(f"expected a list such as [0.1, 0.2]; got {_shown(cell)}")
+    if any(isinstance(value, (list, tuple)) for value in values):
+        if not all(isinstance(v, (list, tuple)) and len(v) == len(values) for v in values):
+            raise ValueError(f"a list of lists must be a square matrix; got {_shown(cell)}")
+        return [[_item(value, cell) for value in row] for row in values]
+    return [_item(value, cell) for value in values]
+
+
+def _item(value: object, cell: object) -> Item:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, (int, float)):
+        if not math.isfinite(value):
+            raise ValueError(f"the values of a list must be finite; {_shown(cell)} has {value}")
+        return value
+    if isinstance(value, str):
+        return _text(value.strip())
+    raise ValueError(f"expected numbers or texts in a list; got {value!r} in {_shown(cell)}")
+
+
+def _text(text: str) -> Item:
+    if text.lower() in MISSING:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) else text
+
+
+def _shown(cell: object) -> str:
+    text = repr(cell)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,58 @@
+"""Parameters of the estimators of atoms and bonds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated
+
+from msgspec import Meta
+
+from gattn.molecules.settings import MoleculeParameters, MoleculeSettings
+from gattn.training.settings import SettingsError
+
+__all__ = ["AtomParameters", "check_atom_settings"]
+
+UNSUPPORTED = (
+    "order_free",
+    "reaction",
+    "standardize",
+    "target_transform",
+    "class_weight",
+    "auxiliary_weight",
+)
+"""Settings of molecules that a model of atoms and bonds does not have."""
+MODELS = ("stacked", "attention")
+
+
+def check_atom_settings(settings: MoleculeSettings, targets: int) -> None:
+    """Raise an error for settings that a model of atoms and bonds does not have.
+
+    Raises:
+        SettingsError: such a setting was changed, or ``task_weights`` has a wrong length.
+    """
+    defaults = {field.name: field.default for field in fields(MoleculeSettings)}
+    for name in UNSUPPORTED:
+        if getattr(settings, name) != defaults[name]:
+            raise SettingsError(f"{name} is not available for targets of atoms and bonds")
+    if settings.model not in MODELS:
+        raise SettingsError(
+            f"targets of atoms and bonds need the model {' or '.join(MODELS)}; got {settings.model}"
+        )
+    if len(settings.task_weights) not in (0, targets):
+        raise SettingsError(
+            f"task_weights must have a weight for each of the {targets} targets: those of "
+            f"molecules, then of atoms, then of bonds; got {len(settings.task_weights)}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtomParameters(MoleculeParameters):
+    """Parameters of :class:`gattn.molecules.AtomRegressor` and ``AtomClassifier``."""
+
+    reorder_atoms: Annotated[
+        bool,
+        Meta(
+            description="Lists of atoms are in the order of the atom map numbers of the SMILES, "
+            "instead of the order of the SMILES. Bonds keep the order of the SMILES."
+        ),
+    ] = False

@@ -1,0 +1,187 @@
+"""Training of the networks that predict values of atoms, bonds and molecules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from gattn.molecules.atoms.network import AtomNetwork
+from gattn.molecules.atoms.values import LabelledAtoms, Targets, Values
+from gattn.molecules.inputs import MoleculeInputs
+from gattn.molecules.layers import MoleculeBatch
+from gattn.molecules.members import MoleculeBatches
+from gattn.molecules.predictor import batch_elements
+from gattn.molecules.settings import MoleculeSettings, Task
+from gattn.training.losses import (
+    absolute_error,
+    bounded,
+    cross_entropy,
+    squared_error,
+    weighted,
+)
+from gattn.training.settings import TrainingSettings
+from gattn.training.threads import limited_threads
+from gattn.training.types import History, LoopSettings, Loss
+
+__all__ = ["AtomTraining", "new_network", "one_hot_labels", "output_width"]
+
+WARMUP, CLIP, AVERAGE = 0.1, 5.0, 0.99
+"""Settings of the loop, as those of the networks of molecules."""
+
+
+def new_network(
+    settings: MoleculeSettings, targets: Targets, width: int, member: int
+) -> AtomNetwork:
+    """Create a network with weights drawn from a seed, without torch's global generator."""
+    counts = {kind: len(targets.of(kind)) for kind in targets.kinds}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed + member)
+        return AtomNetwork(settings, counts, width)
+
+
+def output_width(task: Task, classes: Sequence[int]) -> int:
+    """Return the number of outputs of each target: its most classes, or 1."""
+    return max(classes) if task == "multiclass" else 1
+
+
+def one_hot_labels(y: Tensor, width: int) -> Tensor:
+    """Return labels [r, t] as [r, t, width]: one-hot for several classes, unchanged for width 1.
+
+    >>> one_hot_labels(torch.tensor([[1.0]]), 3).tolist()
+    [[[0.0, 1.0, 0.0]]]
+    """
+    if width == 1:
+        return y[..., None]
+    labels = (y[..., None] == torch.arange(width)).double()
+    return labels.masked_fill(y.isnan()[..., None], torch.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class AtomTraining:
+    """Trainer of an ensemble of networks.
+
+    Attributes:
+        task: the task.
+        settings: settings of the networks and their training.
+        targets: the names of the targets by kind.
+        classes: for classes the number of classes of each target.
+        scaling: ``mean.KIND`` and ``scale.KIND`` [t], by which the labels are scaled.
+    """
+
+    task: Task
+    settings: MoleculeSettings
+    targets: Targets
+    classes: tuple[int, ...]
+    scaling: Mapping[str, Tensor]
+
+    @property
+    def width(self) -> int:
+        """Number of outputs of each target."""
+        return output_width(self.task, self.classes)
+
+    def fit(
+        self, train: LabelledAtoms, val: LabelledAtoms, folder: Path | None = None, *,
+        progress: bool = False, threads: int = 0,
+    ) -> tuple[list[AtomNetwork], list[History]]:  # fmt: skip
+        """Train the networks of the ensemble, one after another.
+
+        Returns:
+            The networks with their averaged weights, and their training histories.
+        """
+        from gattn.training.loop import fit_network
+
+        settings = self.settings
+        share = self._label_weights(train)
+        batches, val_batches = (
+            _AtomBatches(part.inputs, self._loop_targets(part, share)) for part in (train, val)
+        )
+        shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
+        networks, histories = [], []
+        with limited_threads(batch_elements(settings.batch_size, settings), threads):
+            for member in range(settings.ensemble):
+                shared["seed"] = settings.seed + member
+                loop = LoopSettings(**shared, warmup=WARMUP, gradient_clip=CLIP, average=AVERAGE)
+                network = new_network(settings, self.targets, self.width, member)
+                where = None if folder is None else folder / f"member-{member}"
+                title = f"network {member + 1} of {settings.ensemble}"
+                histories.append(
+                    fit_network(
+                        network,
+                        self._loss(),
+                        batches,
+                        val_batches,
+                        loop,
+                        folder=where,
+                        progress=progress,
+                        title=title,
+                    )
+                )
+                networks.append(network.eval())
+        return networks, histories
+
+    def _label_weights(self, train: LabelledAtoms) -> dict[str, Tensor]:
+        """Return the weight of the labels of each target, [t] by kind, so that every target has
+        the same share of the loss, times its task weight.
+        """
+        counts = {kind: train.y.rows[kind].isfinite().sum(0).double() for kind in train.y.rows}
+        if train.bounds is not None:
+            labelled = {kind: ~ends.isnan().any(2) for kind, ends in train.bounds.rows.items()}
+            counts = {kind: mask.sum(0).double() for kind, mask in labelled.items()}
+        total = sum(float(count.sum()) for count in counts.values())
+        factors = self.settings.task_weights or (1.0,) * len(self.targets)
+        weights = {kind: torch.zeros(len(count)).double() for kind, count in counts.items()}
+        for factor, (kind, column, _) in zip(factors, self.targets):
+            share = factor / sum(factors)
+            weights[kind][column] = share * total / counts[kind][column].clamp(min=1)
+        return weights
+
+    def _loop_targets(self, part: LabelledAtoms, share: Mapping[str, Tensor]) -> Values:
+        """Return the targets of the loss, [r, t, c, e] by kind; the last of e is the weight."""
+        rows: dict[str, Tensor] = {}
+        for kind in self.targets.kinds:
+            y = part.y.rows[kind]
+            mean, scale = self.scaling[f"mean.{kind}"], self.scaling[f"scale.{kind}"]
+            if part.bounds is not None:
+                single = (part.bounds.rows[kind] - mean[:, None]) / scale[:, None]
+                single = single[:, :, None, :]
+            else:
+                labels = one_hot_labels(y, self.width)
+                single = ((labels - mean[:, None]) / scale[:, None])[..., None]
+            weight = share[kind].expand(len(y), -1)
+            if part.weights is not None:
+                weight = weight * (part.weights / part.weights.mean())[part.y.owners(kind), None]
+            column = weight[:, :, None, None].expand(*single.shape[:3], 1)
+            rows[kind] = torch.cat([single, column], 3).float()
+        return Values(rows, part.y.ptr)
+
+    def _loss(self) -> Loss:
+        if self.task == "regression":
+            name = self.settings.loss_function
+            loss = absolute_error if name.endswith("mae") else squared_error
+            return weighted(bounded(loss) if self.settings.bounded else loss)
+        return weighted(cross_entropy() if self.task == "classification" else _several_classes)
+
+
+class _AtomBatches:
+    """Data set of molecules with the targets of their atoms, for the training loop."""
+
+    def __init__(self, inputs: MoleculeInputs, targets: Values) -> None:
+        self._graphs = MoleculeBatches(inputs, torch.zeros(len(inputs), 1))
+        self._targets = targets
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor]:
+        """Return a batch, and the targets of all of its outputs, [N, c, e]."""
+        rows = self._targets[positions].rows.values()
+        return self._graphs.batch(positions)[0], torch.cat([each.flatten(0, 1) for each in rows])
+
+
+def _several_classes(logits: Tensor, label: Tensor) -> Tensor:
+    """Return the cross entropy of several classes; its mean over the outputs is that of a label."""
+    return -logits.shape[-1] * label * logits.log_softmax(-1)

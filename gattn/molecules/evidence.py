@@ -1,0 +1,130 @@
+"""Predictions for molecules by models that were not trained on them, and the weights of
+components that follow from these predictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gattn.molecules.forest import OutOfBag
+from gattn.molecules.gaussian_process import GaussianProcess, draw
+from gattn.molecules.stacking import fit_mixture, varied
+
+if TYPE_CHECKING:
+    from gattn.molecules.inputs import MoleculeInputs
+
+__all__ = ["Evidence", "left_out_of_kernel", "part_weights"]
+
+ROWS = 1000
+"""Maximum number of training molecules that are predicted by models that were not trained on
+them.
+"""
+FOREST, NETWORK = 0.4, 0.0
+"""Prior weights: FOREST is the weight of the forest relative to the Gaussian process, and
+NETWORK is the weight of the network relative to both.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Predictions for n training molecules by models that were not trained on them, and for m
+    validation molecules by models of the training part.
+
+    Attributes:
+        kernel: [n, t], of the Gaussian process; NaN where it has none.
+        kernel_val: [m, t].
+        forest: [n, t], of the trees that read the training part alone; None without a forest.
+        forest_val: [m, t], of the same trees.
+        y: [n, t] labels, NaN for missing ones.
+    """
+
+    kernel: Tensor
+    kernel_val: Tensor
+    forest: OutOfBag | None
+    forest_val: OutOfBag | None
+    y: Tensor
+
+
+def left_out_of_kernel(
+    kernel: GaussianProcess, inputs: MoleculeInputs, rows: int, seed: int, groups: Tensor,
+    val: MoleculeInputs,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Predict training molecules of a Gaussian process without their own group, and other
+    molecules.
+
+    Args:
+        kernel: the Gaussian process of the training part.
+        inputs: k molecules, of which it was fitted on those that ``draw`` samples.
+        rows: the maximum number of molecules on which it was fitted.
+        seed: the seed with which it was fitted.
+        groups: [k] int64, the group of each molecule.
+        val: m other molecules.
+
+    Returns:
+        [k, t] means in the targets' units, with NaN for the molecules that were not sampled, and
+        [m, t].
+    """
+    sampled = draw(len(inputs), rows, seed)
+    some = draw(len(sampled), ROWS, seed)
+    ((mean, _),) = kernel.leave_out(some, groups[sampled[some]], torch.full((len(some),), -1))
+    result = torch.full((len(inputs), mean.shape[1]), torch.nan, dtype=torch.float64)
+    result[sampled[some]] = mean
+    return result, kernel.predict(val)[0]
+
+
+def part_weights(
+    evidence: Evidence, network: Tensor, y_val: Tensor, rows: Tensor, scale: Tensor,
+    factors: tuple[Tensor, Tensor] | None, clipped: Callable[[Tensor], Tensor],
+) -> Tensor:  # fmt: skip
+    """Fit the weights of the network, the Gaussian process and the forest.
+
+    The weight of the forest against the Gaussian process is fitted to all molecules, because both
+    predict training molecules without having read them. The weight of the network is fitted to the
+    validation molecules, against the combination of the two.
+
+    Args:
+        evidence: predictions of the Gaussian process and the forest.
+        network: [m, t] predictions of the validation molecules by the networks.
+        y_val: [m, t] labels of the validation molecules; NaN for missing ones.
+        rows: [m] bool, the validation molecules to use.
+        scale: [t] units of the targets, by which errors are divided.
+        factors: [n, t] and [m, t] weights of the squared errors; None for ones.
+        clipped: converts predictions of the Gaussian process and the forest to probabilities, if
+            the targets are classes.
+
+    Returns:
+        [P] float64: the weights of the network and the Gaussian process, then of the forest if
+        there is one; they sum to one.
+    """
+    y_val, network = y_val[rows], network[rows]
+    combined, share = clipped(evidence.kernel_val)[rows], 0.0
+    has_forest = evidence.forest is not None
+    if evidence.forest is not None and evidence.forest_val is not None:
+        y = torch.cat([evidence.y, y_val])
+        kernel = torch.cat([evidence.kernel, evidence.kernel_val[rows]])
+        forest = torch.cat([evidence.forest.mean, evidence.forest_val.mean[rows]])
+        excess = torch.cat([evidence.forest.excess, evidence.forest_val.excess[rows]])
+        first, second = (_errors(clipped(each), y, scale) for each in (kernel, forest))
+        every = None if factors is None else torch.cat([factors[0], factors[1][rows]]).flatten()
+        excess = (excess / scale.square()).flatten()
+        share = fit_mixture(first, second, FOREST, factors=every, excess=excess)
+        combined = torch.lerp(combined, clipped(evidence.forest_val.mean)[rows], share)
+    first, second = (_errors(each, y_val, scale) for each in (combined, network))
+    by_label = None if factors is None else factors[1][rows].flatten()
+    weight = fit_mixture(first, second, NETWORK, factors=by_label)
+    rest = 1 - weight
+    parts = [weight, rest * (1 - share), *([rest * share] if has_forest else [])]
+    return torch.tensor(parts, dtype=torch.float64)
+
+
+def _errors(predicted: Tensor, y: Tensor, scale: Tensor) -> Tensor:
+    """Return the errors in units of the targets, [k t]. They are NaN for missing labels, and for
+    targets with equal labels, which cannot rank the components.
+    """
+    errors = (predicted - y) / scale
+    return errors.masked_fill(~varied(y), torch.nan).flatten() if len(y) else errors.flatten()

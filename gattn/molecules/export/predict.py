@@ -1,0 +1,774 @@
+"""Predict properties of molecules with an exported model, without gattn and PyTorch.
+
+    pip install numpy onnxruntime rdkit
+    python predict.py IN.csv OUT.csv
+
+``gattn molecules export`` writes this file to a folder together with
+
+- ``model.json``: names of targets, classes and columns, and the settings of the featuriser;
+- ``arrays.npz``: the Gaussian process and the forest, the weights of the parts, the calibration;
+- ``network.onnx``: the networks of the ensemble, if the model has any.
+
+From Python:
+
+    from predict import ExportedModel
+    model = ExportedModel("FOLDER")
+    prediction = model.predict(["CCO", "c1ccccc1"])
+    prediction["mean"], prediction["lower"], prediction["upper"], prediction["errors"]
+
+The numbers are those of ``gattn molecules predict`` up to rounding. A CXSMILES extension is an
+error here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rdkit import Chem, rdBase
+from rdkit.Chem import rdFingerprintGenerator, rdMolDescriptors
+from rdkit.Chem.MolStandardize import rdMolStandardize
+from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
+
+Array = Any
+"""Type of a NumPy array, or of numbers that NumPy converts to one."""
+
+BATCH = 256
+"""Number of rows that are computed at once, to limit the memory."""
+FEW_STEPS, MANY_STEPS = 500_000, 5_000_000
+"""Maximum number of comparisons in RDKit's CIP labeller: first in the order of the text, then in
+canonical order.
+"""
+LABEL = "_label"
+MARGIN = 0.1
+"""A value is far outside a column's training range if it is outside by more than this fraction
+of the width of the range.
+"""
+
+
+class Molecule(NamedTuple):
+    """Molecule with n atoms and b bonds: features of the atoms and bonds, fingerprint, and
+    descriptors.
+    """
+
+    atoms: Array
+    bonds: Array
+    ends: Array
+    counts: Array
+    descriptors: Array
+
+
+class Featuriser:
+    """Converter from SMILES to the inputs of the model.
+
+    Args:
+        settings: the entry ``featuriser`` of ``model.json``.
+    """
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.morgan = rdFingerprintGenerator.GetMorganGenerator(
+            radius=settings["radius"], fpSize=settings["columns"]
+        )
+        self.properties = rdMolDescriptors.Properties(settings["properties"])
+
+    def read(self, text: str) -> Molecule:
+        """Compute the inputs of one molecule.
+
+        Raises:
+            ValueError: the text is not the SMILES of a molecule that the model reads.
+        """
+        words = text.split()
+        if not words:
+            raise ValueError("the SMILES is empty")
+        if len(words) > 1 and words[1].startswith("|"):
+            raise ValueError("an exported model reads no CXSMILES extension")
+        smiles = re.sub(r":\d+\]", "]", words[0])
+        if self.settings["ignore_stereo"]:
+            smiles = re.sub(r"[/\\]|@(?:@|(?:TH|AL|SP|TB|OH)\d+)?", "", smiles)
+        with rdBase.BlockLogs():
+            molecule = _parse(smiles, self.settings["max_atoms"])
+            if self.settings["standardize"]:
+                smiles = Chem.MolToSmiles(_standardise(molecule, self.settings["standardize"]))
+                molecule = _parse(smiles, self.settings["max_atoms"])
+            molecule, labels = _without_hydrogens(molecule, smiles)
+            graph = Chem.AddHs(molecule) if self.settings["add_h"] else molecule
+            return Molecule(
+                *self._graph(graph, *labels),
+                self._counts(molecule, *labels),
+                self._descriptors(molecule),
+            )
+
+    def _graph(
+        self, molecule: Any, centres: dict[int, str], planes: dict[int, str]
+    ) -> tuple[Array, Array, Array]:
+        """Return the features of the atoms, the features of the bonds, and the two atoms of each
+        bond.
+        """
+        of_atoms, of_bonds = self.settings["atoms"], self.settings["bonds"]
+        atoms = [
+            [
+                *_one_hot(atom.GetSymbol(), of_atoms["element"]),
+                *_one_hot(atom.GetDegree(), of_atoms["degree"]),
+                *_one_hot(atom.GetFormalCharge(), of_atoms["charge"]),
+                *_one_hot(centres.get(atom.GetIdx(), "none"), of_atoms["chirality"]),
+                *_one_hot(atom.GetTotalNumHs(), of_atoms["hydrogens"]),
+                *_one_hot(atom.GetHybridization().name, of_atoms["hybridisation"]),
+                float(atom.GetIsAromatic()),
+                float(atom.IsInRing()),
+                atom.GetMass() / 100,
+            ]
+            for atom in molecule.GetAtoms()
+        ]
+        bonds = [
+            [
+                *_one_hot(bond.GetBondType().name, of_bonds["order"]),
+                *_one_hot(planes.get(bond.GetIdx(), "none"), of_bonds["stereo"]),
+                float(bond.GetIsConjugated()),
+                float(bond.IsInRing()),
+            ]
+            for bond in molecule.GetBonds()
+        ]
+        ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
+        width = sum(len(values) + 1 for values in of_bonds.values()) + 2
+        return (
+            np.array(atoms, np.float32),
+            np.array(bonds, np.float32).reshape(-1, width),
+            np.array(ends, np.int64).reshape(-1, 2),
+        )
+
+    def _counts(self, molecule: Any, centres: dict[int, str], planes: dict[int, str]) -> Array:
+        """Count the Morgan environments of a molecule, with and without configurations:
+        [columns]. A count is at most 255.
+        """
+        codes = list(rdMolDescriptors.GetConnectivityInvariants(molecule))
+        for atom, label in centres.items():
+            codes[atom] = (codes[atom] + self.settings["centre_codes"][label]) % 2**32
+        for number, label in planes.items():
+            bond = molecule.GetBondWithIdx(number)
+            for atom in (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()):
+                codes[atom] = (codes[atom] + self.settings["plane_codes"][label]) % 2**32
+        counts = np.zeros(self.settings["columns"], np.int64)
+        for invariants in ([], codes):
+            fingerprint = self.morgan.GetCountFingerprint(molecule, customAtomInvariants=invariants)
+            for column, count in fingerprint.GetNonzeroElements().items():
+                counts[column] += count
+        return np.minimum(counts, 255).astype(np.uint8)
+
+    def _descriptors(self, molecule: Any) -> Array:
+        rd = rdMolDescriptors
+        values = np.array(
+            [
+                *self.properties.ComputeProperties(molecule),
+                rd.CalcNumRotatableBonds(molecule, rd.NumRotatableBondsOptions.NonStrict),
+                *rd.CalcCrippenDescriptors(molecule, includeHs=False),
+                *rd.SlogP_VSA_(molecule),
+                *rd.SMR_VSA_(molecule),
+                *rd.PEOE_VSA_(_in_canonical_order(molecule)),
+            ],
+            np.float32,
+        )
+        return np.where(np.isfinite(values), values, np.float32(0))
+
+
+def _parse(smiles: str, max_atoms: int) -> Any:
+    molecule = Chem.MolFromSmiles(smiles) if smiles.isascii() else None
+    if molecule is None:
+        raise ValueError(f"not valid SMILES: {smiles!a}")
+    if not 0 < molecule.GetNumAtoms() <= max_atoms:
+        raise ValueError(
+            f"the molecule must have 1 to {max_atoms} atoms; it has {molecule.GetNumAtoms()}"
+        )
+    return molecule
+
+
+def _one_hot(value: object, values: Sequence[object]) -> list[float]:
+    """Return the one-hot code of a value. The last column stands for all other values."""
+    code = [0.0] * (len(values) + 1)
+    code[values.index(value) if value in values else -1] = 1.0
+    return code
+
+
+def _standardise(molecule: Any, steps: Sequence[str]) -> Any:
+    if "largest-fragment" in steps and any(a.GetAtomicNum() == 6 for a in molecule.GetAtoms()):
+        molecule = rdMolStandardize.MetalDisconnector().Disconnect(molecule)
+        chooser = rdMolStandardize.LargestFragmentChooser(preferOrganic=True)
+        molecule = chooser.choose(molecule)
+    if "neutral" in steps:
+        molecule = rdMolStandardize.Uncharger().uncharge(molecule)
+    if "tautomer" in steps:
+        enumerator = rdMolStandardize.TautomerEnumerator()
+        enumerator.SetRemoveSp3Stereo(False)
+        enumerator.SetRemoveBondStereo(False)
+        molecule = enumerator.Canonicalize(molecule)
+    return molecule
+
+
+def _without_hydrogens(
+    molecule: Any, smiles: str
+) -> tuple[Any, tuple[dict[int, str], dict[int, str]]]:
+    """Remove explicit hydrogen atoms; return the stereo labels of the atoms and of the bonds.
+
+    A configuration that is defined by a hydrogen keeps its label.
+    """
+    hydrogens = []
+    if re.search(r"\[\d*H(?![a-z])", smiles):
+        hydrogens = [atom.GetIdx() for atom in molecule.GetAtoms() if atom.GetAtomicNum() == 1]
+    if not hydrogens:
+        return molecule, _configurations(molecule, smiles)
+    molecule = Chem.Mol(molecule)
+    for number in hydrogens:
+        molecule.GetAtomWithIdx(number).SetIsotope(0)
+    Chem.AssignStereochemistry(molecule, cleanIt=True, force=True, flagPossibleStereoCenters=True)
+    centres, planes = _configurations(molecule, smiles)
+    for number, label in centres.items():
+        molecule.GetAtomWithIdx(number).SetProp(LABEL, label)
+    for number, label in planes.items():
+        molecule.GetBondWithIdx(number).SetProp(LABEL, label)
+    removal = Chem.RemoveHsParameters()
+    removal.removeDefiningBondStereo, removal.showWarnings = True, False
+    molecule = Chem.RemoveHs(molecule, removal)
+    return molecule, (_labels(molecule.GetAtoms(), LABEL), _labels(molecule.GetBonds(), LABEL))
+
+
+def _labels(parts: Any, name: str) -> dict[int, str]:
+    return {part.GetIdx(): part.GetProp(name) for part in parts if part.HasProp(name)}
+
+
+def _configurations(molecule: Any, smiles: str) -> tuple[dict[int, str], dict[int, str]]:
+    """Return the CIP labels of the stereo centres and of the double bonds."""
+    if not re.search(r"[@/\\]", smiles):
+        return {}, {}
+    tags = {atom.GetIdx(): int(atom.GetChiralTag()) for atom in molecule.GetAtoms()}
+    kinds = {}
+    if re.search(r"[/\\]", smiles):
+        kinds = {bond.GetIdx(): int(bond.GetStereo()) for bond in molecule.GetBonds()}
+    centres = {number: "other" for number, tag in tags.items() if tag > 2}
+    planes = {
+        i: "any" if kind == 1 else "other" for i, kind in kinds.items() if kind not in range(2, 6)
+    }
+    planes = {number: label for number, label in planes.items() if kinds[number]}
+    atoms = [number for number, tag in tags.items() if tag in (1, 2)]
+    bonds = [number for number, kind in kinds.items() if kind in range(2, 6)]
+    if not atoms and not bonds:
+        return centres, planes
+    copy = Chem.Mol(molecule)
+    for part in (*map(copy.GetAtomWithIdx, atoms), *map(copy.GetBondWithIdx, bonds)):
+        part.ClearProp("_CIPCode")
+    if _assign(copy, FEW_STEPS):
+        named = _labels(copy.GetAtoms(), "_CIPCode"), _labels(copy.GetBonds(), "_CIPCode")
+    else:
+        named = _canonical_labels(copy, atoms, bonds)
+    centres |= {number: label for number, label in named[0].items() if number in atoms}
+    planes |= {number: label for number, label in named[1].items() if number in bonds}
+    return centres, planes
+
+
+def _canonical_labels(
+    molecule: Any, atoms: Sequence[int], bonds: Sequence[int]
+) -> tuple[dict[int, str], dict[int, str]]:
+    """Return the CIP labels after the atoms were reordered as in the canonical SMILES."""
+    text = Chem.MolToSmiles(molecule)
+    order = molecule.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"]
+    place = {atom: number for number, atom in enumerate(order)}
+    copy = Chem.MolFromSmiles(text, sanitize=False)
+    Chem.SanitizeMol(copy)
+    Chem.AssignStereochemistry(copy, cleanIt=True, force=True)
+    if not _assign(copy, MANY_STEPS):
+        return dict.fromkeys(atoms, "other"), dict.fromkeys(bonds, "other")
+    of_atoms, of_bonds = _labels(copy.GetAtoms(), "_CIPCode"), _labels(copy.GetBonds(), "_CIPCode")
+    numbers = {}
+    for number in bonds:
+        bond = molecule.GetBondWithIdx(number)
+        ends = place[bond.GetBeginAtomIdx()], place[bond.GetEndAtomIdx()]
+        numbers[number] = copy.GetBondBetweenAtoms(*ends).GetIdx()
+    return (
+        {number: of_atoms[place[number]] for number in atoms if place[number] in of_atoms},
+        {number: of_bonds[other] for number, other in numbers.items() if other in of_bonds},
+    )
+
+
+def _assign(molecule: Any, steps: int) -> bool:
+    """Assign CIP labels; return False if this takes more than ``steps`` comparisons."""
+    try:
+        AssignCIPLabels(molecule, maxRecursiveIterations=steps)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _in_canonical_order(molecule: Any) -> Any:
+    """Renumber atoms in canonical order, because partial charges depend on the order of charged
+    atoms of the same element.
+    """
+    charged = [atom.GetAtomicNum() for atom in molecule.GetAtoms() if atom.GetFormalCharge()]
+    if len(charged) == len(set(charged)):
+        return molecule
+    ranks = list(Chem.CanonicalRankAtoms(molecule, includeChirality=False))
+    return Chem.RenumberAtoms(molecule, sorted(range(len(ranks)), key=ranks.__getitem__))
+
+
+class Inputs(NamedTuple):
+    """Inputs of a model for k rows: arrays for the network, and fingerprints and descriptors for
+    the Gaussian process.
+    """
+
+    network: dict[str, Array]
+    counts: Array
+    descriptors: Array
+
+
+def join_rows(rows: Sequence[Sequence[Molecule]], columns: Array, order_free: bool) -> Inputs:
+    """Join the molecules of k rows to the inputs of a model.
+
+    Args:
+        rows: for each row its c molecules.
+        columns: [k, f] standardised descriptor columns.
+        order_free: whether the order of the molecules of a row has no meaning.
+    """
+    molecules = [molecule for row in rows for molecule in row]
+    sizes = np.array([len(molecule.atoms) for molecule in molecules], np.int64)
+    bonds = np.array([len(molecule.bonds) for molecule in molecules], np.int64)
+    ends = np.concatenate([molecule.ends for molecule in molecules])
+    ends = ends + (sizes.cumsum() - sizes).repeat(bonds)[:, None]
+    network = {
+        "atoms": np.concatenate([molecule.atoms for molecule in molecules]),
+        "edges": np.stack([ends, ends[:, ::-1]], 1).reshape(-1, 2).T.copy(),
+        "bonds": np.concatenate([molecule.bonds for molecule in molecules]).repeat(2, 0),
+        "molecule": np.arange(len(molecules)).repeat(sizes),
+        "sizes": sizes,
+        "columns": columns.astype(np.float32),
+    }
+    counts = np.stack([[molecule.counts for molecule in row] for row in rows])
+    descriptors = np.stack([[molecule.descriptors for molecule in row] for row in rows])
+    if order_free:
+        counts = np.minimum(counts.sum(1, dtype=np.int64), 255).astype(np.uint8)
+        spread = descriptors.max(1) - descriptors.min(1)
+        descriptors = np.concatenate([descriptors.mean(1), spread], 1)
+    counts, descriptors = counts.reshape(len(rows), -1), descriptors.reshape(len(rows), -1)
+    return Inputs(network, counts, np.concatenate([descriptors.astype(float), columns], 1))
+
+
+class GaussianProcess:
+    """Gaussian process on fingerprints and descriptors.
+
+    Args:
+        arrays: training fingerprints, descriptors, hyperparameters and the solution of the kernel
+            equation.
+        groups: the first and the last column of each group of descriptors.
+        variance: whether variances are needed.
+    """
+
+    def __init__(self, arrays: dict[str, Array], groups: Array, variance: bool) -> None:
+        self.arrays, self.groups, self.variance = arrays, groups, variance
+        self.by_column = np.ascontiguousarray(arrays["counts"].T)
+        self.total = arrays["counts"].sum(1, dtype=np.float32)
+
+    @cached_property
+    def factors(self) -> list[tuple[Array, Array]]:
+        """For each target, its labelled training molecules, and the inverse of the Cholesky
+        factor of their kernel matrix.
+        """
+        parts = self._compare(self.arrays["counts"], self.arrays["descriptors"])
+        factors = []
+        for theta, added in zip(self.arrays["theta"], self.arrays["added"].T):
+            rows = np.flatnonzero(np.isfinite(added))
+            kernel = _kernel([part[np.ix_(rows, rows)] for part in parts], theta)
+            kernel[np.diag_indices(len(rows))] += added[rows]
+            factors.append((rows, np.linalg.inv(np.linalg.cholesky(kernel))))
+        return factors
+
+    def predict(self, counts: Array, raw: Array) -> tuple[Array, Array]:
+        """Return the means [k, t] and the variances [k, t], in the targets' units."""
+        arrays = self.arrays
+        z = np.clip((raw - arrays["center"]) / arrays["width"], -arrays["clip"], arrays["clip"])
+        parts = self._compare(counts, z)
+        kernels = [_kernel(parts, theta) for theta in arrays["theta"]]
+        means = np.stack([k @ a for k, a in zip(kernels, arrays["alpha"].T)], 1)
+        variances = np.zeros_like(means)
+        if self.variance:
+            itself = [counts.any(1).astype(float)]
+            for begin, end in self.groups:
+                square = (z[:, begin:end] ** 2).sum(1) / max(end - begin, 1)
+                itself += [np.zeros_like(square), square]
+            for i, (theta, (rows, inverse)) in enumerate(zip(arrays["theta"], self.factors)):
+                half = inverse @ kernels[i][:, rows].T
+                noise = np.exp(theta[0]) + arrays["jitter"]
+                variances[:, i] = _kernel(itself, theta) + noise - (half**2).sum(0)
+        scale = arrays["scale"]
+        return means * scale + arrays["mean"], np.maximum(variances, 0) * scale**2
+
+    def _compare(self, counts: Array, z: Array) -> list[Array]:
+        """Compare molecules with the training molecules. The result is the Tanimoto
+        similarities, and for each group of descriptors the squared distances and the dot
+        products, [k, n] each.
+        """
+        alike = np.empty((len(counts), len(self.total)), np.float32)
+        for row, query in zip(alike, counts):
+            columns = np.flatnonzero(query)
+            least = np.minimum(self.by_column[columns], query[columns, None])
+            row[:] = least.sum(0, dtype=np.float32)
+        total = counts.sum(1, dtype=np.float32)[:, None] + self.total
+        parts = [(alike / np.maximum(total - alike, 1)).astype(float)]
+        for begin, end in self.groups:
+            some, others = z[:, begin:end], self.arrays["descriptors"][:, begin:end]
+            product, features = some @ others.T, max(end - begin, 1)
+            squares = (some**2).sum(1)[:, None] + (others**2).sum(1) - 2 * product
+            parts += [np.maximum(squares, 0) / features, product / features]
+        return parts
+
+
+def _kernel(parts: Sequence[Array], theta: Array) -> Array:
+    scales = np.exp(theta)
+    kernel = scales[1] * parts[0]
+    for squares, product, group in zip(parts[1::2], parts[2::2], scales[2:].reshape(-1, 3)):
+        matern, inverse, linear = group
+        far = np.sqrt(3 * inverse * squares + 1e-12)
+        kernel = kernel + matern * (1 + far) * np.exp(-far) + linear * product
+    return kernel
+
+
+class Forest:
+    """Forest of regression trees on descriptors and fingerprints. Its prediction is the mean over
+    the trees.
+
+    Args:
+        arrays: for each block of targets the nodes of its trees; the left child of a node is the
+            next node.
+    """
+
+    def __init__(self, arrays: dict[str, Array]) -> None:
+        self.arrays = arrays
+
+    def predict(self, inputs: Inputs) -> Array:
+        """Return the means [k, t] in the targets' units."""
+        arrays = self.arrays
+        x = np.concatenate([inputs.descriptors, inputs.counts[:, arrays["columns"]]], 1)
+        x = x.astype(np.float32)
+        result = np.zeros((len(x), len(arrays["mean"])))
+        for block in range(int(arrays["block"].max()) + 1):
+            leaves = self._leaves(x, block)
+            means = arrays[f"{block}.value"][leaves].astype(float).mean(1)
+            result[:, arrays["block"] == block] = means
+        return result * arrays["scale"] + arrays["mean"]
+
+    def _leaves(self, x: Array, block: int) -> Array:
+        """Return the leaf of each row of x in each of T trees, [k, T]."""
+        names = ("feature", "threshold", "right", "roots")
+        feature, threshold, right, roots = (self.arrays[f"{block}.{name}"] for name in names)
+        node = np.tile(roots, (len(x), 1))
+        rows = np.arange(len(x))[:, None]
+        while (inner := feature[node] >= 0).any():
+            seen = x[rows, np.maximum(feature[node], 0)]
+            child = np.where(seen <= threshold[node], node + 1, right[node])
+            node = np.where(inner, child, node)
+        return node
+
+
+class ExportedModel:
+    """Model in a folder that ``gattn molecules export`` has written.
+
+    Args:
+        folder: the folder.
+        threads: number of threads of the network; 0 lets onnxruntime choose it.
+    """
+
+    def __init__(self, folder: str | Path, threads: int = 0) -> None:
+        folder = Path(folder)
+        self.facts = json.loads((folder / "model.json").read_text("utf-8"))
+        if self.facts["format"] != 1:
+            raise ValueError(f"{folder} has the format {self.facts['format']}; this file reads 1")
+        with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
+            self.arrays = dict(stored)
+        self.featuriser = Featuriser(self.facts["featuriser"])
+        self.session = self.kernel = None
+        if self.facts["networks"]:
+            import onnxruntime
+
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads = threads
+            self.session = onnxruntime.InferenceSession(
+                str(folder / "network.onnx"), options, providers=["CPUExecutionProvider"]
+            )
+            self.names = [each.name for each in self.session.get_inputs()]
+        if "gp" in self.facts["parts"]:
+            is_regression = self.facts["task"] == "regression"
+            self.kernel = GaussianProcess(self._of("gp."), self.arrays["groups"], is_regression)
+        self.forest = Forest(self._of("forest.")) if "forest" in self.facts["parts"] else None
+        self.bits = np.unpackbits(self.arrays["bits"], axis=1).astype(np.float32)
+
+    def predict(
+        self, smiles: Sequence[Any], columns: Array = None, coverage: float = 0.9
+    ) -> dict[str, Any]:
+        """Predict n rows.
+
+        Args:
+            smiles: n SMILES; for a model of several molecules in a row, n lists of SMILES.
+            columns: [n, f] descriptor columns, NaN for a missing value.
+            coverage: coverage of the intervals or of the sets of classes.
+
+        Returns:
+            ``mean`` and ``std`` [n, t]; for a regression ``lower`` and ``upper`` [n, t]; for
+            classes ``sets``, [n, c] bool for each target; ``similarity`` [n]; ``errors``, a text
+            for each row. Rows with an error are NaN. For several classes t is the number of
+            classes of all targets.
+        """
+        extra = len(self.facts["columns"])
+        values = np.empty((len(smiles), 0)) if columns is None else np.array(columns, float)
+        if values.shape != (len(smiles), extra):
+            raise ValueError(
+                f"the model reads {extra} columns of {len(smiles)} rows; got {values.shape}"
+            )
+        rows, errors = self._read(smiles)
+        good = [i for i, error in enumerate(errors) if not error]
+        wide = self.arrays["weights"].shape[1]
+        results = {
+            "mean": np.full((len(smiles), wide), np.nan),
+            "std": np.full((len(smiles), wide), np.nan),
+            "similarity": np.full(len(smiles), np.nan),
+        }
+        for some in (good[i : i + BATCH] for i in range(0, len(good), BATCH)):
+            inputs = join_rows(
+                [rows[i] for i in some], self._standardised(values[some]), self.facts["order_free"]
+            )
+            results["mean"][some], results["std"][some] = self._predict(inputs)
+            results["similarity"][some] = self._similarity(inputs.counts)
+        mean, std = results["mean"], results["std"]
+        if self.facts["task"] == "regression":
+            results["lower"], results["upper"] = self._interval(mean, std, coverage)
+        else:
+            results["sets"] = self._sets(mean, coverage)
+        return results | {"errors": errors}
+
+    def _of(self, prefix: str) -> dict[str, Array]:
+        """Return the arrays of one part of the model."""
+        names = [name for name in self.arrays if name.startswith(prefix)]
+        return {name.removeprefix(prefix): self.arrays[name] for name in names}
+
+    def outside(self, values: Array) -> Array:
+        """Return a mask [n, f] of the descriptors that are far outside their training range."""
+        low, high = self.arrays["columns.low"], self.arrays["columns.high"]
+        margin = MARGIN * (high - low)
+        return (values < low - margin) | (values > high + margin)
+
+    def probabilities(self, mean: Array) -> list[Array]:
+        """Return the probabilities [n, c] of the classes of each target."""
+        counts = [len(names) for names in self.facts["classes"]]
+        if self.facts["task"] == "multiclass":
+            return np.split(mean, np.cumsum(counts)[:-1], axis=1)
+        return [np.stack([1 - column, column], 1) for column in mean.T]
+
+    def _read(self, smiles: Sequence[Any]) -> tuple[list[list[Molecule]], list[str]]:
+        """Return the molecules of each row; for a row that cannot be read, return the reason."""
+        count, rows, errors = self.facts["molecules"], [], []
+        for row in smiles:
+            texts = [row] if isinstance(row, str) else list(row)
+            try:
+                if len(texts) != count:
+                    raise ValueError(f"a row must have {count} molecules; it has {len(texts)}")
+                rows.append([self.featuriser.read(text) for text in texts])
+                errors.append("")
+            except ValueError as error:
+                rows.append([])
+                errors.append(str(error))
+        return rows, errors
+
+    def _standardised(self, values: Array) -> Array:
+        if not values.shape[1]:
+            return values
+        scaled = (values - self.arrays["columns.mean"]) / self.arrays["columns.scale"]
+        return np.nan_to_num(np.clip(scaled, -self.arrays["clip"], self.arrays["clip"]))
+
+    def _predict(self, inputs: Inputs) -> tuple[Array, Array]:
+        """Return the mean and the standard deviation [k, t], in the targets' units."""
+        arrays, task = self.arrays, self.facts["task"]
+        wide = arrays["weights"].shape[1]
+        members = np.empty((0, len(inputs.counts), wide))
+        if self.session is not None:
+            feed = {name: inputs.network[name] for name in self.names}
+            members = self._in_units(self.session.run(None, feed)[0].astype(float))
+        parts, variance = [], np.zeros((len(inputs.counts), wide))
+        for name in self.facts["parts"]:
+            if name == "gp" and self.kernel is not None:
+                mean, variance = self.kernel.predict(inputs.counts, inputs.descriptors)
+                parts.append(self._scores(mean))
+            elif name == "forest" and self.forest is not None:
+                parts.append(self._scores(self.forest.predict(inputs)))
+            else:
+                parts.append(members.mean(0))
+        parts = np.stack(parts)
+        mean = (parts * arrays["weights"][:, None]).sum(0)
+        if task != "regression":
+            voices = np.concatenate([parts, members])
+            return mean, np.sqrt(((voices - voices.mean(0)) ** 2).mean(0))
+        sources = [np.broadcast_to(arrays["scale"] ** 2, mean.shape)]
+        if self.kernel is not None:
+            sources.append(variance)
+        sources += [(one - other) ** 2 for one, other in pairwise(parts)]
+        if len(members) > 1:
+            sources.append(members.var(0, ddof=1))
+        std = np.sqrt((np.stack(sources) * arrays["spread"][:, None]).sum(0))
+        mean = self._each(mean, log10=lambda z: 10 ** np.clip(z, -300, 300), logit=_sigmoid)
+        return mean, std / self._each(
+            mean, none=np.ones_like, log10=lambda y: 1 / (y * math.log(10)),
+            logit=lambda y: 1 / (y * (1 - y)),
+        )  # fmt: skip
+
+    def _in_units(self, raw: Array) -> Array:
+        if self.facts["task"] == "classification":
+            return 1 / (1 + np.exp(-raw))
+        if self.facts["task"] == "regression":
+            return raw * self.arrays["scale"] + self.arrays["mean"]
+        parts = self._split(raw)
+        scores = [np.exp(part - part.max(-1, keepdims=True)) for part in parts]
+        return np.concatenate([each / each.sum(-1, keepdims=True) for each in scores], -1)
+
+    def _scores(self, mean: Array) -> Array:
+        """Convert means of the Gaussian process to probabilities if the labels are classes."""
+        if self.facts["task"] == "regression":
+            return mean
+        mean = np.clip(mean, 0, 1)
+        if self.facts["task"] == "classification":
+            return mean
+        columns = []
+        for part in self._split(mean):
+            total = part.sum(-1, keepdims=True)
+            equal = np.full_like(part, 1 / part.shape[-1])
+            columns.append(np.where(total > 0, part / np.maximum(total, 1e-12), equal))
+        return np.concatenate(columns, -1)
+
+    def _split(self, outputs: Array) -> list[Array]:
+        counts = [len(names) for names in self.facts["classes"]]
+        return np.split(outputs, np.cumsum(counts)[:-1], axis=-1)
+
+    def _each(self, values: Array, **functions: Any) -> Array:
+        """Apply the function of each target's transform to the column of this target."""
+        columns = [
+            functions[name](column) if name in functions else column
+            for name, column in zip(self.facts["transforms"], values.T)
+        ]
+        return np.stack(columns, 1)
+
+    def _interval(self, mean: Array, std: Array, coverage: float) -> tuple[Array, Array]:
+        z = self._each(mean, log10=np.log10, logit=lambda y: np.log(y / (1 - y)))
+        slope = self._each(
+            mean, none=np.ones_like, log10=lambda y: 1 / (y * math.log(10)),
+            logit=lambda y: 1 / (y * (1 - y)),
+        )  # fmt: skip
+        targets = range(mean.shape[1])
+        half = np.array([_quantile(self.arrays[f"scores.{i}"], coverage) for i in targets])
+        half = half * std * slope
+        with np.errstate(over="ignore"):  # an infinite end stays infinite
+            return tuple(
+                self._each(end, log10=lambda v: 10**v, logit=lambda v: 1 / (1 + np.exp(-v)))
+                for end in (z - half, z + half)
+            )  # pyright: ignore[reportReturnType]
+
+    def _sets(self, mean: Array, coverage: float) -> list[Array]:
+        sets = []
+        for i, chances in enumerate(self.probabilities(mean)):
+            bounds = [
+                _quantile(self.arrays[f"scores.{i}.{c}"], coverage) for c in range(chances.shape[1])
+            ]
+            # gattn stores the bounds with the precision of float32.
+            sets.append(1 - chances <= np.array(bounds, np.float32).astype(float))
+        return sets
+
+    def _similarity(self, counts: Array) -> Array:
+        """Return the highest Tanimoto similarity of each of k molecules to a training molecule,
+        [k].
+        """
+        bits = (counts > 0).astype(np.float32)
+        shared = bits @ self.bits
+        union = np.maximum(bits.sum(1)[:, None] + self.bits.sum(0) - shared, 1)
+        return (shared / union).max(1)
+
+
+def _sigmoid(z: Array) -> Array:
+    return 1 / (1 + np.exp(-np.clip(z, -20, 20)))
+
+
+def _quantile(ascending: Array, coverage: float) -> float:
+    """Return the k-th smallest of n scores, where k = ceil((n + 1) coverage); return infinity if
+    k exceeds n.
+    """
+    rank = math.ceil((len(ascending) + 1) * coverage - 1e-9)
+    return float(ascending[rank - 1]) if rank <= len(ascending) else math.inf
+
+
+def output_rows(model: ExportedModel, predicted: dict[str, Any], values: Array) -> Iterator[list]:
+    """Yield for each row the cells of the columns ``outputs`` of ``model.json``, and the error."""
+    facts, chances = model.facts, []
+    if facts["task"] != "regression":
+        chances = model.probabilities(predicted["mean"])
+    spreads = model._split(predicted["std"]) if facts["task"] == "multiclass" else None
+    outside = model.outside(values) if facts["columns"] else None
+    for i, error in enumerate(predicted["errors"]):
+        if error:
+            yield [*[""] * len(facts["outputs"]), error]
+            continue
+        cells: list[Any] = []
+        for target in range(len(facts["targets"])):
+            if not chances:
+                names = ("mean", "std", "lower", "upper")
+                cells += [f"{predicted[name][i, target]:.8g}" for name in names]
+                continue
+            classes, chance = facts["classes"][target], chances[target][i]
+            best = int(chance.argmax())
+            spread = predicted["std"][i, target] if spreads is None else spreads[target][i, best]
+            shown = chance[1:] if facts["task"] == "classification" else chance
+            chosen = [name for name, is_in in zip(classes, predicted["sets"][target][i]) if is_in]
+            cells += [classes[best], *(f"{p:.8g}" for p in shown), f"{spread:.8g}"]
+            cells.append("|".join(map(str, chosen)))
+        cells.append(f"{predicted['similarity'][i]:.8g}")
+        if outside is not None:
+            cells.append("|".join(n for n, out in zip(facts["columns"], outside[i]) if out))
+        yield [*cells, ""]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Predict the rows of a CSV file."""
+    parser = argparse.ArgumentParser(description="Predict the molecules of a CSV file.")
+    parser.add_argument("table", help="CSV file with a header and the columns of the training")
+    parser.add_argument("out", help="CSV file to write")
+    parser.add_argument(
+        "--coverage", type=float, default=0.9, help="coverage of the intervals (default: 0.9)"
+    )
+    options = parser.parse_args(arguments)
+    if not 0 < options.coverage < 1:
+        parser.error(f"--coverage must be above 0 and below 1; got {options.coverage:g}")
+    model = ExportedModel(Path(__file__).parent)
+    names, extra = model.facts["smiles"], model.facts["columns"]
+    with open(options.table, newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        header = list(reader.fieldnames or [])
+        rows = list(reader)
+    if missing := [name for name in (*names, *extra) if name not in header]:
+        parser.error(f"{options.table} has no column {missing[0]!r}; it has {', '.join(header)}")
+    smiles = [[row[name] or "" for name in names] for row in rows]
+    cells = [[row[name] or "" for name in extra] for row in rows]
+    try:
+        values = np.array([[float(cell or "nan") for cell in row] for row in cells], float)
+    except ValueError as error:
+        parser.error(f"the columns {', '.join(extra)} must contain numbers: {error}")
+    values = values.reshape(len(rows), len(extra))
+    predicted = model.predict(smiles, values, options.coverage)
+    with open(options.out, "x", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*header, *model.facts["outputs"], "error"])
+        for row, more in zip(rows, output_rows(model, predicted, values)):
+            writer.writerow([*(row[name] for name in header), *more])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,373 @@
+"""Forest of extremely randomised trees on fingerprints and descriptors. The trees are stored as
+tensors.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.molecules.inputs import in_pieces
+from gattn.training.scaling import moments
+
+if TYPE_CHECKING:
+    from gattn.molecules.inputs import MoleculeInputs
+
+__all__ = ["Forest", "OutOfBag", "forest_obstacle"]
+
+INSIDE = 0.7
+"""Fraction of the groups of molecules on which a tree is trained. The errors of the tree are
+measured on the other molecules.
+"""
+FEATURES = 1 / 3
+"""Fraction of the features from which a tree chooses at each split."""
+LEAST = 3
+"""A Morgan environment is a feature only if it occurs in at least this number of molecules."""
+ROWS = 4000
+"""Maximum number of molecules on which a tree is trained. It limits the time and the size of the
+tree.
+"""
+MOST = 20_000
+"""Maximum number of molecules whose features are stored. If there are more, a random sample is
+used.
+"""
+TOTAL = 4
+"""Maximum number of blocks of outputs for which all trees are trained. For more blocks, each
+block has fewer trees, so that the time does not grow with the number of targets.
+"""
+MOST_TARGETS = 50
+"""Maximum number of targets, or of classes of all targets. The time grows with this number."""
+PIECE = 512
+"""Number of molecules that are predicted at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfBag:
+    """Predictions for molecules by those trees that were not trained on them.
+
+    Attributes:
+        mean: [k, t] means over those trees, in the targets' units; NaN where there is none.
+        excess: [k, t], the part of the squared error that is due to the small number of those
+            trees: the expected decrease of the squared error for all trees of the forest.
+    """
+
+    mean: Tensor
+    excess: Tensor
+
+    def __getitem__(self, rows: slice) -> OutOfBag:
+        return OutOfBag(self.mean[rows], self.excess[rows])
+
+    def filled(self, mean: Tensor) -> OutOfBag:
+        """Return the predictions; where there is no such tree, return the given means [k, t]."""
+        missing = self.mean.isnan()
+        return OutOfBag(mean.where(missing, self.mean), self.excess.masked_fill(missing, 0.0))
+
+
+def forest_obstacle(trees: int, targets: int, *bounds: Tensor | None) -> str:
+    """Return the reason why a model has no forest; "" if it has one.
+
+    Args:
+        trees: the setting ``trees``.
+        targets: number of targets, or of their classes.
+        bounds: the ends of the labels [k, t, 2] of each part; None without limits.
+    """
+    if not trees:
+        return "the setting trees is 0"
+    if any(each is not None and bool(each.isinf().any()) for each in bounds):
+        return "it reads no censored labels"
+    return f"there are more than {MOST_TARGETS} targets" if targets > MOST_TARGETS else ""
+
+
+class Forest:
+    r"""Forest of extremely randomised regression trees. Its prediction is the mean over the trees.
+
+    .. math:: y(a) = \frac{1}{T} \sum_t f_t(x_a)
+
+    x are the descriptors of a molecule, the user's own columns, and the Morgan counts of
+    environments that at least three training molecules have. Each tree is trained on a random
+    sample of the groups of molecules and splits its nodes at random thresholds. Targets with the
+    same labelled molecules have their trees in common. For classes, the outputs are the means of
+    0 and 1.
+
+    The first half of the trees reads the training part alone. These trees predict the validation
+    part as they predict new molecules, so that the weights of a combination can be fitted without
+    the labels of the molecules that calibrate its errors. The second half also reads the validation
+    part.
+
+    The trees are fitted by scikit-learn, which is imported by :meth:`fit`, and stored as tensors,
+    so that a prediction needs no scikit-learn and a saved model contains no code.
+
+    Reference: Geurts et al., "Extremely randomized trees" (Machine Learning 2006); Breiman,
+    "Random forests" (Machine Learning 2001), for predictions out of the bag.
+    """
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        """Restore a forest from the tensors of :meth:`state`."""
+        self._tensors = tensors
+        self.targets = len(tensors["mean"])
+
+    @functools.cached_property
+    def _blocks(self) -> list[_Trees]:
+        tensors = self._tensors
+        parts = range(int(tensors["block"].max()) + 1)
+        return [
+            _Trees(
+                **{name: tensors[f"{block}.{name}"] for name in _Trees.__dataclass_fields__}
+            )
+            for block in parts
+        ]  # fmt: skip
+
+    @classmethod
+    def fit(
+        cls, train: MoleculeInputs, val: MoleculeInputs, y: Tensor, *, trees: int, seed: int,
+        groups: Tensor, weights: Tensor | None = None, check: Callable[[], None] = lambda: None,
+    ) -> tuple[Forest, list[OutOfBag]]:  # fmt: skip
+        """Train the trees; predict each molecule with the trees that were not trained on it.
+
+        Args:
+            train: molecules of the training part.
+            val: molecules of the validation part.
+            y: [k, t] float64, the labels of the k molecules of both parts; NaN where a target was
+                not measured.
+            trees: number of trees of each target.
+            seed: seed of the samples and the splits.
+            groups: [k] int64, the group of each molecule. A tree is trained on all molecules of a
+                group or on none.
+            weights: [k] above 0, factors of the squared errors; None for ones.
+            check: called before each tree; an error that it raises ends the training.
+
+        Returns:
+            The forest, and two predictions of the k molecules: by the trees that read the training
+            part alone, and by all trees.
+        """
+        generator = np.random.default_rng(seed)
+        first, total = len(train), len(train) + len(val)
+        order = np.sort(generator.permutation(total)[:MOST])
+        mean, scale = moments(y[:first])
+        scaled = ((y - mean) / scale).numpy()
+        some = train[torch.from_numpy(order[order < first])]
+        others = val[torch.from_numpy(order[order >= first] - first)]
+        columns = ((some.counts > 0).sum(0) >= LEAST).nonzero()[:, 0]
+        x = np.concatenate([_features(part, columns) for part in (some, others)])
+        patterns, block = np.unique(np.isfinite(scaled), axis=1, return_inverse=True)
+        block = torch.from_numpy(block.reshape(-1).astype(np.int64))
+        tensors = {"mean": mean, "scale": scale, "columns": columns, "block": block}
+        count = max(min(trees, trees * TOTAL // patterns.shape[1]), 2)
+        outs = [torch.full((2, total, y.shape[1]), torch.nan).double() for _ in range(2)]
+        names = groups.numpy()
+        for number in range(patterns.shape[1]):
+            labelled = np.flatnonzero(patterns[order, number])
+            of_block = (block == number).nonzero()[:, 0]
+            rows = order[labelled]
+            factors = None if weights is None else weights.numpy()[rows]
+            grown = _grow(
+                x[labelled], scaled[rows][:, of_block.numpy()], names[rows], rows < first, count,
+                generator, factors, check,
+            )  # fmt: skip
+            tensors |= {f"{number}.{name}": value for name, value in vars(grown.trees).items()}
+            places = torch.from_numpy(rows)
+            half = torch.arange(count) < count - count // 2
+            for out, allowed in zip(outs, (half, torch.ones_like(half))):
+                left = ~grown.inside & allowed
+                out[0][places[:, None], of_block], out[1][places[:, None], of_block] = _out_of_bag(
+                    grown.trees, x[labelled], left, int(allowed.sum())
+                )
+        forest = cls(tensors)
+        return forest, [OutOfBag(one * scale + mean, two * scale.square()) for one, two in outs]
+
+    def predict(self, inputs: MoleculeInputs) -> Tensor:
+        """Predict the targets of k molecules, [k, t] float64, in the targets' units."""
+        columns, block = self._tensors["columns"], self._tensors["block"]
+        result = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
+        begin = 0
+        for some in in_pieces(inputs, PIECE):
+            x = torch.from_numpy(_features(some, columns))
+            for number, trees in enumerate(self._blocks):
+                rows = slice(begin, begin + len(some))
+                result[rows, block == number] = trees.value[trees.leaves(x)].double().mean(1)
+            begin += len(some)
+        return result * self._tensors["scale"] + self._tensors["mean"]
+
+    def contributions(self, inputs: MoleculeInputs, target: int) -> tuple[Tensor, Tensor, Tensor]:
+        r"""Divide predictions among the features, by the splits on the path to each leaf.
+
+        .. math:: f_t(x) = v_{\text{root}} + \sum_{n \in \text{path}} (v_{\text{child}(n)} - v_n)
+
+        Each difference is a contribution of the feature that node n compares.
+
+        Args:
+            inputs: k molecules.
+            target: index of the target.
+
+        Returns:
+            The contributions, in the target's unit, of the descriptors [k, d], of the user's
+            columns [k, f] and of the fingerprint [k, 2048]; they sum to the prediction minus the
+            mean of the roots.
+
+        Reference: Saabas, "Interpreting random forests" (2014).
+        """
+        columns, block = self._tensors["columns"], self._tensors["block"]
+        number = int(block[target])
+        output = int((block[:target] == number).sum())
+        x = torch.from_numpy(_features(inputs, columns))
+        shares = self._blocks[number].shares(x, output) * self._tensors["scale"][target]
+        sizes = [inputs.descriptors.shape[1], inputs.extra_descriptors.shape[1], len(columns)]
+        described, extra, counted = shares.split(sizes, 1)
+        counts = torch.zeros(len(inputs), inputs.counts.shape[1], dtype=torch.float64)
+        counts[:, columns] = counted
+        return described, extra, counts
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors from which the forest can be restored."""
+        return dict(self._tensors)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trees:
+    """Nodes of T trees in a single list. The left child of a node is the next node in the list.
+
+    Attributes:
+        feature: [m] int32 feature that an inner node compares; -1 for a leaf.
+        threshold: [m] float32; a molecule with at most this value continues on the left.
+        right: [m] int32, the right child.
+        value: [m, o] float32, the mean of the training labels of a node, standardised.
+        roots: [T] int64.
+    """
+
+    feature: Tensor
+    threshold: Tensor
+    right: Tensor
+    value: Tensor
+    roots: Tensor
+
+    def leaves(self, x: Tensor) -> Tensor:
+        """Return the leaf of each of k molecules in each tree, [k, T] int64, given features [k,
+        d].
+        """
+        place = self.roots.repeat(len(x), 1).flatten()
+        for active, node in self._steps(x):
+            place[active] = node
+        return place.view(len(x), len(self.roots))
+
+    def shares(self, x: Tensor, output: int) -> Tensor:
+        """Return for each feature the sum of the changes of an output at its splits: [k, d]."""
+        value, trees = self.value[:, output].double(), len(self.roots)
+        shares = torch.zeros(x.shape, dtype=torch.float64).flatten()
+        place = self.roots.repeat(len(x), 1).flatten()
+        for active, node in self._steps(x):
+            before = place[active]
+            cell = active // trees * x.shape[1] + self.feature[before]
+            shares.index_add_(0, cell, value[node] - value[before])
+            place[active] = node
+        return shares.view(x.shape) / trees
+
+    def _steps(self, x: Tensor):
+        """Yield one step towards the leaves at a time: the pairs of a molecule and a tree that
+        move, numbered by rows, and the nodes to which they move.
+        """
+        trees, width = len(self.roots), x.shape[1]
+        flat = x.flatten()
+        active = torch.arange(len(x) * trees)
+        node = self.roots.repeat(len(x), 1).flatten()
+        while True:
+            feature = self.feature[node]
+            inner = feature >= 0
+            if not inner.all():
+                active, node, feature = active[inner], node[inner], feature[inner]
+            if not len(active):
+                return
+            seen = flat[active // trees * width + feature]
+            node = torch.where(seen <= self.threshold[node], node + 1, self.right[node].long())
+            yield active, node
+
+
+@dataclass(frozen=True, eq=False)
+class _Grown:
+    """Trained trees, and a mask [k, T] bool of the molecules on which each tree was trained."""
+
+    trees: _Trees
+    inside: Tensor
+
+
+def _grow(
+    x: np.ndarray, y: np.ndarray, groups: np.ndarray, is_train: np.ndarray, count: int,
+    generator: np.random.Generator, weights: np.ndarray | None, check: Callable[[], None],
+) -> _Grown:  # fmt: skip
+    """Train trees on features [k, d] and outputs [k, o]; no value may be missing."""
+    from sklearn.tree import ExtraTreeRegressor
+
+    parts: list[dict[str, np.ndarray]] = []
+    inside = np.zeros((len(x), count), dtype=bool)
+    first = 0
+    for number in range(count):
+        check()
+        few = number < count - count // 2
+        rows = np.flatnonzero(is_train) if few and is_train.any() else np.arange(len(x))
+        kinds = generator.permutation(np.unique(groups[rows]))
+        chosen = rows[np.isin(groups[rows], kinds[: max(round(INSIDE * len(kinds)), 1)])]
+        chosen = np.sort(generator.permutation(chosen)[:ROWS])
+        # A tree must not be measured on a molecule if it was trained on another molecule of the
+        # same group.
+        inside[:, number] = np.isin(groups, groups[chosen])
+        tree: Any = ExtraTreeRegressor(
+            max_features=FEATURES, random_state=int(generator.integers(2**31 - 1))
+        )
+        tree.fit(x[chosen], y[chosen], None if weights is None else weights[chosen])
+        nodes = tree.tree_
+        parts.append(
+            {
+                "feature": np.where(nodes.children_left < 0, -1, nodes.feature),
+                "threshold": _rounded_down(nodes.threshold),
+                "right": np.where(nodes.children_left < 0, 0, nodes.children_right + first),
+                "value": nodes.value[:, :, 0].astype(np.float32),
+                "roots": np.array([first]),
+            }
+        )
+        first += nodes.node_count
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    for name in ("feature", "right"):
+        joined[name] = joined[name].astype(np.int32)
+    trees = _Trees(**{name: torch.from_numpy(value) for name, value in joined.items()})
+    return _Grown(trees, torch.from_numpy(inside))
+
+
+def _rounded_down(threshold: np.ndarray) -> np.ndarray:
+    """Return for each threshold the largest float32 number that does not exceed it. Comparisons
+    of float32 features then have the same results.
+    """
+    single = threshold.astype(np.float32)
+    return np.where(single > threshold, np.nextafter(single, np.float32(-np.inf)), single)
+
+
+def _out_of_bag(trees: _Trees, x: np.ndarray, left: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the mean over the trees that ``left`` [k, T] marks, and by how much its squared
+    error exceeds that of the mean over ``count`` trees: [k, o] float64 each.
+    """
+    means, excesses = [], []
+    for piece, mask in zip(torch.from_numpy(x).split(PIECE), left.split(PIECE)):
+        values = trees.value[trees.leaves(piece)].double()
+        used, number = mask[:, :, None].double(), mask.sum(1)[:, None].double()
+        mean = (values * used).sum(1) / number
+        squares = ((values - mean[:, None]).square() * used).sum(1)
+        variance = squares / (number - 1).clamp(min=1)
+        means.append(mean)
+        excesses.append(variance * (1 / number - 1 / count))
+    return torch.cat(means), torch.cat(excesses)
+
+
+def _features(inputs: MoleculeInputs, columns: Tensor) -> np.ndarray:
+    """Return the descriptors, the user's columns and selected columns of the fingerprints: [k,
+    d] float32.
+    """
+    parts = [
+        inputs.descriptors,
+        inputs.extra_descriptors.float(),
+        inputs.counts[:, columns].float(),
+    ]
+    return torch.cat(parts, 1).numpy()

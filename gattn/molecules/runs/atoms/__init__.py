@@ -1,0 +1,1 @@
+"""Stages of the commands for models of atoms and bonds."""

@@ -1,0 +1,194 @@
+"""Prediction and evaluation of tables by models of atoms and bonds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from gattn.data.tables.csv_table import TableRow, open_table
+from gattn.files import new_file, new_folder, write_rows
+from gattn.molecules.atoms.estimators import AtomClassifier, AtomEstimator, AtomRegressor
+from gattn.molecules.pretrained import resolve
+from gattn.molecules.rows import smiles_hashes
+from gattn.molecules.runs.atoms.columns import (
+    prediction_cells,
+    prediction_columns,
+    prediction_table,
+)
+from gattn.molecules.runs.atoms.measure import (
+    count_labels,
+    measure_coverage,
+    measure_means,
+    measure_targets,
+)
+from gattn.molecules.runs.atoms.source import read_list_cells
+from gattn.molecules.runs.source import read_source
+from gattn.pipeline.product import Log, no_log
+from gattn.pipeline.text import plural
+from gattn.training.checks import check_fraction
+from gattn.training.model_io import Json, read_model, write_json
+
+__all__ = ["evaluate_lists", "load_atom_model", "predict_lists"]
+
+ERROR = "error"
+
+
+def load_atom_model(folder: str | Path) -> tuple[AtomEstimator, dict[str, Json]]:
+    """Load the model of atoms and bonds in a folder, and its card.
+
+    Raises:
+        RunError: the folder does not contain a readable model of atoms and bonds.
+    """
+    tensors, card = read_model(resolve(Path(folder)))
+    kind = AtomClassifier if card.get("estimator") == "AtomClassifier" else AtomRegressor
+    return kind.from_state(folder, tensors, card), card
+
+
+def predict_lists(
+    run: str | Path,
+    path: str | Path,
+    out: str | Path,
+    *,
+    smiles: str | None = None,
+    encoding: str | None = None,
+    coverage: float = 0.9,
+    workers: int = 2,
+    threads: int = 0,
+    on_progress: Callable[[int], None] = lambda rows: None,
+) -> tuple[int, int]:
+    """Predict the atoms and bonds of every row of a CSV file; see
+    :func:`gattn.molecules.runs.predict.predict_table`.
+
+    Returns:
+        The number of rows, and the number of rows without a prediction.
+    """
+    check_fraction("coverage", coverage)
+    model, card = load_atom_model(run)
+    model.workers = workers
+    model.predictor_.threads = threads
+    column = smiles or cast(str, card.get("smiles", "smiles"))
+    table = open_table(path, [column], encoding=encoding, on_bad_bytes="surrogateescape")
+    place = table.place(column)
+
+    def text_of(row: TableRow) -> str:
+        return "" if row.problem else row.cells[place]
+
+    columns = prediction_columns(model)
+    rows = bad = 0
+    with new_file(out) as temporary, table.writer(temporary, [*columns, ERROR]) as writer:
+        for piece in model.predictions(table.rows(), smiles=text_of):
+            index = piece.row_index.tolist()
+            texts = [text_of(piece.items[i]) for i in index]
+            cells = dict(zip(index, prediction_cells(model, piece.result, texts, coverage)))
+            for i, (row, error) in enumerate(zip(piece.items, piece.errors)):
+                problem = row.problem or error
+                writer.writerow([*row.cells, *cells.get(i, [""] * len(columns)), problem])
+                bad += bool(problem)
+            rows += len(piece.items)
+            on_progress(len(piece.items))
+    return rows, bad
+
+
+def evaluate_lists(
+    run: str | Path,
+    path: str | Path,
+    out: str | Path | None = None,
+    *,
+    smiles: str | None = None,
+    targets: Sequence[str] | None = None,
+    encoding: str | None = None,
+    skip_bad: bool = False,
+    coverage: float = 0.9,
+    workers: int = 2,
+    threads: int = 0,
+    log: Log = no_log,
+) -> dict[str, Any]:
+    """Measure a model on the labelled molecules of a CSV file that it was not trained on.
+
+    Args:
+        run: the folder of the trained model.
+        path: the file.
+        out: a new folder for ``metrics.json`` and ``predictions.csv``; None to write no files.
+        smiles: the column of SMILES; by default that of the training.
+        targets: columns of labels, in the order of the targets of the model: molecules, atoms,
+            bonds; by default those of the training.
+        encoding: encoding of the file.
+        skip_bad: leave out all rows that cannot be read, regardless of their number.
+        coverage: coverage of the intervals.
+        workers: number of processes that parse SMILES.
+        threads: number of threads inside one operator; 0 to choose it.
+        log: called with each line that the user should read.
+
+    Returns:
+        The content of ``metrics.json``.
+
+    Raises:
+        RunError: the folder does not contain a readable model.
+        ValueError: the file, a column or a label cannot be used; no molecule remains.
+    """
+    check_fraction("coverage", coverage)
+    model, card = load_atom_model(run)
+    model.workers, model.on_error = workers, "skip"
+    model.predictor_.threads = threads
+    column = smiles or cast(str, card.get("smiles", "smiles"))
+    names = list(targets or model.targets_.names)
+    if len(names) != len(model.targets_):
+        raise ValueError(
+            f"targets must list a column for each target of the model "
+            f"({', '.join(model.targets_.names)}); got {len(names)}"
+        )
+    columns: dict[str, list[str]] = {"molecule": [], "atom": [], "bond": []}
+    for name, (kind, _, _) in zip(names, model.targets_):
+        columns[kind].append(name)
+    source = read_source(str(path), column, (), "regression", encoding=encoding, skip_bad=skip_bad)
+    cells = read_list_cells([str(path)], columns, encoding)
+    labelled = model.labelled(
+        source.smiles, type(cells)(model.targets_, _renamed(cells.values, model), cells.problems)
+    )
+    new = ~torch.isin(smiles_hashes(labelled.canonical), model.seen_)
+    log(
+        f"{path}: {plural(len(labelled), 'labelled molecule')}, {int((~new).sum()):,} of them "
+        f"left out, because the model was trained on them; {plural(len(labelled.bad), 'row')} "
+        "cannot be read"
+    )
+    if not new.any():
+        raise ValueError(
+            f"{path} has no labelled molecules other than those that the model was trained on"
+        )
+    test = labelled[new.nonzero().flatten()]
+    predicted = model.predictor_.predict(test.inputs)
+    metrics: dict[str, Any] = {
+        "task": model.task,
+        "test": measure_means(model, test.y, predicted.mean.rows),
+        "targets": measure_targets(model, test.y, predicted.mean.rows),
+        "labels": count_labels(model, {"test": test}),
+        "undefined": {},
+        "molecules": {
+            "test": len(test),
+            "trained_on": len(labelled) - len(test),
+            "left_out": len(labelled.bad),
+        },
+    }
+    if model.task == "regression":
+        metrics["intervals"] = measure_coverage(model, test.y, predicted, coverage)
+    if out is not None:
+        texts = {
+            name: ["" if each is None else str(each) for each in values]
+            for name, values in _renamed(cells.values, model).items()
+        }
+        with new_folder(out) as folder:
+            write_json(folder / "metrics.json", metrics)
+            rows = prediction_table(
+                model, source, texts, {"test": test}, {"test": predicted}, coverage
+            )
+            write_rows(folder / "predictions.csv", rows)
+        log(f"{out} contains the metrics and the predictions")
+    return metrics
+
+
+def _renamed(values: Any, model: AtomEstimator) -> dict[str, Any]:
+    """Return the values by the names of the model's targets, which have the same order."""
+    return dict(zip(model.targets_.names, values.values()))

@@ -1,0 +1,165 @@
+"""Report page of a training run for targets of atoms and bonds."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from gattn.draw import draw_molecule, shared_scale
+from gattn.molecules.runs.atoms.measure import side_by_side
+from gattn.pipeline.product import Report
+from gattn.pipeline.report import report_facts
+from gattn.training.calibration import interval_reliability, probability_reliability
+from gattn.training.plots.style import number
+from gattn.training.report import Section
+from gattn.training.run_report import CLASSES, TARGETS, run_report, themed
+
+if TYPE_CHECKING:
+    from gattn.molecules.runs.atoms.train import AtomRun
+
+__all__ = ["atom_report"]
+
+WORST = 12
+"""Number of molecules with the largest errors that the report page shows."""
+DRAWN = 100
+"""Maximum number of atoms of a molecule that the report draws."""
+SIZE = 320, 240
+
+
+def atom_report(run: AtomRun) -> Report:
+    """Return the content of the report page and its plots, by file name without extension."""
+    model, metrics = run.estimator, run.metrics
+    test, predicted = run.part("test"), run.predictions["test"]
+    y, mean, std = side_by_side(model, test.y, predicted)
+    names = ", ".join(model.targets_.names[:3])
+    is_regression = model.task == "regression"
+    if is_regression:
+        curve = interval_reliability(y, mean, std, _Calibrator(run))  # type: ignore[arg-type]
+    else:
+        curve = probability_reliability(y, mean.clamp(0, 1))
+    facts = report_facts(
+        run,
+        run.settings,
+        chosen={},
+        title=f"{names} of {Path(run.data.source.name).name}",
+        summary=(
+            f"A {run.settings.model.model} model of {names}, trained on "
+            f"{metrics['molecules']['train']:,} molecules; split: {run.split.protocol}."
+        ),
+        targets=tuple(_columns(run)),
+        y=y,
+        mean=mean,
+        std=std,
+        histories=model.history_,
+        reliability=curve,
+        rows=len(run.data.source.smiles),
+        errors={r.line or r.row: f"{r.text!r}: {r.reason}" for r in run.data.labelled.bad},
+        by_target=metrics["targets"],
+        notes=(*_shares(run), *run.notes),
+        words=CLASSES if model.task == "multiclass" else TARGETS,
+    )
+    if facts.intervals is not None:
+        promise = (
+            "The coverage holds for a random atom or bond of a new molecule, on average over "
+            "molecules from the distribution of the validation molecules. Every molecule counts "
+            "once, however many atoms it has."
+        )
+        object.__setattr__(facts.intervals, "promise", promise)
+    return run_report(facts, _worst_molecules(run) if is_regression else ())
+
+
+class _Calibrator:
+    """Intervals of all targets side by side, for the calibration curve."""
+
+    def __init__(self, run: AtomRun) -> None:
+        self.scores = run.estimator.predictor_.scores
+
+    def interval(
+        self, mean: Tensor, std: Tensor, *, coverage: float = 0.9
+    ) -> tuple[Tensor, Tensor]:
+        """Return the ends of the intervals [r, t]."""
+        half = torch.tensor([each.quantile(coverage) for each in self.scores]) * std
+        return mean - half, mean + half
+
+
+def _columns(run: AtomRun) -> list[str]:
+    model = run.estimator
+    if model.task != "multiclass":
+        return model.targets_.names
+    pairs = zip(model.targets_.names, model.coding_.classes)
+    return [f"{name} {kind}" for name, kinds in pairs for kind in kinds]
+
+
+def _shares(run: AtomRun) -> list[str]:
+    """Return sentences on the weights of the parts and on their errors."""
+    if run.settings.model.model != "stacked":
+        return []
+    weights = run.metrics["weights"]
+    clauses = [
+        f"{100 * share['attention']:.0f}\u00a0% attention for {name}"
+        for name, share in list(weights.items())[:5]
+    ]
+    sentence = (
+        f"A prediction is a weighted mean of attention and of the mean of equal environments: "
+        f"{', '.join(clauses)}. The weights were fitted on the validation part."
+    )
+    metric = next(iter(run.metrics["test"]))
+    parts = ", ".join(
+        f"{name} {number(scores[metric])}" for name, scores in run.metrics["parts"].items()
+    )
+    return [sentence, f"The parts alone on the test part, {metric}: {parts}."]
+
+
+def _worst_molecules(run: AtomRun) -> list[Section]:
+    """Draw the errors of the atoms of the molecules with the largest errors."""
+    model, test = run.estimator, run.part("test")
+    names = model.targets_.atom
+    if not names:
+        return []
+    predicted = run.predictions["test"].mean
+    error = predicted.rows["atom"][..., 0] - test.y.rows["atom"]
+    scale = (test.y.rows["atom"] - test.y.rows["atom"].nanmean(0)).square().nanmean(0).sqrt()
+    relative = (error / torch.where(scale > 0, scale, 1.0)).square().nan_to_num(0.0)
+    owners = test.y.owners("atom")
+    total = torch.zeros(len(test), len(names), dtype=torch.float64)
+    total.index_add_(0, owners, relative)
+    worst, target = total.max(1)
+    rows = [
+        row
+        for row in worst.argsort(descending=True, stable=True).tolist()
+        if worst[row] > 0 and int(test.y.ptr["atom"].diff()[row]) <= DRAWN
+    ][:WORST]
+    texts = [test.inputs.molecules.smiles[row].split()[0] for row in rows]
+    columns = {t: error[:, t].split(test.y.ptr["atom"].diff().tolist()) for t in range(len(names))}
+    weights = []
+    for row, text in zip(rows, texts):
+        values = columns[int(target[row])][row].nan_to_num(0.0)
+        weights.append(values[: _heavy(text)])
+    style: dict[str, Any] = {
+        "scale": shared_scale(weights), "size": SIZE, "label": "predicted - measured"
+    }  # fmt: skip
+    figures = tuple(
+        themed(
+            partial(draw_molecule, text, weight, **style),
+            f"The structure of {text} with the error of each atom",
+            f"{names[int(target[row])]}, largest error {number(float(weight.abs().max()))}\n{text}",
+        )
+        for row, text, weight in zip(rows, texts, weights)
+    )
+    sentence = (
+        "The molecules of the test part with the largest errors of their atoms. A disc shows the "
+        "error of an atom: orange if the prediction is too high, blue if it is too low."
+    )
+    return [Section("Predicted worst", (sentence,), figures=figures, gallery=True)]
+
+
+def _heavy(smiles: str) -> int:
+    """Return the number of atoms that a picture draws."""
+    from gattn.data.molecules.plain import plain
+    from gattn.data.molecules.smiles import parse_any_size
+
+    return plain(parse_any_size(smiles), smiles).GetNumAtoms()

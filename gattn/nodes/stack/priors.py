@@ -1,0 +1,145 @@
+"""Correction of predicted probabilities for the frequencies of the classes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["class_factors", "scale_classes"]
+
+PRIOR_ROWS = 4.0
+"""Strength of the penalty for factors other than 1, as a number of additional nodes."""
+PRIOR_SHARE = 0.1
+"""Weight of the frequencies in the validation part, as a share of the number of other nodes."""
+STEPS, ROWS = 100, 5000
+"""Number of steps of expectation maximisation, and maximum number of nodes whose predictions it
+reads."""
+CLEARLY, LIKELY = 2.0, 1.0
+"""Numbers of standard errors by which the first and the second correction must reduce the loss of
+the validation part. The second one is estimated from the other nodes."""
+FOLDS = 10
+TINY = 1e-9
+"""Number added to probabilities before their logarithms are computed."""
+
+
+def scale_classes(predicted: NDArray, factors: NDArray) -> NDArray[np.float64]:
+    r"""Multiply probabilities [n, c] by the factors [c] of the classes, and normalise them.
+
+    .. math:: p'_{ic} = \frac{f_c p_{ic}}{\sum_k f_k p_{ik}}
+
+    Example:
+        >>> scale_classes(np.array([[0.5, 0.5]]), np.array([3.0, 1.0])).tolist()
+        [[0.75, 0.25]]
+    """
+    scaled = predicted * factors
+    return scaled / scaled.sum(1, keepdims=True)
+
+
+def class_factors(
+    validation: NDArray, y: NDArray, others: NDArray, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    r"""Estimate a factor for each class, for nodes whose classes have other frequencies.
+
+    If the training part contains equally many nodes of each class, the probabilities of frequent
+    classes are too low. There are two corrections:
+
+    1. Factors b that minimise the cross entropy of the validation part, with a penalty on their
+       logarithms.
+    2. Factors π / q for the other nodes, if their classes have other frequencies than those of the
+       validation part, for example because both parts contain equally many nodes of each class.
+       Here q is the mean prediction of the validation part, and the frequencies π are estimated
+       from the predictions of the other nodes without their labels, by expectation maximisation.
+
+    .. math::
+        \pi_c \leftarrow \frac{1}{n (1 + a)} \Bigl( \sum_i
+        \frac{p_{ic} \pi_c / q_c}{\sum_k p_{ik} \pi_k / q_k} + a n q_c \Bigr)
+
+    A correction is used only if it reduces the loss of the validation part by more than two
+    standard errors, or one for the second correction. For the second one, the loss of a validation
+    node is weighted by the ratio of the frequencies of its class.
+
+    Args:
+        validation: [m, c] predictions of the validation part.
+        y: [m] their classes from 0.
+        others: [n, c] predictions of nodes in neither part; without any, the second correction is
+            left out.
+        seed: seed of the folds, and of the draw of nodes if there are many.
+
+    Returns:
+        The factors [c], and corrected predictions [m, c] of the validation part. The first
+        correction of a node does not depend on its own class.
+
+    Reference:
+        Saerens, Latinne and Decaestecker, "Adjusting the outputs of a classifier to new a priori
+        probabilities" (Neural Computation 2002).
+    """
+    classes, truth = validation.shape[1], y.astype(int)
+    factors = np.ones(classes)
+    if len(y) < 2:
+        return factors, validation
+    draw = np.random.default_rng(seed)
+    corrected = _cross_fit(validation, truth, draw)
+    if _is_clear(_losses(validation, truth) - _losses(corrected, truth), CLEARLY):
+        factors = _fit(validation, truth)
+    else:
+        corrected = validation
+    if not len(others):
+        return factors, corrected
+    some = draw.choice(len(others), ROWS, replace=False) if len(others) > ROWS else slice(None)
+    q = corrected.mean(0)
+    ratios = _frequencies(scale_classes(others[some], factors), q) / q
+    shares = np.bincount(truth, minlength=classes) / len(truth)
+    weights = (ratios * q)[truth] / shares[truth]
+    shifted = scale_classes(corrected, ratios)
+    if _is_clear(weights * (_losses(corrected, truth) - _losses(shifted, truth)), LIKELY):
+        return factors * ratios, shifted
+    return factors, corrected
+
+
+def _cross_fit(
+    predicted: NDArray, truth: NDArray, draw: np.random.Generator
+) -> NDArray[np.float64]:
+    """Scale the predictions [m, c] by factors that were fitted to the other folds."""
+    folds = min(FOLDS, len(truth))
+    fold = draw.permutation(len(truth)) % folds
+    result = np.array(predicted, np.float64)
+    for number in range(folds):
+        inside = fold == number
+        result[inside] = scale_classes(predicted[inside], _fit(predicted[~inside], truth[~inside]))
+    return result
+
+
+def _fit(predicted: NDArray, truth: NDArray) -> NDArray[np.float64]:
+    """Fit the factors [c] with the smallest cross entropy and penalty."""
+    from scipy.optimize import minimize
+
+    logs = np.log(predicted + TINY)
+    counts = np.bincount(truth, minlength=predicted.shape[1])
+
+    def loss(bias: NDArray) -> tuple[float, NDArray]:
+        scores = logs + bias
+        top = scores.max(1, keepdims=True)
+        odds = np.exp(scores - top)
+        norm = odds.sum(1, keepdims=True)
+        right = scores[np.arange(len(truth)), truth]
+        value = (np.log(norm) + top)[:, 0].sum() - right.sum() + 0.5 * PRIOR_ROWS * bias @ bias
+        return float(value), (odds / norm).sum(0) - counts + PRIOR_ROWS * bias
+
+    return np.exp(minimize(loss, np.zeros(len(counts)), jac=True, method="L-BFGS-B").x)
+
+
+def _frequencies(predicted: NDArray, q: NDArray) -> NDArray[np.float64]:
+    """Estimate the frequencies of the classes [c] of nodes from their predictions [n, c]."""
+    frequencies = q
+    for _ in range(STEPS):
+        expected = scale_classes(predicted, frequencies / q).mean(0)
+        frequencies = (expected + PRIOR_SHARE * q) / (1 + PRIOR_SHARE)
+    return frequencies
+
+
+def _losses(predicted: NDArray, truth: NDArray) -> NDArray[np.float64]:
+    return -np.log(predicted[np.arange(len(truth)), truth] + TINY)
+
+
+def _is_clear(gain: NDArray, errors: float) -> bool:
+    return bool(gain.mean() > errors * gain.std() / len(gain) ** 0.5)

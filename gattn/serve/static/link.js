@@ -1,0 +1,38 @@
+// Links of a network: the score of a pair of nodes, and the proposed links of a node.
+
+import {byId, digits, make, post} from "./dom.js";
+import {table} from "./node.js";
+
+/** Score the pair in the fields, or propose links of the first node. */
+export async function predictLinks(models) {
+  const source = byId("source").value.trim(), target = byId("target").value.trim();
+  const status = byId("link-status");
+  if (!source) return;
+  if (!models.length) {
+    status.textContent = "Choose a model of links above.";
+    return;
+  }
+  status.textContent = "Predicting …";
+  const answers = await Promise.allSettled(models.map((model) => target
+    ? post("/link", {source, target, model: model.name}) : post("/links", {name: source, model: model.name})));
+  byId("links").replaceChildren(...answers.map((answer, i) => make("article", {class: "card"},
+    make("h3", {}, models[i].name),
+    ...(answer.status === "rejected" ? [make("p", {class: "error"}, answer.reason.message)]
+      : target ? pairOf(answer.value) : [proposals(answer.value)]))));
+  status.textContent = answers.map((answer, i) => answer.status === "rejected" ? answer.reason.message
+    : target ? `${models[i].name}: probability ${digits(answer.value.probability)}.`
+    : `${models[i].name} proposes ${answer.value.links.length} links of ${source}.`).join(" ");
+}
+
+function pairOf({source, target, score, probability, linked}) {
+  return [
+    make("p", {class: "number"}, digits(probability)),
+    make("p", {}, `Probability that ${source} and ${target} are linked, if half of the pairs were links. Score: ${digits(score)}.`),
+    make("p", {class: "muted"}, linked ? "The graph has this link, and the score reads it." : "The graph does not have this link."),
+  ];
+}
+
+function proposals({name, links}) {
+  return table(`Proposed links of ${name}`, ["node", "score", "probability"],
+    links.map((each) => [each.name, digits(each.score), digits(each.probability)]));
+}

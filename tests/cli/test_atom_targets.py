@@ -1,0 +1,199 @@
+"""The commands for lists of labels of atoms and bonds."""
+
+import csv
+import json
+
+import pytest
+from rdkit import Chem
+
+from gattn.molecules.atoms.lists import format_list, read_list
+from gattn.molecules.runs.config import override
+from gattn.molecules.runs.train import train_run
+from tests.cli.molecule_table import NETWORK, read_rows
+from tests.pictures import leave_blank
+
+SMILES = [f"{'C' * n}{end}" for n in range(1, 13) for end in ("O", "N", "Cl", "C(=O)O")]
+
+
+def write_table(path, extra=(), smiles=SMILES):
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["smiles", "weight", "mass", "order", "polar"])
+        for text in smiles:
+            molecule = Chem.MolFromSmiles(text)
+            atoms = list(molecule.GetAtoms())
+            rows.writerow([
+                text,
+                sum(atom.GetMass() for atom in atoms),
+                format_list([atom.GetMass() for atom in atoms]),
+                [bond.GetBondTypeAsDouble() for bond in molecule.GetBonds()],
+                format_list([int(atom.GetSymbol() != "C") for atom in atoms]),
+            ])  # fmt: skip
+        rows.writerows(extra)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Folder with a table, the run of a model of atoms, bonds and molecules, and its notes."""
+    folder = tmp_path_factory.mktemp("atoms")
+    bad = [["CCO", 1, "[1, 2]", "", ""], ["C1C", 1, "[1, 2]", "", ""], ["CCC", "", "", "", ""]]
+    settings = override(
+        None,
+        {
+            "data": str(write_table(folder / "table.csv", bad)), "atom_target": ("mass",),
+            "bond_target": ("order",), "target": ("weight",), "epochs": 2, "width": 16,
+            "heads": 2, "layers": 1, "workers": 1,
+        },
+    )  # fmt: skip
+    notes: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        leave_blank(patch)
+        train_run(settings, folder / "run", log=notes.append)
+    return folder, "\n".join(notes)
+
+
+def test_training_writes_lists_and_a_report(trained):
+    folder, notes = trained
+    assert "2 rows left out" in notes
+    metrics = json.loads((folder / "run" / "metrics.json").read_text())
+    assert metrics["molecules"] == {"train": 38, "val": 5, "test": 5, "left_out": 2}
+    assert set(metrics["targets"]) == {"weight", "mass", "order"}
+    assert set(metrics["baselines"]) == {"mean", "features", "environments"}
+    left_out = read_rows(folder / "run" / "left_out.csv")
+    assert left_out[0]["reason"] == "mass: its list has 2 values, and the molecule has 3 atoms"
+    assert [int(row["line"]) for row in left_out] == [50, 51]
+    rows = read_rows(folder / "run" / "predictions.csv")
+    assert {row["part"] for row in rows} == {"val", "test"}
+    for row in rows:
+        count = Chem.MolFromSmiles(row["smiles"]).GetNumAtoms()
+        names = ("measured", "prediction", "std", "lower", "upper")
+        lists = [read_list(row[f"mass_{name}"]) for name in names]
+        assert all(len(each) == count for each in lists)
+        assert len(read_list(row["order_prediction"])) == count - 1
+        assert float(row["weight_prediction"])
+    page = (folder / "run" / "report.html").read_text("utf-8")
+    assert "with the error of each atom" in page
+    assert "a random atom or bond of a new molecule" in page
+
+
+def test_prediction_has_a_list_for_each_row(trained, gattn, tmp_path):
+    folder, _ = trained
+    table = tmp_path / "new.csv"
+    table.write_text("smiles,id\nCCCBr,1\nx,2\n[H]OC,3\n")
+    out = tmp_path / "out.csv"
+    code, text = gattn("predict", folder / "run", table, "--out", out)
+    assert code == 0, text
+    first, second, third = read_rows(out)
+    assert len(read_list(first["mass_prediction"])) == 4
+    assert read_list(first["atom_radius"])[3] == -1  # no training molecule has bromine
+    assert second["error"].startswith("not valid SMILES")
+    assert second["mass_prediction"] == ""
+    assert read_list(third["mass_prediction"])[0] is None
+    assert read_list(third["mass_prediction"])[1] > 13
+
+
+def test_evaluation_leaves_out_molecules_of_the_training(trained, gattn, tmp_path):
+    folder, _ = trained
+    table = write_table(tmp_path / "more.csv", smiles=[SMILES[0], "CCCCC(O)O", "OCCN", "NCCO"])
+    code, text = gattn("evaluate", folder / "run", table, "--out", tmp_path / "measured")
+    assert code == 0, text
+    metrics = json.loads((tmp_path / "measured" / "metrics.json").read_text())
+    assert metrics["molecules"]["test"] in (3, 4)
+    assert metrics["labels"]["mass"]["test"] >= 15
+    assert len(read_rows(tmp_path / "measured" / "predictions.csv")) == metrics["molecules"]["test"]
+
+
+def test_many_lists_of_a_wrong_length_are_an_error(gattn, tmp_path):
+    bad = [["CCO", 1, "[1, 2]", "", ""]] * 4
+    table = write_table(tmp_path / "table.csv", bad)
+    code, text = gattn("train", table, "--atom-target", "mass", "--out", tmp_path / "run")
+    assert code != 0
+    assert "4 of 52 rows have lists that cannot be used, the first is row 48 (line 50)" in text
+
+
+def test_classes_of_atoms_and_folds(gattn, tmp_path):
+    table = write_table(tmp_path / "table.csv")
+    code, text = gattn(
+        "train", table, "--atom-target", "polar", "--folds", 2,
+        "--out", tmp_path / "folds", *NETWORK,
+    )  # fmt: skip
+    assert code == 0, text
+    assert (tmp_path / "folds" / "report.html").exists()
+    out = tmp_path / "out.csv"
+    code, text = gattn("predict", tmp_path / "folds" / "fold-1", table, "--out", out)
+    assert code == 0, text
+    row = read_rows(out)[8]
+    assert read_list(row["polar_prediction"]) == read_list(row["polar"])
+    assert all(0 <= chance <= 1 for chance in read_list(row["polar_probability"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tune", 2], "--tune cannot be used with --atom-target"),
+        (["--model", "gp"], "need the model stacked or attention; got gp"),
+        (["--standardize", "neutral"], "standardize is not available for targets of atoms"),
+        (["--target", "mass"], "each target must be listed once; got mass, mass"),
+        (["--bond-target", "weight"], "no label at all; weight: expected a list such as [0.1,"),
+        (["--descriptors-columns", "weight"], "--descriptors-columns cannot be used with"),
+    ],
+)
+def test_options_that_do_not_fit(gattn, tmp_path, options, message):
+    table = write_table(tmp_path / "table.csv")
+    code, text = gattn("train", table, "--atom-target", "mass", *options, "--out", tmp_path / "run")
+    assert code != 0
+    assert message in " ".join(text.split())
+
+
+def test_other_commands_name_the_kind_of_model(trained, gattn, tmp_path):
+    folder, _ = trained
+    table = folder / "table.csv"
+    code, text = gattn("embed", folder / "run", table, "--out", tmp_path / "x.npy")
+    assert code != 0
+    assert "contains a model of atoms and bonds" in " ".join(text.split())
+
+
+FEW = ["[H][H]", "O", "NO", "NO", "OO", "[CH2:3]=[O+:1][H:2]", "CCCO", "CN=O", "C#C", "C1CO1", "CF"]
+
+
+@pytest.mark.parametrize("kind", ["numbers", "limits", "two", "several"])
+def test_small_tables_of_every_kind(gattn, tmp_path, kind):
+    """Eleven rows with labels of molecules, atoms and bonds, two of them of one molecule."""
+    parameters = Chem.SmilesParserParams()
+    parameters.removeHs = False
+    options = {
+        "numbers": ["--weight-column", "weight"],
+        "limits": ["--loss-function", "bounded-mse", "--weight-column", "weight"],
+        "two": [],
+        "several": ["--task", "multiclass"],
+    }[kind]
+
+    def label(number):
+        if kind == "numbers":
+            return number / 4
+        if kind == "limits":
+            return f"<{number}" if number % 3 == 0 else f"{number}"
+        return number % (2 if kind == "two" else 3)
+
+    table = tmp_path / "table.csv"
+    with table.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["smiles", "whole", "of_atoms", "of_bonds", "weight"])
+        for i, text in enumerate(FEW):
+            molecule = Chem.MolFromSmiles(text, parameters)
+            atoms = [label(atom.GetAtomicNum() + i % 2) for atom in molecule.GetAtoms()]
+            bonds = [label(bond.GetIdx() + i) for bond in molecule.GetBonds()]
+            rows.writerow([text, label(len(atoms) + i), atoms, bonds, (i + 1) / 11])
+    code, text = gattn(
+        "train", table, "--target", "whole", "--atom-target", "of_atoms", "--bond-target",
+        "of_bonds", "--reorder-atoms", "--out", tmp_path / "run", *options, *NETWORK,
+    )  # fmt: skip
+    assert code == 0, text
+    code, text = gattn("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")
+    assert code == 0, text
+    for row in read_rows(tmp_path / "out.csv"):
+        molecule = Chem.MolFromSmiles(row["smiles"], parameters)
+        assert row["whole_prediction"]
+        assert len(read_list(row["of_atoms_prediction"])) == molecule.GetNumAtoms()
+        assert len(read_list(row["of_bonds_prediction"])) == molecule.GetNumBonds()

@@ -1,0 +1,298 @@
+"""Exported models predict the same numbers as the models, without gattn and PyTorch."""
+
+import csv
+import itertools
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from gattn.data import load_molecules
+from gattn.data.molecules.descriptors import PROPERTIES
+from gattn.molecules import MoleculeClassifier, MoleculeRegressor
+from gattn.molecules.export.folder import EXAMPLES, ExportError, export_model
+from gattn.molecules.export.onnx import EnsembleOutputs, plain_batch
+from gattn.molecules.export.predict import ExportedModel, Featuriser, Forest, Inputs
+from gattn.molecules.export.reference import segment_softmax
+from gattn.molecules.inputs import featurise
+from gattn.molecules.members import make_network, predict_members
+from gattn.molecules.row_format import RowFormat, join_smiles
+from gattn.molecules.settings import MoleculeSettings
+
+pytest.importorskip("onnxruntime")
+
+SMILES = [
+    f"{'C' * n}{end}" for n, end in itertools.product(range(1, 9), ("O", "N", "c1ccccc1", "C(=O)O"))
+]
+ASKED = [*EXAMPLES, "N[C@@H](C)C(=O)O", "CCCCCCCCO", "[Na+].CC(=O)[O-]", "Oc1ccccn1"]
+SMALL = {"epochs": 2, "width": 16, "heads": 2, "layers": 2}
+
+
+def numbers(count, targets=1):
+    generator = np.random.default_rng(count)
+    return np.arange(count)[:, None] % 7 + generator.normal(size=(count, targets))
+
+
+def fitted(kind, rows, y, **settings):
+    return kind(**(SMALL | settings)).fit(rows, y)
+
+
+def check_equal(model, folder, rows, columns=None, tolerance=1e-5):
+    """Compare an export with its model, relative to the size of the numbers."""
+    exported = ExportedModel(folder).predict(rows, columns)
+    texts = [join_smiles([row] if isinstance(row, str) else row) for row in rows]
+    items = list(zip(texts, [[]] * len(texts) if columns is None else columns))
+    descriptors = None if columns is None else (lambda item: item[1])
+    (piece,) = model.predictions(items, smiles=lambda item: item[0], descriptors=descriptors)
+    index, predicted = piece.row_index.numpy(), piece.result
+    assert not any(exported["errors"][i] for i in index)
+    expected = {"mean": predicted.mean, "std": predicted.std}
+    expected["similarity"] = predicted.max_train_similarity
+    if model.task == "regression":
+        ends = model.calibrator_.interval(predicted.mean, predicted.std)
+        expected |= dict(zip(("lower", "upper"), ends))
+    for name, value in expected.items():
+        np.testing.assert_allclose(
+            exported[name][index], value.numpy(), rtol=tolerance, atol=tolerance, err_msg=name
+        )
+    if model.task != "regression":
+        sets = model.sets_of(predicted.mean, 0.9)
+        for target, got in enumerate(exported["sets"]):
+            assert np.array_equal(got[index], sets[:, target, : got.shape[1]].numpy())
+    return exported
+
+
+TWO = [["yes" if i % 3 else "no"] for i in range(len(SMILES))]
+SEVERAL = [[f"class {i % 3}", "ab"[i % 2]] for i in range(len(SMILES))]
+KINDS = {
+    "regression": (MoleculeRegressor, numbers(len(SMILES))[:, 0], {}),
+    "two targets, one missing label": (
+        MoleculeRegressor,
+        np.where(np.arange(len(SMILES))[:, None] == [[3, 99]], np.nan, numbers(len(SMILES), 2)),
+        {},
+    ),
+    "log10": (MoleculeRegressor, 10 ** numbers(len(SMILES)), {"target_transform": "log10"}),
+    "logit": (
+        MoleculeRegressor,
+        1 / (1 + np.exp(-numbers(len(SMILES)))),
+        {"target_transform": "logit"},
+    ),
+    "classification": (MoleculeClassifier, np.array(TWO)[:, 0], {}),
+    "several classes": (MoleculeClassifier, np.array(SEVERAL), {}),
+    "flat": (MoleculeRegressor, numbers(len(SMILES))[:, 0], {"ignore_stereo": True}),
+    "standardised": (
+        MoleculeRegressor,
+        numbers(len(SMILES))[:, 0],
+        {"standardize": ("largest-fragment", "neutral", "tautomer")},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_exported_gaussian_process_predicts_the_same(name, tmp_path):
+    kind, y, settings = KINDS[name]
+    model = fitted(kind, SMILES, y, model="gp", **settings)
+    model.save(tmp_path / "run")
+    exported = export_model(tmp_path / "run", tmp_path / "out")
+    assert exported.difference <= 1e-5
+    assert list(exported.files) == ["arrays.npz", "model.json", "predict.py"]
+    check_equal(model, tmp_path / "out", ASKED)
+
+
+ROWS = [[a, b] for a, b in zip(SMILES, reversed(SMILES))]
+
+
+@pytest.mark.parametrize("order_free", [False, True])
+def test_exported_model_of_pairs_predicts_the_same(order_free, tmp_path):
+    settings = {"molecules_per_row": 2, "order_free": order_free, "model": "gp"}
+    model = fitted(MoleculeRegressor, ROWS, numbers(len(ROWS))[:, 0], **settings)
+    model.save(tmp_path / "run")
+    export_model(tmp_path / "run", tmp_path / "out")
+    check_equal(model, tmp_path / "out", [[a, "OCC"] for a in ASKED])
+
+
+def test_exported_model_of_descriptor_columns_predicts_the_same(tmp_path):
+    table = pd.DataFrame({"smiles": SMILES, "pH": numbers(len(SMILES))[:, 0], "T": 300.0})
+    table.loc[::2, "T"] = 310.0
+    model = fitted(MoleculeRegressor, table, numbers(len(SMILES))[:, 0], model="gp")
+    model.save(tmp_path / "run")
+    export_model(tmp_path / "run", tmp_path / "out")
+    columns = [[float(i), np.nan if i == 2 else 300.0] for i in range(len(ASKED))]
+    check_equal(model, tmp_path / "out", ASKED, columns)
+    flags = ExportedModel(tmp_path / "out").outside(np.array([[100.0, 300.0], [np.nan, 305.0]]))
+    assert flags.tolist() == [[True, False], [False, False]]
+
+
+def test_exported_program_predicts_a_table_without_gattn_and_torch(tmp_path):
+    y = numbers(len(SMILES))[:, 0]
+    model = fitted(MoleculeRegressor, SMILES, y, ensemble=2)
+    model.save(tmp_path / "run")
+    exported = export_model(tmp_path / "run", tmp_path / "out")
+    assert "network.onnx" in exported.files
+    got = check_equal(model, tmp_path / "out", ASKED)
+    check_equal(model, tmp_path / "out", ["C"])
+    check_equal(model, tmp_path / "out", ["CC"] * 700)
+    table = [["id", "smiles"], *([str(i), text] for i, text in enumerate([*ASKED, "C1CC"]))]
+    with (tmp_path / "in.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(table)
+    # The program is started as a user starts it, with the modules of gattn and torch blocked.
+    block = "import sys; sys.modules['gattn'] = sys.modules['torch'] = None; import runpy; "
+    run = "runpy.run_path(sys.argv[0], run_name='__main__')"
+    program = tmp_path / "out" / "predict.py"
+    code = f"{block}sys.argv = sys.argv[1:]; {run}"
+    subprocess.run(
+        [sys.executable, "-c", code, program, tmp_path / "in.csv", tmp_path / "out.csv"], check=True
+    )
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["id"] for row in rows] == [row[0] for row in table[1:]]
+    for i, row in enumerate(rows[:-1]):
+        for name, column in (("prediction", "mean"), ("lower", "lower"), ("upper", "upper")):
+            np.testing.assert_allclose(float(row[name]), got[column][i, 0], rtol=1e-6)
+    assert rows[-1]["prediction"] == ""
+    assert rows[-1]["error"] == "not valid SMILES: 'C1CC'"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["classification", "several classes", "two targets, one missing label"]
+)
+def test_exported_networks_predict_the_same(name, tmp_path):
+    kind, y, settings = KINDS[name]
+    model = fitted(kind, SMILES, y, ensemble=2, **settings)
+    model.save(tmp_path / "run")
+    assert export_model(tmp_path / "run", tmp_path / "out").difference <= 1e-5
+    check_equal(model, tmp_path / "out", ASKED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [{"model": "attention", "add_h": True}, {"model": "attentive_fp"}],
+    ids=lambda settings: settings["model"],
+)
+def test_exported_single_networks_predict_the_same(settings, tmp_path):
+    model = fitted(MoleculeRegressor, SMILES, numbers(len(SMILES))[:, 0], **settings)
+    model.save(tmp_path / "run")
+    export_model(tmp_path / "run", tmp_path / "out")
+    check_equal(model, tmp_path / "out", ASKED)
+
+
+@pytest.mark.slow
+def test_exported_networks_of_pairs_with_columns_predict_the_same(tmp_path):
+    table = pd.DataFrame(ROWS, columns=["a", "b"]).assign(pH=numbers(len(ROWS))[:, 0])
+    model = fitted(
+        MoleculeRegressor, table, numbers(len(ROWS))[:, 0], molecules_per_row=2, order_free=True
+    )
+    model.save(tmp_path / "run")
+    export_model(tmp_path / "run", tmp_path / "out")
+    check_equal(model, tmp_path / "out", [[a, "OCC"] for a in ASKED], [[2.0]] * len(ASKED))
+
+
+@pytest.mark.parametrize("model", ["attention", "attentive_fp"])
+@pytest.mark.parametrize("molecules", [1, 2])
+def test_reference_networks_compute_the_same_as_the_networks(model, molecules):
+    settings = MoleculeSettings(width=16, heads=2, layers=2, model=model)
+    networks = [
+        make_network(settings, 3, molecules=molecules, seed=seed).eval() for seed in range(2)
+    ]
+    for network in networks:
+        for parameter in network.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+    texts = [join_smiles([text, *["O"] * (molecules - 1)]) for text in EXAMPLES]
+    inputs = featurise(texts, row_format=RowFormat(molecules)).inputs
+    with torch.no_grad():
+        got = EnsembleOutputs(networks)(*plain_batch(inputs))
+    expected = predict_members(networks, inputs, 3)
+    torch.testing.assert_close(got.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_segment_softmax_is_finite_for_large_scores():
+    got = segment_softmax(torch.tensor([[1e4], [1e4], [-1e4]]), torch.tensor([1, 1, 1]), 3)
+    assert got.flatten().tolist() == [0.5, 0.5, 0.0]
+
+
+def test_featuriser_of_the_export_computes_the_same_inputs(tmp_path):
+    model = fitted(MoleculeRegressor, SMILES, numbers(len(SMILES))[:, 0], model="gp")
+    model.save(tmp_path / "run")
+    export_model(tmp_path / "run", tmp_path / "out")
+    featuriser = Featuriser(json.loads((tmp_path / "out/model.json").read_text())["featuriser"])
+    texts = [
+        *ASKED, *load_molecules("chembl2321810").smiles[::7], "[2H]OC", "[H]/N=C/C",
+        "C[S@](=O)CC", "[NH3]->[Cu]", "C/C=C/C=C\\C", "[O-][n+]1ccccc1", "F[P-](F)(F)(F)(F)F",
+        "C[C@H](N)C(=O)O alanine", "[13CH4]", "*C", "[H][H]", "[CH3:1][OH:2]",
+        "OC(=O)C[N+](C)(C)C",
+    ]  # fmt: skip
+    parsed = featurise(texts)
+    assert len(parsed.row_index) == len(texts)
+    expected = parsed.inputs
+    arrays = expected.molecules.arrays
+    for i, text in enumerate(texts):
+        got = featuriser.read(text)
+        atoms, edges = slice(*arrays.ptr[i : i + 2]), slice(*arrays.edge_ptr[i : i + 2])
+        assert np.array_equal(got.atoms, arrays.x[atoms]), text
+        assert np.array_equal(got.bonds.repeat(2, 0), arrays.edge_attr[edges]), text
+        assert np.array_equal(got.ends, arrays.edge_index[:, edges].T[::2]), text
+        assert np.array_equal(got.counts, expected.counts[i]), text
+        np.testing.assert_allclose(got.descriptors, expected.descriptors[i], rtol=1e-6, atol=1e-6)
+
+
+def test_forest_of_the_export_follows_the_nodes_of_each_tree():
+    # The first tree compares the count of column 4, the second one both descriptors.
+    nodes = [
+        (3, 0.5, 2, 0.0), (-1, 0, 0, 1.0), (-1, 0, 0, 2.0),
+        (0, 5.0, 7, 0.0), (1, 0.0, 6, 0.0), (-1, 0, 0, 10.0), (-1, 0, 0, 20.0), (-1, 0, 0, 30.0),
+    ]  # fmt: skip
+    feature, threshold, right, value = map(np.array, zip(*nodes))
+    forest = Forest(
+        {
+            "mean": np.array([100.0]), "scale": np.array([2.0]), "columns": np.array([0, 4]),
+            "block": np.array([0]), "0.feature": feature, "0.threshold": threshold,
+            "0.right": right, "0.value": value[:, None], "0.roots": np.array([0, 3]),
+        }
+    )  # fmt: skip
+    counts = np.array([[0, 9, 9, 9, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 3]], np.uint8)
+    descriptors = np.array([[4.0, -1.0], [5.0, 1.0], [6.0, 1.0]])
+    got = forest.predict(Inputs({}, counts, descriptors))
+    assert got[:, 0].tolist() == [100 + 2 * 5.5, 100 + 2 * 11.0, 100 + 2 * 16.0]
+
+
+def test_models_that_cannot_be_exported_raise_one_clear_error(tmp_path, monkeypatch):
+    reactions = [f"[CH3:1]{'C' * n}[Br:2]>>[CH3:1]{'C' * n}[OH:3]" for n in range(20)]
+    model = fitted(MoleculeRegressor, reactions, range(20), model="gp", reaction=True)
+    model.save(tmp_path / "run")
+    with pytest.raises(ExportError, match="cannot be exported, because its model reads reactions"):
+        export_model(tmp_path / "run", tmp_path / "out")
+    model = fitted(MoleculeRegressor, SMILES, numbers(len(SMILES))[:, 0], model="gp")
+    model.save(tmp_path / "other")
+    monkeypatch.setattr("gattn.molecules.export.folder.EXPORTED_PARTS", ("attention",))
+    with pytest.raises(ExportError, match="has the part 'gp'"):
+        export_model(tmp_path / "other", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_export_that_differs_is_not_written(tmp_path, monkeypatch):
+    model = fitted(MoleculeRegressor, SMILES, numbers(len(SMILES))[:, 0], model="gp")
+    model.save(tmp_path / "run")
+    monkeypatch.setattr("gattn.molecules.export.folder.PROPERTIES", PROPERTIES[::-1])
+    with pytest.raises(RuntimeError, match="the folder was not written"):
+        export_model(tmp_path / "run", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_exported_model_names_wrong_rows(tmp_path):
+    model = fitted(MoleculeRegressor, SMILES, numbers(len(SMILES))[:, 0], model="gp")
+    model.save(tmp_path / "run")
+    export_model(tmp_path / "run", tmp_path / "out")
+    exported = ExportedModel(tmp_path / "out")
+    errors = exported.predict(["", "C1CC", "CC |$a;b$|", "CCO"])["errors"]
+    assert errors[0] == "the SMILES is empty"
+    assert errors[1] == "not valid SMILES: 'C1CC'"
+    assert "CXSMILES" in errors[2]
+    assert errors[3] == ""
+    with pytest.raises(ValueError, match="reads 0 columns of 1 rows; got"):
+        exported.predict(["C"], [[1.0]])
